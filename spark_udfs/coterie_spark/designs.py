@@ -28,15 +28,15 @@ WRONG = (OSError, ValueError, RecursionError, CoterieError)
 def row_of(name: str, path: str | None, text: str | None, design: str) -> dict[str, Any]:
     """Run a scenario under a design; return its row."""
     from coterie.designs import read_scenario, run
-    from coterie.designs.files import place_of, read_json, told
+    from coterie.designs.files import error_line, path_or_shipped, read_json
 
     row: dict[str, Any] = {"scenario": name, "design": design, "costs": None, "points": None}
     try:
-        fields = json.loads(text) if text is not None else read_json(place_of(path or ""))
+        fields = json.loads(text) if text is not None else read_json(path_or_shipped(path or ""))
         scenario = read_scenario(fields, name=name)
         result = run(scenario, design, timeline=False)
     except WRONG as error:
-        return row | {"error": f"{path or name}: {told(error)}"}
+        return row | {"error": f"{path or name}: {error_line(error)}"}
     costs = [
         (cost, None if value is None else float(value)) for cost, value in result.costs.items()
     ]

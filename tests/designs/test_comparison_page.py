@@ -175,12 +175,12 @@ def test_of_a_bar_with_many_owners_some_names_are_told():
 @pytest.mark.parametrize("step", [1, 3, 7, 1000, 86_400_000])
 def test_marks_are_put_together_as_little_as_there_is_room_for(step):
     moments = [i * step for i in range(1_000) for _ in range(2)]
-    marks, span_ms = page.marked(moments)
+    marks, span_ms = page.merge_marks(moments)
     assert len(marks) <= page.MARKS
     assert sum(count for _, count in marks) == 2_000
     assert str(span_ms).rstrip("0") in ("1", "2", "5")
     assert all(at % span_ms == 0 for at, _ in marks)
-    assert page.marked([5, 5, 9]) == ([[5, 2], [9, 1]], 1)
+    assert page.merge_marks([5, 5, 9]) == ([[5, 2], [9, 1]], 1)
 
 
 # ---- the command

@@ -229,6 +229,22 @@ def test_time_that_a_point_leaves_for_settling_is_no_time_for_periodic_commits()
     assert ran.points[1]["znodes"][path] == {"data": "1"}
 
 
+@pytest.mark.parametrize(("wait_ms", "commits"), [(3_000, False), (5_000, True)])
+def test_a_wait_before_a_point_is_time_for_periodic_commits_in_milliseconds(wait_ms, commits):
+    """One is due 5 s after the start at 2 s: 1 s passes until the first point settles, so 4 s
+    of the wait are left."""
+    ran = played(
+        topic("t", (0,), at=1000),
+        start("c", at=2000),
+        produce(0, 1, at=3000),
+        settle(50_000),
+        {"op": "wait", "ms": wait_ms, "at": 50_000},
+        settle(90_000, 2),
+        consumer={"auto.commit.interval.ms": 5000},
+    )
+    assert ("/consumers/group1/offsets/t/0" in ran.points[1]["znodes"]) == commits
+
+
 def test_the_coordinator_s_stop_stops_any_broker():
     ran = played(topic("t", (0,), (1,)), {"op": "coordinator_stop"}, start("c"), settle(30_000))
     assert ran.points[0]["consumers"]["c"]["next_offsets"] == {"t/0": -1, "t/1": 0}

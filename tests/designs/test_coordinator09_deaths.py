@@ -12,14 +12,14 @@ from support.designs.coordinator09_cases import TRIGGERS, Deaths, check, settle,
 def told(cluster, *, since=0):
     """Consumers that were told IllegalGeneration, by broker."""
     return [
-        (one.who, one.detail)
+        (one.source, one.detail)
         for one in cluster.logged[since:]
-        if one.what == "told IllegalGeneration"
+        if one.text == "told IllegalGeneration"
     ]
 
 
 def entered(cluster, state, *, since=0):
-    return [one.who for one in cluster.logged[since:] if one.what == state]
+    return [one.source for one in cluster.logged[since:] if one.text == state]
 
 
 def died_at_point(point):
@@ -31,11 +31,18 @@ def died_at_point(point):
     settle(cluster)
     ((dead, _),) = deaths.died_at
     check(cluster)
-    dies = next(i for i, one in enumerate(cluster.logged) if one.what == "dies")
-    new = next(one.who for one in cluster.logged[dies:] if one.what == "Catch up")
+    dies = next(i for i, one in enumerate(cluster.logged) if one.text == "dies")
+    new = next(one.source for one in cluster.logged[dies:] if one.text == "Catch up")
     assert new != f"broker {dead}"
     assert generation(cluster) == before + (1 if point < 4 else 2)  # one more was written
     return cluster, begin, dies, new
+
+
+def test_a_dead_broker_is_missed_when_its_session_has_ended():
+    """The broker's zookeeper.session.timeout.ms, by default 6000; then a watch has to fire."""
+    cluster, _, dies, _ = died_at_point(1)
+    elected = next(one for one in cluster.logged[dies:] if one.text == "Catch up")
+    assert elected.at_ms - cluster.logged[dies].at_ms == 6000 + cluster.settings.watch_ms
 
 
 def generation(cluster):
@@ -50,7 +57,7 @@ def test_point_1_the_new_coordinator_sees_that_the_topic_has_changed():
     cluster, begin, dies, new = died_at_point(1)
     assert not told(cluster, since=begin)[: -len(IDS)]
     assert {*entered(cluster, "Rediscover coordinator", since=dies)} == ALL
-    why = [one.detail for one in cluster.logged[dies:] if one.what == "rebalance"]
+    why = [one.detail for one in cluster.logged[dies:] if one.text == "rebalance"]
     assert why == ["topics changed"]
     assert {*told(cluster, since=dies)} == {(new, one) for one in IDS}
 
@@ -69,12 +76,12 @@ def test_point_3_those_whose_join_is_lost_time_out_and_the_new_coordinator_rebal
     cluster, begin, dies, new = died_at_point(3)
     assert {one for _, one in told(cluster, since=begin)} == IDS
     assert entered(cluster, "Rediscover coordinator", since=dies)
-    assert [one.who for one in cluster.logged[dies:] if one.what == "wrote generation"] == [new]
+    assert [one.source for one in cluster.logged[dies:] if one.text == "wrote generation"] == [new]
 
 
 def test_point_4_heartbeats_with_the_old_generation_are_illegal_so_all_rejoin():
     cluster, _, dies, new = died_at_point(4)
-    assert cluster.logged[dies - 1].what == "wrote generation"
+    assert cluster.logged[dies - 1].text == "wrote generation"
     assert {*entered(cluster, "Rediscover coordinator", since=dies)} == ALL
     first = {one for who, one in told(cluster, since=dies) if who == new}
     assert first == IDS
@@ -83,12 +90,12 @@ def test_point_4_heartbeats_with_the_old_generation_are_illegal_so_all_rejoin():
 def test_point_5_who_was_answered_goes_on_and_the_others_make_it_rebalance_again():
     cluster, _, dies, _ = died_at_point(5)
     after = cluster.logged[dies:]
-    parts = [one for one in after if one.what == "Part of a group"]
+    parts = [one for one in after if one.text == "Part of a group"]
     first = parts[0].detail
-    answered = {one.who for one in parts if one.detail == first}
+    answered = {one.source for one in parts if one.detail == first}
     assert len(answered) == 1
-    rejoined = next(i for i, one in enumerate(after) if one.what == "rebalance")
-    others = {one.detail for one in after[:rejoined] if one.what == "told IllegalGeneration"}
+    rejoined = next(i for i, one in enumerate(after) if one.text == "rebalance")
+    others = {one.detail for one in after[:rejoined] if one.text == "told IllegalGeneration"}
     assert others
     assert not others & {f"{one}-1" for one in answered}
 
@@ -106,7 +113,7 @@ class Course:
         check(cluster)
         self.died = bool(deaths.died_at)
         logged = cluster.logged[begin:]
-        dies = next((at for at, one in enumerate(logged) if one.what == "dies"), len(logged))
+        dies = next((at for at, one in enumerate(logged) if one.text == "dies"), len(logged))
         self.until, self.after = logged[:dies], logged[dies:]
         self.old = {one for one in cluster.consumers if one != "new" and not self.gone(one)}
         self.ids = {f"{one}-1" for one in self.old}  # as the coordinator before knew them
@@ -115,10 +122,10 @@ class Course:
         return not self.cluster.consumers[name].alive
 
     def told(self, log):
-        return [one.detail for one in log if one.what == "told IllegalGeneration"]
+        return [one.detail for one in log if one.text == "told IllegalGeneration"]
 
     def entered(self, state):
-        return {one.who for one in self.after if one.what == state} & self.old
+        return {one.source for one in self.after if one.text == state} & self.old
 
 
 def path_1(course):
@@ -139,19 +146,19 @@ def path_2(course):
 
 def path_3(course):
     """Nobody has an answer to a join: all find the new one, by a join or by a heartbeat."""
-    assert not [one for one in course.until if one.what in ("wrote generation", "Part of a group")]
+    assert not [one for one in course.until if one.text in ("wrote generation", "Part of a group")]
     stopped = {name.removesuffix("-1") for name in course.told(course.until)} & course.old
     lost = course.entered("Rediscover coordinator")  # not told yet, or the join came to the dead
     assert course.old - stopped <= lost
     assert lost or not course.old
     assert course.entered("Part of a group") == course.old
     assert {*course.told(course.after)} >= {f"{one}-1" for one in course.old - stopped}
-    assert [one.who for one in course.after if one.what == "rebalance"]
+    assert [one.source for one in course.after if one.text == "rebalance"]
 
 
 def path_4(course):
     """The generation is written, heartbeats have an older one, and all rejoin."""
-    assert course.until[-1].what == "wrote generation"
+    assert course.until[-1].text == "wrote generation"
     assert course.entered("Rediscover coordinator") == course.old
     assert {*course.told(course.after)} >= course.ids
     assert course.entered("Stopped consumption") == course.old
@@ -160,11 +167,11 @@ def path_4(course):
 
 def path_5(course):
     """Who was answered goes on; another that was not makes the new one rebalance again."""
-    parts = [one for one in course.after if one.what == "Part of a group"]
-    written = [one.detail for one in course.until if one.what == "wrote generation"]
-    answered = {one.who for one in parts if [one.detail] == written}
+    parts = [one for one in course.after if one.text == "Part of a group"]
+    written = [one.detail for one in course.until if one.text == "wrote generation"]
+    answered = {one.source for one in parts if [one.detail] == written}
     assert len(answered) == 1
-    again = [at for at, one in enumerate(course.after) if one.what == "rebalance"]
+    again = [at for at, one in enumerate(course.after) if one.text == "rebalance"]
     others = {name for name, one in course.cluster.consumers.items() if one.alive} - answered
     assert bool(again) == bool(others)
     if others:
@@ -178,7 +185,7 @@ def path_5(course):
             rejoins = next(
                 at
                 for at, one in enumerate(course.after)
-                if (one.who, one.what) == (name, "Part of a group") and [one.detail] != written
+                if (one.source, one.text) == (name, "Part of a group") and [one.detail] != written
             )
             assert f"{name}-1" in course.told(course.after[:rejoins])
 

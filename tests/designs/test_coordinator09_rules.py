@@ -6,7 +6,7 @@ import pytest
 
 from coterie.designs import coordinator09, read_scenario, today
 from coterie.designs.coordinator09.play import Player
-from coterie.designs.scenario import MOMENTS
+from coterie.designs.ops import MOMENTS
 from coterie.designs.shipped import path_of
 from support.designs.coordinator09_cases import check, settle, settled, trigger
 
@@ -16,7 +16,7 @@ NEXT = 60_000  # by then every consumer has heard of a rebalance, and has joined
 def state(cluster):
     """The state that the group's coordinator was last in."""
     states = {"Catch up", "Ready", "Prepare for rebalance", "Rebalancing"}
-    return next(one.what for one in reversed(cluster.logged) if one.what in states)
+    return next(one.text for one in reversed(cluster.logged) if one.text in states)
 
 
 def generation(cluster):
@@ -119,22 +119,22 @@ def test_each_moment_of_a_scenario_is_its_point_of_failure(number):
     """
     scenario = shipped(number)
     assert [op.moment for op in scenario.ops if hasattr(op, "moment")] == [MOMENTS[number - 1]]
-    cluster = coordinator09.Cluster(scenario.config.brokers)
+    cluster = coordinator09.CoordinatorSimulation(scenario.config.brokers)
     Player(scenario, cluster, None).run()
-    (dies,) = (i for i, one in enumerate(cluster.logged) if one.what == "dies")
-    begun = max(i for i, one in enumerate(cluster.logged[:dies]) if one.what == "rebalance")
+    (dies,) = (i for i, one in enumerate(cluster.logged) if one.text == "dies")
+    begun = max(i for i, one in enumerate(cluster.logged[:dies]) if one.text == "rebalance")
     before, after = cluster.logged[begun:dies], cluster.logged[dies:]
-    generations = {one.detail for one in before if one.what == "wrote generation"}
-    parts = {one.detail for one in after if one.what == "Part of a group"}
+    generations = {one.detail for one in before if one.text == "wrote generation"}
+    parts = {one.detail for one in after if one.text == "Part of a group"}
     assert COURSES[number] == (
-        any(one.what == "told IllegalGeneration" for one in before),
-        any(one.what == "Stopped consumption" for one in before),
+        any(one.text == "told IllegalGeneration" for one in before),
+        any(one.text == "Stopped consumption" for one in before),
         bool(generations),
         bool(generations & parts),
     )
 
 
-class Watched(today.Cluster):
+class Watched(today.TodaySimulation):
     """Notes in which state the group is, and when, as its coordinator is stopped."""
 
     stops = ()

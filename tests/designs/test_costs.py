@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from coterie.designs import COSTS, DESIGNS, compare, read_scenario, run
-from coterie.designs.consumption import Offsets
-from coterie.designs.coordinator09.cluster import Cluster
+from coterie.designs.consumption import OffsetSet
+from coterie.designs.coordinator09.simulation import CoordinatorSimulation
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.costs import Accounts
 from coterie.designs.ledger import Ledger
@@ -223,7 +223,7 @@ def test_random_lives_show_each_cost():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_offsets_that_are_added_in_ranges_are_new_once(seed):
-    chance, offsets, model = random.Random(seed), Offsets(), set()
+    chance, offsets, model = random.Random(seed), OffsetSet(), set()
     for _ in range(40):
         first = chance.randrange(60)
         added = set(range(first, first + chance.randint(1, 9)))
@@ -292,10 +292,10 @@ def test_requests_over_zookeeper_are_fetches_and_searches_for_where_to_begin(par
 
 def test_requests_of_the_first_coordinator_are_what_is_sent_to_brokers_and_commits(monkeypatch):
     """Nobody is cut off: each commit, and each stop that commits, reaches the coordinator."""
-    sent = calls_of(monkeypatch, Cluster, "to_broker", "commit")
-    stops, whole = [], Cluster.give
+    sent = calls_of(monkeypatch, CoordinatorSimulation, "to_broker", "commit")
+    stops, whole = [], CoordinatorSimulation.give
     monkeypatch.setattr(
-        Cluster,
+        CoordinatorSimulation,
         "give",
         lambda self, one, *, commit: stops.append(commit) or whole(self, one, commit=commit),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from coterie.designs import COSTS, DESIGNS
 from coterie.designs.consumer08.config import KNOWN
-from coterie.designs.scenario import MOMENTS, OPS
+from coterie.designs.ops import MOMENTS, OPS
 from coterie.designs.simple08.checks import NEEDS
 from support.commandline import coterie_ok
 

@@ -1,9 +1,13 @@
 """What an op does is what docs/designs.md says of it, under every design that it says it of."""
 
+import itertools
+
 import pytest
 
 from coterie.designs import DESIGNS, coordinator09, run, today
-from coterie.designs.scenario import MOMENTS
+from coterie.designs.coordinator09 import POINTS
+from coterie.designs.coordinator09.play import Player
+from coterie.designs.ops import MOMENTS
 from support.designs.scenes08 import produce, settle, start, topic
 
 COORDINATED = ("coordinator-0.9", "today")
@@ -18,7 +22,7 @@ def scenario(*events, brokers=(0, 1, 2), **config):
 def stopped(monkeypatch):
     """When brokers were stopped."""
     found = []
-    for cluster in (coordinator09.Cluster, today.Cluster):
+    for cluster in (coordinator09.CoordinatorSimulation, today.TodaySimulation):
         stop = cluster.stop_broker
 
         def noting(self, *broker, stop=stop, **more):
@@ -50,6 +54,26 @@ def test_a_stop_waits_for_a_rebalance_of_its_own_group(stopped, design, moment):
     (at_ms,) = stopped
     assert 300_000 <= at_ms < 400_000
     assert ran.points[0]["partitions_without_consumer"] == []
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(5), 2)), ids=str)
+@pytest.mark.parametrize("design", COORDINATED)
+def test_stops_of_one_group_come_in_the_order_of_the_scenario(monkeypatch, design, order):
+    """Each at its own moment: the first in the next rebalance, the second in one after it."""
+    boundaries = []
+    dies = Player.dies
+
+    def noting(self, broker, boundary, group):
+        stops = dies(self, broker, boundary, group)
+        if stops:
+            boundaries.append(boundary)
+        return stops
+
+    monkeypatch.setattr(Player, "dies", noting)
+    stops = [stop("group1", MOMENTS[number]) for number in order]
+    later = start("b", 200_000), start("c", 300_000)
+    run(scenario(topic("t", [0]), start("a", 1000), *stops, *later), design)
+    assert boundaries == [POINTS[number + 1] for number in order]
 
 
 @pytest.mark.parametrize("design", COORDINATED)

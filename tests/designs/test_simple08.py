@@ -245,6 +245,17 @@ def three():
     return cluster
 
 
+@pytest.mark.parametrize(("time_ms", "offsets"), [(10**12 - 1, []), (10**12, [3, 0])])
+def test_offsets_before_a_time_are_those_of_a_log_that_was_written_before_10_12_ms(
+    time_ms, offsets
+):
+    """A scenario's log has one segment: all of it was written before, or none."""
+    cluster = three()
+    cluster.produce("t", 0, 3)
+    fields = {"topic": "t", "partition": 0, "time": time_ms, "max_offsets": 9}
+    assert simple08.SimpleConsumer(cluster, 0).ask("offsets", **fields)["offsets"] == offsets
+
+
 FETCH = {"topic": "t", "partition": 0, "offset": 0, "fetch_size": 9}
 ASKED = [
     ("zzz", {}, "api 'zzz' is not known: metadata, offsets, fetch"),

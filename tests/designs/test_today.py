@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from coterie.designs.today import Cluster
+from coterie.designs.today import TodaySimulation
 
 GROUPS = ("group1", "group2")
 SETTLED_MS = 200_000
@@ -12,7 +12,7 @@ SETTLED_MS = 200_000
 
 def settled(consumers=3, partitions=6, groups=GROUPS[:1], brokers=(0, 1, 2)):
     """A cluster whose groups have settled."""
-    cluster = Cluster(brokers)
+    cluster = TodaySimulation(brokers)
     cluster.set_topic("t", partitions)
     for group in groups:
         for number in range(consumers):
@@ -128,7 +128,7 @@ def test_the_log_keeps_one_record_of_a_group_however_often_it_rebalances():
 
 
 def test_consumers_that_start_without_a_broker_join_when_there_is_one():
-    cluster = Cluster((0, 1))
+    cluster = TodaySimulation((0, 1))
     cluster.set_topic("t", 2)
     for broker in (0, 1):
         cluster.stop_broker(broker)

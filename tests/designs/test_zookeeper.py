@@ -1,6 +1,7 @@
 """ZooKeeper as clients see it: ephemeral nodes, watches that fire once, events in order."""
 
 import copy
+import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -131,6 +132,47 @@ def test_a_watch_fires_once_at_the_first_change_that_it_is_for(asked, watched, h
             kinds = {"create": "created", "delete": "deleted", "set": "data"}
             wanted.append(("children" if below and not own else kinds[kind], watched))
         assert fired == wanted
+
+
+READS = ("get", "exists", "children")
+SUBSETS = [reads for size in (1, 2, 3) for reads in itertools.combinations(READS, size)]
+
+
+@pytest.mark.parametrize("reads", SUBSETS, ids="+".join)
+def test_a_deletion_reaches_each_client_once_whatever_watches_it_has_on_the_node(reads):
+    """Source: ZooKeeper 3.4's DataTree.deleteNode.
+
+    Clients that a data watch has notified are left out when child watches fire.
+    """
+    _, zookeeper = service()
+    zookeeper.create("/a")
+    events = {name: [] for name in ("many", "data", "child")}
+    sessions = {
+        name: zookeeper.open(name, 1000, lambda *event, to=name: events[to].append(event))
+        for name in events
+    }
+    for read in reads:
+        getattr(zookeeper.tree, read)("/a", sessions["many"])
+    zookeeper.tree.get("/a", sessions["data"])
+    zookeeper.tree.children("/a", sessions["child"])
+    zookeeper.delete("/a")
+    assert events == {name: [("deleted", "/a")] for name in events}
+    zookeeper.create("/a")
+    zookeeper.delete("/a")  # all watches have fired
+    assert events == {name: [("deleted", "/a")] for name in events}
+
+
+def test_a_client_that_watches_a_node_and_its_parent_hears_of_both():
+    _, zookeeper = service()
+    zookeeper.create("/a")
+    zookeeper.create("/a/b")
+    events = []
+    session = zookeeper.open("c", 1000, lambda *event: events.append(event))
+    zookeeper.tree.children("/a", session)
+    zookeeper.tree.children("/a/b", session)
+    zookeeper.tree.get("/a/b", session)
+    zookeeper.delete("/a/b")
+    assert events == [("deleted", "/a/b"), ("children", "/a")]
 
 
 @given(

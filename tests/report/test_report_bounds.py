@@ -10,7 +10,7 @@ import pytest
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment
 from coterie.report import charts, gather, ownership, sections, spans
-from coterie.report.ownership import Bar
+from coterie.report.ownership import MemberBar
 from coterie.report.sections import Basis
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
@@ -79,7 +79,7 @@ def test_numbers_that_follow_one_another_are_a_range(numbers, text):
 def test_the_members_that_were_there_longest_are_kept_in_order_of_their_first_bar(monkeypatch):
     monkeypatch.setattr(ownership, "MEMBERS", 2)
     spent = {"a": 5, "b": 1, "c": 9}
-    bars = [Bar(member, 0, ms, 1, {"t": [0]}) for member, ms in spent.items()]
+    bars = [MemberBar(member, 0, ms, 1, {"t": [0]}) for member, ms in spent.items()]
     found = ownership.timeline(bars, {}, 0)
     assert [row[3] for row in found["members"]] == ["a", "c"]
     assert found["left_out"]["members"] == 1
@@ -148,7 +148,7 @@ def test_a_span_is_the_shortest_that_gives_no_more_points_than_asked_for(end_ms)
 
 
 def test_counts_go_on_in_a_longer_span_as_the_times_spread():
-    counts = spans.Counts(points=4)
+    counts = spans.SpanCounts(points=4)
     for times in ([100, 150, 399], [1000, 1499, 1500, -1]):
         counts.add(np.array(times, dtype=np.int64))
     assert counts.as_data() == {"span_ms": 500, "at": [0, 1000, 1500], "count": [3, 2, 1]}

@@ -302,7 +302,7 @@ def test_expiry_is_judged_at_the_time_and_retention_that_are_given(tmp_path):
     now_ms = 1795237397000 + 3_600_000
     page = report(tmp_path, log("basic"), "--now", now_ms, "--retention", "1h")
     (section,) = [one for one in page.data["sections"] if one["name"] == "expiry"]
-    assert "2026-11-21 06:03:17.000 UTC under a retention of 1h" in section["told"]
+    assert "2026-11-21 06:03:17.000 UTC under a retention of 1h" in section["description"]
     latest = offsets_at("basic")
     rows = [row for row in page.section("grp-assign-java", "expiry") if row["Removed"] is None]
     assert {(row["Topic"], row["Partition"]): row["Expires"] for row in rows} == {

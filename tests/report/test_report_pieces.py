@@ -18,7 +18,7 @@ from coterie.report import charts, spans
 from coterie.report.gather import gather
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
-from coterie.report.spans import Counts, span_of
+from coterie.report.spans import SpanCounts, span_of
 from support.golden_data import log
 from support.insight.compacted_logs import folders, operations, written
 from support.log_writer import batch, commit, each
@@ -145,7 +145,7 @@ times = st.lists(st.integers(-1, 10**7), max_size=8)
 
 @given(one=times, other=times)
 def test_merged_counts_are_the_counts_of_all(one, other):
-    both, first, second = (Counts(points=4) for _ in range(3))
+    both, first, second = (SpanCounts(points=4) for _ in range(3))
     for counts, some in ((both, one), (both, other), (first, one), (second, other)):
         counts.add(np.array(some, np.int64))
     first.merge(second)
@@ -153,9 +153,9 @@ def test_merged_counts_are_the_counts_of_all(one, other):
 
 
 def test_a_group_that_has_no_room_with_others_is_drawn_alone(at_once):
-    plans = {name: charts.Plan(0, 0, 90, 10, ()) for name in "abc"}  # of ten cells each
+    plans = {name: charts.ChartPlan(0, 0, 90, 10, ()) for name in "abc"}  # of ten cells each
     for cells, expected in ((5, ["a", "b", "c"]), (20, ["ab", "c"]), (30, ["abc"])):
         at_once(WHOLE, cells)
-        assert ["".join(some) for some in charts.some_at_once(plans, 1)] == expected
+        assert ["".join(some) for some in charts.batches_of(plans, 1)] == expected
     at_once(WHOLE, 40)
-    assert ["".join(some) for some in charts.some_at_once(plans, 2)] == ["ab", "c"]
+    assert ["".join(some) for some in charts.batches_of(plans, 2)] == ["ab", "c"]

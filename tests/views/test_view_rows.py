@@ -102,17 +102,17 @@ def test_the_tasks_that_a_streams_member_shall_hold_stand_beside_those_it_holds(
 
 @pytest.mark.parametrize(("upgraded", "shown"), [((True, False), 1), ((True, True), 0)])
 def test_whether_members_are_upgraded_is_a_column_where_they_differ(upgraded, shown):
-    form = tabular.Form("consumer", "members", False, True)
+    style = tabular.TableStyle("consumer", "members", False, True)
     members = [member(str(number), upgraded=one) for number, one in enumerate(upgraded)]
-    found = tabular.columns(form, views.member_rows(group(members=members)))
+    found = tabular.columns(style, views.member_rows(group(members=members)))
     assert [column.heading for column in found].count("UPGRADED") == shown
 
 
 def test_a_column_is_as_wide_as_java_counts_a_name():
     wide = ASTRAL * 9  # 18 UTF-16 units, beyond the least width of 15
-    form = tabular.Form("consumer", "offsets", False, False)
+    style = tabular.TableStyle("consumer", "offsets", False, False)
     rows = views.offset_rows(group(group_id=wide, offsets=[offset("t", 0)]))
-    heading, line = tabular.draw(form, rows).splitlines()[1:]
+    heading, line = tabular.draw(style, rows).splitlines()[1:]
     assert heading.startswith("GROUP" + " " * 14 + "TOPIC")
     assert line.startswith(wide + " t ")
 

@@ -71,7 +71,7 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
     """Run a scenario; whether that went well. If not, it is said."""
     from coterie.cli.outfile import whole_file
     from coterie.cli.outfolder import room_for
-    from coterie.designs.files import read_json, told
+    from coterie.designs.files import error_line, read_json
 
     at: Path = path
     try:
@@ -85,16 +85,16 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
             json.dump(actual, file, ensure_ascii=False, indent=1)
             file.write("\n")
     except (OSError, ValueError, RecursionError, CoterieError) as error:
-        say(f"coterie: {at}: {told(error)}")
+        say(f"coterie: {at}: {error_line(error)}")
         return False
     return True
 
 
 def _actual(scenario: Any, name: str) -> dict[str, Any]:
     """Run what a file holds; return what goes into its output."""
-    from coterie.designs.scenario import SIMPLE
+    from coterie.designs.scenario import SIMPLE_FORMAT
 
-    if isinstance(scenario, Mapping) and scenario.get("format") == SIMPLE:
+    if isinstance(scenario, Mapping) and scenario.get("format") == SIMPLE_FORMAT:
         from coterie.designs import simple08
 
         steps = simple08.run(scenario)
@@ -147,7 +147,7 @@ def compare_command(
     """
     from coterie.cli.outfile import text_of, whole_file
     from coterie.designs import DESIGNS, compare
-    from coterie.designs.files import place_of, told
+    from coterie.designs.files import error_line, path_or_shipped
 
     if out is None and form == "html":
         raise click.UsageError("the page goes into a file: --out FILE")
@@ -157,7 +157,7 @@ def compare_command(
         if design not in DESIGNS:
             raise click.UsageError(f"--design {design}: there are {', '.join(DESIGNS)}")
     added = _settings(settings)
-    path = place_of(scenario)
+    path = path_or_shipped(scenario)
     target: contextlib.AbstractContextManager[Path | None] = contextlib.nullcontext()
     if out is not None:
         target = whole_file(out, overwrite=overwrite, keep=[str(path)])
@@ -166,7 +166,7 @@ def compare_command(
             checked = _scenario(path, added)
             found = compare(checked, designs or DESIGNS, timeline=form == "html")
         except (OSError, ValueError, RecursionError, CoterieError) as error:
-            raise Failed(f"{scenario}: {told(error)}") from None
+            raise Failed(f"{scenario}: {error_line(error)}") from None
         with text_of(part) as file:
             file.writelines(_lines(found, form))
 

@@ -191,7 +191,7 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
         rows += found
         # Kafka draws the members' headings of a group without any.
         if form == "table" and (found or (kind, view) == ("consumer", "members")):
-            _print(tabular.draw(tabular.Form(kind, view, old, verbose), found, first=first))
+            _print(tabular.draw(tabular.TableStyle(kind, view, old, verbose), found, first=first))
             first = False
     if form != "table":
         _print_rows(rows, form)

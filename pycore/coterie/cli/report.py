@@ -81,9 +81,9 @@ def command(
     if out is None and (form == "html" or overwrite):
         raise click.UsageError("the page goes into a file: --out FILE")
     end_ms = end_of(at_ms, since_ms, until_ms)
-    told = read_logs(server_logs, request_logs, log_zone)
+    broker_log_lines = read_logs(server_logs, request_logs, log_zone)
     listing = logs.listing
-    basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, told)
+    basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, broker_log_lines)
     chosen = chosen_groups(groups, listing)
     with TerminalProgress() as progress:
         read = each_partition(
@@ -96,7 +96,7 @@ def command(
         )
         with closing(read):
             whole = gather(read, basis)
-    missing = missing_groups(chosen, frozenset(whole.found), end_ms, whole.trusted_from_ms)
+    missing = missing_groups(chosen, frozenset(whole.group_ids), end_ms, whole.trusted_from_ms)
     if missing is not None:
         raise missing
     subtitle = "From " + ", ".join(logs.paths)

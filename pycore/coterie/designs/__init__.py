@@ -1,4 +1,4 @@
-"""The designs before today's coordinator, simulated on a virtual clock, and the same beside it."""
+"""Simulate group coordination before today's coordinator, and today's, on a virtual clock."""
 
 from coterie.designs.checks import ScenarioError
 from coterie.designs.compare import Comparison, compare

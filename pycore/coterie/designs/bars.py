@@ -1,7 +1,7 @@
-"""Who owned each partition from when until when: bars for a page, of a timeline.
+"""Make the bars of a page: the owners of each partition over time, from a timeline.
 
-A bar is drawn while a partition has an owner, or is wanted and has none. Those of a thousand
-consumers are counted first, and made for the partitions that are shown.
+There is a bar while a partition has an owner, or counts and has none. A first pass sums the bars of
+every partition; a second one makes those of the partitions that are shown.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coterie.designs.ownership import Place, Wanted
+from coterie.designs.ownership import GroupPartition, Subscriptions
 from coterie.designs.scenario import Scenario
 from coterie.designs.timeline import Timeline
 
 
-class Bar(NamedTuple):
+class PartitionBar(NamedTuple):
     """A partition's owners, sorted, from ``start_ms`` to ``end_ms``."""
 
-    place: Place
+    place: GroupPartition
     start_ms: int
     end_ms: int
     owners: tuple[str, ...]
@@ -26,23 +26,23 @@ class Bar(NamedTuple):
 
 @dataclass(slots=True)
 class _Row:
-    """What a partition is now, and since when."""
+    """The present state of a partition, and its begin."""
 
     start_ms: int = 0
-    wanted: bool = False
+    counts: bool = False
     owners: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
-class Seen:
-    """What a partition's bars come to.
+class BarTotals:
+    """Sums over the bars of a partition.
 
     Attributes
     ----------
     bars : int
-        How many there are.
+        How many bars there are.
     shared_ms, unowned_ms : int
-        For how long it had several owners, and none.
+        How long it had several owners, and none, ms.
     """
 
     bars: int = 0
@@ -51,71 +51,71 @@ class Seen:
 
 
 class Bars:
-    """Goes through a run; ``seen`` sums each partition, ``bars`` are those of ``chosen``."""
+    """Follow a run: ``totals`` sums each partition's bars, ``bars`` has those of ``chosen``."""
 
-    def __init__(self, chosen: Collection[Place] = ()) -> None:
+    def __init__(self, chosen: Collection[GroupPartition] = ()) -> None:
         self.chosen = frozenset(chosen)
-        self.bars: list[Bar] = []
-        self.seen: dict[Place, Seen] = {}
+        self.bars: list[PartitionBar] = []
+        self.totals: dict[GroupPartition, BarTotals] = {}
         self._now_ms = 0
-        self._rows: dict[Place, _Row] = {}
+        self._rows: dict[GroupPartition, _Row] = {}
         self._sizes: dict[tuple[str, str], int] = {}
-        self._held: dict[str, set[Place]] = {}
+        self._owned: dict[str, set[GroupPartition]] = {}
 
-    def go_through(self, scenario: Scenario, timeline: Timeline) -> None:
-        """Take a run from its first moment to its last."""
-        wanted = Wanted(self, deletes_topics=scenario.config.deletes_topics)
+    def follow(self, scenario: Scenario, timeline: Timeline) -> None:
+        """Follow a run from its first time to its last."""
+        subscriptions = Subscriptions(self, deletes_topics=scenario.config.deletes_topics)
         at = 0
         for entry in timeline:
             while at < len(scenario.ops) and scenario.ops[at].at <= entry.at_ms:
                 self._now_ms = scenario.ops[at].at
-                wanted.take(scenario.ops[at])
+                subscriptions.take(scenario.ops[at])
                 at += 1
             self._now_ms = entry.at_ms
             if entry.kind in ("closed", "crashed"):
-                for place in sorted(self._held.get(entry.consumer, ())):
+                for place in sorted(self._owned.get(entry.consumer, ())):
                     self._own(entry.consumer, place, owns=False)
             elif entry.kind in ("owns", "gives_up"):
                 topic, number = entry.details
-                place = wanted.groups[entry.consumer], topic, number
+                place = subscriptions.groups[entry.consumer], topic, number
                 self._own(entry.consumer, place, owns=entry.kind == "owns")
         for op in scenario.ops[at:]:
             self._now_ms = op.at
-            wanted.take(op)
+            subscriptions.take(op)
         for place, row in self._rows.items():
             self._close(place, row)
 
     def resize(self, group: str, topic: str, size: int) -> None:
-        """Let so many partitions of a topic be wanted from now on."""
+        """Set how many partitions of a topic count from now on."""
         before = self._sizes.get((group, topic), 0)
         self._sizes[group, topic] = size
         for number in range(min(before, size), max(before, size)):
             place = group, topic, number
             row = self._rows.setdefault(place, _Row())
             self._close(place, row)
-            row.wanted = number < size
+            row.counts = number < size
 
-    def _own(self, consumer: str, place: Place, *, owns: bool) -> None:
+    def _own(self, consumer: str, place: GroupPartition, *, owns: bool) -> None:
         row = self._rows.setdefault(place, _Row())
-        held = self._held.setdefault(consumer, set())
+        owned = self._owned.setdefault(consumer, set())
         if owns != (consumer in row.owners):
             self._close(place, row)
             if owns:
                 row.owners.add(consumer)
-                held.add(place)
+                owned.add(place)
             else:
                 row.owners.discard(consumer)
-                held.discard(place)
+                owned.discard(place)
 
-    def _close(self, place: Place, row: _Row) -> None:
-        """End what stood there until now."""
-        lasted = self._now_ms - row.start_ms
-        if lasted > 0 and (row.owners or row.wanted):
-            seen = self.seen.setdefault(place, Seen())
-            seen.bars += 1
-            seen.shared_ms += lasted if len(row.owners) > 1 else 0
-            seen.unowned_ms += lasted if not row.owners else 0
+    def _close(self, place: GroupPartition, row: _Row) -> None:
+        """End the partition's present bar."""
+        lasted_ms = self._now_ms - row.start_ms
+        if lasted_ms > 0 and (row.owners or row.counts):
+            totals = self.totals.setdefault(place, BarTotals())
+            totals.bars += 1
+            totals.shared_ms += lasted_ms if len(row.owners) > 1 else 0
+            totals.unowned_ms += lasted_ms if not row.owners else 0
             if place in self.chosen:
                 owners = tuple(sorted(row.owners))
-                self.bars.append(Bar(place, row.start_ms, self._now_ms, owners))
+                self.bars.append(PartitionBar(place, row.start_ms, self._now_ms, owners))
         row.start_ms = self._now_ms

@@ -14,12 +14,12 @@ from coterie.designs.scenario import Scenario, read_scenario
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a scenario cost under each design.
+    """The costs of a scenario under each design.
 
     Attributes
     ----------
     scenario : Scenario
-        What was run.
+        The scenario.
     runs : dict
         :class:`~coterie.designs.Run` by design.
     """
@@ -34,11 +34,11 @@ class Comparison:
 
     @property
     def costs(self) -> dict[str, dict[str, float | None]]:
-        """By design, each cost by name; None where a design has no such thing."""
-        return {design: one.costs for design, one in self.runs.items()}
+        """Each cost by name, by design; None if the design has no such cost."""
+        return {design: run.costs for design, run in self.runs.items()}
 
     def rows(self) -> list[list[str]]:
-        """Return a row for each cost: its name, its value under each design, ``-`` for none."""
+        """Return a row for each cost: its name and its value under each design (``-``: None)."""
         return [
             [name, *(_shown(self.costs[design][name]) for design in self.runs)] for name in COSTS
         ]
@@ -55,21 +55,21 @@ def compare(
     *,
     timeline: bool = True,
 ) -> Comparison:
-    """Run a scenario under each design, and count what it cost.
+    """Run a scenario under each design and sum its costs.
 
     Parameters
     ----------
     scenario : Scenario or dict
-        A scenario, or what a scenario's file holds.
+        A scenario, or the content of its JSON file.
     designs
-        Which ones, in the order of the answer.
+        Names of designs, in the order of the result.
     timeline : bool
-        Whether each run keeps its timeline.
+        Whether the runs have timelines.
 
     Raises
     ------
     ScenarioError, ArgumentError
-        The scenario is wrong, there is no such design, or an argument is of a wrong type.
+        The scenario is wrong, there is no such design, or an argument has a wrong type.
     """
     chosen = dict.fromkeys(map(known_design, walked(designs, "designs", "the names of designs")))
     boolean(timeline, "timeline")

@@ -1,24 +1,24 @@
-"""What consumers of a group consumed and committed: how much of it twice, how much for nothing."""
+"""Count messages that a group consumed twice, or consumed without a commit."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from coterie.designs.ownership import Place
+from coterie.designs.ownership import GroupPartition
 
 
-class Offsets:
-    """A set of offsets as ranges that neither touch nor overlap."""
+class OffsetSet:
+    """A set of offsets, as ranges that neither touch nor overlap."""
 
     __slots__ = ("_ends", "_firsts")
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
-        self._ends: list[int] = []  # behind the last of each range
+        self._ends: list[int] = []  # exclusive
 
     def add(self, first: int, end: int) -> int:
-        """Add ``first`` to ``end - 1``; return how many of them were not there."""
+        """Add ``first`` to ``end - 1``; return how many of them are new."""
         low = bisect_left(self._ends, first)
         high = low
         new, start, stop = end - first, first, end
@@ -35,38 +35,38 @@ class Offsets:
 class _Progress:
     """A group's progress in a partition."""
 
-    first: int  # where the group began
-    consumed: Offsets = field(default_factory=Offsets)
+    first: int  # first offset of the group
+    consumed: OffsetSet = field(default_factory=OffsetSet)
     committed: int | None = None
     reached: dict[str, int] = field(default_factory=dict)  # consumer -> next offset
 
 
 class Consumption:
-    """Messages consumed again, and consumed without a commit when the partition was given up."""
+    """Messages consumed again, and messages not committed when their partition was given up."""
 
     def __init__(self) -> None:
         self.repeated = self.lost = 0
-        self._places: dict[Place, _Progress] = {}
+        self._places: dict[GroupPartition, _Progress] = {}
 
-    def consumed(self, consumer: str, place: Place, first: int, last: int) -> None:
-        """Count messages that a consumer consumed."""
-        held = self._places.get(place)
-        if held is None:
-            held = self._places[place] = _Progress(first)
+    def consumed(self, consumer: str, place: GroupPartition, first: int, last: int) -> None:
+        """Count the messages of a fetch."""
+        progress = self._places.get(place)
+        if progress is None:
+            progress = self._places[place] = _Progress(first)
         count = last + 1 - first
-        self.repeated += count - held.consumed.add(first, last + 1)
-        held.reached[consumer] = last + 1
+        self.repeated += count - progress.consumed.add(first, last + 1)
+        progress.reached[consumer] = last + 1
 
-    def committed(self, place: Place, offset: int) -> None:
-        """Note a commit: the offset of the next message."""
-        held = self._places.get(place)
-        if held is None:
-            held = self._places[place] = _Progress(offset)
-        held.committed = offset
+    def committed(self, place: GroupPartition, offset: int) -> None:
+        """Record a commit: the offset of the next message."""
+        progress = self._places.get(place)
+        if progress is None:
+            progress = self._places[place] = _Progress(offset)
+        progress.committed = offset
 
-    def given_up(self, consumer: str, place: Place) -> None:
-        """Count what a consumer loses as it owns a partition no longer."""
-        held = self._places.get(place)
-        if held is not None and (reached := held.reached.pop(consumer, None)) is not None:
-            kept = held.first if held.committed is None else held.committed
-            self.lost += max(0, reached - kept)
+    def given_up(self, consumer: str, place: GroupPartition) -> None:
+        """Count what a consumer loses when it stops owning a partition."""
+        progress = self._places.get(place)
+        if progress is not None and (reached := progress.reached.pop(consumer, None)) is not None:
+            committed = progress.first if progress.committed is None else progress.committed
+            self.lost += max(0, reached - committed)

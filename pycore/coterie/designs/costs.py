@@ -1,7 +1,7 @@
-"""What a run costs, by the same formulas for every design: summed as it runs, no entry is kept.
+"""Costs of a run, by the same formulas for every design, summed while it runs.
 
-An owner is a consumer that takes itself for one, whoever else does. docs/designs.md has the
-formulas in words.
+An owner is a consumer that believes that it owns the partition; there may be several.
+docs/designs.md has the formulas in words.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.designs import scenario as ops
+from coterie.designs import ops
 from coterie.designs.consumption import Consumption
-from coterie.designs.ownership import Ownership, Wanted
+from coterie.designs.ownership import Ownership, Subscriptions
 from coterie.designs.scenario import Scenario
 
 COSTS = {
@@ -30,32 +30,32 @@ QUIET = ops.Produce | ops.Commit | ops.Wait | ops.Settle  # ops that move no par
 
 
 class Accounts:
-    """Sums of one run: ``note`` is told what happens, when it happens."""
+    """Sums of one run; every event is passed to :meth:`note`."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._ops = scenario.ops
         self._next = 0
-        self._changed_ms = 0  # when the last op came that can move partitions
+        self._changed_ms = 0  # time of the last op that can move partitions
         self._settling_ms = 0
         self._ownership = Ownership()
         self._consumption = Consumption()
         deletes = scenario.config.deletes_topics
-        self._wanted = Wanted(self._ownership, deletes_topics=deletes)
+        self._subscriptions = Subscriptions(self._ownership, deletes_topics=deletes)
 
     def note(self, at_ms: int, kind: str, consumer: str, *details: Any) -> None:
-        """Take what happened; moments never go back."""
+        """Add an event; times never go back."""
         self._take_ops(at_ms)
         self._ownership.advance(at_ms)
         if kind in ("closed", "crashed"):
             for place in self._ownership.owned_by(consumer):
-                self._gone(consumer, place)
+                self._give_up(consumer, place)
         elif kind in ("owns", "gives_up", "consumed", "committed"):
             topic, number, *offsets = details
-            place = self._wanted.groups[consumer], topic, number
+            place = self._subscriptions.groups[consumer], topic, number
             if kind == "owns":
                 self._ownership.take(consumer, place)
             elif kind == "gives_up":
-                self._gone(consumer, place)
+                self._give_up(consumer, place)
             elif kind == "consumed":
                 self._consumption.consumed(consumer, place, *offsets)
             else:
@@ -63,24 +63,24 @@ class Accounts:
             if kind in ("owns", "gives_up"):
                 self._settling_ms = max(self._settling_ms, at_ms - self._changed_ms)
 
-    def _gone(self, consumer: str, place: tuple[str, str, int]) -> None:
+    def _give_up(self, consumer: str, place: tuple[str, str, int]) -> None:
         self._ownership.give(consumer, place)
         self._consumption.given_up(consumer, place)
 
     def _take_ops(self, until_ms: int) -> None:
-        """Take the ops up to a moment."""
+        """Add all ops up to a time."""
         while self._next < len(self._ops) and self._ops[self._next].at <= until_ms:
             op = self._ops[self._next]
             self._ownership.advance(op.at)
-            self._wanted.take(op)
+            self._subscriptions.take(op)
             if not isinstance(op, QUIET):
                 self._changed_ms = op.at
             self._next += 1
 
     def costs(self, counted: Mapping[str, int]) -> dict[str, float | None]:
-        """Return each cost by name, of a run that has ended; None: the design has no such thing.
+        """Return each cost of a finished run by name; None if the design has no such cost.
 
-        ``counted`` is what the design counted itself.
+        ``counted`` has the counts of the design itself.
         """
         if self._ops:
             self._take_ops(self._ops[-1].at)

@@ -1,4 +1,4 @@
-"""Scenarios in files: found by path or by name, read, and told in one line what is wrong."""
+"""Find and read scenario files, by path or by the name of a shipped scenario."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from typing import Any
 from coterie.designs.shipped import path_of
 from coterie.errors import CoterieError
 
-ACTUAL = ".actual.json"  # how the name of what a run wrote ends
+ACTUAL = ".actual.json"  # the suffix of files that a run writes
 
 
-def place_of(given: str) -> Path:
-    """Return the file of a scenario: of one that comes with coterie by its name, else a path."""
-    return path_of(given) or Path(given)
+def path_or_shipped(name: str) -> Path:
+    """Return the file of a shipped scenario by its name; other names are paths."""
+    return path_of(name) or Path(name)
 
 
-def files_of(given: Iterable[str]) -> Iterator[Path]:
-    """Yield files, by path or name, and those in folders; what a run wrote there is left out.
+def files_of(names: Iterable[str]) -> Iterator[Path]:
+    """Yield files by path or name, and those in folders except the outputs of runs.
 
     Raises
     ------
     CoterieError
-        A folder has no scenario.
+        A folder has no scenario file.
     """
-    for name in given:
-        path = Path(name) if Path(name).exists() else place_of(name)
+    for name in names:
+        path = Path(name) if Path(name).exists() else path_or_shipped(name)
         if not path.is_dir():
             yield path
             continue
-        files = [one for one in sorted(path.glob("*.json")) if not one.name.endswith(ACTUAL)]
+        files = [file for file in sorted(path.glob("*.json")) if not file.name.endswith(ACTUAL)]
         if not files:
             raise CoterieError(f"{name}: holds no file that ends in .json")
         yield from files
 
 
 def read_json(path: Path) -> Any:
-    """Return what a scenario's file holds.
+    """Return the JSON value of a file.
 
     Raises
     ------
     OSError, ValueError, RecursionError, CoterieError
-        It cannot be read; :func:`told` says it in one line.
+        It cannot be read; :func:`error_line` describes the error.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if path.suffix:
             raise
-        what = "no such file, and no scenario of that name: see coterie designs list"
-        raise CoterieError(what) from None
+        message = "no such file, and no scenario of that name: see coterie designs list"
+        raise CoterieError(message) from None
     except UnicodeDecodeError as error:
         raise ValueError(f"not text: {error}") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
 
 
-def told(error: Exception) -> str:
-    """Return what is wrong with a scenario's file, in one line."""
+def error_line(error: Exception) -> str:
+    """Return an error of a scenario's file as one line."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -8,10 +8,12 @@ from typing import Any
 
 from coterie.arguments import boolean, called
 from coterie.designs import today
-from coterie.designs.consumer08.simulation import Simulation
+from coterie.designs.bounds import refusal, step_limit
+from coterie.designs.consumer08.simulation import ZooKeeperSimulation
 from coterie.designs.coordinator09.play import play
 from coterie.designs.costs import Accounts
 from coterie.designs.scenario import Scenario, read_scenario
+from coterie.designs.schedule import Schedule, TooManySteps
 from coterie.designs.timeline import Timeline
 from coterie.designs.times import Times
 from coterie.errors import ArgumentError, shown
@@ -22,7 +24,7 @@ DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY)
 
 
 def known_design(design: Any) -> str:
-    """Return the name of a design that there is."""
+    """Check the name of a design."""
     if not isinstance(design, str) or design not in DESIGNS:
         raise ArgumentError(f"design: {shown(design)} is none of {', '.join(DESIGNS)}")
     return design
@@ -30,19 +32,19 @@ def known_design(design: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run of a scenario gave.
+    """The result of a run.
 
     Attributes
     ----------
     points : list of dict
-        What was there at each ``settle``, in the form of the golden files.
+        The state at each ``settle``, in the form of the golden files.
     timeline : Timeline
-        What happened: a sequence of :class:`Entry` in order; empty if it was not asked for.
+        The entries (:class:`Entry`) in order; empty with ``timeline=False``.
     costs : dict
-        What it cost, by the names of ``COSTS``; None where a design has no such thing.
+        Costs by the names of ``COSTS``; None if the design has no such cost.
     counted : dict
-        What the design counts itself, among that messages that were refused; under
-        ``zookeeper-0.8`` also rebalances that failed, their tries and conflicts.
+        Counts of the design itself, such as refused messages; under ``zookeeper-0.8`` also failed
+        rebalances, tries and conflicts.
     """
 
     points: list[dict[str, Any]]
@@ -64,22 +66,22 @@ def run(
     Parameters
     ----------
     scenario : Scenario or dict
-        A scenario, or what a scenario's file holds.
+        A scenario, or the content of its JSON file.
     design : str
         ``zookeeper-0.8``: consumers that each rebalance on their own over ZooKeeper;
         ``coordinator-0.9``: one broker assigns a group's partitions; ``today``.
     times : Times, optional
-        The small times that a scenario does not say, of ``zookeeper-0.8`` alone: the other designs
-        have small times of their own, which are fixed.
+        Delays that a scenario does not give, for ``zookeeper-0.8`` only; those of the other designs
+        are fixed.
     timeline : bool
-        Whether to keep the timeline: it is long where many consumers join.
+        Whether to make the timeline; it is long if many consumers join.
 
     Raises
     ------
     ScenarioError
-        The scenario is wrong: one line that names the place.
+        The scenario is wrong, or takes too many steps to simulate: one line that names the place.
     ArgumentError
-        There is no such design, or another argument is of a wrong type.
+        There is no such design, or another argument has a wrong type.
     """
     known_design(design)
     boolean(timeline, "timeline")
@@ -87,17 +89,21 @@ def run(
         raise ArgumentError(f"times must be a Times, not {shown(times)}")
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(scenario)
-    accounts, kept = Accounts(scenario), Timeline()
+    accounts, entries = Accounts(scenario), Timeline()
 
     def note(at_ms: int, kind: str, consumer: str, *details: Any) -> None:
         accounts.note(at_ms, kind, consumer, *details)
         if timeline:
-            kept.add(at_ms, kind, consumer, *details)
+            entries.add(at_ms, kind, consumer, *details)
 
-    if design == ZOOKEEPER:
-        simulation = Simulation(scenario, times or Times(), note)
-        points, counted = simulation.run(), simulation.counted()
-    else:
-        plays = play if design == COORDINATOR else today.play
-        points, counted = plays(scenario, note)
-    return Run(points, kept, accounts.costs(counted), counted)
+    schedule = Schedule(step_limit(scenario))
+    try:
+        if design == ZOOKEEPER:
+            simulation = ZooKeeperSimulation(scenario, times or Times(), note, schedule)
+            points, counted = simulation.run(), simulation.counted()
+        else:
+            play_design = play if design == COORDINATOR else today.play
+            points, counted = play_design(scenario, note, schedule)
+    except TooManySteps as error:
+        raise refusal(scenario, design, schedule, error) from None
+    return Run(points, entries, accounts.costs(counted), counted)

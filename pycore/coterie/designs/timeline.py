@@ -1,4 +1,4 @@
-"""What happened in a run, in order: entries kept in columns, since a large run has millions."""
+"""The timeline of a run: entries in order, stored in columns, as a large run has millions."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, Generic, TypeVar, overload
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a timeline.
+    """One entry of a timeline.
 
     Attributes
     ----------
     at_ms : int
-        When.
+        Its time, ms.
     kind : str
         ``started``, ``closed``, ``crashed``; ``rebalance_began``, ``rebalance_ended`` (whether it
         succeeded); ``owns``, ``gives_up`` (topic, partition: as the consumer believes);
-        ``consumed`` (topic, partition, first, last offset); ``committed`` (topic, partition,
-        offset); ``event`` (what kind of watch fired).
+        ``consumed`` (topic, partition, first and last offset); ``committed`` (topic, partition,
+        offset); ``event`` (the kind of the watch event).
     consumer : str
-        Whose; of a group's rebalance under a coordinator nobody's.
+        The consumer; empty for a group's rebalance under a coordinator.
     details : tuple
-        The rest, by kind.
+        Further values, by kind.
     """
 
     at_ms: int
@@ -37,8 +37,8 @@ Details = tuple[Any, ...]
 Value = TypeVar("Value", str, tuple[Any, ...])
 
 
-class _Once(Generic[Value]):
-    """Values by their numbers, each kept once."""
+class _Numbered(Generic[Value]):
+    """Distinct values, numbered in the order of their first use."""
 
     __slots__ = ("_numbers", "values")
 
@@ -48,27 +48,31 @@ class _Once(Generic[Value]):
 
     def number(self, value: Value) -> int:
         """Return the number of a value."""
-        found = self._numbers.get(value)
-        if found is None:
-            found = self._numbers[value] = len(self.values)
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self.values)
             self.values.append(value)
-        return found
+        return number
 
 
 class Timeline(Sequence[Entry]):
-    """Entries in order: 21 bytes each, and 8 for each offset, where an object takes some 300.
+    """Entries in order, at 21 bytes each and 8 for each offset; an object would take about 300.
 
-    Texts, and a topic with its partition, are kept once.
+    Texts, and pairs of a topic and a partition, are stored once.
     """
 
     def __init__(self) -> None:
         self._at, self._kind, self._consumer = array("q"), array("B"), array("I")
         self._place, self._offset_at = array("I"), array("I")
         self._offsets = array("q")
-        self._kinds, self._consumers, self._places = _Once[str](), _Once[str](), _Once[Details]()
+        self._kinds, self._consumers, self._places = (
+            _Numbered[str](),
+            _Numbered[str](),
+            _Numbered[Details](),
+        )
 
     def add(self, at_ms: int, kind: str, consumer: str, *details: Any) -> None:
-        """Add what happened."""
+        """Append an entry."""
         self._at.append(at_ms)
         self._kind.append(self._kinds.number(kind))
         self._consumer.append(self._consumers.number(consumer))
@@ -108,5 +112,5 @@ class Timeline(Sequence[Entry]):
     def _columns(self) -> tuple[Any, ...]:
         return (
             *(self._at, self._kind, self._consumer, self._place, self._offset_at, self._offsets),
-            *(one.values for one in (self._kinds, self._consumers, self._places)),
+            *(column.values for column in (self._kinds, self._consumers, self._places)),
         )

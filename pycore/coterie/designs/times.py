@@ -1,7 +1,8 @@
-"""The small times of a run: what real machines take for what a scenario does not say.
+"""Delays that a scenario does not give, such as that of a watch event.
 
-Settled outcomes do not depend on them; how many tries and conflicts there are on the way does.
-Counts of rebalances depend on ``watch_ms`` beside ``start_gap_ms``: vary both by one factor.
+They do not change who owns what in the end. They change how many tries and conflicts there are.
+The number of rebalances depends on the ratio of ``watch_ms`` to ``start_gap_ms``: scale both by one
+factor.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from dataclasses import dataclass
 
 from coterie.arguments import within
 
-_LATEST_MS = 2**53  # what a scenario may wait
+_LATEST_MS = 2**53  # the latest time of a scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """How long small things take, in ms of virtual time.
+    """Delays, in ms of virtual time.
 
     Attributes
     ----------
     delivery_ms
-        From a change in ZooKeeper until a client has the event of its watch.
+        From a change in ZooKeeper until the client receives the watch event.
     claim_ms
         From a consumer's release of its partitions until it reads the group and claims its share.
     start_gap_ms
@@ -28,8 +29,9 @@ class Times:
     watch_ms
         From a consumer's registration until it sets its watches.
     reconnect_ms
-        Until a client that may connect to ZooKeeper again does so: above ``delivery_ms``, so that
-        the others see an expired consumer's node go and come as two changes.
+        Until a client that is allowed to connect to ZooKeeper again does so. It is longer than
+        ``delivery_ms``, so that others see an expired consumer's node go and come back as two
+        changes.
     """
 
     delivery_ms: int = 5

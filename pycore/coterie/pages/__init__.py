@@ -1,5 +1,5 @@
-"""Pages that are one file and need no network: what ``coterie report`` and ``designs`` share.
+"""Self-contained HTML pages, for ``coterie report`` and ``coterie designs``.
 
-``shell`` makes the file of a template, a style sheet, scripts, the chart library and data;
-``assets`` has what every page is drawn with. Nothing here knows what a page is about.
+``shell`` makes one file from a template, a style sheet, scripts, the chart library and data;
+``assets`` has the shared scripts and styles. Nothing here knows the subject of a page.
 """

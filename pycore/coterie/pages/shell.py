@@ -1,8 +1,8 @@
-"""A page: a template, a style sheet, scripts, the chart library and the data, in one file.
+"""Make a page from a template, a style sheet, scripts, the chart library and data, in one file.
 
-Nothing is fetched: the page forbids itself all network by its Content-Security-Policy, which also
-names the one hash of each script that may run. Data are JSON in a block of their own, in which
-nothing can end the block; scripts put what comes from the data in as text only.
+The page loads nothing: its Content-Security-Policy forbids all network access, and allows only
+scripts with the listed hashes. Data are JSON in a block that no text in them can end. Scripts
+insert data as text only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coterie.extras import missing_module
 
 SHARED = ("dom", "table", "charts", "frame")  # scripts of every page, before its own
 AT_ONCE = 50  # elements of a list of data
-# What would end a block of data, or a line of a script, is written as its number.
+# Characters that would end a block of data or a line of a script are written as escapes.
 ESCAPES = str.maketrans(
     {char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", "\N{LINE SEPARATOR}", "\u2029")}
 )
@@ -28,20 +28,20 @@ ESCAPES = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page is about.
+    """The content of a page.
 
     Attributes
     ----------
     title, subtitle : str
         Its heading, and the line below.
     skip_to : str
-        What the first link of the page skips to.
+        The target of the link that skips to the content, as text.
     basis : str
-        From what it was made: sentences of the footer.
+        How it was made: sentences of the footer.
     scripts : sequence of str
-        Its own scripts, in order: texts.
+        The text of its own scripts, in order.
     data : mapping
-        What they draw.
+        The data of the scripts.
     """
 
     title: str
@@ -58,7 +58,7 @@ def render(page: Page) -> Iterator[str]:
     Raises
     ------
     CoterieError
-        Jinja2 is missing: which extra brings it.
+        Jinja2 is missing; the message names the extra that installs it.
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -86,12 +86,12 @@ def render(page: Page) -> Iterator[str]:
 
 
 def shared_asset(name: str) -> str:
-    """Return a file that every page has."""
+    """Return a file of every page."""
     return asset("coterie.pages", f"assets/{name}")
 
 
 def asset(package: str, path: str) -> str:
-    """Return a file of a package, of which nothing can end the element that it goes into."""
+    """Return a file of a package; its text cannot end the element that contains it."""
     text = files(package).joinpath(*path.split("/")).read_text(encoding="utf-8")
     assert "</script" not in text
     assert "</style" not in text
@@ -99,13 +99,13 @@ def asset(package: str, path: str) -> str:
 
 
 def source_hash(script: str) -> str:
-    """Return a script's name in a Content-Security-Policy."""
+    """Return a script's source expression for a Content-Security-Policy."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def embedded(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield data as JSON that can stand in a script element, a little of each list at a time."""
+    """Yield data as JSON for a script element, in pieces of lists."""
     yield "{"
     for number, (name, value) in enumerate(data.items()):
         yield f"{',' if number else ''}{as_json(name)}:"
@@ -120,7 +120,7 @@ def embedded(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON in which nothing can end a script element."""
+    """Return JSON that cannot end a script element."""
     return compact_json(value).translate(ESCAPES)
 
 

@@ -1,9 +1,9 @@
-"""Commits and offsets over time as a page draws them, taken from a log a piece at a time.
+"""Chart commits and offsets over time, from a log that is read piece by piece.
 
-The log goes by twice. :class:`Census` counts, and finds from when to when each group committed: so
-the spans are known. :class:`Charts` then fills a cell for each point that is drawn. Where the cells
-of all groups are more than ``CELLS_AT_ONCE``, the groups are taken some at a time, and the log goes
-by once more for each. So memory grows with keys, never with commits.
+The log is read twice. :class:`Census` counts, and finds the extent of each group's commits, which
+gives the spans. :class:`Charts` then fills a cell for each point that is drawn. If the cells of all
+groups exceed ``CELLS_AT_ONCE``, the log is read once more for each batch of groups. So memory grows
+with keys, never with commits.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from coterie.insight.records.key_index import LOW, Keys, NameNumbers, Table
 from coterie.insight.records.record_columns import Array, RecordColumns, is_before
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 from coterie.report.sections import EXACT, exact
-from coterie.report.spans import POINTS, Counts
+from coterie.report.spans import POINTS, SpanCounts
 
 CELLS_AT_ONCE = 44 << 20  # of 16 bytes each, in all copies of the charts
 Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits with a time
 
 
 def time_of(commits: RecordColumns) -> Array:
-    """Return each commit's time, ms: the record's, where it has none the one in its value."""
+    """Return each commit's time, ms: that of the record, or else that in its value."""
     known = commits.timestamp >= 0
     return commits.timestamp if known.all() else np.where(known, *times_in(commits))
 
 
 def times_in(commits: RecordColumns) -> tuple[Array, Array]:
-    """Return the times of records, and those in their values, ms."""
+    """Return the times of records and those in their values, ms."""
     return commits.timestamp, commits.commit_timestamp
 
 
 def timed_rows(runs: Runs, times: Array) -> tuple[Array, Array]:
-    """Return the rows of some runs that have a time, and it."""
+    """Return the rows of runs that have a time, and these times."""
     rows = runs.rows()
-    found = times[rows]
-    known = found >= 0
-    return (rows, found) if known.all() else (rows[known], found[known])
+    row_times = times[rows]
+    known = row_times >= 0
+    return (rows, row_times) if known.all() else (rows[known], row_times[known])
 
 
 class Numbers(NamedTuple):
-    """The numbers that keys and groups of a part of the log have in the whole."""
+    """Numbers of a part's keys and groups in the whole log."""
 
     keys: Array
     groups: Array
 
 
 class Census:
-    """What charts have to know of a partition beforehand.
+    """Counts and extents of a partition's commits, which charts require.
 
     Parameters
     ----------
     begins_ms
-        Requests are counted from then on; None: all.
+        Only requests since this time count; None: all.
 
     Attributes
     ----------
     records : int
-        Of all kinds.
+        Number of records of all kinds.
     from_ms, until_ms : int
-        Of the records that have a time; where none has, from is after until.
-    commits : Counts
-        Of all groups, over time.
+        Extent of the records with a time; without any, ``from_ms`` is the later one.
+    commits : SpanCounts
+        Commits of all groups over time.
     """
 
     COLUMNS = frozenset({"commit_timestamp"})
@@ -74,7 +74,7 @@ class Census:
         self.begins_ms = begins_ms
         self.records = 0
         self.from_ms, self.until_ms = int(NEVER), -1
-        self.commits = Counts()
+        self.commits = SpanCounts()
         self.names: list[str] = []
         self.groups = Table(
             first_ms=(np.int64, NEVER), last_ms=(np.int64, -1), requests=(np.int64, 0)
@@ -98,8 +98,9 @@ class Census:
         self.from_ms = min(self.from_ms, int(least.min()))
         self.until_ms = max(self.until_ms, int(greatest.max()))
         counting = runs.effective_commits()
-        told = runs.select(counting & ~early[runs.first])
-        self.groups.add("requests", told.group[first_in_batch(told.batch, told.group)])
+        trusted = runs.select(counting & ~early[runs.first])
+        first = first_in_batch(trusted.batch, trusted.group)
+        self.groups.add("requests", trusted.group[first])
         times = time_of(records)
         least, greatest = times_of(runs.first, times)
         group = runs.group[counting]
@@ -110,7 +111,7 @@ class Census:
         self.points.add("count", records.key[rows])
 
     def absorb(self, later: Census) -> None:
-        """Go on with what follows; see ``coterie.insight.records.aggregates``."""
+        """Absorb the next part; see ``coterie.insight.records.aggregates``."""
         self.records += later.records
         self.from_ms = min(self.from_ms, later.from_ms)
         self.until_ms = max(self.until_ms, later.until_ms)
@@ -131,21 +132,21 @@ class Census:
         return {name: number for number, name in enumerate(self.names)}
 
     def lines(self) -> dict[str, list[Line]]:
-        """Return what can be drawn of each group, in the order of its topics' first sight."""
+        """Return the lines of each group, in the order of their keys' first records."""
         self.points.fit(len(self.keys))
         counts = self.points["count"].tolist()
-        found: dict[str, list[Line]] = {}
+        lines: dict[str, list[Line]] = {}
         for at, (group, topic, partition) in self.keys.items():
             if counts[at]:
-                found.setdefault(group, []).append((at, topic, partition, counts[at]))
-        return found
+                lines.setdefault(group, []).append((at, topic, partition, counts[at]))
+        return lines
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is drawn of a group: from when to when it committed (ms), spans, the lines.
+class ChartPlan:
+    """The plan of a group's charts: the extent of its commits (ms), the span, and the lines.
 
-    ``number``: of the group in its census; ``first_ms`` is after ``last_ms`` without commits.
+    ``number`` is the group's in its census. Without commits, ``first_ms`` is after ``last_ms``.
     """
 
     number: int
@@ -156,59 +157,59 @@ class Plan:
 
     @property
     def spans(self) -> int:
-        """How many spans there are from the first commit to the last."""
+        """The number of spans from the first commit to the last."""
         return max(self.last_ms // self.span_ms - self.first_ms // self.span_ms + 1, 0)
 
     def cells_of(self, line: Line) -> int:
-        """Return how many points a line can have."""
+        """Return the maximum number of a line's points."""
         return self.spans if is_sampled(line) else line[-1]
 
     @property
     def cells(self) -> int:
-        """How many points there can be in all."""
+        """The maximum number of points."""
         return self.spans + sum(map(self.cells_of, self.lines))
 
 
 def is_sampled(line: Line) -> bool:
-    """Whether a line has too many commits to show each."""
+    """Return whether a line has too many commits to show each."""
     return line[-1] > POINTS
 
 
-def some_at_once(plans: Mapping[str, Plan], copies: int) -> Iterator[dict[str, Plan]]:
-    """Yield the groups in order, so many at once as ``copies`` have room for, at least one."""
-    some: dict[str, Plan] = {}
+def batches_of(plans: Mapping[str, ChartPlan], copies: int) -> Iterator[dict[str, ChartPlan]]:
+    """Yield the groups in order, in batches that fit ``CELLS_AT_ONCE`` in all ``copies``."""
+    batch: dict[str, ChartPlan] = {}
     cells = 0
     for group, plan in plans.items():
-        more = plan.cells * copies
-        if some and cells + more > CELLS_AT_ONCE:
-            yield some
-            some, cells = {}, 0
-        some[group] = plan
-        cells += more
-    if some:
-        yield some
+        plan_cells = plan.cells * copies
+        if batch and cells + plan_cells > CELLS_AT_ONCE:
+            yield batch
+            batch, cells = {}, 0
+        batch[group] = plan
+        cells += plan_cells
+    if batch:
+        yield batch
 
 
 class Charts:
-    """The commit rate and the offsets of some groups, filled as the pieces of a log come.
+    """The commit rates and offsets of a batch of groups, filled from the pieces of a log.
 
-    A line of few commits has a cell for each, in order of the log; a sampled one, and a rate, a
+    A line of few commits has a cell for each commit, in log order. A sampled line and a rate have a
     cell for each span.
 
     Parameters
     ----------
     census
-        Of the whole log.
+        The census of the whole log.
     plans
-        Of each group that is drawn.
+        The plan of each group of the batch.
     numbers
-        Those that keys and groups of these pieces have in the census; None: they are the same.
+        Numbers of the pieces' keys and groups in the census; None: they are equal.
     """
 
     COLUMNS = frozenset({"commit_timestamp"})
 
     def __init__(
-        self, census: Census, plans: Mapping[str, Plan], numbers: Numbers | None = None
+        self, census: Census, plans: Mapping[str, ChartPlan], numbers: Numbers | None = None
     ) -> None:
         self.plans = plans
         self.numbers = numbers
@@ -222,15 +223,16 @@ class Charts:
         cell, sampled = self.of_keys["cell"], self.of_keys["sampled"]
         counts = points = 0
         for plan in plans.values():
-            some = [line[0] for line in plan.lines if is_sampled(line)]
-            told = (plan.span_ms, plan.first_ms // plan.span_ms, counts, len(some), True)
-            for name, value in zip(self.of_groups.columns, told, strict=True):
+            sampled_keys = [line[0] for line in plan.lines if is_sampled(line)]
+            first = plan.first_ms // plan.span_ms
+            row = (plan.span_ms, first, counts, len(sampled_keys), True)
+            for name, value in zip(self.of_groups.columns, row, strict=True):
                 self.of_groups[name][plan.number] = value
             counts += plan.spans
-            # Those of one span lie together: commits of a request are of one group and time.
-            sampled[some] = True
-            cell[some] = np.arange(points, points + len(some))
-            points += plan.spans * len(some)
+            # Cells of a span are adjacent: commits of a request have one group and time.
+            sampled[sampled_keys] = True
+            cell[sampled_keys] = np.arange(points, points + len(sampled_keys))
+            points += plan.spans * len(sampled_keys)
             for line in plan.lines:
                 if not is_sampled(line):
                     cell[line[0]] = points
@@ -248,23 +250,24 @@ class Charts:
             group = np.append(self.numbers.groups, -1)[group]
         drawn = runs.effective_commits() & (ms >= 0) & self.of_groups["drawn"][group]
         runs, ms, group = runs.select(drawn), ms[drawn], group[drawn]
-        held = {name: column[group] for name, column in self.of_groups.columns.items()}
-        span = ms // held["span_ms"] - held["first"]
-        np.add.at(self.count, held["cell"] + span, runs.size)
+        columns = {name: column[group] for name, column in self.of_groups.columns.items()}
+        span = ms // columns["span_ms"] - columns["first"]
+        np.add.at(self.count, columns["cell"] + span, runs.size)
         rows = runs.rows()
         keys = records.key[rows].astype(np.intp)
         keys = keys if self.numbers is None else self.numbers.keys[keys]
         cells = self.of_keys["cell"][keys]
-        every, some = ~self.of_keys["sampled"][keys] & (cells >= 0), self.of_keys["sampled"][keys]
+        sampled = self.of_keys["sampled"][keys]
+        every = ~sampled & (cells >= 0)
         if every.any():
             self._draw_each(records, times, keys[every], rows[every])
-        if some.any():
-            cells = (cells + np.repeat(span * held["sampled"], runs.size))[some]
-            self._draw_last(times[rows[some]], records.offset[rows[some]], cells)
+        if sampled.any():
+            cells = (cells + np.repeat(span * columns["sampled"], runs.size))[sampled]
+            self._draw_last(times[rows[sampled]], records.offset[rows[sampled]], cells)
 
     def _draw_each(self, records: RecordColumns, times: Array, keys: Array, rows: Array) -> None:
         """Give each commit the next cell of its key."""
-        codes = np.sort((keys << 32) | rows)  # much faster than to sort rows by key
+        codes = np.sort((keys << 32) | rows)  # much faster than sorting rows by key
         keys, rows = codes >> 32, codes & LOW
         start = np.flatnonzero(np.diff(keys, prepend=-1))
         counts = np.diff(start, append=len(keys))
@@ -275,17 +278,17 @@ class Charts:
         self.value[cells] = records.offset[rows]
 
     def _draw_last(self, times: Array, offsets: Array, cells: Array) -> None:
-        """Leave in each cell its latest commit; of those of one time the last in the log."""
+        """Store the latest commit of each cell; of equal times the last one in the log."""
         if (times[1:] < times[:-1]).any():
             order = np.argsort(times, kind="stable")
             times, offsets, cells = times[order], offsets[order], cells[order]
         latest = times >= self.at[cells]
-        # Of several writes to one place numpy keeps the last one.
+        # Of several writes to one index numpy keeps the last one.
         self.at[cells[latest]] = times[latest]
         self.value[cells[latest]] = offsets[latest]
 
     def absorb(self, later: Charts) -> None:
-        """Go on with what follows; see ``coterie.insight.records.aggregates``."""
+        """Absorb the next part; see ``coterie.insight.records.aggregates``."""
         self.count += later.count
         ours, theirs = self.of_keys["taken"], later.of_keys["taken"]
         keys = np.flatnonzero(theirs)
@@ -302,7 +305,7 @@ class Charts:
         np.copyto(self.value, later.value, where=latest)
 
     def rate(self, group: str) -> dict[str, Any]:
-        """Return a group's commits over time, as ``Counts.as_data``."""
+        """Return a group's commits over time, as ``SpanCounts.as_data``."""
         plan = self.plans[group]
         first = int(self.of_groups["cell"][plan.number])
         counts = self.count[first : first + plan.spans]
@@ -314,10 +317,9 @@ class Charts:
         }
 
     def line(self, group: str, line: Line) -> dict[str, Any]:
-        """Return offsets by time: all of them, or the last of each span if they are too many.
+        """Return offsets by time: all of them, or the last one of each span if ``sampled``.
 
-        ``sampled`` says which; ``at`` is the commit's own time (ms), not the span's. Values are
-        ``exact``.
+        ``at`` is the commit's own time (ms), not the span's. Values are ``exact``.
         """
         first, plan = int(self.of_keys["cell"][line[0]]), self.plans[group]
         step = int(self.of_groups["sampled"][plan.number]) if is_sampled(line) else 1
@@ -337,7 +339,7 @@ class Charts:
 
 
 def exact_list(values: Array) -> list[Any]:
-    """Return integers as the page gets them: few lines have any that a double cannot hold."""
-    held: list[Any] = values.tolist()
-    beyond = len(held) and (values.max() > EXACT or values.min() < -EXACT)
-    return list(map(exact, held)) if beyond else held
+    """Return integers for the page; those that a double cannot hold become text."""
+    numbers: list[Any] = values.tolist()
+    beyond = len(numbers) and (values.max() > EXACT or values.min() < -EXACT)
+    return list(map(exact, numbers)) if beyond else numbers

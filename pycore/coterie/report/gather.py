@@ -1,7 +1,7 @@
-"""A log's groups as the data of a page: a row each for the overview, and a group's own parts.
+"""Collect the data of a page: a row of the overview for each group, and its details.
 
-The log of a partition goes by once for all that is asked of it, and again for the charts. Memory
-holds what questions keep, and of each group what its page shows, compressed.
+A partition's log is read once for all questions, and again for the charts. Memory holds the
+aggregates of the questions, and the compressed details of each group.
 
 For 2 GB and 100,000 keys, a page takes 19 s of CPU time: 6.8 s to read the log for the questions,
 3.8 s to read it for the charts, 4.5 s for JSON and its compression, and 5 s for tables and lines.
@@ -30,15 +30,19 @@ from coterie.insight.records.partition_view import GroupHistory, PartitionView, 
 from coterie.ordering import java_order, place_order
 from coterie.pages.shell import compact_json
 from coterie.report import ownership
-from coterie.report.charts import Census, Charts, Plan, some_at_once
+from coterie.report.charts import Census, ChartPlan, Charts, batches_of
 from coterie.report.sections import SECTIONS, Basis, aggregates_of_sections, exact, tables_of
-from coterie.report.spans import Counts, span_of
+from coterie.report.spans import SpanCounts, span_of
 
-LINES = 40  # partitions in the chart of offsets: those with most commits
+LINES = 40  # partitions in the chart of offsets, those with most commits
 PARTITIONS = 1_000  # in the table of offsets
 CENSUS = "report.census"
-UNDRAWN = 1  # zlib's level for what waits for its charts
-NOTHING_DRAWN = b'"rate":null,"lines":null'  # in no text, where quotes are escaped
+HEAD_METRICS = (
+    *("state", "protocol_type", "protocol", "generation"),
+    *("members", "empty_members", "rebalances"),
+)
+UNDRAWN = 1  # zlib's level for details that wait for their charts
+NOTHING_DRAWN = b'"rate":null,"lines":null'  # no text contains this, as quotes are escaped
 GONE = "Gone"
 OVERVIEW = (
     *("group", "state", "type", "protocol", "members", "partitions", "commits", "requests"),
@@ -49,31 +53,31 @@ Row = dict[str, Any]
 
 @dataclass
 class Gathered:
-    """What of a log goes into a page.
+    """The data of a page.
 
     Attributes
     ----------
     overview : list of list
-        A row a group: the columns of ``OVERVIEW``, of which ``topics`` are numbers of ``topics``,
+        A row for each group: the columns of ``OVERVIEW`` (its topics as numbers of ``topics``),
         then those of the sections.
     details : list of str
-        Of each group, in that order: JSON, deflated, in base64.
+        The details of each group, in the same order: JSON, deflated, in base64.
     topics : dict
-        Topic -> number.
-    commits, rebalances : Counts
-        Over time, of all groups.
-    found : set of str
-        Groups that the log has any record of.
+        The number of each topic.
+    commits, rebalances : SpanCounts
+        Counts over time, of all groups.
+    group_ids : set of str
+        All groups that have a record in the log.
     compacted : list of tuple
-        Partitions of the topic that were compacted, with the time (ms) since which each is whole.
+        Compacted partitions of the topic, each with the time (ms) since which it is complete.
     """
 
     overview: list[list[Any]] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
-    commits: Counts = field(default_factory=Counts)
-    rebalances: Counts = field(default_factory=Counts)
-    found: set[str] = field(default_factory=set)
+    commits: SpanCounts = field(default_factory=SpanCounts)
+    rebalances: SpanCounts = field(default_factory=SpanCounts)
+    group_ids: set[str] = field(default_factory=set)
     records: int = 0
     faults: int = 0
     partitions: int = 0
@@ -83,17 +87,17 @@ class Gathered:
 
     @property
     def trusted_from_ms(self) -> int | None:
-        """From when on all partitions are whole; None: from their start."""
+        """The time since which all partitions are complete, ms; None: since their start."""
         return max((since_ms for _, since_ms in self.compacted), default=None)
 
     def in_order(self) -> Iterator[tuple[list[Any], str]]:
-        """Yield the groups' rows with their details, in Java's order of their ids."""
+        """Yield rows of the overview with their details, in Java's order of the group ids."""
         pairs = zip(self.overview, self.details, strict=True)
         yield from sorted(pairs, key=lambda pair: java_order(pair[0][0]))
 
 
 def gather(parts: Iterable[PartitionView], basis: Basis) -> Gathered:
-    """Return what a page shows of these partitions, which :func:`look` may have looked at."""
+    """Collect the data of a page from partitions; :func:`look` may have read them."""
     whole = Gathered()
     for view in parts:
         add_partition(whole, view, basis)
@@ -101,11 +105,11 @@ def gather(parts: Iterable[PartitionView], basis: Basis) -> Gathered:
 
 
 def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
-    """Add a partition's groups."""
+    """Add the groups of a partition."""
     if view.shared_aggregates is None:
         look(view, basis)
-    tables, maker = read(view, basis)
-    census = maker.census
+    tables, details = read(view, basis)
+    census = details.census
     whole.partitions += 1
     whole.records += census.records
     whole.faults += len(view.fold.faults)
@@ -114,64 +118,64 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
         whole.until_ms = -least(negated(whole.until_ms), -census.until_ms)
     if view.trusted_from_ms is not None:
         whole.compacted.append((view.number, view.trusted_from_ms))
-    whole.found.update(view.group_ids)
+    whole.group_ids.update(view.group_ids)
     whole.commits.merge(census.commits)
-    plans: dict[str, Plan] = {}
+    plans: dict[str, ChartPlan] = {}
     undrawn: dict[str, bytes] = {}
     for group in view.group_ids:
-        detail = maker.of(group) | {"tables": tables.pop(group, {})}
-        counted = maker.rebalances(group)
-        when = [row["timestamp"] for row in counted if row["timestamp"] is not None]
-        whole.rebalances.add(np.array(when, np.int64))
+        detail = details.of(group) | {"tables": tables.pop(group, {})}
+        rebalance_rows = details.rebalances(group)
+        times = [row["timestamp"] for row in rebalance_rows if row["timestamp"] is not None]
+        whole.rebalances.add(np.array(times, np.int64))
         head = detail["head"]
-        topics = {row[0]: None for row in detail["offsets"]["rows"]}
+        topics = {line[0]: None for line in detail["offsets"]["rows"]}
         numbers = [whole.topics.setdefault(topic, len(whole.topics)) for topic in topics]
-        shown = [head.get(name) for name in OVERVIEW[:-1]] + [numbers]
-        whole.overview.append(shown + overview_of(detail["tables"]))
-        plans[group] = maker.plan(group, detail["extent"])
+        row = [head.get(name) for name in OVERVIEW[:-1]] + [numbers]
+        whole.overview.append(row + overview_of(detail["tables"]))
+        plans[group] = details.plan(group, detail["extent"])
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
     copies = 1 if view.cut is None else view.cut.copies
-    for some in some_at_once(plans, copies):
-        charts = draw(view, census, some)
-        for group in some:
-            drawn = {"rate": charts.rate(group), "lines": maker.lines(group, charts)}
+    for batch in batches_of(plans, copies):
+        charts = draw(view, census, batch)
+        for group in batch:
+            drawn = {"rate": charts.rate(group), "lines": details.lines(group, charts)}
             whole.details.append(packed(zlib.decompress(undrawn.pop(group)), drawn))
 
 
-def draw(view: PartitionView, census: Census, some: Mapping[str, Plan]) -> Charts:
-    """Have a partition's log go by for the charts of some groups."""
-    charts = Charts(census, some)
+def draw(view: PartitionView, census: Census, plans: Mapping[str, ChartPlan]) -> Charts:
+    """Read a partition's log for the charts of some groups."""
+    charts = Charts(census, plans)
     if view.cut is None:
         feed(view.pieces(Charts.COLUMNS), [charts])
     else:
-        # The first part fills the whole itself. Each other part's cells are made when it is read.
-        later = ([Charts(census, some, numbers)] for numbers in census.parts[1:])
+        # The first part fills the result itself. Cells of the others are made when they are read.
+        later = ([Charts(census, plans, numbers)] for numbers in census.parts[1:])
         view.cut.take_each(view.log, Charts.COLUMNS, chain([[charts]], later), [charts])
     return charts
 
 
 def look(view: PartitionView, basis: Basis) -> PartitionView:
-    """Have a partition's log go by, once for all but the charts; return the same facts."""
+    """Read a partition's log, once for everything but the charts; return the same view."""
     counted_state(view)
-    mine: dict[str, tuple[RecordFilter, PieceConsumer]] = {
+    own: dict[str, tuple[RecordFilter, PieceConsumer]] = {
         CENSUS: (view.record_filter, Census(view.complete_from_ms))
     }
-    view.shared_aggregates = run_aggregates(view, {**aggregates_of_sections(view, basis), **mine})
+    view.shared_aggregates = run_aggregates(view, {**aggregates_of_sections(view, basis), **own})
     return view
 
 
-def read(view: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupParts]:
-    """Return a partition's tables, and what makes the rest; its log went by."""
+def read(view: PartitionView, basis: Basis) -> tuple[dict[str, dict[str, Row]], GroupDetails]:
+    """Return a partition's tables, and the maker of its groups' details."""
     assert view.shared_aggregates is not None  # see `look`
     counts = commit_counts(view, counted_state(view))
     census, requests = (view.shared_aggregates[name] for name in (CENSUS, REQUESTS))
     tables = tables_of(view, basis)
     view.shared_aggregates = None
-    return tables, GroupParts(view, census, counts, requests.one_request_each)
+    return tables, GroupDetails(view, census, counts, requests.one_request_each)
 
 
 def overview_of(tables: Row) -> list[Any]:
-    """Return what sections say of a group in the overview, taken out of their tables."""
+    """Remove the sections' values of the overview from a group's tables, and return them."""
     return [
         tables.get(section.name, {}).pop("overview", None)
         for section in SECTIONS
@@ -179,35 +183,35 @@ def overview_of(tables: Row) -> list[Any]:
     ]
 
 
-def least(one: int | None, other: int) -> int:
-    """Return the lesser, of which the first may not be known."""
-    return other if one is None else min(one, other)
+def least(first: int | None, second: int) -> int:
+    """Return the lesser number; the first may be unknown."""
+    return second if first is None else min(first, second)
 
 
 def negated(number: int | None) -> int | None:
-    """Return a number with the other sign, for `least` to give the greatest."""
+    """Return a number with the opposite sign, so that `least` finds the greatest."""
     return None if number is None else -number
 
 
 def packed(detail: bytes, drawn: Row) -> str:
-    """Return a group's parts, of which ``NOTHING_DRAWN`` is to come, as the page unpacks them."""
+    """Return a group's details, packed for the page, with charts for ``NOTHING_DRAWN``."""
     whole = detail.replace(NOTHING_DRAWN, compact_json(drawn)[1:-1].encode())
     return base64.b64encode(zlib.compress(whole, 6)).decode()
 
 
-class GroupParts:
-    """Makes the parts of each group of a partition.
+class GroupDetails:
+    """Make the details of each group of a partition.
 
     Parameters
     ----------
     view
         The partition.
     census
-        Of its commits.
+        The census of its commits.
     counted
-        By key, of ``metrics.commit_counts``.
-    tell_requests
-        Whether batches tell how many requests there were.
+        ``metrics.commit_counts``, by key.
+    counts_requests
+        Whether the number of requests can be seen from the batches.
     """
 
     def __init__(
@@ -215,7 +219,7 @@ class GroupParts:
         view: PartitionView,
         census: Census,
         counted: Mapping[Key, tuple[int, int | None]],
-        tell_requests: bool,
+        counts_requests: bool,
     ) -> None:
         self.view = view
         self.until_ms = max(census.until_ms, 0)
@@ -223,14 +227,14 @@ class GroupParts:
         self.numbers = census.numbers()
         self.drawable = census.lines()
         self.counted: dict[str, dict[tuple[str, int], tuple[int, int | None]]] = {}
-        for (group, topic, partition), told in counted.items():
-            self.counted.setdefault(group, {})[topic, partition] = told
+        for (group, topic, partition), count in counted.items():
+            self.counted.setdefault(group, {})[topic, partition] = count
         self.newer = view.newer_records.by_group()
-        self.tell_requests = tell_requests
+        self.counts_requests = counts_requests
         self.topic_names = topic_names(view)
 
     def of(self, group: str) -> Row:
-        """Return a group's parts; ``rate`` and ``lines``, which ``lines`` makes, are to come."""
+        """Return a group's details; ``rate`` and ``lines`` are filled in later."""
         row, life = self.view.group_rows.get(group), self.view.histories.get(group)
         offsets = self.offsets(group, row)
         head: Row = {"state": GONE, "members": 0} if row is None else self.head(row)
@@ -258,31 +262,30 @@ class GroupParts:
         }
 
     def extent(self, group: str) -> tuple[int, int]:
-        """Return when a group committed first and last, ms; it never did where first is later."""
-        held, number = self.census.groups, self.numbers[group]
-        return int(held["first_ms"][number]), int(held["last_ms"][number])
+        """Return the times of a group's first and last commit, ms; the first is later if none."""
+        columns, number = self.census.groups, self.numbers[group]
+        return int(columns["first_ms"][number]), int(columns["last_ms"][number])
 
-    def plan(self, group: str, extent: Sequence[int]) -> Plan:
-        """Return what to draw of a group, over spans that fit all that is shown of it."""
+    def plan(self, group: str, extent: Sequence[int]) -> ChartPlan:
+        """Return the plan of a group's charts, with spans that fit the extent of its details."""
         lines = sorted(self.drawable.get(group, ()), key=lambda line: -line[-1])[:LINES]
-        return Plan(self.numbers[group], *self.extent(group), span_of(*extent), lines)
+        return ChartPlan(self.numbers[group], *self.extent(group), span_of(*extent), lines)
 
     def requests(self, group: str) -> int | None:
-        """Return how many requests committed what counts; None: the batches do not tell."""
-        told = int(self.census.groups["requests"][self.numbers[group]])
-        return told if self.tell_requests else None
+        """Return how many requests committed offsets that count; None if that is unknown."""
+        requests = int(self.census.groups["requests"][self.numbers[group]])
+        return requests if self.counts_requests else None
 
     def rebalances(self, group: str) -> list[Row]:
         """Return the records of a group that count as rebalances."""
         return rebalances(self.view, self.view.histories.get(group), self.newer.get(group, ()))
 
     def head(self, row: Row) -> Row:
-        """Return what is said of a group in a line."""
-        told = head_of(row, self.rebalances(row["group_id"]))
+        """Return the head of a group's page."""
+        metrics = head_of(row, self.rebalances(row["group_id"]))
         return {
             "type": row["type"],
-            **{name: told[name] for name in ("state", "protocol_type", "protocol", "generation")},
-            **{name: told[name] for name in ("members", "empty_members", "rebalances")},
+            **{name: metrics[name] for name in HEAD_METRICS},
             "leader": row["leader"],
             "since": row["current_state_timestamp"],
         }
@@ -290,19 +293,22 @@ class GroupParts:
     def offsets(self, group: str, row: Row | None) -> Row:
         """Return topic, partition, offset, metadata, commit time, commits of each partition."""
         counted = self.counted.get(group, {})
-        now = {(one["topic"], one["partition"]): one for one in (row or {}).get("offsets", ())}
-        keys = sorted({*counted, *now}, key=place_order)
+        present = {
+            (offset["topic"], offset["partition"]): offset
+            for offset in (row or {}).get("offsets", ())
+        }
+        keys = sorted({*counted, *present}, key=place_order)
         rows = []
         for key in keys[:PARTITIONS]:
             count, last = counted.get(key, (0, None))
-            one = now.get(key, {})
-            time = one.get("commit_timestamp", last)
-            rows.append([*key, exact(one.get("offset")), one.get("metadata"), time, count])
-        return {"rows": rows, "count": len(keys), "present": len(now)}
+            offset = present.get(key, {})
+            time = offset.get("commit_timestamp", last)
+            rows.append([*key, exact(offset.get("offset")), offset.get("metadata"), time, count])
+        return {"rows": rows, "count": len(keys), "present": len(present)}
 
     def timeline(self, group: str, row: Row | None, life: GroupHistory | None) -> Row:
-        """Return who owned which partitions when."""
-        bars: list[ownership.Bar] = []
+        """Return the members' bars over time."""
+        bars: list[ownership.MemberBar] = []
         clients: dict[str, Any] = {}
         left_out = 0
         if life is not None:
@@ -315,7 +321,7 @@ class GroupParts:
         return ownership.timeline(bars, clients, left_out)
 
     def lines(self, group: str, charts: Charts) -> Row:
-        """Return committed offsets over time, a line a partition, those with most commits."""
+        """Return committed offsets over time, a line for each of the planned partitions."""
         plan = charts.plans[group]
         drawn: list[Row] = []
         for line in plan.lines:
@@ -328,7 +334,7 @@ class GroupParts:
 
 
 def topic_names(view: PartitionView) -> dict[str, str]:
-    """Return the names of topic ids, as far as a partition's newer groups tell them."""
+    """Return the names of topic ids that occur in a partition's newer groups."""
     names = {
         topic["topic_id"]: topic["topic"]
         for row in view.group_rows.values()

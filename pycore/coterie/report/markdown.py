@@ -1,7 +1,7 @@
-"""The summary of a report as Markdown, to be pasted into an incident's document.
+"""The summary of a report as Markdown, to paste into an incident's document.
 
-It is made of the same data as the page: the overview, and of the groups that it goes into their
-timeline and findings. Text from the log is escaped, so that it stands as text.
+It uses the data of the page: the overview, and the timeline and findings of selected groups. Text
+from the log is escaped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coterie.report.page import section_data
 from coterie.report.sections import SECTIONS, Basis, Section
 from coterie.times import format_duration, format_time
 
-ROWS = 100  # of a table; the last ones are kept
+ROWS = 100  # of a table, the last ones
 SECTIONS_SHOWN = ("causes", "clients", "findings")
 HEADS = {
     "group": "Group",
@@ -43,8 +43,8 @@ def render(
 ) -> Iterator[str]:
     """Yield the summary in pieces.
 
-    ``named``: whether groups were named; then all of them are gone into, else only those with
-    findings or with clients that flap.
+    ``named``: whether groups were named. Then all of them get a part of their own, otherwise only
+    those with findings or flapping clients.
     """
     columns = [*OVERVIEW, *(one.column.name for one in SECTIONS if one.column is not None)]
     groups = [(dict(zip(columns, row, strict=True)), detail) for row, detail in whole.in_order()]
@@ -63,7 +63,7 @@ def render(
 
 
 def log_lines(whole: Gathered) -> Iterator[str]:
-    """Yield what the log holds, and since when it can be trusted."""
+    """Yield the extent of the log, and since when it can be trusted."""
     times = [NONE if ms is None else format_time(ms) for ms in (whole.from_ms, whole.until_ms)]
     yield (
         f"\n{whole.records:,} records of {whole.partitions:,} partitions of the topic, "
@@ -81,33 +81,33 @@ def log_lines(whole: Gathered) -> Iterator[str]:
 
 
 def group_lines(group: str, detail: Row, basis: Basis) -> Iterator[str]:
-    """Yield what there is about one group."""
+    """Yield the part of one group."""
     head = detail["head"]
     since = head["trusted_from_ms"]
     yield f"\n## Group {escaped(shortened(group))}\n"
-    told = [f"{head['state']}, {counted(head['members'], 'member')}"]
+    facts = [f"{head['state']}, {counted(head['members'], 'member')}"]
     if head.get("protocol"):
-        told.append(f"protocol {escaped(head['protocol'])}")
+        facts.append(f"protocol {escaped(head['protocol'])}")
     if since is not None:
-        told.append(f"trusted since {format_time(since)}")
-    yield f"\n{'; '.join(told)}.\n"
+        facts.append(f"trusted since {format_time(since)}")
+    yield f"\n{'; '.join(facts)}.\n"
     for section in SECTIONS:
         if section.name in SECTIONS_SHOWN:
-            held = detail["tables"].get(section.name, {"rows": [], "count": 0})
-            yield from section_lines(section, held, since, basis)
+            section_table = detail["tables"].get(section.name, {"rows": [], "count": 0})
+            yield from section_lines(section, section_table, since, basis)
 
 
-def section_lines(section: Section, held: Row, since: int | None, basis: Basis) -> Iterator[str]:
+def section_lines(section: Section, data: Row, since: int | None, basis: Basis) -> Iterator[str]:
     """Yield one table of a group."""
     columns = section_data(section, basis)["columns"]
     yield f"\n### {section.title}\n\n"
-    if not held["count"]:
-        lost = "" if since is None else f" That holds since {format_time(since)}."
-        yield f"{section.nothing}{lost}\n"
+    if not data["count"]:
+        limit = "" if since is None else f" That holds since {format_time(since)}."
+        yield f"{section.nothing}{limit}\n"
         return
-    rows = held["rows"][-ROWS:]
-    if len(rows) < held["count"]:
-        yield f"{held['count'] - len(rows):,} earlier rows are left out.\n\n"
+    rows = data["rows"][-ROWS:]
+    if len(rows) < data["count"]:
+        yield f"{data['count'] - len(rows):,} earlier rows are left out.\n\n"
     kinds = [FORMATS[column["kind"]] for column in columns]
     yield from table(
         (column["label"] for column in columns),
@@ -116,7 +116,7 @@ def section_lines(section: Section, held: Row, since: int | None, basis: Basis) 
 
 
 def table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table; cells are escaped already."""
+    """Yield the lines of a table; cells must be escaped."""
     names = list(heads)
     yield f"| {' | '.join(names)} |\n|{' --- |' * len(names)}\n"
     for row in rows:
@@ -136,7 +136,7 @@ def text(value: Any) -> str:
 
 
 def escaped(plain: str) -> str:
-    """Return text without what Markdown or a terminal would read as more than that."""
+    """Escape markup and control characters of a text."""
     return MARKUP.sub(r"\\\1", printable(plain))
 
 

@@ -1,8 +1,8 @@
-"""Who owned which partitions when: bars from one record of a group to the next.
+"""The partitions of each member over time: bars from one record of the group to the next.
 
-Of a classic group each metadata record has all members with their assignments; they hold from its
-time to that of the next record. Of a newer group each member has records of its own. What is too
-much for a page is left out by ``GENERATIONS`` and ``MEMBERS``, and counted.
+A metadata record of a classic group has the assignments of all members, which are valid until the
+next record. In a newer group each member has records of its own. ``GENERATIONS`` and ``MEMBERS``
+limit the bars of a page; the number left out is counted.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from coterie.insight.records.partition_view import GroupHistory
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.state.consumer_protocol_groups import PROTOCOLS
 
-GENERATIONS = 400  # the last ones are kept
-MEMBERS = 150  # those that were there longest are kept
+GENERATIONS = 400  # the last ones are shown
+MEMBERS = 150  # those that were members longest are shown
 Row = dict[str, Any]
 Assigned = dict[str, list[int]]
-Lane = tuple[bool, str]  # whether it is a static id's, and that or the member id
+Lane = tuple[bool, str]  # whether the id is a static one, and the id
 
 
-class Bar(NamedTuple):
-    """What a member held from ``start_ms`` to ``end_ms``; None: not an assignment of topics."""
+class MemberBar(NamedTuple):
+    """A member's partitions from ``start_ms`` to ``end_ms``; None: not an assignment of topics."""
 
     member_id: str
     start_ms: int
@@ -34,10 +34,10 @@ class Bar(NamedTuple):
     assigned: Assigned | None
 
 
-def timeline(bars: list[Bar], clients: Mapping[str, Sequence[Any]], left_out: int) -> Row:
-    """Return bars as data: lanes in order of their first bar, assignments written once.
+def timeline(bars: list[MemberBar], clients: Mapping[str, Sequence[Any]], left_out: int) -> Row:
+    """Return bars as data: lanes in the order of their first bar, each assignment once.
 
-    A static member has one lane, whatever its member ids were. ``members`` are the lanes: (client
+    A static member has one lane for all its member ids. ``members`` are the lanes: (client
     id, host, static id, first member id); ``ids`` all member ids, ``assignments`` (number of
     partitions, text), ``bars`` (lane, start, end, generation, assignment, member id).
     """
@@ -50,40 +50,41 @@ def timeline(bars: list[Bar], clients: Mapping[str, Sequence[Any]], left_out: in
         names = clients.get(bar.member_id, (None, None, None))
         head = heads.setdefault(lane, [*names, bar.member_id])
         if head[:2] != list(names[:2]):
-            head[:2] = [None, None]  # of several clients, none stands for all
-    kept = set(sorted(spent, key=lambda lane: -spent[lane])[:MEMBERS])
-    shown = [lane for lane in spent if lane in kept]
+            head[:2] = [None, None]  # several clients have used this lane
+    longest = set(sorted(spent, key=lambda lane: -spent[lane])[:MEMBERS])
+    shown = [lane for lane in spent if lane in longest]
     places = {lane: place for place, lane in enumerate(shown)}
     texts: dict[tuple[int | None, str], int] = {}
     ids: dict[str, int] = {}
     drawn = [
         [
             *(places[lanes[bar.member_id]], bar.start_ms, bar.end_ms, bar.generation),
-            texts.setdefault(told(bar.assigned), len(texts)),
+            texts.setdefault(assignment_text(bar.assigned), len(texts)),
             ids.setdefault(bar.member_id, len(ids)),
         ]
         for bar in bars
-        if lanes[bar.member_id] in kept
+        if lanes[bar.member_id] in longest
     ]
     return {
         "members": [heads[lane] for lane in shown],
         "ids": list(ids),
         "assignments": list(texts),
         "bars": drawn,
-        "left_out": {"generations": left_out, "members": len(spent) - len(kept)},
+        "left_out": {"generations": left_out, "members": len(spent) - len(longest)},
     }
 
 
 def lane_of(member_id: str, clients: Mapping[str, Sequence[Any]]) -> Lane:
-    """Return the lane of a member: its own, or that of its static id."""
+    """Return the lane of a member id or of its static id."""
     instance = clients.get(member_id, (None, None, None))[2]
     return (False, member_id) if instance is None else (True, instance)
 
 
 def classic_clients(life: GroupHistory) -> dict[str, tuple[str | None, str | None, str | None]]:
-    """Return who each member id of a classic group stands for.
+    """Return client id, host and static id of each member id of a classic group.
 
-    Who took a static member's place is not known: its record names the first client.
+    For a static member that was replaced only the static id is known: its record names the first
+    client.
     """
     return {
         member_id: (None, None, client.group_instance_id)
@@ -93,16 +94,16 @@ def classic_clients(life: GroupHistory) -> dict[str, tuple[str | None, str | Non
     }
 
 
-def told(assigned: Assigned | None) -> tuple[int | None, str]:
-    """Return how many partitions, and which, in words."""
+def assignment_text(assigned: Assigned | None) -> tuple[int | None, str]:
+    """Return the number of assigned partitions, and their names."""
     if assigned is None:
         return None, ""
-    words = [f"{topic}: {ranges(numbers)}" for topic, numbers in sorted(assigned.items())]
-    return sum(map(len, assigned.values())), "; ".join(words)
+    texts = [f"{topic}: {ranges(numbers)}" for topic, numbers in sorted(assigned.items())]
+    return sum(map(len, assigned.values())), "; ".join(texts)
 
 
 def ranges(numbers: list[int]) -> str:
-    """Return rising numbers in words: 0-2, 5."""
+    """Return ascending numbers as text: 0-2, 5."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -112,7 +113,7 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def classic_bars(life: GroupHistory, end_ms: int) -> Iterator[Bar]:
+def classic_bars(life: GroupHistory, end_ms: int) -> Iterator[MemberBar]:
     """Yield the bars of a classic group's last ``GENERATIONS`` records; ``end_ms``: of the log."""
     first = max(len(life.records) - GENERATIONS, 0)
     times = [record.timestamp for record in life.records]
@@ -120,23 +121,25 @@ def classic_bars(life: GroupHistory, end_ms: int) -> Iterator[Bar]:
         state = life.state(index)
         if state is None or times[index] < 0:
             continue
-        later = times[index + 1] if index + 1 < len(times) else end_ms
+        next_ms = times[index + 1] if index + 1 < len(times) else end_ms
         is_consumer = state["protocol_type"] == "consumer"
         for member in state["members"]:
             assigned = assigned_of(member["assignment"]) if is_consumer else None
-            bounds = times[index], max(later, times[index])
-            yield Bar(member["member_id"], *bounds, state["generation"], assigned)
+            bounds = times[index], max(next_ms, times[index])
+            yield MemberBar(member["member_id"], *bounds, state["generation"], assigned)
 
 
 def assigned_of(data: bytes) -> Assigned | None:
-    """Return an assignment; None where the bytes are none."""
+    """Decode an assignment; None if the bytes are none."""
     try:
         return owned_partitions(data)
     except CorruptData:
         return None
 
 
-def newer_bars(records: Iterable[GroupRecord], names: dict[str, str], end_ms: int) -> Iterator[Bar]:
+def newer_bars(
+    records: Iterable[GroupRecord], names: dict[str, str], end_ms: int
+) -> Iterator[MemberBar]:
     """Yield the bars of a newer group; ``names``: topic id -> name, as far as known."""
     open_bars: dict[str, tuple[int, int, Assigned]] = {}
     current = {protocol.current for protocol in PROTOCOLS.values()}
@@ -148,7 +151,7 @@ def newer_bars(records: Iterable[GroupRecord], names: dict[str, str], end_ms: in
         if member in open_bars:
             start_ms, epoch, assigned = open_bars.pop(member)
             if record.timestamp > start_ms:
-                yield Bar(member, start_ms, record.timestamp, epoch, assigned)
+                yield MemberBar(member, start_ms, record.timestamp, epoch, assigned)
         if value is not None and "assignedPartitions" in value:
             assigned = {
                 names.get(topic["topicId"], topic["topicId"]): sorted(topic["partitions"])
@@ -156,7 +159,7 @@ def newer_bars(records: Iterable[GroupRecord], names: dict[str, str], end_ms: in
             }
             open_bars[member] = record.timestamp, value["memberEpoch"], assigned
     for member, (start_ms, epoch, assigned) in open_bars.items():
-        yield Bar(member, start_ms, max(end_ms, start_ms), epoch, assigned)
+        yield MemberBar(member, start_ms, max(end_ms, start_ms), epoch, assigned)
 
 
 def newer_clients(records: Iterable[GroupRecord]) -> dict[str, tuple[Any, ...]]:

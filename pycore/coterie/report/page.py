@@ -1,4 +1,4 @@
-"""The page of a log: what its scripts draw; ``coterie.pages`` makes one file of all."""
+"""The page of a log: the data that its scripts draw. ``coterie.pages`` makes the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def render(whole: Gathered, title: str, subtitle: str, basis: Basis) -> Iterator
     Raises
     ------
     CoterieError
-        Jinja2 is missing: which extra brings it.
+        Jinja2 is missing; the message names the extra that installs it.
     """
     scripts = [shell.asset("coterie.report", f"page/{name}.js") for name in SCRIPTS]
     data = page_data(whole, title, basis)
@@ -31,14 +31,14 @@ def render(whole: Gathered, title: str, subtitle: str, basis: Basis) -> Iterator
 
 
 def page_data(whole: Gathered, title: str, basis: Basis) -> Row:
-    """Return what the scripts draw."""
+    """Return the data that the scripts draw."""
     pairs = list(whole.in_order())
     columns = [section.column for section in SECTIONS if section.column is not None]
     span_ms = max(whole.commits.span_ms, whole.rebalances.span_ms)
-    shown = ("records", "faults", "partitions", "from_ms", "until_ms", "compacted")
+    fields = ("records", "faults", "partitions", "from_ms", "until_ms", "compacted")
     return {
         "title": title,
-        "log": {name: getattr(whole, name) for name in shown},
+        "log": {name: getattr(whole, name) for name in fields},
         "columns": [*OVERVIEW, *(column.name for column in columns)],
         "groups": [row for row, _ in pairs],
         "details": [detail for _, detail in pairs],
@@ -53,12 +53,12 @@ def page_data(whole: Gathered, title: str, basis: Basis) -> Row:
 
 
 def section_data(section: Section, basis: Basis) -> Row:
-    """Return what the page says of a section, whatever group it shows."""
+    """Return the texts and columns of a section, the same for every group."""
     kinds = find_question(section.question).FIELDS
     return {
         "name": section.name,
         "title": section.title,
-        "told": section.told.format(
+        "description": section.description.format(
             now=format_time(basis.now_ms).rstrip("Z").replace("T", " "),
             retention=format_duration(basis.retention_ms),
         ),
@@ -74,5 +74,5 @@ def section_data(section: Section, basis: Basis) -> Row:
 
 
 def kind_of(name: str, kind: Any) -> str:
-    """Return how the page shows a field."""
+    """Return the kind of a field, by which the page formats it."""
     return "duration" if name.endswith("_ms") else KINDS.get(kind, "text")

@@ -1,7 +1,7 @@
-"""The questions of ``coterie.insight`` that a group's page shows as tables: one registry.
+"""The tables on a group's page, from questions of ``coterie.insight``: one registry.
 
-A section puts one question to a partition's facts and keeps some of its rows and fields. Its rows
-are data, not HTML; the page draws any section alike.
+A section asks one question of a partition and selects rows and fields. Rows are data, not HTML; the
+page draws all sections in the same way.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from coterie.insight.records.log_parts import aggregate_factory
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 
 EXACT = 1 << 53  # JavaScript's numbers are doubles
-ROWS = 500  # of a section on a group's page; the last ones are kept
+ROWS = 500  # of a section on a group's page, the last ones
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What questions are asked with: when now is, a broker's retention (ms), what its logs say."""
+    """Inputs of the questions: the present time, the retention (ms), and lines of brokers' logs."""
 
     now_ms: int
     retention_ms: int
-    told: tuple[BrokerLogLine, ...] = ()
+    broker_log_lines: tuple[BrokerLogLine, ...] = ()
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of the overview that a section fills: ``kind`` as the page formats it."""
+class OverviewColumn:
+    """A column of the overview that a section fills; the page formats it by its ``kind``."""
 
     name: str
     label: str
@@ -49,30 +49,30 @@ class Section:
     Attributes
     ----------
     name : str
-        In the page's data and addresses.
-    title, told : str
-        Its heading, and a sentence under it; ``{now}`` and ``{retention}`` are filled in.
+        Its name in the page's data.
+    title, description : str
+        Its heading, and the text below; ``{now}`` and ``{retention}`` are filled in.
     question : str
-        The module of ``coterie.insight``.
+        The module of its question in ``coterie.insight``.
     ask : callable
-        Makes its ``Parameters`` from the basis.
+        Makes the question's ``Parameters`` from the basis.
     fields : dict
-        Field -> heading, in order.
+        Headings by field, in order.
     keep : callable
-        Says of a row whether it is shown.
+        Whether a row is shown.
     nothing : str
-        What stands there where no row is.
+        The text in place of a table without rows.
     words : dict
-        Field -> what its values stand for.
+        Texts of a field's values, by field.
     texts : dict
-        Field -> what makes a text of the row, which stands there instead.
-    column : Column or None
-        In the overview, from a group's rows.
+        Functions from a row to a text in place of the value, by field.
+    column : OverviewColumn or None
+        Its column of the overview, from a group's rows.
     """
 
     name: str
     title: str
-    told: str
+    description: str
     question: str
     ask: Callable[[Basis], Any]
     fields: dict[str, str]
@@ -80,25 +80,25 @@ class Section:
     nothing: str = "Nothing of that in the log."
     words: dict[str, Mapping[str, str]] = field(default_factory=dict)
     texts: dict[str, Callable[[Row], str | None]] = field(default_factory=dict)
-    column: Column | None = None
+    column: OverviewColumn | None = None
 
 
 OF_MANY = ("flapping", "client", "summary")
 
 
 def next_expiry(rows: list[Row]) -> int | None:
-    """Return when the first offset of a group goes, ms; None: none will, as things stand."""
+    """Return when the first offset of a group expires, ms; None if none will."""
     times = [row["expires_at"] for row in rows if row["status"] != expire.REMOVED]
     return min((ms for ms in times if ms is not None), default=None)
 
 
 def flapping(rows: list[Row]) -> int | None:
-    """Return how many clients of a group flap; None: none does."""
+    """Return how many clients of a group flap; None if none does."""
     return len({row["cause"].partition(" is flapping")[0] for row in rows if is_flap(row)}) or None
 
 
 def is_flap(row: Row) -> bool:
-    """Whether a row of ``explain`` tells of a client that flaps."""
+    """Return whether a row of ``explain`` is about a flapping client."""
     return bool(row["event"] == "flapping")
 
 
@@ -110,7 +110,7 @@ SECTIONS = (
         "Without a server log, how long a rebalance took is known at most (<), and only where two "
         "records enclose it.",
         "explain",
-        lambda basis: explain.Parameters(broker_log_lines=basis.told),
+        lambda basis: explain.Parameters(broker_log_lines=basis.broker_log_lines),
         {
             "timestamp": "Time",
             "generation": "Generation",
@@ -127,7 +127,7 @@ SECTIONS = (
         "Who has a part in them",
         "Clients that joined and left, and what comes back again and again.",
         "explain",
-        lambda basis: explain.Parameters(broker_log_lines=basis.told),
+        lambda basis: explain.Parameters(broker_log_lines=basis.broker_log_lines),
         {
             "event": "What",
             "timestamp": "From",
@@ -137,7 +137,7 @@ SECTIONS = (
         },
         lambda row: row["event"] in OF_MANY,
         texts={"cause": lambda row: summed(row) if row["event"] == "summary" else row["cause"]},
-        column=Column("flapping", "Flapping clients", "number", flapping),
+        column=OverviewColumn("flapping", "Flapping clients", "number", flapping),
     ),
     Section(
         "expiry",
@@ -157,14 +157,14 @@ SECTIONS = (
         },
         lambda row: True,
         words={"rule": expire.RULES},
-        column=Column("next_expiry", "Next expiry (UTC)", "minute", next_expiry),
+        column=OverviewColumn("next_expiry", "Next expiry (UTC)", "minute", next_expiry),
     ),
     Section(
         "findings",
         "What looks wrong",
         "Findings of the audit, each with the record that shows it: its batch begins at the byte.",
         "audit",
-        lambda basis: audit.Parameters(broker_log_lines=basis.told),
+        lambda basis: audit.Parameters(broker_log_lines=basis.broker_log_lines),
         {
             "timestamp": "Time",
             "kind": "Finding",
@@ -178,56 +178,56 @@ SECTIONS = (
         },
         lambda row: True,
         nothing="The audit found nothing.",
-        column=Column("findings", "Findings", "number", len),
+        column=OverviewColumn("findings", "Findings", "number", len),
     ),
 )
 
 
 def exact(value: Any) -> Any:
-    """Return a number that a double cannot hold as text, anything else as it is."""
+    """Return numbers that a double cannot hold as text, other values unchanged."""
     return str(value) if isinstance(value, int) and abs(value) > EXACT else value
 
 
 def questions(basis: Basis) -> dict[str, Any]:
-    """Return the name of each question that sections put, once, with what it is asked."""
+    """Return the ``Parameters`` of each question of the sections, by name."""
     return {section.question: section.ask(basis) for section in SECTIONS}
 
 
 def aggregates_of_sections(
     view: PartitionView, basis: Basis
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return what all questions of a page keep while the log goes by."""
-    found: dict[str, tuple[RecordFilter, Aggregate]] = {}
+    """Return the aggregates of all questions of a page."""
+    aggregates: dict[str, tuple[RecordFilter, Aggregate]] = {}
     for name, ask in questions(basis).items():
         make = aggregate_factory(find_question(name))
-        assert make is not None  # no question holds the records
-        made = make(view, ask)
-        assert not made.keys() & found.keys()  # they are found by these names
-        found.update(made)
-    return found
+        assert make is not None  # no question stores the records
+        of_question = make(view, ask)
+        assert not of_question.keys() & aggregates.keys()  # names are unique
+        aggregates.update(of_question)
+    return aggregates
 
 
 def tables_of(view: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
-    """Return group -> section -> its rows as lists, and how many there were.
+    """Return rows as lists, and their number, by group and section.
 
-    A question that several sections share is put once.
+    A question of several sections is asked once.
     """
-    found: dict[str, dict[str, Row]] = {}
+    by_section: dict[str, dict[str, Row]] = {}
     for name, ask in questions(basis).items():
         by_group: dict[str, list[Row]] = {}
         for row in find_question(name).rows(view, ask):
             by_group.setdefault(row["group_id"], []).append(row)
         for group, rows in by_group.items():
-            tables = found.setdefault(group, {})
+            tables = by_section.setdefault(group, {})
             for section in SECTIONS:
-                kept = list(filter(section.keep, rows)) if section.question == name else []
-                if kept:
-                    tables[section.name] = table_of(section, kept)
-    return found
+                selected = list(filter(section.keep, rows)) if section.question == name else []
+                if selected:
+                    tables[section.name] = table_of(section, selected)
+    return by_section
 
 
 def table_of(section: Section, rows: list[Row]) -> Row:
-    """Return what a section shows of a group's rows."""
+    """Return the table of a section, from a group's rows."""
     columns = (shown_column(section, name, rows[-ROWS:]) for name in section.fields)
     table: Row = {"rows": list(map(list, zip(*columns, strict=True))), "count": len(rows)}
     if section.column is not None:
@@ -236,7 +236,7 @@ def table_of(section: Section, rows: list[Row]) -> Row:
 
 
 def shown_column(section: Section, name: str, rows: list[Row]) -> list[Any]:
-    """Return what a section shows in a field of rows."""
+    """Return a column of a section's table."""
     if name in section.texts:
         return [section.texts[name](row) for row in rows]
     values = [row[name] for row in rows]

@@ -1,8 +1,8 @@
-"""What happened over time, in so many points: spans, and counts by span.
+"""Count events over time, by spans of equal length.
 
-A span is one of ``LADDER``, begins at a multiple of itself since 1970, and is the shortest that
-gives no more points than asked for. Each is a multiple of the one before, so counts by a shorter
-span add up to those by a longer one.
+The length is the shortest of ``LADDER`` that gives at most the requested number of points. A span
+begins at a multiple of its length since 1970. Each length is a multiple of the one before, so
+counts by shorter spans add up to counts by longer ones.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ POINTS = 240
 
 
 def span_of(start_ms: int, end_ms: int, points: int = POINTS) -> int:
-    """Return the span that gives at most so many points from start to end, ms."""
+    """Return the shortest span that gives at most ``points`` points from start to end, ms."""
     for span_ms in LADDER:
         if end_ms // span_ms - start_ms // span_ms < points:
             return span_ms
     return LADDER[-1]
 
 
-class Counts:
-    """How often something happened by span, of any number of times, in little room.
+class SpanCounts:
+    """Counts by span of any number of times, in bounded memory.
 
-    Begins with the shortest span, and goes to longer ones as the times spread.
+    They begin with the shortest span, and change to longer ones as the times spread.
     """
 
     def __init__(self, points: int = POINTS) -> None:
@@ -43,7 +43,7 @@ class Counts:
         self.counts: dict[int, int] = {}
 
     def add(self, times_ms: Array) -> None:
-        """Count these times (int64, ms); those below 0 stand for none."""
+        """Count times (int64, ms); those below 0 are ignored."""
         known = times_ms[times_ms >= 0]
         if not len(known):
             return
@@ -54,13 +54,13 @@ class Counts:
             self._widen(span_ms)
             numbers = known // span_ms
         first = int(numbers.min())
-        counts = np.bincount(numbers - first)  # they are few spans by now
+        counts = np.bincount(numbers - first)  # few spans are left
         for number in np.flatnonzero(counts).tolist():
             at = first + number
             self.counts[at] = self.counts.get(at, 0) + int(counts[number])
 
-    def merge(self, other: Counts) -> None:
-        """Add what another counted, of as many points."""
+    def merge(self, other: SpanCounts) -> None:
+        """Add the counts of another, with the same number of points."""
         if not other.counts:
             return
         spans = self.span_ms, other.span_ms
@@ -81,7 +81,7 @@ class Counts:
         self.span_ms, self.counts = span_ms, wider
 
     def as_data(self, span_ms: int | None = None) -> dict[str, Any]:
-        """Return ``span_ms``, and ``at`` (starts of spans, ms) with ``count``; empty spans are not.
+        """Return ``span_ms``, and ``at`` (starts of spans, ms) with ``count``, without empty spans.
 
         ``span_ms`` widens it, so that two can be drawn over the same spans.
         """

@@ -1,1 +1,1 @@
-"""What kafka-consumer-groups shows of a group, and how it draws it."""
+"""The views of kafka-consumer-groups: rows, and tables as Kafka prints them."""

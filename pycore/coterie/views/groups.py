@@ -1,9 +1,10 @@
-"""What kafka-consumer-groups shows of a group, as rows: offsets, members, state, the list.
+"""The views of kafka-consumer-groups as rows: offsets, members, state and the list.
 
-Knows group rows (``PartialState.groups``), not how a table is drawn (``coterie.views.tabular``).
-What only a live broker knows (coordinator, log end offset, lag) is None. Kafka leaves rows to hash
-order; here members stand by number of partitions, most first, then id, and partitions by topic
-and number. Sources: ConsumerGroupCommand, ShareGroupCommand, StreamsGroupCommand.
+Rows are made from group rows (``PartialState.groups``); ``coterie.views.tabular`` draws them.
+Values that only a live broker knows (coordinator, log end offset, lag) are None. Kafka's order of
+rows is that of hashes; here members are sorted by number of partitions (most first), then by id,
+and partitions by topic and number. Sources: ConsumerGroupCommand, ShareGroupCommand,
+StreamsGroupCommand.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TASK_NAMES = {"activeTasks": "ACTIVE", "standbyTasks": "STANDBY", "warmupTasks":
 
 
 def kind_of(group: Row) -> str | None:
-    """Which of Kafka's tools lists the group; None: none does (a classic one of another kind)."""
+    """Return which of Kafka's tools lists a group; None for classic groups of another kind."""
     if group["type"] in ("share", "streams"):
         kind: str = group["type"]
         return kind
@@ -28,7 +29,7 @@ def kind_of(group: Row) -> str | None:
 
 
 def list_row(group: Row) -> Row:
-    """One line of ``--list``."""
+    """Return the row of ``--list``."""
     return {
         "group": group["group_id"],
         "type": group["type"].capitalize(),
@@ -38,10 +39,10 @@ def list_row(group: Row) -> Row:
 
 
 def offset_rows(group: Row) -> list[Row]:
-    """Yield the offsets view: what members hold, then what is committed beside."""
+    """Return the offsets view: partitions of members, then other committed partitions."""
     committed = {(o["topic"], o["partition"]): o for o in group["offsets"]}
     assigned = assignments(group)
-    held: set[tuple[str, int]] = set()
+    owned: set[tuple[str, int]] = set()
     rows = []
     members = sorted(
         group["members"],
@@ -49,9 +50,9 @@ def offset_rows(group: Row) -> list[Row]:
     )
     for member in members:
         for place in _places(assigned[member["member_id"]][0]):
-            held.add(place)
+            owned.add(place)
             rows.append(_offset_row(group, place, committed.get(place), member))
-    rest = sorted(committed.keys() - held, key=place_order)
+    rest = sorted(committed.keys() - owned, key=place_order)
     rows += [_offset_row(group, place, committed[place], None) for place in rest]
     return rows
 
@@ -97,7 +98,7 @@ def member_rows(group: Row) -> list[Row]:
 def state_row(group: Row) -> Row:
     """Return the state view: one row."""
     classic = group["type"] == "classic"
-    # The broker answers a classic group's protocol only while it is stable.
+    # A broker reports a classic group's protocol only while the group is stable.
     protocol = group["protocol"] if not classic or group["state"] == "Stable" else None
     return {
         "group": group["group_id"],
@@ -111,7 +112,7 @@ def state_row(group: Row) -> Row:
 
 
 def share_offset_rows(group: Row) -> list[Row]:
-    """Return a share group's partitions; where they start stands in another topic."""
+    """Return a share group's partitions; their start offsets are in another topic."""
     places: Assignment = {}
     for topic in group["initialized_topics"]:
         places.setdefault(topic["topic"], []).extend(topic["partitions"])
@@ -179,7 +180,7 @@ def streams_member_rows(group: Row) -> list[Row]:
 
 
 def streams_offset_rows(group: Row) -> list[Row]:
-    """Return what a streams group has committed, and the source partitions of its tasks."""
+    """Return a streams group's committed partitions and the source partitions of its tasks."""
     sources = {
         part["subtopologyId"]: part["sourceTopics"]
         for part in (group["topology"] or {}).get("subtopologies", ())

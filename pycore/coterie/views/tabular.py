@@ -1,7 +1,7 @@
-"""Rows of a view drawn as Kafka's tools print them, to the byte; and as JSON and CSV.
+"""Print rows of a view exactly as Kafka's tools do, or as JSON and CSV.
 
-Two forms: Kafka 3.9's and 4.1's (KIP-1099: epochs, assignments by topic name). Widths are counted
-as Java counts them, in UTF-16 units. Where Kafka prints what only a broker knows, a dash stands.
+There are two styles: Kafka 3.9's and 4.1's (KIP-1099: epochs, assignments by topic name). Widths
+are counted in UTF-16 units, as in Java. Values that only a broker knows are printed as a dash.
 Sources: ConsumerGroupCommand (3.9.1, 4.1.0), ShareGroupCommand, StreamsGroupCommand.
 """
 
@@ -20,16 +20,16 @@ MISSING = "-"
 NARROW = 15  # Kafka's least width of a column that grows
 
 
-class Form(NamedTuple):
-    """How one table is to be drawn."""
+class TableStyle(NamedTuple):
+    """The view and the style of a table."""
 
     kind: str
     view: str
-    old: bool  # as 3.9 draws it
+    old: bool  # as Kafka 3.9 draws it
     verbose: bool
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column: its heading, the row's field, least width (0: as wide as the text)."""
 
     heading: str
@@ -38,117 +38,132 @@ class Column(NamedTuple):
     grows: bool = False
 
 
-GROUP = Column("GROUP", "group", NARROW, True)
-TOPIC = Column("TOPIC", "topic", NARROW, True)
-PARTITION = Column("PARTITION", "partition", 10)
-CONSUMER_ID = Column("CONSUMER-ID", "consumer_id", NARROW, True)
-HOST = Column("HOST", "host", NARROW, True)
-CLIENT_ID = Column("CLIENT-ID", "client_id", NARROW, True)
-COORDINATOR = Column("COORDINATOR (ID)", "coordinator", 25, True)
-LEADER_EPOCH = Column("LEADER-EPOCH", "leader_epoch", NARROW)
-CURRENT_OFFSET = Column("CURRENT-OFFSET", "current_offset", NARROW)
-LOG_END_OFFSET = Column("LOG-END-OFFSET", "log_end_offset", NARROW)
-MEMBERS = Column("#MEMBERS", "members")
+GROUP = TableColumn("GROUP", "group", NARROW, True)
+TOPIC = TableColumn("TOPIC", "topic", NARROW, True)
+PARTITION = TableColumn("PARTITION", "partition", 10)
+CONSUMER_ID = TableColumn("CONSUMER-ID", "consumer_id", NARROW, True)
+HOST = TableColumn("HOST", "host", NARROW, True)
+CLIENT_ID = TableColumn("CLIENT-ID", "client_id", NARROW, True)
+COORDINATOR = TableColumn("COORDINATOR (ID)", "coordinator", 25, True)
+LEADER_EPOCH = TableColumn("LEADER-EPOCH", "leader_epoch", NARROW)
+CURRENT_OFFSET = TableColumn("CURRENT-OFFSET", "current_offset", NARROW)
+LOG_END_OFFSET = TableColumn("LOG-END-OFFSET", "log_end_offset", NARROW)
+MEMBERS = TableColumn("#MEMBERS", "members")
 
 
-def columns(form: Form, rows: Sequence[Row]) -> list[Column]:
+def columns(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
     """Return the columns of a table over the rows of one group."""
-    return {"consumer": _consumer, "share": _share, "streams": _streams}[form.kind](form, rows)
+    return {"consumer": _consumer, "share": _share, "streams": _streams}[style.kind](style, rows)
 
 
-def _consumer(form: Form, rows: Sequence[Row]) -> list[Column]:
-    verbose = form.verbose and not form.old
-    if form.view == "offsets":
-        found = [GROUP, TOPIC, PARTITION, *([LEADER_EPOCH] if verbose else []), CURRENT_OFFSET]
-        found += [LOG_END_OFFSET, Column("LAG", "lag", NARROW), CONSUMER_ID, HOST]
-        return [*found, Column("CLIENT-ID", "client_id")]
-    if form.view == "state":
-        # 3.9 gives the group the coordinator's width, and grows neither.
-        group = Column("GROUP", "group", 25) if form.old else GROUP
-        found = [group, COORDINATOR, Column("ASSIGNMENT-STRATEGY", "assignment_strategy", 20)]
-        found.append(Column("STATE", "state", 15 if form.old else 20))
-        if verbose:
-            found.append(Column("GROUP-EPOCH", "group_epoch", NARROW))
-            found.append(Column("TARGET-ASSIGNMENT-EPOCH", "target_assignment_epoch", 25))
-        return [*found, MEMBERS]
-    found = [GROUP, CONSUMER_ID]
-    if any(row["group_instance_id"] for row in rows):
-        found.append(Column("GROUP-INSTANCE-ID", "group_instance_id", 17, True))
-    found += [HOST, CLIENT_ID, Column("#PARTITIONS", "partitions", NARROW)]
-    if not form.verbose:
-        return [*found, Column("", "")]
-    if form.old:
-        return [*found, Column("ASSIGNMENT", "current_assignment")]
-    found.append(Column("CURRENT-EPOCH", "current_epoch", NARROW))
-    found.append(Column("CURRENT-ASSIGNMENT", "current_assignment", 20, True))
-    found.append(Column("TARGET-EPOCH", "target_epoch", NARROW))
-    found.append(Column("TARGET-ASSIGNMENT", "target_assignment", 20, True))
-    if {row["upgraded"] for row in rows} >= {True, False}:
-        found.append(Column("UPGRADED", "upgraded"))
-    return found
-
-
-def _share(form: Form, rows: Sequence[Row]) -> list[Column]:
-    if form.view == "offsets":
-        epoch = [Column("LEADER-EPOCH", "leader_epoch", 13)] if form.verbose else []
-        return [GROUP, TOPIC, PARTITION, *epoch, Column("START-OFFSET", "start_offset")]
-    if form.view == "state":
-        epochs = [
-            Column("GROUP-EPOCH", "group_epoch", 12),
-            Column("ASSIGNMENT-EPOCH", "assignment_epoch", 17),
+def _consumer(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
+    verbose = style.verbose and not style.old
+    if style.view == "offsets":
+        selected = [
+            GROUP,
+            TOPIC,
+            PARTITION,
+            *([LEADER_EPOCH] if verbose else []),
+            CURRENT_OFFSET,
         ]
-        state = Column("STATE", "state", NARROW)
-        return [GROUP, COORDINATOR, state, *(epochs if form.verbose else []), MEMBERS]
-    epoch = [Column("MEMBER-EPOCH", "member_epoch", 13)] if form.verbose else []
-    found = [GROUP, CONSUMER_ID, HOST, CLIENT_ID, Column("#PARTITIONS", "partitions", 12)]
-    return [*found, *epoch, Column("ASSIGNMENT", "assignment")]
+        selected += [LOG_END_OFFSET, TableColumn("LAG", "lag", NARROW), CONSUMER_ID, HOST]
+        return [*selected, TableColumn("CLIENT-ID", "client_id")]
+    if style.view == "state":
+        # 3.9 uses the coordinator's width for the group too, and neither grows.
+        group = TableColumn("GROUP", "group", 25) if style.old else GROUP
+        selected = [
+            group,
+            COORDINATOR,
+            TableColumn("ASSIGNMENT-STRATEGY", "assignment_strategy", 20),
+        ]
+        selected.append(TableColumn("STATE", "state", 15 if style.old else 20))
+        if verbose:
+            selected.append(TableColumn("GROUP-EPOCH", "group_epoch", NARROW))
+            selected.append(TableColumn("TARGET-ASSIGNMENT-EPOCH", "target_assignment_epoch", 25))
+        return [*selected, MEMBERS]
+    selected = [GROUP, CONSUMER_ID]
+    if any(row["group_instance_id"] for row in rows):
+        selected.append(TableColumn("GROUP-INSTANCE-ID", "group_instance_id", 17, True))
+    selected += [HOST, CLIENT_ID, TableColumn("#PARTITIONS", "partitions", NARROW)]
+    if not style.verbose:
+        return [*selected, TableColumn("", "")]
+    if style.old:
+        return [*selected, TableColumn("ASSIGNMENT", "current_assignment")]
+    selected.append(TableColumn("CURRENT-EPOCH", "current_epoch", NARROW))
+    selected.append(TableColumn("CURRENT-ASSIGNMENT", "current_assignment", 20, True))
+    selected.append(TableColumn("TARGET-EPOCH", "target_epoch", NARROW))
+    selected.append(TableColumn("TARGET-ASSIGNMENT", "target_assignment", 20, True))
+    if {row["upgraded"] for row in rows} >= {True, False}:
+        selected.append(TableColumn("UPGRADED", "upgraded"))
+    return selected
 
 
-def _streams(form: Form, rows: Sequence[Row]) -> list[Column]:
-    if form.view == "offsets":
-        lag = Column("OFFSET-LAG", "lag")
-        if not form.verbose:
+def _share(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
+    if style.view == "offsets":
+        epoch = [TableColumn("LEADER-EPOCH", "leader_epoch", 13)] if style.verbose else []
+        return [GROUP, TOPIC, PARTITION, *epoch, TableColumn("START-OFFSET", "start_offset")]
+    if style.view == "state":
+        epochs = [
+            TableColumn("GROUP-EPOCH", "group_epoch", 12),
+            TableColumn("ASSIGNMENT-EPOCH", "assignment_epoch", 17),
+        ]
+        state = TableColumn("STATE", "state", NARROW)
+        return [GROUP, COORDINATOR, state, *(epochs if style.verbose else []), MEMBERS]
+    epoch = [TableColumn("MEMBER-EPOCH", "member_epoch", 13)] if style.verbose else []
+    selected = [
+        GROUP,
+        CONSUMER_ID,
+        HOST,
+        CLIENT_ID,
+        TableColumn("#PARTITIONS", "partitions", 12),
+    ]
+    return [*selected, *epoch, TableColumn("ASSIGNMENT", "assignment")]
+
+
+def _streams(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
+    if style.view == "offsets":
+        lag = TableColumn("OFFSET-LAG", "lag")
+        if not style.verbose:
             return [GROUP, TOPIC, PARTITION, lag]
         return [GROUP, TOPIC, PARTITION, CURRENT_OFFSET, LEADER_EPOCH, LOG_END_OFFSET, lag]
-    if form.view == "state":
+    if style.view == "state":
         epochs = [
-            Column("GROUP-EPOCH", "group_epoch", NARROW),
-            Column("TARGET-ASSIGNMENT-EPOCH", "assignment_epoch", 25),
+            TableColumn("GROUP-EPOCH", "group_epoch", NARROW),
+            TableColumn("TARGET-ASSIGNMENT-EPOCH", "assignment_epoch", 25),
         ]
-        state = Column("STATE", "state", 25)
-        return [GROUP, COORDINATOR, state, *(epochs if form.verbose else []), MEMBERS]
-    member = Column("MEMBER", "member", NARROW, True)
-    tail = [Column("PROCESS", "process", NARROW, True), CLIENT_ID]
-    if not form.verbose:
-        return [GROUP, member, *tail, Column("ASSIGNMENTS", "assignments")]
+        state = TableColumn("STATE", "state", 25)
+        return [GROUP, COORDINATOR, state, *(epochs if style.verbose else []), MEMBERS]
+    member = TableColumn("MEMBER", "member", NARROW, True)
+    tail = [TableColumn("PROCESS", "process", NARROW, True), CLIENT_ID]
+    if not style.verbose:
+        return [GROUP, member, *tail, TableColumn("ASSIGNMENTS", "assignments")]
     return [
         GROUP,
-        Column("TARGET-ASSIGNMENT-EPOCH", "target_assignment_epoch", 25),
-        Column("TOPOLOGY-EPOCH", "topology_epoch", NARROW),
+        TableColumn("TARGET-ASSIGNMENT-EPOCH", "target_assignment_epoch", 25),
+        TableColumn("TOPOLOGY-EPOCH", "topology_epoch", NARROW),
         member,
-        Column("MEMBER-PROTOCOL", "member_protocol", NARROW),
-        Column("MEMBER-EPOCH", "member_epoch", NARROW),
+        TableColumn("MEMBER-PROTOCOL", "member_protocol", NARROW),
+        TableColumn("MEMBER-EPOCH", "member_epoch", NARROW),
         *tail,
-        Column("ASSIGNMENTS", "all_assignments"),
+        TableColumn("ASSIGNMENTS", "all_assignments"),
     ]
 
 
-def draw(form: Form, rows: Sequence[Row], *, first: bool = True) -> str:
+def draw(style: TableStyle, rows: Sequence[Row], *, first: bool = True) -> str:
     """Return one group's table: a blank line, the headings, a line for each row.
 
-    3.9 draws the offsets of several groups without a blank line between: only the ``first`` has
-    one.
+    3.9 prints a blank line only before the offsets of the ``first`` group.
     """
-    blank = "" if form.old and form.view == "offsets" and not first else "\n"
+    blank = "" if style.old and style.view == "offsets" and not first else "\n"
     shown = [{**row, "": "", "all_assignments": _both(row)} for row in rows]
-    found = columns(form, rows)
+    table_columns = columns(style, rows)
     table = [
-        [c.heading for c in found],
-        *([_cell(form, c, row[c.field]) for c in found] for row in shown),
+        [c.heading for c in table_columns],
+        *([_cell(style, c, row[c.field]) for c in table_columns] for row in shown),
     ]
     widths = [
         max([c.width, *(_java_length(line[i]) for line in table[1:])]) if c.grows else c.width
-        for i, c in enumerate(found)
+        for i, c in enumerate(table_columns)
     ]
     return blank + "".join(
         " ".join(_pad(text, width) for text, width in zip(line, widths, strict=True)) + "\n"
@@ -160,14 +175,14 @@ def _both(row: Row) -> str:
     return f"{row.get('assignments', '')}{row.get('target_assignments', '')}"
 
 
-def _cell(form: Form, column: Column, value: Any) -> str:
+def _cell(style: TableStyle, column: TableColumn, value: Any) -> str:
     if isinstance(value, dict):
-        text = partition_lists(value) if form.old else assignment_text(value)
+        text = partition_lists(value) if style.old else assignment_text(value)
         # A share group's member without partitions has an empty cell.
-        return text or ("" if form.kind == "share" else MISSING)
+        return text or ("" if style.kind == "share" else MISSING)
     if isinstance(value, bool):
         return str(value).lower()
-    if column.field == "assignment_strategy" and form.old:
+    if column.field == "assignment_strategy" and style.old:
         return value or ""
     if column.field == "group_instance_id":
         return value or ""
@@ -197,12 +212,12 @@ def draw_list(rows: Sequence[Row], fields: Sequence[str]) -> str:
 
 
 def as_json(rows: Iterable[Row]) -> str:
-    """Return a JSON array, one row a line; what is not known is null."""
+    """Return a JSON array with a row on each line; unknown values are null."""
     return "[" + ",".join("\n" + json.dumps(r, ensure_ascii=False) for r in rows) + "\n]\n"
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Return CSV under one heading; what is not known, or is no field of a row, is empty."""
+    """Return CSV with one heading; unknown values and missing fields are empty."""
     fields = list(dict.fromkeys(name for row in rows for name in row))
     line = csvrows.line_writer()
     lines = [line(fields)]

@@ -1,6 +1,6 @@
 """Small cases of the 0.9 design: a settled group, something that makes it rebalance, deaths."""
 
-from coterie.designs.coordinator09 import Cluster
+from coterie.designs.coordinator09 import CoordinatorSimulation
 
 SETTLED_MS = 200_000
 TRIGGERS = ("topic grows", "consumer joins", "consumer crashes", "consumer closes")
@@ -30,7 +30,7 @@ class Deaths:
 
 def settled(consumers, topics, brokers=3, **more):
     """A cluster with a group that has settled; topics have two and one partitions."""
-    cluster = Cluster(range(brokers), **more)
+    cluster = CoordinatorSimulation(range(brokers), **more)
     names = ["a", "b"][:topics]
     for size, topic in zip((2, 1), names, strict=False):
         cluster.set_topic(topic, size)
@@ -76,8 +76,10 @@ def check(cluster, group="group1"):
     assert sorted(held) == sorted(wanted)
     places = cluster.owners(group)
     assert all(places[place] == 1 for place in wanted)
-    written = [int(one.detail) for one in cluster.logged if one.what == "wrote generation"]
+    written = [int(one.detail) for one in cluster.logged if one.text == "wrote generation"]
     assert written == sorted({*written})
     for name in cluster.consumers:
-        seen = [one for one in cluster.logged if (one.who, one.what) == (name, "Part of a group")]
+        seen = [
+            one for one in cluster.logged if (one.source, one.text) == (name, "Part of a group")
+        ]
         assert [int(one.detail) for one in seen] == sorted(int(one.detail) for one in seen)

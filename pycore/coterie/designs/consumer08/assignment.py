@@ -1,4 +1,4 @@
-"""Who gets which partition: range, round robin, and the design document's ceiling rule.
+"""Assign partitions to threads: range, round robin, and the design document's ceiling rule.
 
 Source: 0.8.2.2's ``PartitionAssignor``. A thread is ``(consumer id, number)``; threads are sorted
 as the text ``ID-NUMBER``.
@@ -9,23 +9,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
-Partition = tuple[str, int]
+PartitionKey = tuple[str, int]
 Positions = Mapping[str, Mapping[str, int]]
-"""By topic: the place of each thread in the order of all threads of that topic."""
+"""The index of each thread among all threads of a topic, by topic."""
 
 
 class Unassignable(ValueError):
-    """Round robin is asked for where it is not allowed."""
+    """Round robin is not allowed for this group."""
 
 
-def as_java_sorts(text: str) -> bytes:
-    """Return a key by which text sorts as in Java: by its UTF-16 units."""
+def java_sort_key(text: str) -> bytes:
+    """Return a key that sorts text as Java does, by UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def java_hash(text: str) -> int:
-    """Return Java's hash of a text: 32 bits, signed."""
-    units = as_java_sorts(text)
+    """Return Java's hash of a text (int32)."""
+    units = java_sort_key(text)
     value = 0
     for i in range(0, len(units), 2):
         value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
@@ -33,27 +33,27 @@ def java_hash(text: str) -> int:
 
 
 def range_share(
-    mine: Mapping[str, Sequence[str]],
+    own: Mapping[str, Sequence[str]],
     partitions: Mapping[str, Sequence[int]],
     positions: Positions,
     *,
     ceiling: bool = False,
-) -> dict[Partition, str]:
-    """Give a consumer its part of each topic: a run of partitions for each of its threads.
+) -> dict[PartitionKey, str]:
+    """Return a consumer's share by the range rule: consecutive partitions for each thread.
 
     Parameters
     ----------
-    mine : mapping
+    own : mapping
         The consumer's own threads, by topic.
     partitions : mapping
         The partitions of those topics, sorted.
     positions : mapping
-        Where each thread stands among all that take the topic.
+        The index of each thread among all threads of the topic.
     ceiling : bool
-        The document's rule: each thread takes ceil(P / C), the last ones what is left.
+        The document's rule: each thread takes ceil(P / C), the last ones the rest.
     """
-    share: dict[Partition, str] = {}
-    for topic, threads in mine.items():
+    share: dict[PartitionKey, str] = {}
+    for topic, threads in own.items():
         present = partitions[topic]
         places = positions[topic]
         least, more = divmod(len(present), len(places))
@@ -70,35 +70,36 @@ def range_share(
 
 
 @functools.lru_cache(maxsize=65536)
-def place_in_round(topic: str, partition: int) -> int:
-    """Return what round robin sorts a partition by."""
+def round_robin_key(topic: str, partition: int) -> int:
+    """Return the sort key of a partition in round robin."""
     return java_hash(f"[{topic},{partition}]")
 
 
 def round_robin_share(
-    mine: Mapping[str, Sequence[str]],
+    own: Mapping[str, Sequence[str]],
     partitions: Mapping[str, Sequence[int]],
     positions: Positions,
-) -> dict[Partition, str]:
-    """Deal all partitions of a consumer's topics to all threads in turn; return its own.
+) -> dict[PartitionKey, str]:
+    """Deal all partitions of a consumer's topics to all threads in turn; return its share.
 
-    Equal hashes: the topic that the subscription names later comes first, as a Scala map has two.
+    Of equal hashes, the topic that the subscription names later comes first, as in a Scala map of
+    two entries.
 
     Raises
     ------
     Unassignable
-        The topics that the group takes do not all have the same threads, or there are none.
+        The topics of the group do not all have the same threads, or there are none.
     """
     sets = list(positions.values())
     if not sets or any(other.keys() != sets[0].keys() for other in sets[1:]):
         raise Unassignable("round robin needs the same threads for every topic of the group")
     threads = list(sets[0])
-    own = {thread for names in mine.values() for thread in names}
-    everything = [(t, p) for t in reversed(list(mine)) for p in partitions[t]]
-    everything.sort(key=lambda one: place_in_round(*one))
+    own_threads = {thread for names in own.values() for thread in names}
+    partitions_in_turn = [(t, p) for t in reversed(list(own)) for p in partitions[t]]
+    partitions_in_turn.sort(key=lambda key: round_robin_key(*key))
     share = {}
-    for i, partition in enumerate(everything):
+    for i, partition in enumerate(partitions_in_turn):
         thread = threads[i % len(threads)]
-        if thread in own:
+        if thread in own_threads:
             share[partition] = thread
     return share

@@ -1,7 +1,7 @@
-"""Brokers as consumers see them: who is alive, topics, leaders, logs, offsets kept in Kafka.
+"""Brokers as consumers see them: live brokers, topics, leaders, logs and offsets in Kafka.
 
-A partition's leader is the first live replica of its in-sync ones; when none of those lives, the
-first live replica at all (0.8.2's default), and what only others had is gone.
+A partition's leader is the first live in-sync replica. If none lives it is the first live replica
+(0.8.2's default), and messages that only the others had are lost.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from coterie.designs.zookeeper.session import ZooKeeper
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS, OFFSETS_REPLICAS = 50, 3
 Manager = tuple[int, int]
-"""A broker that keeps offsets, and how often it has started."""
+"""The broker that stores a group's offsets, and how often it has started."""
 
 
-class Reader(Protocol):
-    """What fetches from partitions."""
+class PartitionListener(Protocol):
+    """Receives the changes of partitions that a consumer fetches."""
 
-    def appended(self, partition: Partition) -> None:
-        """Take what came to a partition that it reads."""
+    def appended(self, partition: HostedPartition) -> None:
+        """Handle messages that were appended."""
 
-    def lost(self, partition: Partition) -> None:
-        """Stop reading: a partition has lost its leader, or has another."""
+    def lost(self, partition: HostedPartition) -> None:
+        """Handle a partition that has lost its leader, or has another."""
 
     def leader_came(self) -> None:
-        """Look again: some partition has a leader."""
+        """Handle a new leader of any partition."""
 
 
-class Partition:
-    """A partition's replicas, its leader, and where each replica's log ends."""
+class HostedPartition:
+    """A partition: its replicas, its leader, and the end of each replica's log."""
 
     __slots__ = ("ends", "in_sync", "leader", "number", "readers", "replicas", "topic")
 
@@ -44,11 +44,11 @@ class Partition:
         self.in_sync: list[int] = []
         self.ends = dict.fromkeys(replicas, 0)
         self.leader: int | None = None
-        self.readers: dict[Reader, None] = {}
+        self.readers: dict[PartitionListener, None] = {}
 
     @property
     def end(self) -> int:
-        """Where the leader's log ends."""
+        """The end of the leader's log."""
         return 0 if self.leader is None else self.ends[self.leader]
 
 
@@ -58,7 +58,7 @@ class Brokers:
     Parameters
     ----------
     zookeeper : ZooKeeper
-        Where they register, and where topics are.
+        The service where brokers and topics are registered.
     ids : sequence of int
         The brokers.
     up : bool
@@ -72,13 +72,13 @@ class Brokers:
     ) -> None:
         self.ids = tuple(ids)
         self.alive: set[int] = set()
-        self.topics: dict[str, dict[int, Partition]] = {}
-        self.seekers: dict[Reader, None] = {}  # look for a leader of something
-        self.kept_offsets: dict[tuple[str, str, int], int] = {}  # by group, topic, partition
+        self.topics: dict[str, dict[int, HostedPartition]] = {}
+        self.seekers: dict[PartitionListener, None] = {}  # listeners that look for a leader
+        self.stored_offsets: dict[tuple[str, str, int], int] = {}  # by group, topic, partition
         self._zookeeper = zookeeper
         self._deletes = deletes
         self._to_delete: dict[str, None] = {}
-        self._waiting: list[Callable[[], None]] = []
+        self._on_start: list[Callable[[], None]] = []
         self._starts = dict.fromkeys(ids, 0)
         for path in ("/brokers", BROKERS, TOPICS, "/consumers"):
             zookeeper.create(path)
@@ -89,14 +89,14 @@ class Brokers:
         """Create a topic; ``replicas`` are the brokers of each partition."""
         self.topics[topic] = {}
         self._add(topic, replicas)
-        made = {number: one.replicas for number, one in self.topics[topic].items()}
-        self._zookeeper.create(f"{TOPICS}/{topic}", topic_data(made))
+        partitions = {number: one.replicas for number, one in self.topics[topic].items()}
+        self._zookeeper.create(f"{TOPICS}/{topic}", topic_data(partitions))
 
     def add_partitions(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
         """Add partitions to a topic."""
         self._add(topic, replicas)
-        made = {number: one.replicas for number, one in self.topics[topic].items()}
-        self._zookeeper.set(f"{TOPICS}/{topic}", topic_data(made))
+        partitions = {number: one.replicas for number, one in self.topics[topic].items()}
+        self._zookeeper.set(f"{TOPICS}/{topic}", topic_data(partitions))
 
     def touch_topic(self, topic: str) -> None:
         """Write a topic's node again as it is."""
@@ -104,13 +104,13 @@ class Brokers:
         self._zookeeper.set(path, self._zookeeper.tree.get(path))
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic, where that is enabled and all its replicas live (else when they do)."""
+        """Delete a topic, if that is enabled, as soon as all its replicas live."""
         if self._deletes:
             self._to_delete[topic] = None
-            self._delete_what_can()
+            self._delete_topics()
 
     def produce(self, topic: str, number: int, count: int) -> bool:
-        """Append messages to a partition; whether it had a leader to take them."""
+        """Append messages to a partition; return whether it has a leader."""
         partition = self.topics.get(topic, {}).get(number)
         if partition is None or partition.leader is None:
             return False
@@ -121,7 +121,7 @@ class Brokers:
         return True
 
     def start(self, broker: int) -> None:
-        """Start a broker: it registers, follows, and leads what has no leader."""
+        """Start a broker: it registers, follows leaders, and leads partitions without one."""
         if broker in self.alive:
             return
         self.alive.add(broker)
@@ -129,18 +129,18 @@ class Brokers:
         self._zookeeper.create(f"{BROKERS}/{broker}", "{}")
         for partition in self._partitions_on(broker):
             if partition.leader is None:
-                self._lead(partition)
+                self._elect(partition)
             if partition.leader != broker:
                 partition.ends[broker] = partition.end
                 if broker not in partition.in_sync:
                     partition.in_sync.append(broker)
-        self._delete_what_can()
-        waiting, self._waiting = self._waiting, []
-        for go_on in waiting:
-            go_on()
+        self._delete_topics()
+        callbacks, self._on_start = self._on_start, []
+        for callback in callbacks:
+            callback()
 
     def stop(self, broker: int) -> None:
-        """Stop a broker: its node goes at once, and others lead what it led."""
+        """Stop a broker: its node goes at once, and other replicas become leaders."""
         if broker not in self.alive:
             return
         self.alive.discard(broker)
@@ -149,10 +149,10 @@ class Brokers:
             if broker in partition.in_sync and len(partition.in_sync) > 1:
                 partition.in_sync.remove(broker)
             if partition.leader == broker:
-                self._lead(partition)
+                self._elect(partition)
 
     def offset_manager(self, group: str) -> Manager | None:
-        """Return who keeps a group's offsets, if anybody; the first search makes the topic."""
+        """Return the offset manager of a group, if any; the first search creates the topic."""
         if not self.alive:
             return None
         if OFFSETS_TOPIC not in self.topics:
@@ -162,37 +162,42 @@ class Brokers:
                 OFFSETS_TOPIC,
                 [[live[(i + k) % len(live)] for k in copies] for i in range(OFFSETS_PARTITIONS)],
             )
-        made = self.topics[OFFSETS_TOPIC]
-        leader = made[partition_for(group, len(made))].leader
+        partitions = self.topics[OFFSETS_TOPIC]
+        leader = partitions[partition_for(group, len(partitions))].leader
         return None if leader is None else (leader, self._starts[leader])
 
     def reached(self, manager: Manager | None) -> bool:
-        """Whether a connection to an offset manager is good: it has lived on since then."""
+        """Return whether a connection to an offset manager still works: it has not restarted."""
         if manager is None:
             return False
         broker, starts = manager
         return broker in self.alive and self._starts[broker] == starts
 
-    def when_one_starts(self, go_on: Callable[[], None]) -> None:
-        """Call a function once, when a broker starts."""
-        self._waiting.append(go_on)
+    def call_on_start(self, callback: Callable[[], None]) -> None:
+        """Call a function once, at the next start of a broker."""
+        self._on_start.append(callback)
 
-    def partition(self, topic: str, number: int) -> Partition | None:
-        """Return a partition; None of one that there is not."""
+    def partition(self, topic: str, number: int) -> HostedPartition | None:
+        """Return a partition; None if it does not exist."""
         return self.topics.get(topic, {}).get(number)
 
-    def _partitions_on(self, broker: int) -> list[Partition]:
-        return [one for made in self.topics.values() for one in made.values() if broker in one.ends]
+    def _partitions_on(self, broker: int) -> list[HostedPartition]:
+        return [
+            partition
+            for partitions in self.topics.values()
+            for partition in partitions.values()
+            if broker in partition.ends
+        ]
 
     def _add(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
-        made = self.topics[topic]
+        partitions = self.topics[topic]
         for ids in replicas:
-            number = len(made)
-            made[number] = Partition(topic, number, ids)
-            made[number].in_sync = [broker for broker in ids if broker in self.alive]
-            self._lead(made[number])
+            number = len(partitions)
+            partitions[number] = partition = HostedPartition(topic, number, ids)
+            partition.in_sync = [broker for broker in ids if broker in self.alive]
+            self._elect(partition)
 
-    def _lead(self, partition: Partition) -> None:
+    def _elect(self, partition: HostedPartition) -> None:
         live = [broker for broker in partition.replicas if broker in self.alive]
         chosen = next((b for b in live if b in partition.in_sync), next(iter(live), None))
         before, partition.leader = partition.leader, chosen
@@ -204,18 +209,18 @@ class Brokers:
             for reader in list(self.seekers):
                 reader.leader_came()
 
-    def _delete_what_can(self) -> None:
+    def _delete_topics(self) -> None:
         for topic in list(self._to_delete):
-            made = self.topics[topic]
-            if all(broker in self.alive for one in made.values() for broker in one.replicas):
+            partitions = self.topics[topic].values()
+            if all(broker in self.alive for one in partitions for broker in one.replicas):
                 del self._to_delete[topic]
                 del self.topics[topic]
                 self._zookeeper.delete(f"{TOPICS}/{topic}")
-                for partition in made.values():
+                for partition in partitions:
                     partition.leader = None
                     self._drop(partition)
 
-    def _drop(self, partition: Partition) -> None:
+    def _drop(self, partition: HostedPartition) -> None:
         readers, partition.readers = partition.readers, {}
         for reader in readers:
             reader.lost(partition)

@@ -11,17 +11,17 @@ from coterie.errors import ArgumentError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """What a consumer does as it is set. Names and defaults are 0.8.2.2's, ``.`` as ``_``."""
+    """Settings of a consumer. Names and defaults are those of 0.8.2.2, ``_`` for ``.``."""
 
     zookeeper_session_timeout_ms: int = 6000
     zookeeper_sync_time_ms: int = 2000
     rebalance_max_retries: int = 4
-    rebalance_backoff_ms: int = -1  # as zookeeper.sync.time.ms
+    rebalance_backoff_ms: int = -1  # below 0: zookeeper.sync.time.ms
     auto_commit_enable: bool = True
     auto_commit_interval_ms: int = 60_000
     auto_offset_reset: str = "largest"
     offsets_storage: str = "zookeeper"
-    dual_commit_enabled: bool = True  # counts only where offsets are stored in Kafka
+    dual_commit_enabled: bool = True  # only if offsets are stored in Kafka
     offsets_channel_backoff_ms: int = 1000
     exclude_internal_topics: bool = True
     partition_assignment_strategy: str = "range"
@@ -30,9 +30,9 @@ class ConsumerConfig:
 
     @property
     def backoff_ms(self) -> int:
-        """How long a consumer sleeps after a try that failed."""
-        given = self.rebalance_backoff_ms
-        return self.zookeeper_sync_time_ms if given < 0 else given
+        """The pause after a failed try, ms."""
+        backoff_ms = self.rebalance_backoff_ms
+        return self.zookeeper_sync_time_ms if backoff_ms < 0 else backoff_ms
 
 
 KNOWN = {name.replace("_", "."): name for name in ConsumerConfig.__slots__}
@@ -44,18 +44,18 @@ CHOICES = {
 LEAST = {"rebalance_max_retries": 0, "rebalance_backoff_ms": 0}
 
 
-def consumer_config(*given: Mapping[str, Any]) -> ConsumerConfig:
+def consumer_config(*layers: Mapping[str, Any]) -> ConsumerConfig:
     """Read settings: text, numbers or booleans by Kafka's names; later ones win.
 
-    Settings that Kafka has and that change nothing here are ignored.
+    Settings without an effect in the simulation are ignored.
 
     Raises
     ------
     ArgumentError
-        A value that the setting cannot have.
+        A setting cannot have this value.
     """
     values: dict[str, Any] = {}
-    for settings in given:
+    for settings in layers:
         for key, value in settings.items():
             if key in KNOWN:
                 values[KNOWN[key]] = _value(key, KNOWN[key], value)

@@ -1,6 +1,6 @@
-"""A consumer's fetchers: what they read from, and what is consumed.
+"""A consumer's fetchers: they follow the leaders of its partitions and consume messages.
 
-Every message is consumed at once when it comes. Source: 0.8.2.2's ``ConsumerFetcherManager``: a
+Every message is consumed as soon as it is appended. Source: 0.8.2.2's ``ConsumerFetcherManager``: a
 partition without a leader is looked up again every ``refresh.leader.backoff.ms``, from a broker
 that is in ZooKeeper.
 """
@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from coterie.designs.consumer08.brokers import Brokers, Partition
+from coterie.designs.consumer08.brokers import Brokers, HostedPartition
 from coterie.designs.consumer08.config import ConsumerConfig
-from coterie.designs.schedule import Run, Schedule, Task
+from coterie.designs.schedule import Routine, Schedule, Task
 
 
 class Owned:
-    """A partition that a consumer believes its own.
+    """A partition that a consumer believes it owns.
 
     Attributes
     ----------
     offset
-        The next to consume; -1 as long as it has neither been stored nor looked up.
+        The next offset to consume; -1 until it has been stored or looked up.
     has_stream
-        Whether the program has a stream for it: without one nothing is consumed.
+        Whether the program has a stream for it; without owned nothing is consumed.
     """
 
     __slots__ = ("has_stream", "number", "offset", "topic")
@@ -34,16 +34,16 @@ class Owned:
 
 
 class Fetchers:
-    """All fetchers of one consumer.
+    """All fetchers of owned consumer.
 
     Parameters
     ----------
     schedule, brokers, config
-        The clock, what it reads from, and how it is set.
+        The clock, the brokers and the consumer's settings.
     consumed : function of a partition owned, the first and the last offset
         Called when messages are consumed.
     read_brokers : function
-        Returns what reads the brokers in ZooKeeper: who is cut off waits, and finds no leader.
+        Returns a task that reads the brokers in ZooKeeper; it waits while the consumer is cut off.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Fetchers:
         brokers: Brokers,
         config: ConsumerConfig,
         consumed: Callable[[Owned, int, int], None],
-        read_brokers: Callable[[], Run],
+        read_brokers: Callable[[], Routine],
     ) -> None:
         self._schedule = schedule
         self._brokers = brokers
@@ -61,84 +61,84 @@ class Fetchers:
         self._consumed = consumed
         self._read_brokers = read_brokers
         self._finder: Task | None = None
-        self._reads: dict[tuple[str, int], Owned] = {}
-        self._looks_for: dict[tuple[str, int], Owned] = {}
+        self._fetched: dict[tuple[str, int], Owned] = {}
+        self._leaderless: dict[tuple[str, int], Owned] = {}
         self._began_ms = 0
-        self._look: tuple[int, int] | None = None
+        self._search_timer: tuple[int, int] | None = None
         self.requests = 0
 
     def start(self, owned: Iterable[Owned]) -> None:
-        """Fetch from these partitions, from their offsets."""
+        """Fetch partitions from their offsets."""
         self._began_ms = self._schedule.now_ms
-        self._reads = {(one.topic, one.number): one for one in owned}
-        for one in self._reads.values():
-            self._begin(one)
-        self._seek()
+        self._fetched = {(entry.topic, entry.number): entry for entry in owned}
+        for entry in self._fetched.values():
+            self._begin(entry)
+        self._register_search()
 
     def stop(self) -> None:
-        """Fetch no more, and look for no leader."""
+        """Stop fetching, and looking for leaders."""
         if self._finder is not None:
             self._finder.kill()
-        for topic, number in self._reads:
+        for topic, number in self._fetched:
             partition = self._brokers.partition(topic, number)
             if partition is not None:
                 partition.readers.pop(self, None)
-        self._reads = {}
-        self._looks_for = {}
-        self._seek()
+        self._fetched = {}
+        self._leaderless = {}
+        self._register_search()
 
-    def appended(self, partition: Partition) -> None:
-        """Consume what has come."""
-        self._take(self._reads[partition.topic, partition.number], partition)
+    def appended(self, partition: HostedPartition) -> None:
+        """Consume appended messages."""
+        self._fetch(self._fetched[partition.topic, partition.number], partition)
 
-    def lost(self, partition: Partition) -> None:
-        """Look for the leader of a partition again."""
+    def lost(self, partition: HostedPartition) -> None:
+        """Look for a partition's leader again."""
         key = partition.topic, partition.number
-        self._looks_for[key] = self._reads[key]
-        self._seek()
-        self.leader_came()  # there may be another already
+        self._leaderless[key] = self._fetched[key]
+        self._register_search()
+        self.leader_came()  # another replica may lead already
 
     def leader_came(self) -> None:
-        """Look at the next time at which it would."""
-        if self._look is None:
-            passed = self._schedule.now_ms - self._began_ms
-            wait_ms = self._backoff_ms - passed % self._backoff_ms
-            self._look = self._schedule.call_later(wait_ms, self._look_now)
+        """Schedule a search at the next multiple of the backoff since the start."""
+        if self._search_timer is None:
+            passed_ms = self._schedule.now_ms - self._began_ms
+            wait_ms = self._backoff_ms - passed_ms % self._backoff_ms
+            self._search_timer = self._schedule.call_later(wait_ms, self._start_search)
 
-    def _look_now(self) -> None:
-        self._look = None
+    def _start_search(self) -> None:
+        self._search_timer = None
         if self._finder is None or self._finder.done:
             self._finder = Task(self._schedule, self._find())
 
-    def _find(self) -> Run:
+    def _find(self) -> Routine:
         yield from self._read_brokers()
-        looked_for, self._looks_for = self._looks_for, {}
-        for one in looked_for.values():
-            self._begin(one)
-        self._seek()
+        leaderless, self._leaderless = self._leaderless, {}
+        for owned in leaderless.values():
+            self._begin(owned)
+        self._register_search()
 
-    def _seek(self) -> None:
-        if self._looks_for:
+    def _register_search(self) -> None:
+        if self._leaderless:
             self._brokers.seekers[self] = None
             return
         self._brokers.seekers.pop(self, None)
-        if self._look is not None:
-            self._schedule.cancel(self._look)
-            self._look = None
+        if self._search_timer is not None:
+            self._schedule.cancel(self._search_timer)
+            self._search_timer = None
 
-    def _begin(self, one: Owned) -> None:
-        partition = self._brokers.partition(one.topic, one.number)
+    def _begin(self, owned: Owned) -> None:
+        partition = self._brokers.partition(owned.topic, owned.number)
         if partition is None or partition.leader is None:
-            self._looks_for[one.topic, one.number] = one
+            self._leaderless[owned.topic, owned.number] = owned
             return
-        if not 0 <= one.offset <= partition.end:
-            one.offset = 0 if self._smallest else partition.end
+        if not 0 <= owned.offset <= partition.end:
+            owned.offset = 0 if self._smallest else partition.end
             self.requests += 1
         partition.readers[self] = None
-        self._take(one, partition)
+        self._fetch(owned, partition)
 
-    def _take(self, one: Owned, partition: Partition) -> None:
+    def _fetch(self, owned: Owned, partition: HostedPartition) -> None:
         self.requests += 1
-        if one.has_stream and partition.end > one.offset:
-            first, one.offset = one.offset, partition.end
-            self._consumed(one, first, one.offset - 1)
+        if owned.has_stream and partition.end > owned.offset:
+            first, owned.offset = owned.offset, partition.end
+            self._consumed(owned, first, owned.offset - 1)

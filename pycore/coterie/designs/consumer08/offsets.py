@@ -14,22 +14,22 @@ from coterie.designs.consumer08.fetching import Owned
 from coterie.designs.consumer08.registration import Unreadable
 from coterie.designs.consumer08.views import GROUPS
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import Gate, Run
+from coterie.designs.schedule import Gate, Routine
 from coterie.designs.zookeeper.tree import ZooKeeperError
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,99}")
 LIMIT = 2**63
 
 
-class Offsets:
+class OffsetClient:
     """Commits and fetches of one consumer's offsets.
 
     Parameters
     ----------
     zk, brokers, group, config
-        Its client, the brokers, its group, how it is set.
+        The consumer's ZooKeeper client, the brokers, its group and its settings.
     committed : function of topic, partition, offset
-        Called for each offset that is stored.
+        Called for each stored offset.
     """
 
     def __init__(
@@ -46,34 +46,35 @@ class Offsets:
         self._in_kafka = config.offsets_storage == "kafka"
         self._in_zookeeper = not self._in_kafka or config.dual_commit_enabled
         self._committed = committed
-        self._known: dict[tuple[str, int], int] = {}  # as last read or stored in ZooKeeper
+        self._known: dict[tuple[str, int], int] = {}  # last read or stored in ZooKeeper
         self._backoff_ms = config.offsets_channel_backoff_ms
-        self._manager: Manager | None = None  # that it is connected to
+        self._manager: Manager | None = None  # of the present connection
         self.closing = False
         self.requests = 0
 
-    def connect(self) -> Run:
-        """Find the offset manager, where it is needed: wait until there is one."""
+    def connect(self) -> Routine:
+        """Find the offset manager if offsets are in Kafka; wait until there is one."""
         while self._in_kafka and self._manager is None:
             self._manager = self._brokers.offset_manager(self._group)
             if self._manager is None:
                 gate = Gate()
-                self._brokers.when_one_starts(gate.open)
+                self._brokers.call_on_start(gate.open)
                 yield gate
 
     def _reaches(self) -> bool:
-        """Whether a request gets through; if not, the manager has to be found again."""
+        """Return whether a request succeeds; if not, the manager has to be found again."""
         if not self._brokers.reached(self._manager):
             self._manager = None
         return self._manager is not None
 
-    def commit(self, owned: Iterable[Owned]) -> Run:
-        """Store the offset of each partition; in ZooKeeper only what has changed.
+    def commit(self, owned: Iterable[Owned]) -> Routine:
+        """Store the offset of each partition; in ZooKeeper only if it has changed.
 
-        In Kafka, sending fails when the manager has died since: nothing is stored this time.
-        Whoever closes tries again, with the next one.
+        In Kafka, the request fails if the manager has died since: nothing is stored this time. A
+        closing consumer tries again with the next manager.
         """
         offsets = {(one.topic, one.number): one.offset for one in owned}
+        self._zk.zookeeper.schedule.spend(len(offsets))
         if self._in_kafka and offsets:
             yield from self.connect()
             while not self._reaches():
@@ -83,68 +84,68 @@ class Offsets:
                 yield from self.connect()
             self.requests += 1
             for (topic, number), offset in offsets.items():
-                self._brokers.kept_offsets[self._group, topic, number] = offset
+                self._brokers.stored_offsets[self._group, topic, number] = offset
                 self._committed(topic, number, offset)
         if self._in_zookeeper:
             for key, offset in offsets.items():
                 if self._known.get(key) != offset:
                     try:
                         yield from self._zk.update(self._path(*key), str(offset))
-                    except ZooKeeperError:  # a node from outside is in the way: it is logged
+                    except ZooKeeperError:  # a foreign node is in the way; Kafka only logs this
                         return
                     self._known[key] = offset
                     if not self._in_kafka:
                         self._committed(*key, offset)
 
-    def fetch(self, partitions: Iterable[tuple[str, int]]) -> Run:
-        """Return the stored offset of each partition, -1 where there is none.
+    def fetch(self, partitions: Iterable[tuple[str, int]]) -> Routine:
+        """Return the stored offset of each partition, -1 if there is none.
 
-        Where offsets are in Kafka, what cannot be read there, or in ZooKeeper besides, is read
-        again and again until it can be, or the consumer closes.
+        If offsets are in Kafka and cannot be read, there or in ZooKeeper, reading is repeated until
+        it succeeds or the consumer closes.
 
         Raises
         ------
         Unreadable
-            A node that is to hold one holds something else, or the consumer closes meanwhile.
+            A node does not contain an offset, or the consumer closes meanwhile.
         """
-        wanted = list(partitions)
-        while (found := (yield from self._fetch_once(wanted))) is None:
+        keys = list(partitions)
+        while (offsets := (yield from self._fetch_once(keys))) is None:
             yield self._backoff_ms
-        self._known.update(found)
-        return found
+        self._known.update(offsets)
+        return offsets
 
-    def _fetch_once(self, wanted: Sequence[tuple[str, int]]) -> Run:
+    def _fetch_once(self, keys: Sequence[tuple[str, int]]) -> Routine:
         try:
-            found = yield from self._fetch(wanted)
+            offsets = yield from self._fetch(keys)
         except Unreadable:
             if not self._in_kafka or self.closing:
                 raise
             return None
-        return found
+        return offsets
 
-    def _fetch(self, wanted: Sequence[tuple[str, int]]) -> Run:
-        found = dict.fromkeys(wanted, -1)
-        if self._in_kafka and wanted:
+    def _fetch(self, keys: Sequence[tuple[str, int]]) -> Routine:
+        offsets = dict.fromkeys(keys, -1)
+        if self._in_kafka and keys:
             yield from self.connect()
             if not self._reaches():
                 raise Unreadable("the offset manager has died")
             self.requests += 1
-            for key in wanted:
-                found[key] = self._brokers.kept_offsets.get((self._group, *key), -1)
+            for key in keys:
+                offsets[key] = self._brokers.stored_offsets.get((self._group, *key), -1)
         if self._in_zookeeper:
-            for key in wanted:
+            for key in keys:
                 text = yield from self._zk.read_if_there(self._path(*key))
                 if text is not None:
                     stored = _number(text)
-                    found[key] = max(stored, found[key]) if self._in_kafka else stored
-        return found
+                    offsets[key] = max(stored, offsets[key]) if self._in_kafka else stored
+        return offsets
 
     def _path(self, topic: str, number: int) -> str:
         return f"{GROUPS}/{self._group}/offsets/{topic}/{number}"
 
 
 def _number(text: str) -> int:
-    """Return an offset: decimal digits within 64 bits."""
+    """Parse an offset: decimal digits, int64."""
     value = int(text) if NUMBER.fullmatch(text) else LIMIT
     if not -LIMIT <= value < LIMIT:
         raise Unreadable(text)

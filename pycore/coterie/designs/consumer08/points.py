@@ -1,4 +1,4 @@
-"""What is there at a point of a scenario, in the form of the golden files."""
+"""The state at a point of a scenario, in the form of the golden files."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.designs.consumer08 import registration
-from coterie.designs.consumer08.consumer import Consumer, World
+from coterie.designs.consumer08.consumer import RunContext, ZooKeeperConsumer
 from coterie.designs.consumer08.views import GROUPS, partitions_of, topics_present
 from coterie.designs.zookeeper.session import Session
 
 
 class Points:
-    """Takes points; remembers what was counted at the last one."""
+    """Take points; counts in a point are those since the one before."""
 
-    def __init__(self, world: World, consumers: Mapping[str, Consumer]) -> None:
+    def __init__(self, world: RunContext, consumers: Mapping[str, ZooKeeperConsumer]) -> None:
         self._world = world
         self._tree = world.zookeeper.tree
         self._consumers = consumers
-        self._before: dict[str, tuple[Consumer, dict[str, int], dict[str, int]]] = {}
+        self._before: dict[str, tuple[ZooKeeperConsumer, dict[str, int], dict[str, int]]] = {}
 
     def take(self, point: int, *, kafka_offsets: bool) -> dict[str, Any]:
-        """Return what is there now."""
+        """Return the present state."""
         taken: dict[str, Any] = {
             "point": point,
             "at": self._world.schedule.now_ms,
@@ -38,51 +38,51 @@ class Points:
             "partitions_that_several_believe_theirs": self._several(),
         }
         if kafka_offsets:
-            kept = self._world.brokers.kept_offsets
+            offsets = self._world.brokers.stored_offsets
             taken["kafka_offsets"] = {
-                f"{group} {topic}/{number}": kept[group, topic, number]
-                for group, topic, number in sorted(kept)
-                if kept[group, topic, number] >= 0
+                f"{group} {topic}/{number}": offsets[group, topic, number]
+                for group, topic, number in sorted(offsets)
+                if offsets[group, topic, number] >= 0
             }
         return taken
 
     def _node(self, path: str) -> dict[str, Any]:
         node = self._tree.nodes[path]
-        shown: dict[str, Any] = {}
+        entry: dict[str, Any] = {}
         if node.data:
-            shown["data"] = node.data
+            entry["data"] = node.data
             if path.split("/")[3] == "ids":
-                shown["data"] = _without_timestamp(node.data)
+                entry["data"] = _without_timestamp(node.data)
         if isinstance(node.owner, Session):
-            shown["session_of"] = node.owner.name
-        return shown
+            entry["session_of"] = node.owner.name
+        return entry
 
-    def _consumer(self, consumer: Consumer) -> dict[str, Any]:
-        shown: dict[str, Any] = {"state": consumer.state}
+    def _consumer(self, consumer: ZooKeeperConsumer) -> dict[str, Any]:
+        entry: dict[str, Any] = {"state": consumer.state}
         if consumer.start_error:
-            shown["start_error"] = consumer.start_error
-        shown["since_last_point"] = self._since(consumer)
-        shown["owner_nodes"] = self._owner_nodes(consumer)
-        shown["consumed"] = {
-            f"{topic}/{number}": [list(one) for one in consumer.consumed[topic, number]]
+            entry["start_error"] = consumer.start_error
+        entry["since_last_point"] = self._since(consumer)
+        entry["owner_nodes"] = self._owner_nodes(consumer)
+        entry["consumed"] = {
+            f"{topic}/{number}": [list(span) for span in consumer.consumed[topic, number]]
             for topic, number in sorted(consumer.consumed)
         }
         if consumer.state not in ("closed", "crashed"):
-            shown["next_offsets"] = {
+            entry["next_offsets"] = {
                 f"{topic}/{number}": consumer.owned[topic, number].offset
                 for topic, number in sorted(consumer.owned)
             }
-        return shown
+        return entry
 
-    def _since(self, consumer: Consumer) -> dict[str, Any]:
+    def _since(self, consumer: ZooKeeperConsumer) -> dict[str, Any]:
         counts = consumer.counts
         now = {
             "rebalances": counts.rebalances,
             "failed_rebalances": counts.failed_rebalances,
             "no_broker_rebalances": counts.no_broker_rebalances,
         }
-        kept = self._before.get(consumer.name)
-        _, before, events = kept if kept and kept[0] is consumer else (None, {}, {})
+        last = self._before.get(consumer.name)
+        _, before, events = last if last and last[0] is consumer else (None, {}, {})
         self._before[consumer.name] = consumer, now, dict(counts.watch_events)
         since: dict[str, Any] = {key: value - before.get(key, 0) for key, value in now.items()}
         since["watch_events"] = {
@@ -92,14 +92,14 @@ class Points:
         }
         return since
 
-    def _owner_nodes(self, consumer: Consumer) -> list[str]:
+    def _owner_nodes(self, consumer: ZooKeeperConsumer) -> list[str]:
         above = f"{GROUPS}/{consumer.group}/owners/"
         session = consumer.zk.connection.session
         return sorted(path[len(above) :] for path in session.ephemerals if path.startswith(above))
 
     def _without_owner_node(self) -> list[str]:
         present = topics_present(self._tree)
-        found = []
+        unowned = []
         for group in self._tree.nodes[GROUPS].children:
             taken: set[str] = set()
             for name in self._names_below(f"{GROUPS}/{group}/ids"):
@@ -111,12 +111,12 @@ class Points:
                 taken.update(subscription.topics(present, exclude_internal=True))
             for topic in taken:
                 owned = self._names_below(f"{GROUPS}/{group}/owners/{topic}")
-                found += [
+                unowned += [
                     f"{group} {topic}/{number}"
                     for number in self._partitions_of(topic)
                     if str(number) not in owned
                 ]
-        return sorted(found)
+        return sorted(unowned)
 
     def _partitions_of(self, topic: str) -> Sequence[int]:
         try:

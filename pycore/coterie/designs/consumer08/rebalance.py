@@ -1,4 +1,4 @@
-"""One rebalance of one consumer: up to so many tries to release what it owns and claim its share.
+"""The rebalances of one consumer: tries to release its partitions and to claim its share.
 
 Source: 0.8.2.2's ``ZKRebalancerListener.syncedRebalance``, ``rebalance``.
 """
@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coterie.designs.consumer08 import registration
-from coterie.designs.consumer08.assignment import Partition, Unassignable
+from coterie.designs.consumer08.assignment import PartitionKey, Unassignable
 from coterie.designs.consumer08.config import ConsumerConfig
 from coterie.designs.consumer08.fetching import Fetchers, Owned
-from coterie.designs.consumer08.offsets import Offsets
+from coterie.designs.consumer08.offsets import OffsetClient
 from coterie.designs.consumer08.views import (
     BROKERS,
     GROUPS,
@@ -23,28 +23,28 @@ from coterie.designs.consumer08.views import (
     topics_present,
 )
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import Lock, Run
+from coterie.designs.schedule import Lock, Routine
 from coterie.designs.zookeeper.tree import ZooKeeperError
 
 Note = Callable[..., None]
 
 
 class RebalanceFailed(Exception):
-    """All tries failed: the consumer owns nothing, and stays registered."""
+    """All tries failed. The consumer owns nothing and stays registered."""
 
 
 @dataclass(slots=True)
-class Counts:
-    """What is counted of a consumer, from its start on.
+class ConsumerCounts:
+    """Counts of a consumer since its start.
 
     Attributes
     ----------
     rebalances, failed_rebalances, tries, conflicts
-        Rebalances begun, those of which every try failed, tries, and tries that met an owner.
+        Rebalances begun, those of which every try failed, tries, and partitions that others owned.
     no_broker_rebalances
         Tries that found no broker.
     watch_events
-        Events that its event thread has handled, by kind.
+        Events handled by its event thread, by kind.
     """
 
     rebalances: int = 0
@@ -60,18 +60,18 @@ class Counts:
 
 
 class Rebalancer:
-    """What a consumer owns, and its rebalances, one at a time.
+    """A consumer's partitions, and its rebalances, one at a time.
 
     Parameters
     ----------
     group, consumer_id, config
-        Whose rebalances they are.
+        The consumer's group, id and settings.
     zk, views, fetchers, offsets
-        What it uses.
+        Parts of the consumer.
     claim_ms : int
-        From the release to the claim.
+        The time from the release to the claim.
     note : function of a kind and details
-        Called for what goes into the timeline.
+        Called for each entry of the timeline.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class Rebalancer:
         zk: ZkClient,
         views: GroupViews,
         fetchers: Fetchers,
-        offsets: Offsets,
+        offsets: OffsetClient,
         claim_ms: int,
         note: Note,
     ) -> None:
-        self.counts = Counts()
+        self.counts = ConsumerCounts()
         self.lock = Lock()
-        self.registry: dict[Partition, Owned] = {}
+        self.registry: dict[PartitionKey, Owned] = {}
         self.streams: set[tuple[str, str]] = set()  # topics and threads that have a stream
         self.closing = False
         self.wake: Callable[[], None] = lambda: None
@@ -103,8 +103,8 @@ class Rebalancer:
         self._claim_ms = claim_ms
         self._note = note
 
-    def rebalance(self) -> Run:
-        """Rebalance, when the one before is over.
+    def rebalance(self) -> Routine:
+        """Rebalance, after one in progress.
 
         Raises
         ------
@@ -119,8 +119,8 @@ class Rebalancer:
             self._note("rebalance_began")
             for _ in range(self._config.rebalance_max_retries):
                 self.counts.tries += 1
-                done = yield from self._try()
-                if done:
+                succeeded = yield from self._try()
+                if succeeded:
                     self._note("rebalance_ended", True)
                     return
                 yield from self.stop_and_commit()
@@ -131,25 +131,25 @@ class Rebalancer:
             self.lock.release()
         raise RebalanceFailed(self._id)
 
-    def stop_and_commit(self) -> Run:
-        """Stop fetching, and commit what is owned if it commits by itself."""
+    def stop_and_commit(self) -> Routine:
+        """Stop fetching, and commit if auto commit is enabled."""
         self._fetchers.stop()
         if self._config.auto_commit_enable:
             yield from self._offsets.commit(self.registry.values())
 
     def forget(self) -> None:
-        """Own nothing, without a commit and without a word to ZooKeeper."""
-        self._become({})
+        """Give up all partitions, without a commit and without ZooKeeper."""
+        self._replace({})
 
-    def _try(self) -> Run:
-        """Try once; whether it succeeded. Whatever cannot be read or done makes it fail."""
+    def _try(self) -> Routine:
+        """Try once and return whether it succeeded. Any read or write that fails makes it fail."""
         try:
-            done = yield from self._attempt()
+            succeeded = yield from self._attempt()
         except (ZooKeeperError, registration.Unreadable, Unassignable):
             return False
-        return done
+        return succeeded
 
-    def _attempt(self) -> Run:
+    def _attempt(self) -> Routine:
         brokers = yield from self._zk.children_if_there(BROKERS)
         yield from self._own_threads()
         if not brokers:
@@ -159,7 +159,7 @@ class Rebalancer:
         yield from self.stop_and_commit()
         for topic, number in self.registry:
             yield from self._zk.delete(self._owner_path(topic, number))
-        self._become({})
+        self._replace({})
         yield self._claim_ms
         yield from self._zk.children(f"{GROUPS}/{self._group}/ids")
         own = yield from self._own_threads()
@@ -167,7 +167,7 @@ class Rebalancer:
         stored = yield from self._offsets.fetch(share)
         if self.closing or not (yield from self._claim(share)):
             return False
-        self._become(
+        self._replace(
             {
                 key: Owned(key, offset, has_stream=(key[0], share[key]) in self.streams)
                 for key, offset in stored.items()
@@ -176,42 +176,42 @@ class Rebalancer:
         self._fetchers.start(self.registry.values())
         return True
 
-    def _share(self, own: Mapping[str, Sequence[str]]) -> dict[Partition, str]:
-        """Read the partitions of its topics and the group; compute what it is to own."""
+    def _share(self, own: Mapping[str, Sequence[str]]) -> dict[PartitionKey, str]:
+        """Read the group and the partitions of its topics, and compute its share."""
         self._zk.watch_what_is_read(f"{TOPICS}/{topic}" for topic in own)
         tree = self._zk.zookeeper.tree
         return share_of(tree, self._views, self._group, own, self._config)
 
-    def _own_threads(self) -> Run:
-        """Return its threads by topic, as its own id node says."""
+    def _own_threads(self) -> Routine:
+        """Return its threads by topic, from its id node."""
         data = yield from self._zk.read(f"{GROUPS}/{self._group}/ids/{self._id}")
         subscription = registration.parse(data)
         present: Sequence[str] = ()
         if subscription.by_filter:
             yield from self._zk.children_if_there(TOPICS)
             present = topics_present(self._zk.zookeeper.tree)
-        taken = subscription.topics(present, exclude_internal=self._config.exclude_internal_topics)
-        return {topic: thread_ids(self._id, streams) for topic, streams in taken.items()}
+        topics = subscription.topics(present, exclude_internal=self._config.exclude_internal_topics)
+        return {topic: thread_ids(self._id, streams) for topic, streams in topics.items()}
 
-    def _claim(self, share: dict[Partition, str]) -> Run:
-        """Create the owner nodes; whether all could be. If not, those just made go again."""
-        made = []
+    def _claim(self, share: dict[PartitionKey, str]) -> Routine:
+        """Create the owner nodes and return whether all exist; if not, delete the new ones."""
+        created = []
         for (topic, number), thread in share.items():
             path = self._owner_path(topic, number)
             try:
-                mine = yield from self._zk.create_ephemeral(path, thread)
-            except ZooKeeperError:  # its parent is an ephemeral node, made from outside
-                mine = False
-            if mine:
-                made.append(path)
-        if len(made) == len(share):
+                is_owner = yield from self._zk.create_ephemeral(path, thread)
+            except ZooKeeperError:  # its parent is a foreign ephemeral node
+                is_owner = False
+            if is_owner:
+                created.append(path)
+        if len(created) == len(share):
             return True
-        self.counts.conflicts += len(share) - len(made)
-        for path in made:
+        self.counts.conflicts += len(share) - len(created)
+        for path in created:
             yield from self._zk.delete(path)
         return False
 
-    def _become(self, registry: dict[Partition, Owned]) -> None:
+    def _replace(self, registry: dict[PartitionKey, Owned]) -> None:
         for key in self.registry:
             self._note("gives_up", *key)
         self.registry = registry

@@ -1,4 +1,4 @@
-"""What a consumer says of itself in its id node, and what others read there.
+"""A consumer's registration: the text of its id node, and how others read it.
 
 Source: 0.8.2.2's ``TopicCount``, ``TopicFilter``.
 """
@@ -17,23 +17,23 @@ from coterie.errors import ArgumentError
 INTERNAL_TOPICS = {"__consumer_offsets"}
 STATIC, WHITE, BLACK = "static", "white_list", "black_list"
 WHOLE = re.compile("-?[0-9]+")
-BLANKS = "".join(map(chr, range(33)))  # what Java's trim takes away
+BLANKS = "".join(map(chr, range(33)))  # removed by Java's trim
 
 
 class Unreadable(ValueError):
-    """An id node that is not a registration."""
+    """The text of a node is not a registration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a consumer subscribes to: topics, or topics by a filter, and streams of each.
+    """A subscription: topics by name or by a filter, and the streams of each.
 
     Attributes
     ----------
     pattern
         ``static``, ``white_list`` or ``black_list``.
     streams
-        Streams by topic, or by the one filter's regular expression; in the order given.
+        Streams by topic, or by the one filter's regular expression, in their given order.
     """
 
     pattern: str
@@ -41,11 +41,11 @@ class Subscription:
 
     @property
     def by_filter(self) -> bool:
-        """Whether topics are named by a filter. An empty one is static, whatever it says."""
+        """Whether topics are chosen by a filter. An empty subscription counts as static."""
         return self.pattern in (WHITE, BLACK) and bool(self.streams)
 
     def topics(self, present: Iterable[str], *, exclude_internal: bool) -> dict[str, int]:
-        """Return the streams of each topic that it takes in, given the topics there are."""
+        """Return the streams of each subscribed topic; ``present`` has all topics."""
         if not self.by_filter:
             return dict(self.streams)
         text, count = self.streams[0]
@@ -64,15 +64,15 @@ def compiled(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-def filter_text(given: str) -> str:
-    """Return a filter as Kafka keeps it: commas are bars; spaces and quotes around it go.
+def filter_text(value: str) -> str:
+    """Return a filter as Kafka stores it: commas become bars; spaces and outer quotes are removed.
 
     Raises
     ------
     ArgumentError
-        It is not a regular expression.
+        The filter is not a regular expression.
     """
-    text = given.strip(BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
+    text = value.strip(BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
     try:
         compiled(text)
     except re.error as error:
@@ -85,20 +85,20 @@ def static(streams: Mapping[str, int]) -> Subscription:
     return Subscription(STATIC, tuple(streams.items()))
 
 
-def by_filter(pattern: str, given: str, streams: int) -> Subscription:
-    """Subscribe to what a filter allows (``white_list``) or does not name (``black_list``)."""
-    return Subscription(pattern, ((filter_text(given), streams),))
+def by_filter(pattern: str, value: str, streams: int) -> Subscription:
+    """Subscribe to topics that match a filter (``white_list``) or do not (``black_list``)."""
+    return Subscription(pattern, ((filter_text(value), streams),))
 
 
 def node_data(subscription: Subscription, timestamp_ms: int) -> str:
     """Return the text of an id node."""
-    shown = {
+    streams = {
         json.dumps(key, ensure_ascii=False)[1:-1].replace("/", "\\/")
         if subscription.by_filter
         else key: count
         for key, count in subscription.streams
     }
-    inner = ",".join(f'"{key}":{count}' for key, count in shown.items())
+    inner = ",".join(f'"{key}":{count}' for key, count in streams.items())
     return (
         f'{{"version":1,"subscription":{{{inner}}},"pattern":"{subscription.pattern}",'
         f'"timestamp":"{timestamp_ms}"}}'
@@ -106,12 +106,12 @@ def node_data(subscription: Subscription, timestamp_ms: int) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Return an object or a list from JSON, as Kafka reads it; None if the text is neither.
+    """Parse a JSON object or list as Kafka does; None if the text is neither.
 
     Raises
     ------
     Unreadable
-        A number in it is not whole, or is beyond 32 bits. Source: 0.8.2.2's ``kafka.utils.Json``.
+        A number in it is not an int32. Source: 0.8.2.2's ``kafka.utils.Json``.
     """
     try:
         value = json.loads(text, parse_int=_int32, parse_float=_int32, parse_constant=_int32)
@@ -128,12 +128,12 @@ def _int32(text: str) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def parse(data: str) -> Subscription:
-    """Read an id node's text.
+    """Parse the text of an id node.
 
     Raises
     ------
     Unreadable
-        It is no registration.
+        It is not a registration.
     """
     fields = read_json(data)
     if not isinstance(fields, dict):
@@ -148,6 +148,6 @@ def parse(data: str) -> Subscription:
         return subscription
     text, count = subscription.streams[0]
     try:
-        return by_filter(pattern, text, count)  # whoever reads a filter makes one of it
+        return by_filter(pattern, text, count)  # every reader makes a filter of it again
     except ArgumentError as error:
         raise Unreadable(data) from error

@@ -1,67 +1,72 @@
-"""A scenario under 0.8.2: what each op does to ZooKeeper, the brokers and the consumers."""
+"""Run a scenario under 0.8.2: the effect of each op on ZooKeeper, brokers and consumers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from coterie.designs import scenario as ops
+from coterie.designs import ops
 from coterie.designs.checks import ScenarioError
 from coterie.designs.consumer08.brokers import Brokers
 from coterie.designs.consumer08.config import consumer_config
-from coterie.designs.consumer08.consumer import Consumer, World
+from coterie.designs.consumer08.consumer import RunContext, ZooKeeperConsumer
 from coterie.designs.consumer08.points import Points
 from coterie.designs.consumer08.views import GroupViews
 from coterie.designs.ownership import subscription_of
+from coterie.designs.scenario import Scenario
 from coterie.designs.schedule import PausingClock, Schedule
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import Session, ZooKeeper
 from coterie.designs.zookeeper.tree import ZooKeeperError
 
-HARNESS = "other"  # whose session the ephemeral nodes from outside are
+HARNESS = "other"  # the session that owns foreign ephemeral nodes
 
 
-class Simulation:
+class ZooKeeperSimulation:
     """One run of a scenario.
 
     Parameters
     ----------
     scenario : Scenario
-        What happens.
+        The scenario.
     times : Times
-        The small times.
+        Delays that the scenario does not give.
     note : function of moment, kind, consumer and details
-        Called for what goes into the timeline.
+        Called for each entry of the timeline.
     """
 
     def __init__(
-        self, scenario: ops.Scenario, times: Times, note: Callable[..., None] | None = None
+        self,
+        scenario: Scenario,
+        times: Times,
+        note: Callable[..., None] | None = None,
+        schedule: Schedule | None = None,
     ) -> None:
         config = scenario.config
-        self.schedule = Schedule()
+        self.schedule = schedule or Schedule()
         self._periods = PausingClock(self.schedule)
         self.zookeeper = ZooKeeper(self.schedule, tick_ms=config.tick_ms)
         self.brokers = Brokers(
             self.zookeeper, config.brokers, up=config.brokers_up, deletes=config.deletes_topics
         )
-        self.consumers: dict[str, Consumer] = {}
-        self._gone: list[Consumer] = []  # those whose name another has taken
-        self.refused = 0  # messages for partitions that had no leader
+        self.consumers: dict[str, ZooKeeperConsumer] = {}
+        self._replaced: list[ZooKeeperConsumer] = []  # another has taken their name
+        self.refused = 0  # messages for partitions without a leader
         self._scenario = scenario
         self._note = note
-        self._world = World(
+        self._context = RunContext(
             self.schedule,
             self._periods,
             self.zookeeper,
             self.brokers,
-            GroupViews(self.zookeeper.tree),
+            GroupViews(self.zookeeper.tree, self.schedule),
             times,
             self._timed if note else _unnoted,
         )
-        self._points = Points(self._world, self.consumers)
+        self._points = Points(self._context, self.consumers)
         self._harness: Session = self.zookeeper.open(HARNESS, 1, lambda kind, path: None)
         self._uses_kafka = False
-        self._starts = (-1, 0)  # a moment, and the consumers started at it so far
+        self._starts = (-1, 0)  # a time, and the number of consumers started then, less one
         self._do: dict[type[ops.Op], Callable[[Any], None]] = {
             ops.CreateTopic: lambda op: self.brokers.create_topic(op.topic, op.replicas),
             ops.AddPartitions: lambda op: self.brokers.add_partitions(op.topic, op.replicas),
@@ -88,64 +93,66 @@ class Simulation:
     def run(self) -> list[dict[str, Any]]:
         """Run the scenario to its end; return its points."""
         points = []
-        waited_ms = 0  # until when a wait lasts
+        wait_end_ms = 0  # the end of the last wait
         for op in self._scenario.ops:
             if isinstance(op, ops.Settle):
-                self._settle(op.at, waited_ms)
-            elif op.at > self.schedule.now_ms:  # what happens at one moment happens at once
+                self._settle(op.at, wait_end_ms)
+            elif op.at > self.schedule.now_ms:  # ops of one time happen at once
                 self.schedule.run_until(op.at)
-            waited_ms = op.at + (op.ms if isinstance(op, ops.Wait) else 0)
+            wait_end_ms = op.at + (op.ms if isinstance(op, ops.Wait) else 0)
             if isinstance(op, ops.Settle):
                 points.append(self._points.take(op.point, kafka_offsets=self._uses_kafka))
             elif (do := self._do.get(type(op))) is not None:
                 try:
                     do(op)
                 except ZooKeeperError as error:
-                    why = f"{type(error).__name__} {error}"
-                    raise ScenarioError(f"{op.place}: ZooKeeper refuses: {why}") from None
+                    reason = f"{type(error).__name__} {error}"
+                    raise ScenarioError(f"{op.place}: ZooKeeper refuses: {reason}") from None
         return points
 
-    def _settle(self, at_ms: int, waited_ms: int) -> None:
-        """Let pass what a point gives until all is settled: no time in which commits fall due."""
-        self.schedule.run_until(min(waited_ms, at_ms))
+    def _settle(self, at_ms: int, wait_end_ms: int) -> None:
+        """Advance to a point. Periodic commits pause after the last wait."""
+        self.schedule.run_until(min(wait_end_ms, at_ms))
         self._periods.pause()
         self.schedule.run_until(at_ms)
         self._periods.resume()
 
     def counted(self) -> dict[str, int]:
-        """Return what was counted of all consumers that ran."""
-        everyone = [*self.consumers.values(), *self._gone]
-        counts = [consumer.counts for consumer in everyone]
+        """Return sums over all consumers that ran."""
+        consumers = [*self.consumers.values(), *self._replaced]
+        counts = [consumer.counts for consumer in consumers]
         return {
             "rebalances": sum(one.rebalances for one in counts),
             "failed_rebalances": sum(one.failed_rebalances for one in counts),
             "tries": sum(one.tries for one in counts),
             "conflicts": sum(one.conflicts for one in counts),
             "watch_events": sum(sum(one.watch_events.values()) for one in counts),
-            "zookeeper_operations": sum(one.zk.operations for one in everyone),
-            "requests": sum(one.fetchers.requests + one.offsets.requests for one in everyone),
+            "zookeeper_operations": sum(one.zk.operations for one in consumers),
+            "requests": sum(one.fetchers.requests + one.offsets.requests for one in consumers),
             "refused": self.refused,
         }
 
     def _start(self, op: ops.Start) -> None:
         config = consumer_config(self._scenario.config.consumer, op.config)
         self._uses_kafka |= config.offsets_storage == "kafka"
-        subscribed = subscription_of(op)
-        consumer = Consumer(self._world, op.name, op.group, op.consumer, subscribed, config)
+        subscription = subscription_of(op)
+        consumer = ZooKeeperConsumer(
+            self._context, op.name, op.group, op.consumer, subscription, config
+        )
         if op.name in self.consumers:
-            self._gone.append(self.consumers[op.name])
+            self._replaced.append(self.consumers[op.name])
         self.consumers[op.name] = consumer
-        moment, started = self._starts
-        started = started + 1 if moment == op.at else 0
+        at_ms, started = self._starts
+        started = started + 1 if at_ms == op.at else 0
         self._starts = op.at, started
-        self.schedule.call_later(started * self._world.times.start_gap_ms, consumer.start)
+        self.schedule.call_later(started * self._context.times.start_gap_ms, consumer.start)
 
     def _produce(self, op: ops.Produce) -> None:
         if not self.brokers.produce(op.topic, op.partition, op.count):
             self.refused += op.count
 
     def _coordinator_stop(self, op: ops.CoordinatorStop) -> None:
-        """Stop a broker: any, as none coordinates; the first that lives."""
+        """Stop the first live broker, as none coordinates."""
         if self.brokers.alive:
             self.brokers.stop(min(self.brokers.alive))
 
@@ -162,4 +169,4 @@ class Simulation:
 
 
 def _unnoted(kind: str, consumer: str, *details: Any) -> None:
-    """Keep no timeline."""
+    """Discard an entry of the timeline."""

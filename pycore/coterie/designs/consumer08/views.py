@@ -1,7 +1,8 @@
-"""What a consumer reads of its group and topics, kept as long as nothing there has changed.
+"""Cached views of a group and its topics in ZooKeeper.
 
-Every consumer of a group reads the same nodes at each rebalance; parsing them once for all is what
-makes a herd of a thousand cheap to simulate. What each read costs is counted as if it was made.
+Every consumer of a group reads the same nodes at each rebalance. They are parsed once for all
+consumers until a node changes, which makes a herd of a thousand cheap to simulate. Each read is
+still counted as an operation.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 
+from coterie.designs.checks import MOST_STREAMS
 from coterie.designs.consumer08 import assignment, registration
 from coterie.designs.consumer08.config import ConsumerConfig
+from coterie.designs.schedule import Schedule, TooManySteps
 from coterie.designs.zookeeper.tree import Node, Tree
 
 BROKERS, TOPICS, GROUPS = "/brokers/ids", "/brokers/topics", "/consumers"
-Seen = tuple[tuple[Node | None, int], ...]
+THREAD_ITEMS = 64  # the work of reading and sorting a thread, in items: four steps
+Version = tuple[tuple[Node | None, int], ...]
 
 
 @functools.lru_cache(maxsize=4096)
 def partitions_in(data: str) -> Sequence[int]:
-    """Return the partitions that a topic's node names, sorted; none where it names none.
+    """Return the sorted partitions that a topic's node names; none if it names none.
 
     Raises
     ------
     registration.Unreadable
-        It names what is no partition. Text that is no JSON names none.
+        It names something else. Text that is not JSON names no partitions.
     """
     fields = registration.read_json(data)
     if fields is None:
@@ -46,41 +50,46 @@ def topic_data(replicas: Mapping[int, Sequence[int]]) -> str:
 
 
 def topics_present(tree: Tree) -> Sequence[str]:
-    """Return the names of the topics that there are."""
+    """Return the names of all topics."""
     return tree.children(TOPICS) if TOPICS in tree.nodes else ()
 
 
 def partitions_of(tree: Tree, topic: str) -> Sequence[int]:
-    """Return the partitions of a topic, sorted; none of a missing one."""
+    """Return the sorted partitions of a topic; none if it does not exist."""
     node = tree.nodes.get(f"{TOPICS}/{topic}")
     return partitions_in(node.data) if node else ()
 
 
 class GroupViews:
-    """The threads of each topic, by group, as the id nodes say now."""
+    """The threads of each topic by group, as in the id nodes."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, schedule: Schedule) -> None:
         self._tree = tree
-        self._kept: dict[tuple[str, bool], tuple[Seen, assignment.Positions]] = {}
+        self._schedule = schedule
+        self._cache: dict[tuple[str, bool], tuple[Version, assignment.Positions]] = {}
+
+    def spend(self, items: int) -> None:
+        """Count work on many items against the limit of the run."""
+        self._schedule.spend(items)
 
     def positions(self, group: str, *, exclude_internal: bool) -> assignment.Positions:
-        """Return where each thread stands among those of its topic.
+        """Return the index of each thread among those of its topic.
 
         Raises
         ------
         registration.Unreadable
-            An id node of the group is no registration.
+            An id node of the group is not a registration.
         """
         ids = f"{GROUPS}/{group}/ids"
-        seen = self._seen(ids), self._seen(TOPICS)
-        kept = self._kept.get((group, exclude_internal))
-        if kept is None or kept[0] != seen:
-            made = self._read(ids, exclude_internal=exclude_internal)
-            kept = self._kept[group, exclude_internal] = seen, made
-        return kept[1]
+        version = self._version(ids), self._version(TOPICS)
+        cached = self._cache.get((group, exclude_internal))
+        if cached is None or cached[0] != version:
+            positions = self._read(ids, exclude_internal=exclude_internal)
+            cached = self._cache[group, exclude_internal] = version, positions
+        return cached[1]
 
-    def _seen(self, path: str) -> tuple[Node | None, int]:
-        """Return a node and its count of changes below: one made anew counts from 0 again."""
+    def _version(self, path: str) -> tuple[Node | None, int]:
+        """Return a node and its count of changes; a new node of the same path counts from 0."""
         node = self._tree.nodes.get(path)
         return node, node.below if node else 0
 
@@ -92,10 +101,11 @@ class GroupViews:
             taken = subscription.topics(present, exclude_internal=exclude_internal)
             for topic, streams in taken.items():
                 threads.setdefault(topic, []).extend(thread_ids(name, streams))
+                self.spend(THREAD_ITEMS * streams)
         return {
             topic: {
                 thread: place
-                for place, thread in enumerate(sorted(names, key=assignment.as_java_sorts))
+                for place, thread in enumerate(sorted(names, key=assignment.java_sort_key))
             }
             for topic, names in threads.items()
         }
@@ -103,7 +113,15 @@ class GroupViews:
 
 @functools.lru_cache(maxsize=4096)
 def thread_ids(consumer_id: str, streams: int) -> Sequence[str]:
-    """Return the ids of a consumer's threads."""
+    """Return the ids of a consumer's threads.
+
+    Raises
+    ------
+    TooManySteps
+        An id node that was written from outside names more streams than a scenario may start.
+    """
+    if streams > MOST_STREAMS:
+        raise TooManySteps(f"a consumer has {streams} streams of a topic; {MOST_STREAMS} at most")
     return [f"{consumer_id}-{number}" for number in range(streams)]
 
 
@@ -113,13 +131,13 @@ def share_of(
     group: str,
     own: Mapping[str, Sequence[str]],
     config: ConsumerConfig,
-) -> dict[assignment.Partition, str]:
-    """Compute what one consumer is to own, by its own rule, from what is registered now.
+) -> dict[assignment.PartitionKey, str]:
+    """Compute a consumer's share by its own rule, from the present registrations.
 
     Raises
     ------
     registration.Unreadable, assignment.Unassignable
-        An id node of the group is no registration, or a topic's node names no partitions; round
+        An id node of the group is not a registration, or a topic's node names no partitions; round
         robin is not allowed.
     """
     positions = views.positions(group, exclude_internal=config.exclude_internal_topics)
@@ -127,5 +145,6 @@ def share_of(
     if config.assignment == "ceiling":
         return assignment.range_share(own, partitions, positions, ceiling=True)
     if config.partition_assignment_strategy == "roundrobin":
+        views.spend(sum(map(len, partitions.values())))
         return assignment.round_robin_share(own, partitions, positions)
     return assignment.range_share(own, partitions, positions)

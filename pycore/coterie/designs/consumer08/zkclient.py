@@ -1,8 +1,8 @@
 """zkclient 0.3: a ZooKeeper client with listeners, whose events run one after another.
 
-A listener stays: when its watch fires, the client's event thread reads again, which sets the watch
-again, and then runs the listener. When the session has ended, a new-session event comes first and
-then one event for every listener. Source: ``org.I0Itec.zkclient.ZkClient``.
+A listener is permanent: when its watch fires, the event thread reads the node, which sets the watch
+again, and then runs the listener. After the end of a session, a new-session event comes first, then
+one event for every listener. Source: ``org.I0Itec.zkclient.ZkClient``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.views import BROKERS, TOPICS
-from coterie.designs.schedule import Run, Schedule, Task
+from coterie.designs.schedule import Routine, Schedule, Task
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.connection import Connection
 from coterie.designs.zookeeper.session import Session, ZooKeeper
 from coterie.designs.zookeeper.tree import CHILDREN, CREATED, DATA, DELETED, NodeExists, NoNode
 
-Listener = Callable[[], "Run | None"]
+Listener = Callable[[], "Routine | None"]
 NEW_SESSION = "new_session"
 
 
@@ -28,11 +28,11 @@ class ZkClient:
     Parameters
     ----------
     schedule, zookeeper, name, timeout_ms, times
-        The clock, the service, whose client it is, its session's timeout, the small times.
+        The clock, the service, the consumer's name, its session timeout, and delays.
     new_session : function
-        Returns what runs on the event thread after a new session has begun.
+        Returns the task that the event thread runs after a new session has begun.
     counted : function of an event's kind
-        Called for each event that the event thread handles.
+        Called with each event that the event thread handles.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ZkClient:
         timeout_ms: int,
         times: Times,
         *,
-        new_session: Callable[[], Run],
+        new_session: Callable[[], Routine],
         counted: Callable[[str], None],
     ) -> None:
         self.connection = Connection(
@@ -63,84 +63,84 @@ class ZkClient:
         self._child_listeners: dict[str, Listener] = {}
         self._data_listeners: dict[str, Listener] = {}
         self._deleted_listeners: dict[str, Listener] = {}
-        self._hears_sessions = False
+        self._listens_to_sessions = False
         self._events: deque[tuple[str, str]] = deque()
         self.event_thread: Task | None = None
 
     @property
     def operations(self) -> int:
-        """How many operations it has asked for."""
+        """The number of operations so far."""
         return self.connection.operations
 
-    def children(self, path: str) -> Run:
-        """Return the names of a node's children; NoNode without the node."""
+    def children(self, path: str) -> Routine:
+        """Return the names of a node's children; NoNode if it does not exist."""
         names = yield from self.connection.call(self._children, path)
         return names
 
-    def children_if_there(self, path: str) -> Run:
-        """Return the names of a node's children; none without the node."""
+    def children_if_there(self, path: str) -> Routine:
+        """Return the names of a node's children; none if it does not exist."""
         try:
             names = yield from self.children(path)
         except NoNode:
             return ()
         return names
 
-    def read(self, path: str) -> Run:
-        """Return a node's data; NoNode without the node."""
+    def read(self, path: str) -> Routine:
+        """Return a node's data; NoNode if it does not exist."""
         data = yield from self.connection.call(self._read, path)
         return data
 
-    def read_if_there(self, path: str) -> Run:
-        """Return a node's data; None without the node."""
+    def read_if_there(self, path: str) -> Routine:
+        """Return a node's data; None if it does not exist."""
         try:
             data = yield from self.read(path)
         except NoNode:
             return None
         return data
 
-    def ask(self, function: Callable[..., object], *args: object, count: int = 1) -> Run:
-        """Ask for several things that change nothing, as one; ``count`` operations."""
+    def ask(self, function: Callable[..., object], *args: object, count: int = 1) -> Routine:
+        """Do several reads at once; they count as ``count`` operations."""
         answer = yield from self.connection.call(function, *args, count=count)
         return answer
 
-    def reach(self) -> Run:
-        """Wait until ZooKeeper answers; not counted as an operation."""
+    def reach(self) -> Routine:
+        """Wait until ZooKeeper can be reached; not counted as an operation."""
         yield from self.connection.call(lambda: None, count=0)
 
-    def create_ephemeral(self, path: str, data: str) -> Run:
-        """Create an ephemeral node, and its parents; whether it is there now with this text.
+    def create_ephemeral(self, path: str, data: str) -> Routine:
+        """Create an ephemeral node and its parents; return whether it exists with this text.
 
-        One that is there with the same text counts as created, whoever made it.
+        An existing node with the same text counts as created, whoever owns it.
         """
         try:
             yield from self.connection.call(self._create_ephemeral, path, data)
         except NodeExists:
-            found = yield from self.read_if_there(path)
-            return found == data
+            present = yield from self.read_if_there(path)
+            return present == data
         return True
 
-    def update(self, path: str, data: str) -> Run:
-        """Write a persistent node; make it, and its parents, if it is missing."""
+    def update(self, path: str, data: str) -> Routine:
+        """Write a persistent node; create it and its parents if it is missing."""
         try:
             yield from self.connection.call(self.zookeeper.set, path, data)
         except NoNode:
             yield from self.connection.call(self.zookeeper.create_with_parents, path, data)
 
-    def delete(self, path: str) -> Run:
-        """Delete a node; a missing one is fine."""
+    def delete(self, path: str) -> Routine:
+        """Delete a node, if it exists."""
         with contextlib.suppress(NoNode):
             yield from self.connection.call(self.zookeeper.delete, path)
 
     def listen_to_sessions(self) -> None:
-        """Hear of new sessions from now on; of one that begins before that nobody hears."""
-        self._hears_sessions = True
+        """Handle new sessions from now on; earlier ones are not reported."""
+        self._listens_to_sessions = True
 
-    def listen_to_children(self, path: str, listener: Listener) -> Run:
+    def listen_to_children(self, path: str, listener: Listener) -> Routine:
         """Call a listener when a node's children change."""
         self._child_listeners[path] = listener
         yield from self._watch_children(path)
 
-    def listen_to_data(self, path: str, changed: Listener, deleted: Listener) -> Run:
+    def listen_to_data(self, path: str, changed: Listener, deleted: Listener) -> Routine:
         """Call a listener when a node is written or created, or another when it is deleted."""
         self._data_listeners[path] = changed
         self._deleted_listeners[path] = deleted
@@ -148,16 +148,16 @@ class ZkClient:
 
     def stop_listening(self) -> None:
         """Drop all listeners."""
-        self._hears_sessions = False
+        self._listens_to_sessions = False
         self._child_listeners.clear()
         self._data_listeners.clear()
         self._deleted_listeners.clear()
 
     def watch_what_is_read(self, paths: Iterable[str]) -> None:
-        """Set the data watches that a read of these nodes sets: of those that have listeners.
+        """Set the data watches that a read of these nodes sets, for nodes with listeners.
 
-        Without them, what changes after a new session has begun, and before its event for the
-        node was handled, would be one event and not two.
+        Without them, a change between the begin of a new session and its event for the node would
+        be one event, not two.
         """
         for path in paths:
             if path in self._data_listeners and path in self._tree.nodes:
@@ -175,16 +175,16 @@ class ZkClient:
         return self._tree.get(path, self._watcher(path))
 
     def _watcher(self, path: str) -> Session | None:
-        heard = path in self._child_listeners or path in self._data_listeners
-        return self.connection.session if heard else None
+        listens = path in self._child_listeners or path in self._data_listeners
+        return self.connection.session if listens else None
 
-    def _watch_children(self, path: str) -> Run:
-        """Watch a node and its children; of a missing node, its coming."""
+    def _watch_children(self, path: str) -> Routine:
+        """Watch a node and its children; for a missing node, its creation."""
         if (yield from self.connection.call(self._watch_data, path)):
             yield from self.connection.call(self._children, path)
 
     def _received(self, kind: str, path: str) -> None:
-        """Queue an event for the listeners, if there are any: it is then handled in its turn."""
+        """Queue an event for listeners, if there are any."""
         if kind in (CHILDREN, CREATED, DELETED) and path in self._child_listeners:
             self._events.append((CHILDREN, path))
         if kind in (DATA, CREATED, DELETED) and path in self._data_listeners:
@@ -192,7 +192,7 @@ class ZkClient:
         self._schedule.call_soon(self._run_events)
 
     def _expired(self) -> None:
-        if self._hears_sessions:
+        if self._listens_to_sessions:
             self._events.append((NEW_SESSION, ""))
         self._events.extend((CHILDREN, path) for path in self._child_listeners)
         self._events.extend((DATA, path) for path in self._data_listeners)
@@ -202,7 +202,7 @@ class ZkClient:
         if self._events and (self.event_thread is None or self.event_thread.done):
             self.event_thread = Task(self._schedule, self._handle_events())
 
-    def _handle_events(self) -> Run:
+    def _handle_events(self) -> Routine:
         while self._events:
             kind, path = self._events.popleft()
             if kind == NEW_SESSION:
@@ -213,22 +213,22 @@ class ZkClient:
                 yield from self._watch_children(path)
                 listener = self._child_listeners.get(path)
             else:
-                there = yield from self.connection.call(self._watch_data, path, count=2)
-                listeners = self._data_listeners if there else self._deleted_listeners
+                exists = yield from self.connection.call(self._watch_data, path, count=2)
+                listeners = self._data_listeners if exists else self._deleted_listeners
                 listener = listeners.get(path)
             if listener is None:
                 continue
             self._counted(_name_of(kind, path))
-            runs = listener()
-            if runs is not None:
-                yield from runs
+            routine = listener()
+            if routine is not None:
+                yield from routine
 
     def _watch_data(self, path: str) -> bool:
         return self._tree.exists(path, self.connection.session)
 
 
 def _name_of(kind: str, path: str) -> str:
-    """Return what an event is counted as."""
+    """Return the name under which an event is counted."""
     if kind == DATA:
         return "topic_data"
     return {TOPICS: "topics_children", BROKERS: "brokers_children"}.get(path, "ids_children")

@@ -1,11 +1,11 @@
 """The first coordinator design (0.9, as planned): one broker assigns a group's partitions.
 
 ``messages`` has its requests and responses, ``store`` what ZooKeeper holds, ``consumer`` and
-``broker`` the two state machines, ``cluster`` the clock, network and deaths that they live with.
+``broker`` the two state machines, ``simulation`` the clock, network and deaths that they live with.
 """
 
 from coterie.designs.coordinator09.broker import BOUNDARIES
-from coterie.designs.coordinator09.cluster import POINTS, Cluster
-from coterie.designs.coordinator09.world import Settings
+from coterie.designs.coordinator09.simulation import POINTS, CoordinatorSimulation
+from coterie.designs.coordinator09.world import CoordinatorSettings
 
-__all__ = ["BOUNDARIES", "POINTS", "Cluster", "Settings"]
+__all__ = ["BOUNDARIES", "POINTS", "CoordinatorSettings", "CoordinatorSimulation"]

@@ -26,14 +26,14 @@ class Code(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetadataRequest:
-    """Ask who coordinates a group."""
+    """A search for a group's coordinator."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetadataResponse:
-    """The broker that coordinates."""
+    """The coordinator."""
 
     error: Code
     coordinator: int | None = None
@@ -41,7 +41,7 @@ class ConsumerMetadataResponse:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """A consumer lives, and is of this generation."""
+    """A heartbeat of a member in its generation."""
 
     group_id: str
     generation_id: int
@@ -50,14 +50,14 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
-    """Whether the generation still stands."""
+    """An error if the generation has changed."""
 
     error: Code
 
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupRequest:
-    """A consumer wants a share of these topics; its id is empty at first."""
+    """A request for a share of these topics; the id is empty at first."""
 
     group_id: str
     session_timeout_ms: int
@@ -68,7 +68,7 @@ class JoinGroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupResponse:
-    """The generation that it joined, its id, and its share."""
+    """The generation, the member's id, and its share."""
 
     error: Code
     generation_id: int = 0
@@ -78,11 +78,11 @@ class JoinGroupResponse:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroupRequest:
-    """A consumer closes; nobody waits for an answer."""
+    """A closing consumer leaves; there is no response."""
 
     group_id: str
     consumer_id: str
 
 
-Request = ConsumerMetadataRequest | HeartbeatRequest | JoinGroupRequest | LeaveGroupRequest
-Response = ConsumerMetadataResponse | HeartbeatResponse | JoinGroupResponse
+GroupRequest = ConsumerMetadataRequest | HeartbeatRequest | JoinGroupRequest | LeaveGroupRequest
+GroupResponse = ConsumerMetadataResponse | HeartbeatResponse | JoinGroupResponse

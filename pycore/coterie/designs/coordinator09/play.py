@@ -1,8 +1,8 @@
-"""Plays a scenario under the 0.9 design: what each op means there, and what is at each point.
+"""Play a scenario under the 0.9 design: the effect of each op, and the state at each point.
 
-``zk_cut`` and ``zk_hold`` are those of a consumer's connection to the brokers; ``expire`` has no
-meaning, nor have nodes that are written from outside: they do nothing. A topic filter is resolved
-when its consumer starts, since a JoinGroup names topics.
+``zk_cut`` and ``zk_hold`` apply to a consumer's connection to the brokers. ``expire`` and foreign
+nodes have no effect. A topic filter is resolved when its consumer starts, since a JoinGroup names
+topics.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coterie.designs import scenario as ops
+from coterie.designs import ops
 from coterie.designs.consumer08 import registration
 from coterie.designs.consumer08.config import consumer_config
-from coterie.designs.coordinator09.cluster import POINTS, Cluster
-from coterie.designs.coordinator09.world import Settings
-from coterie.designs.scenario import MOMENTS, Scenario
+from coterie.designs.coordinator09.simulation import POINTS, CoordinatorSimulation
+from coterie.designs.coordinator09.world import CoordinatorSettings
+from coterie.designs.ops import MOMENTS
+from coterie.designs.scenario import Scenario
+from coterie.designs.schedule import Schedule
 
 __all__ = ["play"]
 
@@ -24,18 +26,20 @@ BOUNDARY = dict(zip(MOMENTS, POINTS.values(), strict=True))
 
 
 class Player:
-    """A cluster, and the ops of a scenario."""
+    """Apply the ops of a scenario to the simulation of a design with a coordinator."""
 
-    def __init__(self, scenario: Scenario, cluster: Any, note: Callable[..., None] | None) -> None:
-        self.scenario, self.cluster = scenario, cluster
+    def __init__(
+        self, scenario: Scenario, simulation: Any, note: Callable[..., None] | None
+    ) -> None:
+        self.scenario, self.simulation = scenario, simulation
         self.states: dict[str, str] = {}
         self.note = note
         self.points: list[dict[str, Any]] = []
-        self.replicas: dict[str, list[tuple[int, ...]]] = {}  # of each topic's partitions
+        self.replicas: dict[str, list[tuple[int, ...]]] = {}  # of each partition, by topic
         self.refused = 0  # messages for partitions without a live replica
-        self.stops: dict[str, list[str]] = {}  # of each group: boundaries of its next rebalances
-        cluster.dies = self.dies
-        self.does: dict[type[ops.Op], Callable[[Any], None]] = {
+        self.stops: dict[str, list[str]] = {}  # boundaries of the next rebalances, by group
+        simulation.dies = self.dies
+        self.effects: dict[type[ops.Op], Callable[[Any], None]] = {
             ops.CreateTopic: self.create_topic,
             ops.AddPartitions: self.add_partitions,
             ops.DeleteTopic: self.delete_topic,
@@ -43,63 +47,63 @@ class Player:
             ops.Start: self.start,
             ops.Close: self.close,
             ops.Crash: self.crash,
-            ops.Commit: lambda op: self.cluster.commit(self.cluster.consumers[op.consumer]),
-            ops.ZkCut: lambda op: self.cluster.cut(op.consumer),
-            ops.ZkHeal: lambda op: self.cluster.heal(op.consumer),
-            ops.ZkHold: lambda op: self.cluster.hold(op.consumer),
-            ops.ZkRelease: lambda op: self.cluster.release(op.consumer),
-            ops.BrokerStop: lambda op: self.cluster.stop_broker(op.broker),
-            ops.BrokerStart: lambda op: self.cluster.start_broker(op.broker),
+            ops.Commit: lambda op: self.simulation.commit(self.simulation.consumers[op.consumer]),
+            ops.ZkCut: lambda op: self.simulation.cut(op.consumer),
+            ops.ZkHeal: lambda op: self.simulation.heal(op.consumer),
+            ops.ZkHold: lambda op: self.simulation.hold(op.consumer),
+            ops.ZkRelease: lambda op: self.simulation.release(op.consumer),
+            ops.BrokerStop: lambda op: self.simulation.stop_broker(op.broker),
+            ops.BrokerStart: lambda op: self.simulation.start_broker(op.broker),
             ops.CoordinatorStop: self.coordinator_stop,
             ops.Settle: self.settle,
         }
         if not scenario.config.brokers_up:
             for broker in scenario.config.brokers:
-                self.cluster.stop_broker(broker)
+                self.simulation.stop_broker(broker)
 
     def run(self) -> None:
-        """Play all ops, each at its moment."""
+        """Play all ops, each at its time."""
         for op in self.scenario.ops:
-            self.cluster.run_until(op.at)
-            does = self.does.get(type(op))
-            if does is not None:
-                does(op)
-        self.cluster.run_until(self.scenario.ops[-1].at if self.scenario.ops else 0)
+            self.simulation.run_until(op.at)
+            effect = self.effects.get(type(op))
+            if effect is not None:
+                effect(op)
+        self.simulation.run_until(self.scenario.ops[-1].at if self.scenario.ops else 0)
 
     def create_topic(self, op: ops.CreateTopic) -> None:
         self.replicas[op.topic] = list(op.replicas)
-        self.cluster.set_topic(op.topic, len(op.replicas))
+        self.simulation.set_topic(op.topic, len(op.replicas))
 
     def add_partitions(self, op: ops.AddPartitions) -> None:
         self.replicas[op.topic] += op.replicas
-        self.cluster.set_topic(op.topic, self.cluster.counts(op.topic) + len(op.replicas))
+        self.simulation.set_topic(op.topic, self.simulation.counts(op.topic) + len(op.replicas))
 
     def produce(self, op: ops.Produce) -> None:
-        """Append messages, if the partition can have a leader: a replica that lives."""
-        if any(self.cluster.is_up(one) for one in self.replicas[op.topic][op.partition]):
-            self.cluster.produce(op.topic, op.partition, op.count)
+        """Append messages if a replica lives, so that the partition has a leader."""
+        if any(self.simulation.is_up(broker) for broker in self.replicas[op.topic][op.partition]):
+            self.simulation.produce(op.topic, op.partition, op.count)
         else:
             self.refused += op.count
 
     def delete_topic(self, op: ops.DeleteTopic) -> None:
         if self.scenario.config.deletes_topics:
-            self.cluster.set_topic(op.topic, 0)
+            self.simulation.set_topic(op.topic, 0)
 
     def start(self, op: ops.Start) -> None:
-        given = {**self.scenario.config.consumer, **op.config}
-        config = consumer_config(given)
+        settings = {**self.scenario.config.consumer, **op.config}
+        config = consumer_config(settings)
         if op.subscription is not None:
             topics = sorted(op.subscription)
         else:
             pattern = "white_list" if op.whitelist is not None else "black_list"
             text = op.whitelist if op.whitelist is not None else op.blacklist
-            found = registration.by_filter(pattern, text or "", op.streams)
-            there = [name for name, size in self.cluster.store.topics.items() if size]
-            topics = sorted(found.topics(there, exclude_internal=True))
+            subscription = registration.by_filter(pattern, text or "", op.streams)
+            present = [name for name, size in self.simulation.store.topics.items() if size]
+            topics = sorted(subscription.topics(present, exclude_internal=True))
         self.states[op.name] = "running"
-        self._tell("started", op.name)
-        timeout = config.zookeeper_session_timeout_ms if SESSION in given else None
-        self.cluster.start_consumer(
+        self._note("started", op.name)
+        timeout = config.zookeeper_session_timeout_ms if SESSION in settings else None
+        self.simulation.start_consumer(
             op.name,
             topics,
             group_id=op.group,
@@ -108,40 +112,40 @@ class Player:
         )
 
     def close(self, op: ops.Close) -> None:
-        self.cluster.consumers[op.consumer].close()
+        self.simulation.consumers[op.consumer].close()
         self.states[op.consumer] = "closed"
-        self._tell("closed", op.consumer)
+        self._note("closed", op.consumer)
 
     def crash(self, op: ops.Crash) -> None:
-        self.cluster.consumers[op.consumer].crash()
+        self.simulation.consumers[op.consumer].crash()
         self.states[op.consumer] = "crashed"
-        self._tell("crashed", op.consumer)
+        self._note("crashed", op.consumer)
 
     def coordinator_stop(self, op: ops.CoordinatorStop) -> None:
-        """Stop the coordinator now, or when it comes to that moment of a rebalance."""
-        broker = self.cluster.coordinator_of(op.group)
+        """Stop the coordinator now, or at a moment of the group's next rebalance."""
+        broker = self.simulation.coordinator_of(op.group)
         if not op.moment:
             if broker is not None:
-                self.cluster.stop_broker(broker)
+                self.simulation.stop_broker(broker)
             return
         self.stops.setdefault(op.group, []).append(BOUNDARY[op.moment])
 
     def dies(self, _: int, boundary: str, group: str) -> bool:
-        """Whether the coordinator of a group stops where it is: the first stop that waits."""
-        waiting = self.stops.get(group)
-        if not waiting or waiting[0] != boundary:
+        """Return whether a group's coordinator stops at a boundary; its stops come in order."""
+        stops = self.stops.get(group)
+        if not stops or stops[0] != boundary:
             return False
-        waiting.pop(0)
+        stops.pop(0)
         return True
 
     def settle(self, op: ops.Settle) -> None:
-        """Take down what is there now."""
+        """Add the present state to the points."""
         consumers = {}
         unowned, several = [], {}
-        for group, ledger in sorted(self.cluster.ledgers.items()):
+        for group, ledger in sorted(self.simulation.ledgers.items()):
             subscribed = {
                 topic
-                for one in self.cluster.consumers.values()
+                for one in self.simulation.consumers.values()
                 if one.group_id == group and one.alive
                 for topic in one.topics
             }
@@ -151,15 +155,20 @@ class Player:
                     unowned.append(place)
                 if len(owners) > 1:
                     several[place] = sorted(owners)
-        for name, one in sorted(self.cluster.consumers.items()):
-            ledger = self.cluster.ledgers[one.group_id]
+        owned = {group: ledger.owned_by_all() for group, ledger in self.simulation.ledgers.items()}
+        for name, one in sorted(self.simulation.consumers.items()):
+            ledger = self.simulation.ledgers[one.group_id]
             consumers[name] = {
                 "state": self.states[name],
                 "in_group": one.in_group,
                 "generation": one.generation_id,
-                "next_offsets": {f"{t}/{n}": at for (t, n), at in ledger.owned_by(name).items()},
+                "next_offsets": {
+                    f"{topic}/{number}": offset
+                    for (topic, number), offset in owned[one.group_id].get(name, {}).items()
+                },
                 "consumed": {
-                    f"{t}/{n}": found for (t, n), found in sorted(ledger.ranges_of(name).items())
+                    f"{topic}/{number}": ranges
+                    for (topic, number), ranges in sorted(ledger.ranges_of(name).items())
                 },
             }
         point = {"point": op.point, "at": op.at, "consumers": consumers}
@@ -167,25 +176,30 @@ class Player:
         point["partitions_that_several_believe_theirs"] = several
         self.points.append(point)
 
-    def _tell(self, kind: str, consumer: str) -> None:
+    def _note(self, kind: str, consumer: str) -> None:
         if self.note is not None:
-            self.note(self.cluster.schedule.now_ms, kind, consumer)
+            self.note(self.simulation.schedule.now_ms, kind, consumer)
 
 
 def from_start(scenario: Scenario) -> bool:
-    """Whether consumers without a committed offset begin at the start."""
+    """Return whether consumers without a committed offset begin at the start."""
     return consumer_config(scenario.config.consumer).auto_offset_reset == "smallest"
 
 
 def play(
-    scenario: Scenario, note: Callable[..., None] | None = None
+    scenario: Scenario,
+    note: Callable[..., None] | None = None,
+    schedule: Schedule | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Play a scenario; return its points and what was counted."""
-    settings = Settings(from_start=from_start(scenario))
-    cluster = Cluster(scenario.config.brokers, settings, keep_log=False, note=note)
-    player = Player(scenario, cluster, note)
+    """Play a scenario; return its points and counts."""
+    settings = CoordinatorSettings(from_start=from_start(scenario))
+    schedule = schedule or Schedule()
+    simulation = CoordinatorSimulation(
+        scenario.config.brokers, settings, keep_log=False, note=note, schedule=schedule
+    )
+    player = Player(scenario, simulation, note)
     player.run()
-    costs, store = cluster.costs, cluster.store
+    costs, store = simulation.costs, simulation.store
     return player.points, {
         "rebalances": costs.rebalances,
         "took_part": costs.took_part,

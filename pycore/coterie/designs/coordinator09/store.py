@@ -1,4 +1,4 @@
-"""What ZooKeeper holds for the 0.9 design: topics, groups, and which broker coordinates a group.
+"""The data of the 0.9 design in ZooKeeper: topics, groups, and the coordinator of each group.
 
 A group's generation and members are written in one step. Only coordinators watch topics.
 """
@@ -10,32 +10,32 @@ from dataclasses import dataclass, field
 
 from coterie._core.codec.checksum import partition_for
 
-NOBODY = -1  # coordinates a group whose coordinator has died, until one is elected
+NO_COORDINATOR = -1  # the coordinator has died, and none is elected yet
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member, as a new coordinator finds it."""
+    """A member, as a new coordinator reads it."""
 
     topics: tuple[str, ...]
     session_timeout_ms: int
     partitions: tuple[tuple[str, int], ...]
-    host: str  # of its connection: what a new id is made from
+    host: str  # of its connection; new ids are made from it
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group's metadata: written whole."""
+    """A group's metadata, always written as a whole."""
 
     generation_id: int = 0
     strategy: str = ""
     members: Mapping[str, StoredMember] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)  # of each topic, when assigned
+    counts: Mapping[str, int] = field(default_factory=dict)  # partitions by topic, when assigned
 
 
 @dataclass
 class Store:
-    """The nodes, with counts of operations and of watch events."""
+    """The nodes, and counts of operations and watch events."""
 
     brokers: tuple[int, ...]
     live: set[int] = field(default_factory=set)
@@ -46,7 +46,7 @@ class Store:
     watch_events: int = 0
 
     def read_group(self, group_id: str) -> StoredGroup:
-        """Return a group's metadata, of a new group none."""
+        """Return a group's metadata; that of a new group is empty."""
         self.operations += 1
         return self.groups.get(group_id, StoredGroup())
 
@@ -56,29 +56,28 @@ class Store:
         self.groups[group_id] = group
 
     def read_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions these topics have now, 0 for one that is not there."""
-        found = {topic: self.topics.get(topic, 0) for topic in sorted({*topics})}
-        self.operations += len(found)
-        return found
+        """Return the number of partitions of each topic; 0 if it does not exist."""
+        counts = {topic: self.topics.get(topic, 0) for topic in sorted({*topics})}
+        self.operations += len(counts)
+        return counts
 
     def release(self, groups: Iterable[str], broker: int) -> None:
-        """Leave those of these groups that a broker coordinated without a coordinator."""
+        """Remove a broker as the coordinator of those of these groups that it coordinates."""
         for group_id in groups:
             if self.coordinators[group_id] == broker:
-                self.coordinators[group_id] = NOBODY
+                self.coordinators[group_id] = NO_COORDINATOR
 
     def elect(self, group_id: str) -> int | None:
-        """Find the coordinator: who it is, or the next live broker where it has died.
+        """Return a group's coordinator; if it has died, elect the next live broker.
 
         The order of brokers starts at the one that the group's name hashes to.
         """
-        now = self.coordinators.get(group_id)
-        if now in self.live:
-            return now
+        coordinator = self.coordinators.get(group_id)
+        if coordinator in self.live:
+            return coordinator
         start = partition_for(group_id, len(self.brokers))
         order = self.brokers[start:] + self.brokers[:start]
-        found = next((one for one in order if one in self.live), None)
-        if found is None:
-            return None
-        self.coordinators[group_id] = found
-        return found
+        elected = next((broker for broker in order if broker in self.live), None)
+        if elected is not None:
+            self.coordinators[group_id] = elected
+        return elected

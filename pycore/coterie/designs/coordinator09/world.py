@@ -1,4 +1,4 @@
-"""What brokers and consumers of the 0.9 design see of the world that they live in."""
+"""The environment of brokers and consumers of the 0.9 design, as a protocol, and its settings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from coterie.designs.coordinator09.messages import Request, Response
+from coterie.designs.coordinator09.messages import GroupRequest, GroupResponse
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Times of the design, in ms, and how often a consumer beats in a session timeout.
+class CoordinatorSettings:
+    """Times of the design, in ms, and the number of heartbeats in a session timeout.
 
-    A JoinGroup may wait for a whole session timeout: its sender waits ``join_patience_ms`` longer.
+    A JoinGroup may take a whole session timeout; its sender waits ``join_patience_ms`` longer.
     """
 
     delivery_ms: int = 5
@@ -32,39 +32,39 @@ class Settings:
 
 
 class World(Protocol):
-    """Clock, network, ZooKeeper, and those who keep the books."""
+    """Clock, network, ZooKeeper, logs and ledgers."""
 
     broker_ids: Sequence[int]
-    settings: Settings
+    settings: CoordinatorSettings
     schedule: Schedule
     store: Store
 
     def coordinator_of(self, group_id: str) -> int | None:
         """Find the coordinator of a group."""
 
-    def to_broker(self, consumer: Any, broker_id: int, number: int, request: Request) -> None:
+    def to_broker(self, consumer: Any, broker_id: int, number: int, request: GroupRequest) -> None:
         """Send a request."""
 
-    def to_consumer(self, consumer: Any, number: int, response: Response) -> None:
+    def to_consumer(self, consumer: Any, number: int, response: GroupResponse) -> None:
         """Send a response."""
 
     def boundary(self, broker: Any, name: str, group_id: str) -> None:
-        """Let a broker die here, as it coordinates a group, if it is to."""
+        """Kill a coordinator at a boundary, if the scenario says so."""
 
-    def log(self, who: str, what: str, detail: str) -> None:
-        """Keep a line of what happened."""
+    def log(self, source: str, text: str, detail: str) -> None:
+        """Log an event."""
 
-    def rebalance_prepared(self, group_id: str, why: str) -> None:
-        """Note that a rebalance has begun."""
+    def rebalance_prepared(self, group_id: str, reason: str) -> None:
+        """Record the begin of a rebalance."""
 
     def rebalance_done(self, group_id: str, members: int) -> None:
-        """Note how many consumers a new generation has."""
+        """Record a new generation, with its number of members."""
 
     def take(self, consumer: Any) -> None:
-        """Let a consumer fetch its partitions."""
+        """Start a consumer's fetching of its partitions."""
 
     def give(self, consumer: Any, *, commit: bool) -> None:
-        """Let it stop."""
+        """Stop its fetching."""
 
     def commit(self, consumer: Any) -> None:
-        """Commit what it has consumed."""
+        """Commit its progress."""

@@ -13,7 +13,7 @@ function ownerText(names) {
   return names.length ? names.map(visible).join(" + ") : "nobody";
 }
 
-function laneTold(lane) {
+function laneDescription(lane) {
   const [rebalances, unowned, shared] = ["rebalances", "unowned_seconds", "shared_seconds"].map(
     (name) => formatNumber(lane.costs[name]));
   return rebalances + " rebalances; partition-seconds without a consumer: " + unowned
@@ -110,7 +110,7 @@ function rebalancesTable(lane) {
 
 function laneFigure(lane) {
   const rows = ROWS_ABOVE.length + DATA.partitions.length;
-  const node = figure({ title: lane.design, told: laneTold(lane), option: () => laneOption(lane),
+  const node = figure({ title: lane.design, description: laneDescription(lane), option: () => laneOption(lane),
     table: () => ownersTable(lane), height: 64 + 24 * rows, tall: rows > 24 });
   node.append(tableOnDemand("Rebalances as a table", () => rebalancesTable(lane)));
   return node;

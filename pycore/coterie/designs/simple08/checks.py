@@ -1,6 +1,6 @@
-"""Checks of brokers, replica lists and requests of the low-level consumer.
+"""Check brokers, replica lists and requests of the low-level consumer.
 
-Each returns the value as it is used; what is wrong is said in one line.
+Each function returns the value, or raises an error of one line.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,255}")  # of `Topic`, legalChars and
 
 
 def topic_name(value: Any, name: str) -> str:
-    """Return a name that a topic can have."""
-    found = text(value, name)
-    if not LEGAL_TOPIC.fullmatch(found):
-        raise ArgumentError(f"{name} must be the name of a topic, not {shown(found)}")
-    return found
+    """Check the name of a topic."""
+    topic = text(value, name)
+    if not LEGAL_TOPIC.fullmatch(topic):
+        raise ArgumentError(f"{name} must be the name of a topic, not {shown(topic)}")
+    return topic
 
 
 def topic_names(value: Any, name: str) -> list[str]:
-    """Return a list of texts, each a topic's name if there is such a topic."""
+    """Check a list of texts; they need not name topics that exist."""
     return [text(one, name) for one in walked(value, name)]
 
 
 def broker_ids(value: Any, name: str, known: Collection[int] | None = None) -> tuple[int, ...]:
-    """Return different broker ids, of those that are known."""
-    found = tuple(within(one, name, 0, HIGHEST_BROKER) for one in walked(value, name))
-    if len({*found}) < len(found) or (known is not None and not {*found} <= {*known}):
-        some = "" if known is None else f" of {shown([*known])}"
-        raise ArgumentError(f"{name} must be different ids{some}, not {shown([*found])}")
-    return found
+    """Check different broker ids, all of them known."""
+    ids = tuple(within(one, name, 0, HIGHEST_BROKER) for one in walked(value, name))
+    if len({*ids}) < len(ids) or (known is not None and not {*ids} <= {*known}):
+        choice = "" if known is None else f" of {shown([*known])}"
+        raise ArgumentError(f"{name} must be different ids{choice}, not {shown([*ids])}")
+    return ids
 
 
 def broker_id(value: Any, known: Collection[int]) -> int:
-    """Return the id of a broker that there is."""
-    found = whole(value, "broker")
-    if found not in known:
-        raise ArgumentError(f"broker {shown(found)} is not one of {shown([*known])}")
-    return found
+    """Check the id of a known broker."""
+    broker = whole(value, "broker")
+    if broker not in known:
+        raise ArgumentError(f"broker {shown(broker)} is not one of {shown([*known])}")
+    return broker
 
 
 def replica_lists(value: Any, known: Collection[int]) -> dict[str, list[tuple[int, ...]]]:
-    """Return topics with the replicas of each of their partitions: at least one, all known."""
+    """Check the replica lists of topics; each has at least one broker, all of them known."""
     if not isinstance(value, Mapping):
         raise ArgumentError(f"topics must be an object, not {shown(value)}")
-    found: dict[str, list[tuple[int, ...]]] = {}
+    topics: dict[str, list[tuple[int, ...]]] = {}
     for key, lists in value.items():
         topic = topic_name(key, "a topic")
-        found[topic] = []
+        topics[topic] = []
         for replicas in walked(lists, f"topic {topic}", "a list of replica lists"):
             ids = broker_ids(replicas, f"topic {topic}: replicas", known)
             if not ids:
                 raise ArgumentError(f"topic {topic}: a partition has no replicas")
-            found[topic].append(ids)
-    return found
+            topics[topic].append(ids)
+    return topics
 
 
 FIELDS: dict[str, Callable[[Any, str], Any]] = {
@@ -74,7 +74,7 @@ FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "max_offsets": whole,
     "version": integer,
 }
-NEEDS: dict[str, tuple[str, ...]] = {  # what a request must have besides `api` and `broker`
+NEEDS: dict[str, tuple[str, ...]] = {  # fields of a request besides `api` and `broker`
     "metadata": ("topics",),
     "offsets": ("topic", "partition", "time", "max_offsets"),
     "fetch": ("topic", "partition", "offset", "fetch_size"),
@@ -85,8 +85,8 @@ NEEDS: dict[str, tuple[str, ...]] = {  # what a request must have besides `api` 
 }
 
 
-def request_fields(api: Any, given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return the fields that a request of this api needs; others are left out."""
+def request_fields(api: Any, request: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Check the required fields of a request, and return only these."""
     if not isinstance(api, str) or (api := str.__str__(api)) not in known:
         raise ArgumentError(f"api {shown(api)} is not known: {', '.join(known)}")
-    return {name: FIELDS[name](given.get(name), f"{api}: {name}") for name in NEEDS[api]}
+    return {name: FIELDS[name](request.get(name), f"{api}: {name}") for name in NEEDS[api]}

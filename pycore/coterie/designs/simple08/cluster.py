@@ -1,9 +1,9 @@
 """Brokers of 0.8.2 with their logs, partition states in ZooKeeper, and the controller.
 
-Time is not measured here: a broker is killed (:meth:`Cluster.kill`), and some time later its
-session ends (:meth:`Cluster.settle`). In between nothing has changed for the others, not even what
-they answer about the dead one. Every message is committed before the next call, so that the high
-watermark is the end of the leader's log.
+There is no clock: a broker is killed (:meth:`Cluster.kill`), and later its session ends
+(:meth:`Cluster.settle`). In between nothing changes for the others, which still answer as if it
+lived. Every message is committed before the next call, so the high watermark is the end of the
+leader's log.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from coterie.designs.simple08.checks import broker_id, broker_ids, replica_lists
 from coterie.errors import ArgumentError, shown
 
 MESSAGE_BYTES = 36  # of a message of the scenarios: 26 of its header, 10 of its value
-SET_BYTES = 84  # of a compressed set, about: the scenarios leave its size out
-MOST_AT_ONCE = 10**6  # messages: each is an entry of its own in memory
+SET_BYTES = 84  # about the size of a compressed set; scenarios do not contain it
+MOST_AT_ONCE = 10**6  # messages; each is an entry in memory
 CODECS = ("none", "gzip", "snappy", "lz4")
 
 
 @dataclass(frozen=True)
 class LogEntry:
-    """What a log holds as one piece: a message, or a compressed set of them."""
+    """An entry of a log: a message, or a compressed set of messages."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ class LogEntry:
 
 
 @dataclass(frozen=True)
-class State:
+class PartitionStateNode:
     """A partition's state node, ``/brokers/topics/T/partitions/P/state``."""
 
     leader: int
@@ -57,16 +57,16 @@ class State:
 
 @dataclass
 class Partition:
-    """A partition: its state node, what brokers were told of it, and the log of each replica."""
+    """A partition: its state node, the brokers' cached copy, and the log of each replica."""
 
     topic: str
     number: int
     replicas: tuple[int, ...]
-    state: State
-    told: State  # what the controller last sent to the brokers' metadata caches
+    state: PartitionStateNode
+    cached: PartitionStateNode  # last sent by the controller to the brokers' metadata caches
     logs: dict[int, list[LogEntry]] = field(default_factory=dict)
     compressed: bool = False
-    offline: bool = False  # its leader has died, and the controller found no other
+    offline: bool = False  # its leader has died, and there is no other
 
     def end(self, broker: int) -> int:
         """Return the offset that the next message of a replica's log gets."""
@@ -75,20 +75,20 @@ class Partition:
 
 
 class Cluster:
-    """Brokers with topics; who leads what, through deaths and returns.
+    """Brokers with topics, and their leaders as brokers die and return.
 
     Parameters
     ----------
     topics
-        Topic to the replica list of each of its partitions.
+        The replica list of each partition, by topic.
     brokers
-        Those that the cluster has; the first to start is the controller.
+        Ids of all brokers; the first to start is the controller.
 
     Raises
     ------
     ArgumentError
-        Broker ids that are no numbers from 0, or are there twice; a topic's name that none can
-        have; a partition whose replicas are not different brokers of the cluster, or are none.
+        A broker id is not a number from 0, or is repeated; a topic's name is not legal; a
+        partition's replicas are not different brokers of the cluster, or there are none.
     """
 
     @called
@@ -96,10 +96,10 @@ class Cluster:
         self.brokers = broker_ids(brokers, "brokers")
         lists = replica_lists(topics, self.brokers)
         self.alive: set[int] = set()
-        self.registered: set[int] = set()  # alive as the others see it: by session
+        self.registered: set[int] = set()  # their sessions have not ended
         self.controller: int | None = None
         self.controller_epoch = 0
-        self.topics = {topic: self._new(topic, each) for topic, each in lists.items()}
+        self.topics = {topic: self._new(topic, replicas) for topic, replicas in lists.items()}
 
     @property
     def partitions(self) -> list[Partition]:
@@ -108,7 +108,7 @@ class Cluster:
 
     @called
     def partition(self, topic: str, number: int) -> Partition | None:
-        """Return a partition, None if there is none."""
+        """Return a partition; None if it does not exist."""
         of_topic, number = self.topics.get(text(topic, "topic"), []), whole(number, "partition")
         return of_topic[number] if 0 <= number < len(of_topic) else None
 
@@ -119,7 +119,7 @@ class Cluster:
         Raises
         ------
         ArgumentError
-            A broker that the cluster does not have, or one twice.
+            A broker does not exist, or is repeated.
         """
         brokers = broker_ids(brokers, "brokers", self.brokers)
         self.settle()
@@ -136,17 +136,17 @@ class Cluster:
 
     @called
     def kill(self, broker: int) -> None:
-        """Take a broker away; nobody knows yet.
+        """Kill a broker; the others notice at :meth:`settle`.
 
         Raises
         ------
         ArgumentError
-            The cluster has no such broker.
+            The broker does not exist.
         """
         self.alive.discard(broker_id(broker, self.brokers))
 
     def settle(self) -> None:
-        """Let time pass until sessions have ended, and who is left has acted on it."""
+        """Let sessions of dead brokers end, and the others react."""
         dead = self.registered - self.alive
         if not dead:
             return
@@ -157,7 +157,7 @@ class Cluster:
             self._controller_acts(dead)
 
     def _controller_acts(self, dead: set[int]) -> None:
-        """Elect leaders, and take the dead out of in-sync sets: each is a new epoch."""
+        """Elect leaders, and remove dead brokers from in-sync sets; each change is a new epoch."""
         for partition in self.partitions:
             if dead.isdisjoint(partition.replicas):
                 continue
@@ -171,10 +171,10 @@ class Cluster:
                     leader_epoch=state.leader_epoch + 1,
                     controller_epoch=self.controller_epoch,
                 )
-            partition.state = partition.told = state
+            partition.state = partition.cached = state
 
     def _controller_died(self, dead: set[int]) -> None:
-        """Elect a controller: it elects leaders, and takes nobody out of an in-sync set."""
+        """Elect a controller; it elects leaders, and leaves in-sync sets as they are."""
         for partition in self.partitions:
             state = partition.state
             if state.leader in self.alive:  # by the leader itself: epochs stay
@@ -189,12 +189,12 @@ class Cluster:
 
     @called
     def produce(self, topic: str, number: int, count: int, codec: str = "none") -> bool:
-        """Append messages, one entry each or one compressed set; False if nobody leads.
+        """Append messages: an entry for each, or one compressed set. False without a leader.
 
         Raises
         ------
         ArgumentError
-            Less than none or more than a million at once, or an unknown codec.
+            The count is below 0 or above a million, or the codec is unknown.
         """
         partition = self.partition(topic, number)
         count, codec = within(count, "count", 0, MOST_AT_ONCE), string(codec, "codec")
@@ -214,28 +214,32 @@ class Cluster:
         return True
 
     def _new(self, topic: str, lists: Sequence[Sequence[int]]) -> list[Partition]:
-        nobody = State(-1, (), -1, 0)
+        no_leader = PartitionStateNode(-1, (), -1, 0)
         return [
-            Partition(topic, number, tuple(replicas), nobody, nobody, {one: [] for one in replicas})
+            Partition(
+                topic, number, tuple(replicas), no_leader, no_leader, {one: [] for one in replicas}
+            )
             for number, replicas in enumerate(lists)
         ]
 
     def _elect_controller(self, broker: int) -> None:
-        """Let a broker be the controller: it reads all nodes, and tells the others."""
+        """Make a broker the controller: it reads all nodes and updates the brokers' caches."""
         self.controller = broker
         self.controller_epoch += 1
         for partition in self.partitions:
             partition.offline = partition.state.leader not in self.registered
-            partition.told = partition.state
+            partition.cached = partition.state
 
     def _create(self, partition: Partition) -> None:
-        """Give a new partition its first leader: the first live replica, all live in sync."""
+        """Elect the first leader of a new partition; all live replicas are in sync."""
         live = tuple(one for one in partition.replicas if one in self.registered)
-        partition.state = partition.told = State(live[0], live, 0, self.controller_epoch)
+        partition.state = partition.cached = PartitionStateNode(
+            live[0], live, 0, self.controller_epoch
+        )
         partition.offline = False
 
     def _elect(self, partition: Partition) -> None:
-        """Find a leader where there is none: of the in-sync replicas, else of any live one."""
+        """Elect a leader if there is none: an in-sync replica, otherwise any live one."""
         state = partition.state
         if state.leader in self.registered and not partition.offline:
             return
@@ -243,14 +247,14 @@ class Cluster:
         in_sync = tuple(one for one in state.isr if one in self.registered)
         partition.offline = not live
         if not live:
-            return  # the node still names the dead one
+            return  # the node still names the dead leader
         leader = next((one for one in live if one in in_sync), live[0])
-        partition.state = partition.told = State(
+        partition.state = partition.cached = PartitionStateNode(
             leader, in_sync or (leader,), state.leader_epoch + 1, self.controller_epoch
         )
 
     def _catch_up(self, partition: Partition) -> None:
-        """Followers copy the leader's log, cut to it first, and are in sync again."""
+        """Copy the leader's log to live followers, which are in sync again."""
         state = partition.state
         if state.leader not in self.alive:
             return

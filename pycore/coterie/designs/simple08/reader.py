@@ -1,7 +1,7 @@
 """SimpleConsumer, and the loop that the design document describes around it.
 
-The loop: find a live broker, ask it for the partition's leader and followers, fetch from the
-leader, and find the new leader when the fetch fails. There is no group: the caller keeps offsets.
+The loop: find a live broker, request the partition's leader and followers, fetch from the leader,
+and find the new leader when a fetch fails. There is no group: the caller stores offsets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from coterie.arguments import called, integer, whole
 from coterie.designs.simple08.checks import broker_id, broker_ids, request_fields, topic_name
 from coterie.designs.simple08.cluster import Cluster
-from coterie.designs.simple08.requests import ANSWERS, EARLIEST, LATEST, Fields, Gone
+from coterie.designs.simple08.requests import ANSWERS, EARLIEST, LATEST, Gone, ResponseFields
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import Error
 
@@ -28,23 +28,23 @@ def _cluster(value: Any) -> Cluster:
 
 
 class NoLeader(CoterieError):
-    """No live broker names a leader of the partition that answers."""
+    """No live broker names a live leader of the partition."""
 
 
 class SimpleConsumer:
-    """One socket to one broker, one request at a time; no retry by error code.
+    """A socket to one broker, with one request at a time; errors are not retried.
 
     Parameters
     ----------
     cluster
         The simulated brokers.
     broker
-        The id of the one that it is connected to.
+        The id of its broker.
 
     Raises
     ------
     ArgumentError
-        The cluster has no such broker.
+        The broker does not exist.
     """
 
     @called
@@ -53,7 +53,7 @@ class SimpleConsumer:
         self.broker = broker_id(broker, self.cluster.brokers)
 
     @called
-    def ask(self, api: str, **request: Any) -> Fields:
+    def ask(self, api: str, **request: Any) -> ResponseFields:
         """Send a request (``metadata``, ``offsets`` or ``fetch``) and return the response.
 
         Parameters
@@ -61,14 +61,14 @@ class SimpleConsumer:
         api : str
             The kind of request.
         request
-            Its fields, all of them: the table in ``docs/designs.md``.
+            All of its fields, as in the table of ``docs/designs.md``.
 
         Raises
         ------
         ArgumentError
-            There is no such request, or a field is missing, unknown or of a wrong type.
+            There is no such request, or a field is missing, unknown or has a wrong type.
         Gone
-            The broker is dead: the second connection failed, too.
+            The broker is dead.
         """
         fields = request_fields(api, request, ANSWERS)
         if unknown := [name for name in request if name not in fields]:
@@ -79,34 +79,34 @@ class SimpleConsumer:
 
 
 class SimpleReader:
-    """Reads a partition through changes of its leader, as a program of 2014 did.
+    """Read a partition through changes of its leader, as a program of 2014 did.
 
     Parameters
     ----------
     cluster
         The simulated brokers.
     topic, partition
-        What it reads.
+        The partition to read.
     seeds
         Brokers to ask first.
     offset
-        Where it begins; LATEST or EARLIEST asks the leader.
+        The first offset to read, or LATEST or EARLIEST.
 
     Attributes
     ----------
     offset : int
-        The next one to read.
+        The next offset to read.
     leader : int or None
-        The broker that it fetches from; None where it has to be found.
+        The present leader; None if it has to be found.
     replicas : list
-        Those that it knows of: they are asked for the leader besides the seeds.
+        Known replicas; they are asked for the leader before the seeds.
     requests : int
-        How many it has sent, failed ones too.
+        Number of requests so far, failed ones included.
 
     Raises
     ------
     ArgumentError
-        A topic's name that none can have, or a seed that the cluster does not have.
+        The topic's name is not legal, or a seed does not exist.
     """
 
     @called
@@ -128,56 +128,56 @@ class SimpleReader:
         self.requests = 0
 
     def find_leader(self) -> int | None:
-        """Ask the replicas, then the seeds, who leads; None if no answer names a leader."""
+        """Ask the replicas, then the seeds, for the leader; None if no response names one."""
         for broker in dict.fromkeys([*self.replicas, *self.seeds]):
-            found = self._metadata(broker)
-            # a replica that is not available does not matter to who reads from the leader
-            if found and found["error"] in (Error.NONE, Error.REPLICA_NOT_AVAILABLE):
-                self.replicas = found["replicas"]
-                self.leader = found["leader"]
+            metadata = self._metadata(broker)
+            # an unavailable replica does not matter to a reader of the leader
+            if metadata and metadata["error"] in (Error.NONE, Error.REPLICA_NOT_AVAILABLE):
+                self.replicas = metadata["replicas"]
+                self.leader = metadata["leader"]
                 return self.leader
         self.leader = None
         return None
 
     def read(self) -> list[int]:
-        """Fetch once and return the offsets of the messages that came, [] at the end.
+        """Fetch once and return the offsets of the messages; [] at the end of the log.
 
         Raises
         ------
         NoLeader
-            The leader did not answer, and no other is known yet: call again later.
+            The leader does not response, and there is no other yet: call again later.
         """
-        for _ in range(2):  # with the leader that is known, then with one that is found
+        for _ in range(2):  # with the known leader, then with a new one
             leader = self.leader if self.leader is not None else self.find_leader()
-            answer = None if leader is None else self._fetch(leader)
-            if answer is None or answer["error"] == Error.NOT_LEADER_OR_FOLLOWER:
+            response = None if leader is None else self._fetch(leader)
+            if response is None or response["error"] == Error.NOT_LEADER_OR_FOLLOWER:
                 self.leader = None
-            elif answer["error"] == Error.OFFSET_OUT_OF_RANGE:
-                self.offset = LATEST  # the log was cut: go on at its end
-            elif answer["error"] == Error.NONE:
-                # a compressed set comes whole, with messages before those wanted
-                found = [one for one in answer["offsets"] if one >= self.offset]
-                self.offset = found[-1] + 1 if found else self.offset
-                return found
+            elif response["error"] == Error.OFFSET_OUT_OF_RANGE:
+                self.offset = LATEST  # the log was truncated: go on at its end
+            elif response["error"] == Error.NONE:
+                # a compressed set is complete, with messages before the offset
+                offsets = [offset for offset in response["offsets"] if offset >= self.offset]
+                self.offset = offsets[-1] + 1 if offsets else self.offset
+                return offsets
         raise NoLeader(f"{self.topic}-{self.partition}: no broker leads it, as far as any knows")
 
-    def _ask(self, broker: int, api: str, **request: Any) -> Fields | None:
+    def _ask(self, broker: int, api: str, **request: Any) -> ResponseFields | None:
         self.requests += 1
         try:
             return SimpleConsumer(self.cluster, broker).ask(api, **request)
         except Gone:
             return None
 
-    def _metadata(self, broker: int) -> Fields | None:
-        answer = self._ask(broker, "metadata", topics=[self.topic])
-        partitions = answer["topics"][0]["partitions"] if answer else []
+    def _metadata(self, broker: int) -> ResponseFields | None:
+        response = self._ask(broker, "metadata", topics=[self.topic])
+        partitions = response["topics"][0]["partitions"] if response else []
         return next((one for one in partitions if one["partition"] == self.partition), None)
 
-    def _fetch(self, leader: int) -> Fields | None:
-        asked = {"topic": self.topic, "partition": self.partition}
+    def _fetch(self, leader: int) -> ResponseFields | None:
+        partition = {"topic": self.topic, "partition": self.partition}
         if self.offset in (LATEST, EARLIEST):
-            found = self._ask(leader, "offsets", **asked, time=self.offset, max_offsets=1)
-            if not found or found["error"]:
-                return found
-            self.offset = found["offsets"][0]
-        return self._ask(leader, "fetch", **asked, offset=self.offset, fetch_size=FETCH_BYTES)
+            response = self._ask(leader, "offsets", **partition, time=self.offset, max_offsets=1)
+            if not response or response["error"]:
+                return response
+            self.offset = response["offsets"][0]
+        return self._ask(leader, "fetch", **partition, offset=self.offset, fetch_size=FETCH_BYTES)

@@ -1,7 +1,7 @@
-"""Plays a scenario of the low-level consumer: its events, and an answer to each of its requests.
+"""Play a scenario of the low-level consumer: apply its events, and answer its requests.
 
-Responses that the file holds are not read. An event without fields, such as ``session of broker 0
-ended``, is something that the reader waited for: time passes until nothing is pending.
+Responses in the file are not read. An event without fields, such as ``session of broker 0 ended``,
+is one that the reader waited for: time passes until nothing is pending.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 from coterie.designs.simple08.checks import NEEDS, request_fields
 from coterie.designs.simple08.cluster import Cluster
-from coterie.designs.simple08.requests import ANSWERS, Fields, Offsets
+from coterie.designs.simple08.requests import ANSWERS, OffsetStore, ResponseFields
 from coterie.errors import ArgumentError, shown
 
 __all__ = ["run"]
 
 CLOSED = {"exception": "java.nio.channels.ClosedChannelException"}
 PLACE = ("partition", "count")
-SPEAKS_OF = {  # words of a step by which it tells what nodes it reads
+NODE_WORDS = {  # words of a step that say which nodes it reads
     "states": re.compile(r"\b(?:states?|leaders?|isr|in-sync|elect\w*|epochs?)\b", re.I),
     "offsets": re.compile(r"\b(?:offsets?|commit\w*|version 0)\b", re.I),
 }
 
 
-def run(scenario: Mapping[str, Any]) -> list[Fields]:
+def run(scenario: Mapping[str, Any]) -> list[ResponseFields]:
     """Play a scenario and return its steps, each request with its response.
 
     Parameters
@@ -36,7 +36,7 @@ def run(scenario: Mapping[str, Any]) -> list[Fields]:
     Raises
     ------
     ArgumentError
-        A step that is not one: the message names it.
+        A step is wrong; the message names it.
     """
     player = Player(scenario)
     return [player.play(step, f"step {at}") for at, step in enumerate(player.steps, 1)]
@@ -53,20 +53,20 @@ class Player:
             self.cluster = Cluster(topics, brokers)
         except ArgumentError as error:
             raise ArgumentError(f"config: {error}") from None
-        self.offsets = Offsets()
-        self.asked: list[Mapping[str, Any]] = []  # requests to brokers so far
+        self.offsets = OffsetStore()
+        self.requests: list[Mapping[str, Any]] = []  # to brokers so far
         self.steps = _list(scenario.get("steps"), "steps")
 
-    def play(self, given: Any, place: str) -> Fields:
-        """Play one step; ``place`` names it in a complaint."""
-        step = _mapping(given, place)
+    def play(self, value: Any, place: str) -> ResponseFields:
+        """Play a step; error messages name it by its ``place``."""
+        step = _mapping(value, place)
         place = f"step {shown(step['step'])}" if isinstance(step.get("step"), int) else place
-        kept = {name: value for name, value in step.items() if name != "response"}
+        result = {name: field for name, field in step.items() if name != "response"}
         if "request" in step:
             request = _mapping(step["request"], f"{place}: request")
-            return kept | {"response": self.answer(request, str(step.get("doc", "")), place)}
+            return result | {"response": self.answer(request, str(step.get("doc", "")), place)}
         self.event(step, place)
-        return kept
+        return result
 
     def event(self, step: Mapping[str, Any], place: str) -> None:
         name = step.get("event")
@@ -90,16 +90,16 @@ class Player:
         if not isinstance(topic, str) or number < 0 or count < 0:
             raise ArgumentError(f"{place}: produce needs a topic, a partition and a count")
         try:
-            found = self.cluster.partition(topic, number)
+            partition = self.cluster.partition(topic, number)
             self.cluster.produce(topic, number, count, codec)
         except ArgumentError as error:
             raise ArgumentError(f"{place}: {error}") from None
-        if found is None:
-            what = f"topic {shown(topic)}, partition {shown(number)}"
-            raise ArgumentError(f"{place}: nothing to produce to: {what}")
+        if partition is None:
+            missing = f"topic {shown(topic)}, partition {shown(number)}"
+            raise ArgumentError(f"{place}: nothing to produce to: {missing}")
 
-    def answer(self, request: Mapping[str, Any], doc: str, place: str) -> Fields:
-        """Return the response to a request, or the exception that its sender gets."""
+    def answer(self, request: Mapping[str, Any], doc: str, place: str) -> ResponseFields:
+        """Return the response to a request, or the exception of its sender."""
         api: Any = request.get("api")
         try:
             request = {**request, **request_fields(api, request, NEEDS)}
@@ -107,11 +107,11 @@ class Player:
             raise ArgumentError(f"{place}: {error}") from None
         if api == "znodes":
             return self._nodes(doc)
-        self.asked.append(request)
-        broker = self._asked(request, place)
+        self.requests.append(request)
+        broker = self._broker_asked(request, place)
         if broker is None or broker not in self.cluster.alive:
             return dict(CLOSED)
-        answers: dict[str, Callable[[Cluster, int, Mapping[str, Any]], Fields]] = {
+        answers: dict[str, Callable[[Cluster, int, Mapping[str, Any]], ResponseFields]] = {
             **ANSWERS,
             "consumer_metadata": self.offsets.consumer_metadata,
             "offset_commit": self.offsets.commit,
@@ -119,34 +119,34 @@ class Player:
         }
         return answers[api](self.cluster, broker, request)
 
-    def _asked(self, request: Mapping[str, Any], place: str) -> int | None:
-        """Find the broker that a request goes to; no scenario says which one coordinates."""
+    def _broker_asked(self, request: Mapping[str, Any], place: str) -> int | None:
+        """Return the broker of a request; ``coordinator`` stands for a group's coordinator."""
         named = request.get("broker")
         if not isinstance(named, str) or named not in ("coordinator", "not the coordinator"):
             return self._broker(named, place)
-        found = self.offsets.coordinator(self.cluster, request["group"])
+        coordinator = self.offsets.coordinator(self.cluster, request["group"])
         if named == "coordinator":
-            return found
-        return next((one for one in sorted(self.cluster.alive) if one != found), None)
+            return coordinator
+        others = (broker for broker in sorted(self.cluster.alive) if broker != coordinator)
+        return next(others, None)
 
-    def _broker(self, given: Any, place: str) -> int:
-        if not _is_int(given) or given not in self.cluster.brokers:
+    def _broker(self, value: Any, place: str) -> int:
+        if not _is_int(value) or value not in self.cluster.brokers:
             raise ArgumentError(
-                f"{place}: broker {shown(given)} is not one of {shown(list(self.cluster.brokers))}"
+                f"{place}: broker {shown(value)} is not one of {shown(list(self.cluster.brokers))}"
             )
-        return int(given)
+        return int(value)
 
-    def _nodes(self, doc: str) -> Fields:
-        """Nodes of ZooKeeper: stored offsets, or the partition states of one topic.
+    def _nodes(self, doc: str) -> ResponseFields:
+        """Return nodes of ZooKeeper: stored offsets, or the partition states of a topic.
 
-        The request does not say which. The step's words may; else a step shows what the request
-        before it was about: offsets after one of version 0, which alone are nodes, and states
-        after any other.
+        The request does not say which. The step's text may. Otherwise they are offsets after a
+        request of version 0, which stores offsets in nodes, and states after any other request.
         """
-        before = self.asked[-1] if self.asked else {}
+        before = self.requests[-1] if self.requests else {}
         offsets = before.get("version") == 0
-        if (told := _kind_told(doc)) is not None:
-            offsets = told == "offsets"
+        if (kind := _kind_of_nodes(doc)) is not None:
+            offsets = kind == "offsets"
         if offsets:
             return {path: str(at) for path, at in sorted(self.offsets.in_zookeeper.items())}
         return {
@@ -155,22 +155,22 @@ class Player:
         }
 
     def _topic_of_states(self, doc: str) -> str:
-        """Topic that the step's words name; else the last that was asked about; else the first."""
+        """Return the topic in a step's text, or of the last request, or else the first topic."""
         topics = self.cluster.topics
         if (named := re.search(r"\btopic ([\w.-]+)", doc)) and named[1] in topics:
             return named[1]
         words = [one for one in re.findall(r"[\w.-]+", doc) if len(one) > 1]
-        asked = (name for one in reversed(self.asked) for name in _topics_asked(one))
-        return next((one for one in (*words, *asked, *topics) if one in topics), "")
+        requested = (name for one in reversed(self.requests) for name in _requested_topics(one))
+        return next((one for one in (*words, *requested, *topics) if one in topics), "")
 
 
-def _kind_told(doc: str) -> str | None:
-    """Which nodes a step's words speak of; None if of none, or of both."""
-    told = [kind for kind, words in SPEAKS_OF.items() if words.search(doc)]
-    return told[0] if len(told) == 1 else None
+def _kind_of_nodes(doc: str) -> str | None:
+    """Return the kind of nodes in a step's text; None if it names none, or both."""
+    kinds = [kind for kind, words in NODE_WORDS.items() if words.search(doc)]
+    return kinds[0] if len(kinds) == 1 else None
 
 
-def _topics_asked(request: Mapping[str, Any]) -> Sequence[str]:
+def _requested_topics(request: Mapping[str, Any]) -> Sequence[str]:
     topics = request.get("topics", [request.get("topic", "")])
     return [one for one in topics if isinstance(one, str)]
 

@@ -1,10 +1,10 @@
 """Today's coordinator under the ops of a scenario: coterie's own, with scripted members.
 
-``coordinator`` is the library's, counted; ``log`` what its brokers write and load, ``leaders``
-which broker leads which partition of it; ``consumer`` a member of ``coterie.testing`` that
-fetches; ``cluster`` the clock that they live by, and when each of them next has something to do.
+``coordinator`` is the library's, with a count of requests; ``log`` is the log that brokers write
+and load, ``leaders`` the leaders of its partitions; ``consumer`` is a fetching member of
+``coterie.testing``; ``simulation`` has the clock, and schedules the next action of each of them.
 """
 
-from coterie.designs.today.cluster import Cluster, play
+from coterie.designs.today.simulation import TodaySimulation, play
 
-__all__ = ["Cluster", "play"]
+__all__ = ["TodaySimulation", "play"]

@@ -1,4 +1,4 @@
-"""A consumer of today: a scripted member, and what it fetches."""
+"""A consumer of today: a scripted member that fetches its partitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.ledger import Ledger, Place
+from coterie.designs.ledger import Ledger, TopicPartition
 from coterie.designs.today.coordinator import CountedCoordinator
 from coterie.designs.today.leaders import Leaders
 from coterie.testing import Member
@@ -15,32 +15,32 @@ HEARTBEAT_MS = 3_000
 
 
 class _Metadata(dict[str, int]):
-    """Partition counts of a member's topics; of others', those of the cluster."""
+    """Partition counts of a member's topics; ``get`` knows those of all topics."""
 
     def __init__(self, own: Sequence[str], cluster: dict[str, int]) -> None:
         super().__init__({topic: cluster.get(topic, 0) for topic in own})
-        self._seen = dict(cluster)
+        self._cluster = dict(cluster)
 
     def get(self, topic: str, default: Any = 0) -> Any:
-        return self._seen.get(topic, 0)
+        return self._cluster.get(topic, 0)
 
 
-class Consumer:
-    """A member with its ledger's view of it.
+class TodayConsumer:
+    """A member, and its owned partitions in the ledger.
 
     Parameters
     ----------
     coordinator, leaders, store, ledger
-        What it asks, whether it can be asked, the topics there are, and its group's ledger.
+        The coordinator, whether it answers, the topics, and the group's ledger.
     commit
-        Commits what it has consumed.
+        Commits the consumer's progress.
 
     Attributes
     ----------
     away : bool
-        Whether it is cut off from the coordinator: it goes on fetching.
+        Whether it is cut off from the coordinator; it goes on fetching.
     turn : int
-        Counts when it was next to do something: only the last one counts.
+        The number of its last scheduled action; earlier ones are ignored.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Consumer:
         leaders: Leaders,
         store: Store,
         ledger: Ledger,
-        commit: Callable[[Consumer], None],
-        **given: Any,
+        commit: Callable[[TodayConsumer], None],
+        **member_options: Any,
     ) -> None:
         self.name, self.group_id, self.topics = name, group_id, topics
         self._leaders, self._store, self._ledger, self._commit = leaders, store, ledger, commit
@@ -66,7 +66,7 @@ class Consumer:
             topics={topic: store.topics.get(topic, 0) for topic in topics},
             on_rebalance=self._rebalanced,
             heartbeat_interval_ms=HEARTBEAT_MS,
-            **given,
+            **member_options,
         )
         self.refresh()
 
@@ -77,18 +77,18 @@ class Consumer:
 
     @property
     def in_group(self) -> str:
-        """What it is doing."""
+        """Its state, by name."""
         if not self.alive:
             return "Down"
         return "Stable" if self.member.stable else "Joining"
 
     @property
     def reachable(self) -> bool:
-        """Whether it lives, and can ask its coordinator."""
+        """Whether it lives and its coordinator answers."""
         return self.alive and not self.away and self._leaders.answers(self.group_id)
 
     def close(self) -> None:
-        """Leave the group, with a commit; without one where the coordinator cannot be reached."""
+        """Commit and leave the group; if the coordinator cannot be reached, crash."""
         if not self.reachable:
             self.crash()
             return
@@ -98,28 +98,28 @@ class Consumer:
         self.alive = False
 
     def crash(self) -> None:
-        """Be gone."""
+        """End without a commit and without a request to leave."""
         self.alive = False
         self.member.crash()
         self._ledger.give(self.name, list(self._ledger.owned_by(self.name)), commit=False)
 
     def refresh(self) -> bool:
-        """Take new metadata; whether they differ for its topics."""
+        """Refresh metadata; return whether they have changed for its topics."""
         before = dict(self.member.partitions)
         self.member.partitions = _Metadata(self.topics, self._store.topics)
         return before != dict(self.member.partitions)
 
     def rejoin(self) -> None:
-        """Join again, as a leader whose topics have changed."""
+        """Join again, as a leader after a change of its topics."""
         self._rebalanced("revoked", self.places())
         self.member.assignment = {}
         self.member.needs_join = True
 
-    def places(self) -> list[Place]:
-        """Partitions that it was assigned."""
-        return [(topic, n) for topic, held in self.member.assignment.items() for n in held]
+    def places(self) -> list[TopicPartition]:
+        """Return its assigned partitions."""
+        return [(topic, n) for topic, numbers in self.member.assignment.items() for n in numbers]
 
-    def _rebalanced(self, how: str, places: list[Place]) -> None:
+    def _rebalanced(self, how: str, places: list[TopicPartition]) -> None:
         if how == "assigned":
             self._ledger.take(self.name, places)
         else:

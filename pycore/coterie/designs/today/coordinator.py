@@ -1,6 +1,6 @@
-"""The library's coordinator, as members ask it here: counted, and cheap where nothing happens.
+"""The library's coordinator, with a count of requests and fast heartbeats.
 
-Nine of ten requests are heartbeats that only renew a session: they are asked of the core at once.
+Nine of ten requests are heartbeats that only renew a session. They call the core directly.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _compiled = functools.lru_cache(maxsize=4096)(compile_values)
 
 
 class CountedCoordinator(GroupCoordinator):
-    """A coordinator that counts what it is asked.
+    """A coordinator that counts its requests.
 
     Parameters
     ----------
     log : OffsetsLog
-        Where its records go, and what it loads.
+        The log that it writes and loads.
     on_event, member_ids
-        As the library's coordinator takes them.
+        As in :class:`GroupCoordinator`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CountedCoordinator(GroupCoordinator):
         self.requests = 0
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
-        """Ask for an operation; a member's JoinGroup is the same each time: it is read once."""
+        """Call an operation; the equal JoinGroups of a member are compiled once."""
         if op not in REQUESTS:
             return super()._ask(op, *values)
         self.requests += 1
@@ -66,18 +66,18 @@ class CountedCoordinator(GroupCoordinator):
         *,
         group_instance_id: str | None = None,
     ) -> Any:
-        """Send Heartbeat: nearly always its answer is all that happens."""
+        """Send Heartbeat; nearly always the response is its only output."""
         self.requests += 1
         values = group_id, generation_id, member_id, group_instance_id, None
-        found = self._core.ask(HEARTBEAT, 0, *values)
-        if found is not None:
-            return response_of(HEARTBEAT, *found)
+        response = self._core.ask(HEARTBEAT, 0, *values)
+        if response is not None:
+            return response_of(HEARTBEAT, *response)
         pending = self._outbox.waiting[0] = Pending(0, "heartbeat")
         self._drain()
         return pending.response
 
     def move(self, now_ms: int) -> None:
-        """Let happen what is due by this time."""
+        """Advance to a time."""
         core = self._core
         if now_ms > core.now_ms:
             core.advance(now_ms)

@@ -1,7 +1,7 @@
-"""Which broker leads which partition of the offsets topic, and so coordinates its groups.
+"""The leaders of the offsets topic's partitions, which coordinate the groups.
 
-When a leader stops, the next live broker is elected and loads the partition; till then nobody
-answers for its groups. If that one stops meanwhile, yet another begins to load.
+When a leader stops, the next live broker is elected and loads the partition. Until it has loaded
+it, requests of its groups are not answered. If it stops meanwhile, the next one begins to load.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ LOAD_MS = 1_000  # from an election until the log is read
 
 
 class Leaders:
-    """The leaders of the partitions that groups are in.
+    """Leaders of the partitions of all groups.
 
     Parameters
     ----------
     store, schedule
-        Who lives, and the clock.
+        Live brokers and elections; the clock.
     resigns, loaded : function of a partition
         Called when a partition's leader stops, and when the next one has loaded it.
     """
@@ -37,39 +37,39 @@ class Leaders:
     ) -> None:
         self._store, self._schedule = store, schedule
         self._resigns, self._loaded = resigns, loaded
-        self._elections: dict[int, int] = {}  # partition -> how many
-        self._lost: set[int] = set()  # nobody answers for these
+        self._elections: dict[int, int] = {}  # count by partition
+        self._unavailable: set[int] = set()  # without a leader, or loading
 
     def of(self, group_id: str) -> int | None:
-        """Return the broker that coordinates a group; None if no broker lives."""
+        """Return the coordinator of a group; None if no broker lives."""
         partition = partition_for(group_id, PARTITIONS)
         if partition not in self._elections:
             self._elections[partition] = 0
             if self._store.elect(str(partition)) is None:
                 self._resigns(partition)
-                self._lost.add(partition)
-        found = self._store.coordinators.get(str(partition))
-        return found if found in self._store.live else None
+                self._unavailable.add(partition)
+        leader = self._store.coordinators.get(str(partition))
+        return leader if leader in self._store.live else None
 
     def answers(self, group_id: str) -> bool:
-        """Whether a group's coordinator can be asked."""
-        return partition_for(group_id, PARTITIONS) not in self._lost
+        """Return whether a group's coordinator answers requests."""
+        return partition_for(group_id, PARTITIONS) not in self._unavailable
 
     def stopped(self, broker: int) -> None:
-        """Take note that a broker has stopped: what it led is without a leader."""
+        """Handle a stopped broker: its partitions need another leader."""
         self._store.live.discard(broker)
         for partition in self._elections:
             if self._store.coordinators.get(str(partition)) == broker:
-                if partition not in self._lost:
-                    self._lost.add(partition)
+                if partition not in self._unavailable:
+                    self._unavailable.add(partition)
                     self._resigns(partition)
                 self._elect(partition)
 
     def started(self, broker: int) -> None:
-        """Take note that a broker has started: it leads what nobody leads."""
-        without = [one for one in self._lost if not self._has_leader(one)]
+        """Handle a started broker: it leads partitions without a leader."""
+        leaderless = [one for one in self._unavailable if not self._has_leader(one)]
         self._store.live.add(broker)
-        for partition in sorted(without):
+        for partition in sorted(leaderless):
             self._elect(partition)
 
     def _has_leader(self, partition: int) -> bool:
@@ -82,7 +82,7 @@ class Leaders:
             self._schedule.call_later(LOAD_MS, self._load, partition, number)
 
     def _load(self, partition: int, number: int) -> None:
-        """End a load, if the broker that began it still lives."""
+        """Finish a load, if the broker that began it still lives."""
         if self._elections[partition] == number and self._has_leader(partition):
-            self._lost.discard(partition)
+            self._unavailable.discard(partition)
             self._loaded(partition)

@@ -1,4 +1,4 @@
-"""The offsets topic as brokers share it: what one wrote, the next one loads. It is compacted."""
+"""The compacted offsets topic, which all brokers share."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from coterie.values import Batch
 
 
 class OffsetsLog:
-    """The last record of each key, in the order in which they were written.
+    """The last record of each key, in the order of writing.
 
-    A group of a thousand consumers is written whole at each rebalance: only the last one counts.
+    A rebalance writes all of a group, so memory for every record would grow with rebalances.
     """
 
     def __init__(self) -> None:
         self._end = 0
-        self._kept: dict[bytes | None, tuple[int, bytes | None]] = {}
+        self._records: dict[bytes | None, tuple[int, bytes | None]] = {}
 
     def __len__(self) -> int:
-        """Return how many records it keeps."""
-        return len(self._kept)
+        """Return the number of retained records."""
+        return len(self._records)
 
     def append(self, batch: Batch) -> int:
         """Write records; return the offset of the first."""
         first = self._end
         for key, value in batch.records:
-            self._kept.pop(key, None)
+            self._records.pop(key, None)
             if value is not None:
-                self._kept[key] = self._end, value
+                self._records[key] = self._end, value
             self._end += 1
         return first
 
     def read(self) -> Iterator[Batch]:
-        """Yield what is kept, a batch for each record."""
-        for key, (offset, value) in self._kept.items():
+        """Yield the retained records, each in a batch of its own."""
+        for key, (offset, value) in self._records.items():
             yield Batch(offset, records=((key, value),))

@@ -1,8 +1,8 @@
-"""ZooKeeper as its clients see it: a tree of nodes, watches, sessions, connections.
+"""ZooKeeper as its clients see it: nodes, watches, sessions and connections.
 
-``tree`` has nodes and one-time watches, ``session`` the service with its ephemeral nodes and the
-ends of sessions at ticks, ``connection`` a client's connection: open, held or cut, with its events
-in the order of the changes. No I/O; time is a :class:`coterie.designs.schedule.Schedule`.
+``tree`` has nodes and one-time watches; ``session`` the service, with ephemeral nodes and sessions
+that end at ticks; ``connection`` a client's connection, which is open, held or cut and delivers
+events in the order of the changes. No I/O; time is a :class:`coterie.designs.schedule.Schedule`.
 """
 
 from coterie.designs.zookeeper.connection import Connection

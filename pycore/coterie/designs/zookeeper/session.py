@@ -1,7 +1,7 @@
-"""ZooKeeper's server side of sessions: ephemeral nodes, and their end at a tick.
+"""The server side of ZooKeeper sessions: ephemeral nodes, and the end of a session at a tick.
 
 A session lives while its client is connected. Without a connection it ends at the first tick after
-its timeout, and with it, in one step, all its ephemeral nodes and watches. Source: ZooKeeper 3.4's
+its timeout; all its ephemeral nodes and watches go in the same step. Source: ZooKeeper 3.4's
 ``SessionTrackerImpl``.
 """
 
@@ -24,7 +24,7 @@ GONE, PERSISTENT, EPHEMERAL = "gone", "persistent", "ephemeral"
 
 
 class Session:
-    """One client's session: its name, its watches' events, its ephemeral nodes."""
+    """A client's session: its name, the receiver of its events, and its ephemeral nodes."""
 
     __slots__ = ("alive", "ephemerals", "fired", "name", "timeout_ms", "timer")
 
@@ -38,7 +38,7 @@ class Session:
 
 
 class ZooKeeper:
-    """The service: one tree, its sessions, and the clock whose ticks end sessions.
+    """The service: a tree, its sessions, and the clock whose ticks end them.
 
     Parameters
     ----------
@@ -54,25 +54,25 @@ class ZooKeeper:
         self.tree = Tree()
 
     def open(self, name: str, timeout_ms: int, fired: Callable[[str, str], None]) -> Session:
-        """Begin a session. ``fired(kind, path)`` is called for each watch that fires."""
+        """Begin a session; ``fired(kind, path)`` is called for each of its watches that fires."""
         return Session(name, timeout_ms, fired)
 
     def lost(self, session: Session) -> None:
-        """Let the session's timeout run: the client's connection is gone."""
+        """Start the session's timeout: the connection is lost."""
         if session.alive and session.timer is None:
-            due = self.schedule.now_ms + session.timeout_ms
-            end_ms = (due // self.tick_ms + 1) * self.tick_ms
+            due_ms = self.schedule.now_ms + session.timeout_ms
+            end_ms = (due_ms // self.tick_ms + 1) * self.tick_ms
             session.timer = self.schedule.call_at(end_ms, self.end, session)
 
     def returned(self, session: Session) -> bool:
-        """Stop that: the client is connected again. Whether its session still lives."""
+        """Stop the timeout: the client is connected again. Return whether the session lives."""
         if session.timer is not None and session.alive:
             self.schedule.cancel(session.timer)
         session.timer = None
         return session.alive
 
     def end(self, session: Session) -> None:
-        """End a session: its watches and its ephemeral nodes go."""
+        """End a session: remove its watches and delete its ephemeral nodes."""
         if not session.alive:
             return
         session.alive = False
@@ -84,13 +84,13 @@ class ZooKeeper:
         session.ephemerals.clear()
 
     def create(self, path: str, data: str = "", session: Session | None = None) -> None:
-        """Create a node; one of a session is ephemeral: it goes when that session ends."""
+        """Create a node; with a session it is ephemeral."""
         self.tree.create(path, data, session)
         if session is not None:
             session.ephemerals[path] = None
 
     def create_with_parents(self, path: str, data: str = "", session: Session | None = None) -> int:
-        """Create a node, and the persistent parents that it lacks; return how many creations."""
+        """Create a node and its missing parents, which are persistent; return how many nodes."""
         missing = []
         above = parent_of(path)
         while above not in self.tree.nodes:
@@ -106,14 +106,14 @@ class ZooKeeper:
         self.tree.set(path, data)
 
     def delete(self, path: str) -> None:
-        """Delete a node, whoever made it."""
+        """Delete a node of any owner."""
         node = self.tree.nodes.get(path)
         self.tree.delete(path)
         if node is not None and isinstance(node.owner, Session):
             node.owner.ephemerals.pop(path, None)
 
     def multi(self, operations: Sequence[tuple[Any, ...]], session: Session | None = None) -> None:
-        """Do several operations, all or none.
+        """Apply several operations, all or none.
 
         Parameters
         ----------
@@ -121,14 +121,14 @@ class ZooKeeper:
             ``("create", path, data)``, ``("create_ephemeral", path, data)``, ``("set", path,
             data)``, ``("delete", path)``, ``("check", path)``.
         session : Session, optional
-            Whose the ephemeral nodes are.
+            The owner of ephemeral nodes.
 
         Raises
         ------
         ZooKeeperError
-            One of them is refused: none has had an effect.
+            An operation is refused; none has had an effect.
         """
-        after: dict[str, str] = {}  # what paths will be after the ones before
+        after: dict[str, str] = {}  # state of paths after the operations before
         for kind, path, *_ in operations:
             state = self._state(path, after)
             if kind.startswith("create"):
@@ -167,5 +167,5 @@ class ZooKeeper:
     def _has_children(self, path: str, after: dict[str, str]) -> bool:
         node = self.tree.nodes.get(path)
         names = {f"{path}/{name}" for name in node.children} if node else set()
-        names |= {one for one in after if parent_of(one) == path}
+        names |= {changed for changed in after if parent_of(changed) == path}
         return any(self._state(name, after) != GONE for name in names)

@@ -1,9 +1,10 @@
-"""ZooKeeper's tree of nodes, with its one-time watches.
+"""ZooKeeper's tree of nodes, with one-time watches.
 
-A watch is set by a read and fires once, at the first change after it: data watches (set by ``get``
-and ``exists``, also of a node that is not there) at a creation, a write or a deletion; child
-watches (set by ``children``) when a child comes or goes and when the node itself goes. Source:
-ZooKeeper 3.4's ``DataTree``, ``WatchManager``.
+A read sets a watch, which fires once, at the next change. Data watches are set by ``get`` and
+``exists`` (of a missing node too); they fire when the node is created, written or deleted. Child
+watches are set by ``children``; they fire when a child is created or deleted, and when the node
+itself is deleted. A client with both watches on a deleted node gets one event. Source: ZooKeeper
+3.4's ``DataTree``, ``WatchManager``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ CREATED, DELETED, DATA, CHILDREN = "created", "deleted", "data", "children"
 
 
 class ZooKeeperError(CoterieError):
-    """An operation that ZooKeeper refuses: it had no effect."""
+    """ZooKeeper refuses an operation; it had no effect."""
 
 
 class NoNode(ZooKeeperError):
-    """The node, or the parent of one to be created, is not there."""
+    """The node, or the parent of a node to be created, does not exist."""
 
 
 class NodeExists(ZooKeeperError):
-    """The node to be created is there."""
+    """The node to be created exists."""
 
 
 class NotEmpty(ZooKeeperError):
@@ -40,11 +41,11 @@ class Watcher(Protocol):
     """A client that sets watches."""
 
     def fired(self, kind: str, path: str) -> None:
-        """Tell the client that a watch of it has fired."""
+        """Receive the event of a watch."""
 
 
 class Node:
-    """One node: its data, whose it is, and its children."""
+    """A node: its data, its owner if it is ephemeral, and its children."""
 
     __slots__ = ("below", "children", "data", "names", "owner")
 
@@ -52,8 +53,8 @@ class Node:
         self.data = data
         self.owner = owner
         self.children: dict[str, None] = {}
-        self.names: tuple[str, ...] | None = ()  # the same, sorted; None when that is to be done
-        self.below = 0  # grows whenever a child comes, goes or is written
+        self.names: tuple[str, ...] | None = ()  # sorted children; None if out of date
+        self.below = 0  # grows when a child is created, deleted or written
 
 
 def parent_of(path: str) -> str:
@@ -62,7 +63,7 @@ def parent_of(path: str) -> str:
 
 
 class Tree:
-    """All nodes by their path, and the watches set on paths."""
+    """Nodes and watches, by path."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {"/": Node("", None)}
@@ -75,7 +76,7 @@ class Tree:
         Raises
         ------
         NodeExists, NoNode, NoChildrenForEphemerals
-            It is there; its parent is not; its parent is ephemeral.
+            The node exists; its parent does not; its parent is ephemeral.
         """
         if path in self.nodes:
             raise NodeExists(path)
@@ -93,7 +94,7 @@ class Tree:
         self._fire(CHILDREN, above, self._child_watches)
 
     def set(self, path: str, data: str) -> None:
-        """Write a node's data; the same data count as a change too."""
+        """Write a node's data; equal data count as a change too."""
         self._node(path).data = data
         self.nodes[parent_of(path)].below += 1
         self._fire(DATA, path, self._data_watches)
@@ -109,35 +110,35 @@ class Tree:
         del parent.children[path[path.rindex("/") + 1 :]]
         parent.below += 1
         parent.names = None
-        # One event for a client that has both watches on the node that is gone.
-        told = self._fire(DELETED, path, self._data_watches)
-        self._fire(DELETED, path, self._child_watches, told)
+        # A client with both watches on the deleted node gets one event.
+        notified = self._fire(DELETED, path, self._data_watches)
+        self._fire(DELETED, path, self._child_watches, notified)
         self._fire(CHILDREN, above, self._child_watches)
 
     def get(self, path: str, watcher: Watcher | None = None) -> str:
-        """Return a node's data, and watch it; a node that is not there is not watched."""
+        """Return a node's data and watch it; a missing node is not watched."""
         node = self._node(path)
         if watcher is not None:
             self._data_watches.setdefault(path, {})[watcher] = None
         return node.data
 
     def exists(self, path: str, watcher: Watcher | None = None) -> bool:
-        """Whether a node is there; watch it also if it is not."""
+        """Return whether a node exists; watch it in either case."""
         if watcher is not None:
             self._data_watches.setdefault(path, {})[watcher] = None
         return path in self.nodes
 
     def children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
-        """Return the names of a node's children, sorted, and watch them."""
+        """Return the sorted names of a node's children, and watch them."""
         node = self._node(path)
         if watcher is not None:
             self._child_watches.setdefault(path, {})[watcher] = None
-        if node.names is None:  # sorted once for all who read it: a herd reads it a lot
+        if node.names is None:  # sorted once for all readers: every member of a herd reads it
             node.names = tuple(sorted(node.children))
         return node.names
 
     def forget(self, watcher: Watcher) -> None:
-        """Drop all watches of a client whose session has ended."""
+        """Remove all watches of a client whose session has ended."""
         for watches in (self._data_watches, self._child_watches):
             for path in [path for path, watchers in watches.items() if watcher in watchers]:
                 del watches[path][watcher]
@@ -145,7 +146,7 @@ class Tree:
                     del watches[path]
 
     def paths_below(self, path: str) -> Iterator[str]:
-        """Yield the paths of all nodes below one, parents before children, names sorted."""
+        """Yield the paths of all nodes below a node: parents before children, sorted by name."""
         node = self.nodes.get(path)
         for name in sorted(node.children) if node else ():
             inner = f"{path.rstrip('/')}/{name}"
@@ -163,12 +164,13 @@ class Tree:
         kind: str,
         path: str,
         watches: dict[str, dict[Watcher, None]],
-        told: Iterable[Watcher] = (),
+        notified: Iterable[Watcher] = (),
     ) -> Iterable[Watcher]:
+        """Fire watches on a path, except those of ``notified`` clients; return their clients."""
         watchers = watches.pop(path, None)
         if not watchers:
             return ()
         for watcher in watchers:
-            if watcher not in told:
+            if watcher not in notified:
                 watcher.fired(kind, path)
         return watchers

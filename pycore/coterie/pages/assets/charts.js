@@ -28,12 +28,12 @@ function tableOnDemand(summary, table) {
 }
 
 // A figure: heading, what it says, the chart, and the same as a table.
-function figure({ title, told, height, option, table, tall = false, tools = null }) {
-  const holder = el("div", { class: "chart", role: "img", "aria-label": title + ". " + told,
+function figure({ title, description, height, option, table, tall = false, tools = null }) {
+  const holder = el("div", { class: "chart", role: "img", "aria-label": title + ". " + description,
     style: "height:" + height + "px" });
   const data = tableOnDemand("The same as a table", table);
-  const told_at = el("p", { class: "quiet" }, told);
-  const node = el("figure", {}, el("figcaption", {}, el("h3", {}, title), told_at), tools,
+  const paragraph = el("p", { class: "quiet" }, description);
+  const node = el("figure", {}, el("figcaption", {}, el("h3", {}, title), paragraph), tools,
     tall ? el("div", { class: "tall", tabindex: "0", role: "region", "aria-label": title }, holder) : holder,
     data);
   node.start = (group) => {  // once it is in the page, and has a width
@@ -46,7 +46,7 @@ function figure({ title, told, height, option, table, tall = false, tools = null
     node.chart = chart;
   };
   node.say = (text) => {
-    told_at.textContent = text;
+    paragraph.textContent = text;
     holder.setAttribute("aria-label", title + ". " + text);
   };
   return node;
@@ -92,7 +92,7 @@ function countsFigure({ title, what, counts, extent, tint = 0, look }) {
   const most = Math.max(0, ...counts.count);
   const span = formatDuration(counts.span_ms);
   const places = counts.at.map((at, index) => [at + counts.span_ms / 2, counts.count[index]]);
-  const told = total === 0 ? "None in the log." : formatNumber(total) + " in all, at most "
+  const description = total === 0 ? "None in the log." : formatNumber(total) + " in all, at most "
     + formatNumber(most) + " in " + span + ". Counted by spans of " + span + ".";
   const option = () => {
     const whole = base(extent, look);
@@ -107,6 +107,6 @@ function countsFigure({ title, what, counts, extent, tint = 0, look }) {
     { label: "From (UTC)", kind: "time", header: true, value: (row) => counts.at[row],
       node: (row) => formatTime(counts.at[row]) },
     { label: what + " in " + span, kind: "number", value: (row) => counts.count[row] }] });
-  return figure({ title, told, height: 220, option, table });
+  return figure({ title, description, height: 220, option, table });
 }
 

@@ -35,11 +35,11 @@ function offsetsTable({ rows, count, present }) {
 function sectionTable(section, held, since) {
   const left = held.count - held.rows.length;
   const columns = section.columns.map(({ label, kind }, place) => ({ place, label, kind }));
-  const told = columns.filter(({ place }) => place < 2 || held.rows.some((row) => row[place] !== null));
-  const shown = told.map(({ label, kind, place }) =>
+  const known = columns.filter(({ place }) => place < 2 || held.rows.some((row) => row[place] !== null));
+  const shown = known.map(({ label, kind, place }) =>
     ({ label: label + (kind === "time" ? " (UTC)" : ""), kind, value: (row) => row[place] }));
   return [el("h3", {}, section.title),
-    el("p", { class: "quiet" }, section.told + (left ? " Left out: " + plural(left, "earlier row") + "." : "")),
+    el("p", { class: "quiet" }, section.description + (left ? " Left out: " + plural(left, "earlier row") + "." : "")),
     held.count ? new DataTable({ caption: section.title, columns: shown, rows: held.rows, size: 25 }).element
       : el("p", {}, section.nothing + (since === null ? "" : " That holds since " + formatTime(since)
         + " UTC: the log was compacted before."))];

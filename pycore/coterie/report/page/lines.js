@@ -17,7 +17,7 @@ function lineChoices(lines, name) {  // all, those of a topic, or one
   return choices;
 }
 
-function linesTold(chosen, { span_ms: span, left_out: left }) {
+function linesDescription(chosen, { span_ms: span, left_out: left }) {
   const sampled = chosen.filter((line) => line.sampled).length;
   const commits = chosen.reduce((sum, line) => sum + line.commits, 0);
   const points = chosen.reduce((sum, line) => sum + line.at.length, 0);
@@ -64,10 +64,10 @@ function linesFigure(lines, extent) {
     { label: "Time (UTC)", kind: "time", value: (row) => row[0].at[row[1]] },
     { label: "Offset", kind: "number", value: (row) => row[0].value[row[1]] }],
   rows: lines.lines.flatMap((line) => line.at.map((_, index) => [line, index])) });
-  const node = figure({ title: "Committed offsets", told: linesTold(chosen(), lines), height: 340,
+  const node = figure({ title: "Committed offsets", description: linesDescription(chosen(), lines), height: 340,
     option, table, tools: el("div", { class: "tools" }, first, second) });
   const redraw = () => {
-    node.say(linesTold(chosen(), lines));
+    node.say(linesDescription(chosen(), lines));
     node.chart.setOption(option(), { notMerge: true });
   };
   partition.addEventListener("change", redraw);

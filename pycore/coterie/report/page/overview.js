@@ -4,8 +4,8 @@
 function logFacts() {
   const log = DATA.log, states = new Map();
   GROUPS.forEach((row) => states.set(row[COLUMN.state], (states.get(row[COLUMN.state]) || 0) + 1));
-  const told = [...states].map(([state, count]) => formatNumber(count) + " " + state).join(", ");
-  return facts([["Groups", formatNumber(GROUPS.length) + " (" + told + ")"], ["Records", formatNumber(log.records)],
+  const stateCounts = [...states].map(([state, count]) => formatNumber(count) + " " + state).join(", ");
+  return facts([["Groups", formatNumber(GROUPS.length) + " (" + stateCounts + ")"], ["Records", formatNumber(log.records)],
     ["Partitions read", formatNumber(log.partitions)], ["From (UTC)", formatTime(log.from_ms)],
     ["Until (UTC)", formatTime(log.until_ms)]]);
 }

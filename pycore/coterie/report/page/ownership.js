@@ -30,7 +30,7 @@ function generationsOf(bars) {  // [start, end, number]: from its first bar to i
 function ownershipFigure(timeline, extent) {
   const { members, ids, assignments, bars, left_out: left } = timeline;
   const rounds = generationsOf(bars);
-  const told = plural(members.length, "member") + " in " + plural(rounds.length, "generation")
+  const description = plural(members.length, "member") + " in " + plural(rounds.length, "generation")
     + ". A bar goes from a record of the group to the next. "
     + (left.members ? "Left out: " + plural(left.members, "member") + " that stayed shorter. " : "")
     + (left.generations ? "Left out: " + plural(left.generations, "earlier record") + ". " : "");
@@ -80,6 +80,6 @@ function ownershipFigure(timeline, extent) {
     { label: "Generation", kind: "number", value: (row) => row[3] },
     { label: "Partitions", kind: "number", value: (row) => assignments[row[4]][0] },
     { label: "Which", kind: "text", value: (row) => say(row[4]) }] });
-  return figure({ title: "Members and their partitions", told, option, table,
+  return figure({ title: "Members and their partitions", description, option, table,
     height: 64 + 26 * (members.length + 1), tall: members.length > 20 });
 }
