@@ -46,7 +46,7 @@ def authenticated(config=None, listener="sasl_plaintext"):
 def test_versions_then_handshake_then_tokens_then_anything():
     it = Clocked()
     assert it.own.admits(VERSIONS)
-    it.own.versions_told()
+    it.own.api_versions_answered()
     assert it.begin() is Error.NONE
     assert it.own.principal is None
     assert it.authenticate(ALICE) == (Error.NONE, "", b"", 0)
@@ -63,7 +63,7 @@ def test_versions_that_were_refused_may_be_asked_again():
 
 def test_versions_twice_close_at_once():
     it = Clocked()
-    it.own.versions_told()
+    it.own.api_versions_answered()
     assert not it.own.admits(VERSIONS)
     assert not it.own.delayed
 
@@ -73,7 +73,7 @@ def test_versions_twice_close_at_once():
 def test_anything_else_before_the_handshake_closes_after_the_delay(key, told):
     it = Clocked()
     if told:
-        it.own.versions_told()
+        it.own.api_versions_answered()
     assert not it.own.admits(key)
     assert it.own.delayed
 

@@ -7,7 +7,7 @@ import pytest
 from coterie import wire
 from coterie.server.clock import Timers
 from coterie.server.net.listener import Peers
-from coterie.server.rate_limited_log import EVERY_MS, Telling
+from coterie.server.rate_limited_log import EVERY_MS, RateLimitedLog
 from support.server.asking import KEY, answer, ask, framed, request
 from support.server.playing import Server
 from support.server.writing import batch
@@ -164,7 +164,7 @@ def test_what_a_peer_sends_is_escaped_and_cut(server):
 
 def test_a_line_is_one_line_whatever_it_is_made_of():
     told = []
-    Telling(told.append, Timers())("kind", "a\r\nb\u2028c\ud800d" + "e" * 1000)
+    RateLimitedLog(told.append, Timers())("kind", "a\r\nb\u2028c\ud800d" + "e" * 1000)
     assert told[0].startswith(r"a\r\nb\u2028c\ud800d")
     assert told[0].isprintable()
     assert len(told[0]) < 350

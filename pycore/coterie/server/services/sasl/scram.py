@@ -1,8 +1,8 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802), as ScramSaslServer has them.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802). Source: ScramSaslServer.
 
-As there, no channel binding is offered, user names are ASCII, ``m=`` and extensions are read and
-left alone but for ``tokenauth``, which is refused: there are no delegation tokens. What is wrong
-tells the client nothing but that it was not let in.
+As in Kafka, there is no channel binding, user names are ASCII, and ``m=`` and extensions are
+ignored. The exception is ``tokenauth``, which is refused: there are no delegation tokens. A refusal
+does not tell the client the cause.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FINAL = re.compile(
 
 
 class Credential(NamedTuple):
-    """What the server keeps of a password (RFC 5802, section 3)."""
+    """The server's data of a password (RFC 5802, section 3)."""
 
     salt: bytes
     iterations: int
@@ -47,7 +47,7 @@ class Credential(NamedTuple):
 
 
 def derive(mechanism: str, password: bytes, salt: bytes, iterations: int) -> Credential:
-    """Make a credential from a password; its cost grows with ``iterations``."""
+    """Derive a credential from a password; the cost grows with ``iterations``."""
     name = HASHES[mechanism]
     salted = hashlib.pbkdf2_hmac(name, password, salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
@@ -56,9 +56,9 @@ def derive(mechanism: str, password: bytes, salt: bytes, iterations: int) -> Cre
 
 
 class Scram:
-    """One exchange: ``respond`` twice; then ``username`` is who it was.
+    """One exchange; after two calls of ``respond``, ``username`` is the authenticated user.
 
-    ``credential_of`` gives a user's credential, None where there is no such user.
+    ``credential_of`` returns a user's credential, or None for an unknown user.
     """
 
     def __init__(
@@ -70,41 +70,41 @@ class Scram:
         self._hash = HASHES[mechanism]
         self._credential_of, self._server_nonce = credential_of, server_nonce
         self._credential: Credential | None = None
-        self._name, self._nonce, self._told = "", "", ""
+        self._name, self._nonce, self._first_messages = "", "", ""
         self.username: str | None = None
 
     def respond(self, token: bytes) -> bytes:
-        """Take the client's next message and return the server's."""
+        """Process the client's next message and return the server's."""
         message = token.decode("utf-8", "replace")
         answer = self._first(message) if self._credential is None else self._final(message)
         return answer.encode("ascii")
 
     def _first(self, message: str) -> str:
-        found = _FIRST.fullmatch(message)
-        if found is None:
+        fields = _FIRST.fullmatch(message)
+        if fields is None:
             raise Refused
-        if _BY_TOKEN.search(found["extensions"]):
+        if _BY_TOKEN.search(fields["extensions"]):
             raise Refused
-        self._name = found["name"].replace("=2C", ",").replace("=3D", "=")
+        self._name = fields["name"].replace("=2C", ",").replace("=3D", "=")
         credential = self._credential_of(self._name)
         if credential is None:
             raise Refused
-        if found["authzid"] is not None and found["authzid"] != self._name:
+        if fields["authzid"] is not None and fields["authzid"] != self._name:
             raise Refused(OTHER_ID)
         self._credential = credential
-        self._nonce = found["nonce"] + self._server_nonce
+        self._nonce = fields["nonce"] + self._server_nonce
         salt = base64.b64encode(credential.salt).decode("ascii")
         first = f"r={self._nonce},s={salt},i={credential.iterations}"
-        self._told = f"{found['bare']},{first},"
+        self._first_messages = f"{fields['bare']},{first},"
         return first
 
     def _final(self, message: str) -> str:
-        found, credential = _FINAL.fullmatch(message), self._credential
-        if found is None or credential is None or found["nonce"] != self._nonce:
+        fields, credential = _FINAL.fullmatch(message), self._credential
+        if fields is None or credential is None or fields["nonce"] != self._nonce:
             raise Refused
-        said = (self._told + found["unproved"]).encode("ascii")
-        proof = base64.b64decode(found["proof"])
-        signature = hmac.digest(credential.stored_key, said, self._hash)
+        auth_message = (self._first_messages + fields["unproved"]).encode("ascii")
+        proof = base64.b64decode(fields["proof"])
+        signature = hmac.digest(credential.stored_key, auth_message, self._hash)
         if len(proof) != len(signature):
             raise Refused
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
@@ -112,5 +112,5 @@ class Scram:
         if not hmac.compare_digest(stored_key, credential.stored_key):
             raise Refused
         self.username = self._name
-        verifier = hmac.digest(credential.server_key, said, self._hash)
+        verifier = hmac.digest(credential.server_key, auth_message, self._hash)
         return "v=" + base64.b64encode(verifier).decode("ascii")
