@@ -198,3 +198,12 @@ def test_a_broker_that_was_killed_goes_on_with_its_transactions():
         assert sockets.ask(peer, "InitProducerId", 4, {**body, **producer})["producerEpoch"] == 1
         told = sockets.ask(peer, "EndTxn", 3, {**producer, "committed": True})
         assert told["errorCode"] == FENCED
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_commit_for_an_empty_group_id_outside_of_a_transaction_names_the_group(version):
+    it = Producing()
+    partitions = [{"partitionIndex": 0, "committedOffset": 1, "committedMetadata": None}]
+    body = {"groupId": "", "topics": [{"name": "t", "partitions": partitions}]}
+    found = it.ask("TxnOffsetCommit", version, {**it.producer(), **body})
+    assert found["topics"][0]["partitions"][0]["errorCode"] == 24  # INVALID_GROUP_ID

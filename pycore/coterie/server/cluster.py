@@ -14,6 +14,7 @@ from typing import Any
 from coterie.server.clock import Timers
 from coterie.server.context import Context
 from coterie.server.services.data.topics import Topics
+from coterie.server.services.features import Features
 from coterie.server.services.groups import Groups
 from coterie.server.services.sasl.authentication import Authentication, Mechanisms
 from coterie.server.services.sasl.users import Users
@@ -65,7 +66,7 @@ class Cluster(Context):
     config, now_ms, seed, waits, log
         As of :class:`Context`.
     users
-        The users that may authenticate; None: no listener uses SASL.
+        The users that may authenticate by SASL; None: no users.
     """
 
     def __init__(
@@ -81,7 +82,8 @@ class Cluster(Context):
         super().__init__(config, now_ms=now_ms, seed=seed, waits=waits, log=log)
         self.cluster_id = self.ids.uuid()
         self.nodes: dict[int, Node] = {}
-        self._users = users
+        self.users = Users({}) if users is None else users
+        self.features = Features()
         self._mechanisms: dict[Listener, Mechanisms] = {}
 
     def move(self, now_ms: int) -> None:
@@ -126,9 +128,8 @@ class Cluster(Context):
     def authentication(self, listener: Listener) -> Authentication:
         """Return the initial authentication state of a connection to a SASL listener."""
         if listener not in self._mechanisms:
-            assert self._users is not None  # a SASL listener is refused without users
             self._mechanisms[listener] = Mechanisms(
-                self._users, self.config, listener.name, ids=self.ids,
+                self.users, self.config, listener.name, ids=self.ids,
                 now_ms=lambda: self.waits.now_ms,
             )  # fmt: skip
         return self._mechanisms[listener].authentication()

@@ -11,7 +11,7 @@ from coterie.coordinator.fields import log_error
 from coterie.errors import ArgumentError, shown
 from coterie.server.api.call import Call, Handler
 from coterie.server.api.handlers.sasl import refuse as refuse_sasl
-from coterie.server.api.table import SERVED
+from coterie.server.api.table import ALTER_USER_SCRAM_CREDENTIALS, SERVED
 from coterie.server.context import Context
 from coterie.server.services.sasl.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -20,6 +20,8 @@ __all__ = ["Fault", "Watch"]
 _MAX_REQUESTS = 100_000  # the newest ones
 _MAX_FINISHED = 1000  # finished faults whose counts can still be read
 _LONGEST_MS = 2**31 - 1
+# The requests whose bodies have passwords, which are not recorded.
+_SECRET = {SASL_AUTHENTICATE, ALTER_USER_SCRAM_CREDENTIALS}
 _OFFSET_FETCH, _FIND_COORDINATOR = 9, 10
 _GROUP_FIELD = {  # API key -> the field with its group or groups
     8: "groupId",  # OffsetCommit
@@ -153,7 +155,7 @@ class Watch:
                 "client_host": call.connection.client_host,
                 "principal": call.connection.principal,
                 "node": call.node.id,
-                "body": {} if call.api_key == SASL_AUTHENTICATE else call.body,  # has a password
+                "body": {} if call.api_key in _SECRET else call.body,
             }
         )
         for fault in self._faults:

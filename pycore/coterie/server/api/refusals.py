@@ -204,6 +204,12 @@ def delete_topics(body: Body, version: int, error: int) -> Body:
     return {"responses": [_entry(error, **_topic_identity(topic)) for topic in body["topics"]]}
 
 
+def alter_users(body: Body, version: int, error: int) -> Body:
+    """Refuse each user of AlterUserScramCredentials."""
+    users = dict.fromkeys(entry["name"] for entry in body["deletions"] + body["upsertions"])
+    return {"results": [_entry(error, user=user) for user in users]}
+
+
 def metadata(body: Body, version: int, error: int) -> Body:
     """Refuse each topic of Metadata."""
     # A topic requested by id has no name; before version 12 the name cannot be null.

@@ -12,7 +12,9 @@ from coterie.server.api import refusals
 from coterie.server.api.refusals import Refuse, in_partitions, of_each
 from coterie.server.services.sasl.authentication import API_VERSIONS
 
-__all__ = ["API_VERSIONS", "SERVED", "Served", "refusal"]
+__all__ = ["ALTER_USER_SCRAM_CREDENTIALS", "API_VERSIONS", "SERVED", "Served", "refusal"]
+
+ALTER_USER_SCRAM_CREDENTIALS = 51
 
 
 class Served(NamedTuple):
@@ -92,6 +94,11 @@ SERVED: Mapping[int, Served] = {
         Served(46, "ListPartitionReassignments", 0, 0, "unsupported:list_partition_reassignments"),
         Served(47, "OffsetDelete", 0, 0, "offsets:offset_delete", row_form=True),
         Served(48, "DescribeClientQuotas", 0, 1, "unsupported:describe_client_quotas"),
+        Served(50, "DescribeUserScramCredentials", 0, 0, "scram_users:describe_users"),
+        Served(ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0,
+               "scram_users:alter_users", refusals.alter_users),
+        Served(55, "DescribeQuorum", 0, 2, "kraft:describe_quorum"),
+        Served(57, "UpdateFeatures", 0, 1, "kraft:update_features"),
         Served(60, "DescribeCluster", 0, 1, "metadata:describe_cluster"),
         Served(61, "DescribeProducers", 0, 0, "producers:describe_producers", in_partitions()),
         Served(65, "DescribeTransactions", 0, 0, "transactions:describe_transactions",
@@ -100,6 +107,8 @@ SERVED: Mapping[int, Served] = {
         Served(68, "ConsumerGroupHeartbeat", 0, 0, "groups:consumer_group_heartbeat"),
         Served(69, "ConsumerGroupDescribe", 0, 0, "groups:consumer_group_describe",
                of_each("groupIds", "groups", _GROUP)),
+        Served(74, "ListClientMetricsResources", 0, 0,
+               "unsupported:list_client_metrics_resources"),
         Served(75, "DescribeTopicPartitions", 0, 0, "metadata:describe_topic_partitions",
                of_each("topics", "topics", _NAME)),
     )

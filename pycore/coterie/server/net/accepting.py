@@ -11,14 +11,23 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Acceptor"]
+__all__ = ["Acceptor", "HandshakeObserver"]
 
 _BACKLOG = 1024  # of the listening socket; also the most connections accepted in one iteration
 _REST_S = 1  # the pause before the next accept when no more sockets can be opened
 _LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+@runtime_checkable
+class HandshakeObserver(Protocol):
+    """A connection's protocol that is told of a failed TLS handshake."""
+
+    def handshake_failed(self, peername: Any, error: ssl.SSLError) -> None:
+        """Handle the failure of a handshake with a peer."""
 
 
 class Acceptor:
@@ -112,10 +121,14 @@ class Acceptor:
             self._loop.add_reader(listening, self._accept, listening)
 
     async def _greet(self, accepted: socket.socket) -> None:
+        protocol = self._factory()
         try:
-            await self._loop.connect_accepted_socket(self._factory, accepted, ssl=self._tls)
-        except (OSError, asyncio.TimeoutError):
+            peername = accepted.getpeername()
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls)
+        except (OSError, asyncio.TimeoutError) as error:
             accepted.close()  # no TLS, no client certificate, or the peer is gone
+            if isinstance(error, ssl.SSLError) and isinstance(protocol, HandshakeObserver):
+                protocol.handshake_failed(peername, error)
         except BaseException:
             accepted.close()
             raise

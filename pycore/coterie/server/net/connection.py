@@ -256,7 +256,10 @@ class Connection:
         outcome = authentication.token(frame)
         if not isinstance(outcome, Refused):
             return self.send(outcome)
-        what = "a token of SASL that is refused; after SaslHandshake 0 that has no answer"
+        what = (
+            f"a token of SASL that is refused ({authentication.failed_login}); "
+            "after SaslHandshake 0 that has no answer"
+        )
         return self._drop(("token", None), what, later=outcome.delayed)
 
     def _send_range(

@@ -155,6 +155,13 @@ class Peer(asyncio.Protocol):
         self._waits = peers.cluster.waits
         self.active_ms = 0
 
+    def handshake_failed(self, peername: Any, error: OSError) -> None:
+        """Log why a peer's TLS handshake failed."""
+        from coterie.server.net.tls import handshake_failure
+
+        line = f"{host_of(peername)}: {handshake_failure(error)}; the connection closes"
+        self._peers.cluster.log_limited("handshake", line)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the connection."""
         self.transport = cast(

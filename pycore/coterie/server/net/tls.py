@@ -10,7 +10,7 @@ from coterie.arguments import file_path
 from coterie.errors import ArgumentError
 from coterie.server.services.sasl.refusals import ANONYMOUS
 
-__all__ = ["ANONYMOUS", "peer_principal", "server_context"]
+__all__ = ["handshake_failure", "peer_principal", "server_context"]
 
 # OpenSSL's names of subject attributes -> Java's keywords (RFC 2253).
 _KEYWORDS = {
@@ -23,6 +23,14 @@ _KEYWORDS = {
     "streetAddress": "STREET",
     "domainComponent": "DC",
     "userId": "UID",
+}
+# OpenSSL's reasons for first bytes that are no TLS record: the length of a frame, or HTTP.
+_PLAIN_TEXT = {
+    "HTTP_REQUEST",
+    "HTTPS_PROXY_REQUEST",
+    "PACKET_LENGTH_TOO_LONG",
+    "RECORD_LAYER_FAILURE",
+    "WRONG_VERSION_NUMBER",
 }
 _EMAIL = "1.2.840.113549.1.9.1"
 _IA5_STRING, _SHORT_FORM = 0x16, 0x80
@@ -76,10 +84,18 @@ def _check_readable(what: str, file: str | Path) -> None:
         raise ArgumentError(f"{what} {file}: {error.strerror}") from None
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError, unknown: str = "it is no PEM file of that kind") -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
-    return "it is no PEM file of that kind"
+    return unknown
+
+
+def handshake_failure(error: OSError) -> str:
+    """Describe a failed handshake for the log, by OpenSSL's reason."""
+    reason = getattr(error, "reason", None)
+    if reason in _PLAIN_TEXT:
+        return "the client spoke plain text to a TLS listener"
+    return f"the TLS handshake failed: {_reason(error, 'no reason given')}"
 
 
 def peer_principal(ssl_object: Any) -> str:

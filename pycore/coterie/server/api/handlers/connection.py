@@ -6,14 +6,15 @@ import re
 
 from coterie.server.api.call import Call
 from coterie.server.api.lookup import served
+from coterie.server.services.features import SUPPORTED
 from coterie.values import Error
 
 __all__ = ["api_versions"]
 
 # ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FEATURE = "metadata.version"
-_LEVEL = 21  # IBP_3_9_IV0: the features of a broker 3.9.1
+# The first version that may list a feature whose minimum is 0; older clients fail to parse it.
+_MINIMUM_0_SINCE = 4
 
 
 def api_versions(call: Call) -> None:
@@ -27,13 +28,22 @@ def api_versions(call: Call) -> None:
     authentication = call.connection.authentication
     if authentication is not None:
         authentication.api_versions_answered()
-    feature = {"name": _FEATURE, "minVersion": 1, "maxVersion": _LEVEL}
-    level = {"name": _FEATURE, "maxVersionLevel": _LEVEL, "minVersionLevel": _LEVEL}
+    features = call.cluster.features
+    supported = [
+        {"name": name, "minVersion": first, "maxVersion": last}
+        for name, (first, last) in SUPPORTED.items()
+        if first > 0 or call.api_version >= _MINIMUM_0_SINCE
+    ]
+    finalized = [
+        {"name": name, "maxVersionLevel": level, "minVersionLevel": level}
+        for name, level in features.levels.items()
+        if level
+    ]
     return call.answer(
         {
             "apiKeys": keys,
-            "supportedFeatures": [feature],
-            "finalizedFeaturesEpoch": 0,
-            "finalizedFeatures": [level],
+            "supportedFeatures": supported,
+            "finalizedFeaturesEpoch": features.epoch,
+            "finalizedFeatures": finalized,
         }
     )

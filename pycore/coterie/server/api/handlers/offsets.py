@@ -74,7 +74,9 @@ def txn_offset_commit(call: Call) -> None:
     log = groups.log.partition(number)
     known_producer = None if log is None else log.producers.known.get(producer)
     error = Error.NONE
-    if not groups.log.has_ongoing_transaction(number, producer):
+    if not group_id:
+        pass  # the coordinator refuses the id, which Kafka checks before the transaction
+    elif not groups.log.has_ongoing_transaction(number, producer):
         error = call.cluster.transactions.verify(
             transactional_id,
             producer,

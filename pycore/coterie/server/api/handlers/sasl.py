@@ -53,8 +53,12 @@ def refuse(call: Call, error: int) -> None:
 def _answer(call: Call, body: dict[str, Any]) -> None:
     """Send a response; a refusal is sent after the delay, and the connection closes."""
     connection, cluster = call.connection, call.cluster
-    if connection.authentication is None or not connection.authentication.failed:
+    authentication = connection.authentication
+    if authentication is None or not authentication.failed:
         return call.answer(body)
+    if authentication.failed_login is not None:
+        line = f"{connection.client_host}: {authentication.failed_login}"
+        cluster.log_limited(("login", call.api_key), line)
 
     def end() -> None:
         if not connection.closing:

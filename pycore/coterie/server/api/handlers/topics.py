@@ -13,7 +13,7 @@ from coterie.server.api.call import Call
 from coterie.server.api.handlers.configs import of_topic
 from coterie.server.api.handlers.entry_errors import EntryError
 from coterie.server.services.data.topic_configs import InvalidConfig, check_configs
-from coterie.server.services.data.topics import NO_ID, Topic, name_refusal
+from coterie.server.services.data.topics import METADATA_TOPIC, NO_ID, Topic, name_refusal
 from coterie.values import Error
 
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
@@ -21,7 +21,6 @@ __all__ = ["create_partitions", "create_topics", "delete_topics"]
 Body = dict[str, Any]
 
 _TOO_MANY = 10000
-_METADATA_TOPIC = "__cluster_metadata"
 
 
 def create_topics(call: Call) -> None:
@@ -33,7 +32,7 @@ def create_topics(call: Call) -> None:
         if counts[name] > 1:
             continue
         try:
-            if name == _METADATA_TOPIC:
+            if name == METADATA_TOPIC:
                 message = f"Creation of internal topic {name} is prohibited."
                 raise EntryError(Error.INVALID_REQUEST, message)
             answers.append(_create(call, topic))

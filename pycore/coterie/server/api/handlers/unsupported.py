@@ -14,6 +14,7 @@ __all__ = [
     "describe_client_quotas",
     "describe_log_dirs",
     "elect_leaders",
+    "list_client_metrics_resources",
     "list_partition_reassignments",
 ]
 
@@ -45,6 +46,11 @@ def delete_acls(call: Call) -> None:
 def describe_client_quotas(call: Call) -> None:
     """Return no quotas."""
     return call.answer({"errorCode": 0, "entries": []})
+
+
+def list_client_metrics_resources(call: Call) -> None:
+    """Return no subscriptions to client metrics."""
+    return call.answer({"errorCode": 0, "clientMetricsResources": []})
 
 
 def list_partition_reassignments(call: Call) -> None:

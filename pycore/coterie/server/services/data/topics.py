@@ -16,6 +16,7 @@ from coterie.server.services.data.topic_configs import TOPIC_CONFIGS, log_settin
 
 __all__ = [
     "INTERNAL",
+    "METADATA_TOPIC",
     "NO_ID",
     "OFFSETS_TOPIC",
     "STATE_TOPIC",
@@ -27,6 +28,7 @@ __all__ = [
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the zero uuid, for no id or an unknown topic
 OFFSETS_TOPIC, STATE_TOPIC = "__consumer_offsets", "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
 INTERNAL = {  # internal topic -> the setting with its partition count
     OFFSETS_TOPIC: "offsets.topic.num.partitions",
     STATE_TOPIC: "transaction.state.log.num.partitions",

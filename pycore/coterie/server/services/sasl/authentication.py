@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from coterie.server.config import Settings
 from coterie.server.ids import Ids
+from coterie.server.rate_limited_log import quoted
 from coterie.server.services.sasl.plain import Plain
 from coterie.server.services.sasl.refusals import Refused
 from coterie.server.services.sasl.scram import HASHES, Scram
@@ -27,6 +28,7 @@ __all__ = [
     "SASL_HANDSHAKE",
     "Authenticated",
     "Authentication",
+    "FailedLogin",
     "Mechanisms",
     "Refused",
 ]
@@ -58,9 +60,27 @@ class Authenticated(NamedTuple):
     lifetime_ms: int
 
 
-class Exchange(Protocol):
-    """A running exchange of a mechanism."""
+class FailedLogin(NamedTuple):
+    """A failed authentication, for the log; the text has the peer's words escaped."""
 
+    mechanism: str
+    username: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        """Return user, mechanism and reason in one line."""
+        user = "" if self.username is None else f" for user {quoted(self.username)}"
+        mechanism = self.mechanism if self.mechanism in MECHANISMS else quoted(self.mechanism)
+        return f"authentication failed{user} with {mechanism}: {self.reason}"
+
+
+class Exchange(Protocol):
+    """A running exchange of a mechanism.
+
+    ``claimed_username`` is the user that the peer names, ``username`` the authenticated one.
+    """
+
+    claimed_username: str | None
     username: str | None
 
     def respond(self, token: bytes) -> bytes:
@@ -122,6 +142,8 @@ class Authentication:
     ----------
     principal : str or None
         ``User:NAME`` once it is authenticated.
+    failed_login : FailedLogin or None
+        The failure of the last handshake or token.
     delayed : bool
         After a failure: whether the error response or the close follows only after the delay.
     """
@@ -135,6 +157,7 @@ class Authentication:
         self._expires_ms: int | None = None
         self._reauthentication_began_ms: int | None = None
         self.principal: str | None = None
+        self.failed_login: FailedLogin | None = None
         self.delayed = False
 
     @property
@@ -207,6 +230,7 @@ class Authentication:
             return Error.ILLEGAL_SASL_STATE
         self._headers = self._headers or version >= 1
         if mechanism not in MECHANISMS:
+            self.failed_login = FailedLogin(mechanism, None, "the mechanism is not supported")
             self._fail(delayed=True)
             return Error.UNSUPPORTED_SASL_MECHANISM
         if self.principal is not None and mechanism != self._mechanism:
@@ -246,10 +270,15 @@ class Authentication:
     def _respond(self, token: bytes) -> bytes:
         exchange = self._exchange
         if exchange is None:
-            raise Refused
-        answer = exchange.respond(token)
-        if exchange.username is not None:
-            self._complete(f"User:{exchange.username}")
+            raise Refused(reason="the mechanism changed during re-authentication")
+        try:
+            answer = exchange.respond(token)
+            if exchange.username is not None:
+                self._complete(f"User:{exchange.username}")
+        except Refused as refused:
+            username = exchange.claimed_username
+            self.failed_login = FailedLogin(self._mechanism, username, refused.reason)
+            raise
         return answer
 
     def _complete(self, principal: str) -> None:

@@ -16,6 +16,7 @@ class Plain:
     def __init__(self, users: Users) -> None:
         self._users = users
         self.username: str | None = None
+        self.claimed_username: str | None = None
 
     def respond(self, token: bytes) -> bytes:
         """Check the client's message; return the server's token, which is empty."""
@@ -23,6 +24,7 @@ class Plain:
         if len(texts) != 3:
             raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(texts)}")
         authorization_id, username, password = texts
+        self.claimed_username = username
         if not username:
             raise Refused("Authentication failed: username not specified")
         if not password:
@@ -34,7 +36,8 @@ class Plain:
             not hmac.compare_digest(offered, offered if expected is None else expected)
             or expected is None
         ):
-            raise Refused("Authentication failed: Invalid username or password")
+            reason = "wrong password" if expected else "no such user, or none with a password"
+            raise Refused("Authentication failed: Invalid username or password", reason=reason)
         if authorization_id not in ("", username):
             raise Refused(OTHER_ID)
         self.username = username

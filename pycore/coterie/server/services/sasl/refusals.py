@@ -20,11 +20,14 @@ class Refused(Exception):
         The message for the client; None: it only learns that its credentials are invalid, so that
         it cannot find out which users exist. Kafka throws SaslAuthenticationException with a
         message and SaslException without one.
+    reason : str
+        The cause for the server's log.
     """
 
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or "invalid credentials")
+    def __init__(self, message: str | None = None, *, reason: str = "") -> None:
         self.message = message
+        self.reason = reason or message or "invalid credentials"
+        super().__init__(self.reason)
 
     @property
     def delayed(self) -> bool:

@@ -20,12 +20,17 @@ from typing import Any, NamedTuple
 
 from coterie.arguments import file_path, text
 from coterie.errors import ArgumentError, shown
-from coterie.server.services.sasl.scram import HASHES, MIN_ITERATIONS, Credential, derive
+from coterie.server.services.sasl.scram import (
+    HASHES,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    Credential,
+    derive,
+)
 
 __all__ = ["Users", "credential_toml", "read_users", "users_of"]
 
-MAX_ITERATIONS = 1_000_000  # deriving the keys blocks the other connections
-PRINTED_ITERATIONS = 16384  # Kafka's maximum (ScramMechanism), so that Kafka takes them, too
+MOST_ITERATIONS = 1_000_000  # deriving the keys blocks the other connections
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TABLES = {mechanism.lower(): mechanism for mechanism in HASHES}
 _SALTED = {"salt", "iterations"}
@@ -45,11 +50,17 @@ class _User(NamedTuple):
 
 
 class Users:
-    """The users of a server."""
+    """The users of a server; their SCRAM credentials can be altered in memory."""
 
     def __init__(self, users: Mapping[str, _User]) -> None:
         self._users = users
         self._derived: dict[tuple[str, str], Credential] = {}
+        self._altered: dict[tuple[str, str], Credential | None] = {}  # None: deleted
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all users, also of those without SCRAM credentials."""
+        return {*self._users, *(name for _, name in self._altered)}
 
     def password(self, username: str) -> bytes | None:
         """Return a user's password; None for an unknown user or one that has only keys."""
@@ -63,6 +74,8 @@ class Users:
 
         ``salts`` returns a new salt, for a password without one.
         """
+        if (mechanism, username) in self._altered:
+            return self._altered[mechanism, username]
         user = self._users.get(username)
         entry = None if user is None else user.mechanisms.get(mechanism)
         if isinstance(entry, Credential) or user is None or user.password is None:
@@ -73,6 +86,25 @@ class Users:
             derived = derive(mechanism, user.password, salt or salts(), iterations)
             self._derived[mechanism, username] = derived
         return derived
+
+    def iterations(self, mechanism: str, username: str) -> int | None:
+        """Return the iterations of a user's SCRAM credential; None if there is none."""
+        if (mechanism, username) in self._altered:
+            altered = self._altered[mechanism, username]
+            return None if altered is None else altered.iterations
+        user = self._users.get(username)
+        entry = None if user is None else user.mechanisms.get(mechanism)
+        if entry is not None:
+            return entry.iterations
+        return None if user is None or user.password is None else MIN_ITERATIONS
+
+    def set_credential(self, mechanism: str, username: str, credential: Credential) -> None:
+        """Create or replace a user's SCRAM credential; a password for PLAIN stays as it is."""
+        self._altered[mechanism, username] = credential
+
+    def delete_credential(self, mechanism: str, username: str) -> None:
+        """Delete a user's SCRAM credential."""
+        self._altered[mechanism, username] = None
 
 
 def read_users(path: str | Path) -> Users:
@@ -161,8 +193,8 @@ def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Cr
     if missing:
         raise ArgumentError(f"{where}.{min(missing)} is missing (or give a password)")
     iterations = table.get("iterations", MIN_ITERATIONS)
-    if type(iterations) is not int or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        limits = f"{MIN_ITERATIONS} to {MAX_ITERATIONS}"
+    if type(iterations) is not int or not MIN_ITERATIONS <= iterations <= MOST_ITERATIONS:
+        limits = f"{MIN_ITERATIONS} to {MOST_ITERATIONS}"
         raise ArgumentError(f"{where}.iterations must be {limits}, not {shown(iterations)}")
     salt = _bytes(table["salt"], f"{where}.salt") if "salt" in table else None
     if has_password or salt is None:
@@ -201,7 +233,7 @@ def credential_toml(user: str, password: str, salts: Callable[[], bytes]) -> str
         name = '"' + user.replace("\\", "\\\\").replace('"', '\\"') + '"'
     tables = []
     for table, mechanism in sorted(_TABLES.items()):
-        credential = derive(mechanism, password.encode(), salts(), PRINTED_ITERATIONS)
+        credential = derive(mechanism, password.encode(), salts(), MAX_ITERATIONS)
         salt, stored_key, server_key = (
             base64.b64encode(data).decode("ascii")
             for data in (credential.salt, credential.stored_key, credential.server_key)
