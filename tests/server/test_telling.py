@@ -168,6 +168,6 @@ def test_a_line_is_one_line_whatever_it_is_made_of():
 def test_connections_too_many_are_told_as_a_flood_is():
     server = Server({"max.connections": 1})
     peers = Peers(server.dispatcher, heart=None)
-    assert peers.accepts(object(), "PLAINTEXT")
-    assert not any(peers.accepts(object(), "PLAINTEXT") for _ in range(100))
+    assert peers.accepts(object(), "PLAINTEXT", 1)
+    assert not any(peers.accepts(object(), "PLAINTEXT", 1) for _ in range(100))
     assert server.told == ["a connection was closed at once: max.connections is reached"]

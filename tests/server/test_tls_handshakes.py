@@ -91,8 +91,9 @@ def test_a_client_without_a_certificate_is_one_line_with_its_cause(loop, files, 
 
     def talk(port):
         # Under TLS 1.3 the client's side ends first; the refusal comes in the place of data.
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as raw:
-            client.wrap_socket(raw, server_hostname="localhost").recv(1)
+        raw = socket.create_connection(("127.0.0.1", port))
+        with suppress(OSError), client.wrap_socket(raw, server_hostname="localhost") as shaken:
+            shaken.recv(1)
 
     async def shake(port):
         await asyncio.to_thread(talk, port)

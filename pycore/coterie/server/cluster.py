@@ -13,6 +13,7 @@ from typing import Any
 
 from coterie.server.clock import Timers
 from coterie.server.context import Context
+from coterie.server.services.data.broker_configs import BrokerConfigs
 from coterie.server.services.data.topics import Topics
 from coterie.server.services.features import Features
 from coterie.server.services.groups import Groups
@@ -114,6 +115,11 @@ class Cluster(Context):
     def topics(self) -> Topics:
         """Topics and their data."""
         return Topics(self)
+
+    @cached_property
+    def broker_configs(self) -> BrokerConfigs:
+        """The dynamic settings of brokers."""
+        return BrokerConfigs(self.topics)
 
     @cached_property
     def groups(self) -> Groups:

@@ -108,13 +108,20 @@ class Peers:
         if self._idle_ms >= 0:
             self._look_later()
 
-    def accepts(self, peer: Peer, name: str) -> bool:
+    def accepts(self, peer: Peer, name: str, node_id: int) -> bool:
         """Add a connection of a listener unless a limit is reached; return whether it was added."""
         config, limit = self.cluster.config, "max.connections"
         own = f"listener.name.{name}.{limit}"
-        if len(self.all) >= config[limit]:
+        dynamic = self.cluster.broker_configs
+        most = dynamic.max_connections(node_id)
+        most_of_listener = dynamic.max_connections(node_id, f"listener.name.{name}.")
+        if most is None:
+            most = config[limit]
+        if most_of_listener is None:
+            most_of_listener = config.get(own, len(self.all) + 1)
+        if len(self.all) >= most:
             self.cluster.log_limited(limit, f"a connection was closed at once: {limit} is reached")
-        elif self._of_listener[name] >= config.get(own, len(self.all) + 1):
+        elif self._of_listener[name] >= most_of_listener:
             self.cluster.log_limited(limit, f"a connection was closed at once: {own} is reached")
         else:
             self.all[peer] = None
@@ -178,7 +185,7 @@ class Peer(asyncio.Protocol):
 
             ended = self.transport.get_extra_info("ssl_object")
             self.connection.tls_principal = peer_principal(ended)
-        if not self._peers.accepts(self, self._listener.name):
+        if not self._peers.accepts(self, self._listener.name, self._node.id):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:

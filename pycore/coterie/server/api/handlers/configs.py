@@ -6,14 +6,32 @@ Source: ConfigHelper, ConfigAdminManager, ConfigurationControlManager of Kafka 3
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from coterie.server.api.call import Call
+from coterie.server.api.handlers.broker_configs import (
+    DEFAULT,
+    DEFAULT_SYNONYM,
+    OF_TOPIC,
+    STATIC,
+    WITHOUT_DEFAULT,
+    dynamic_synonyms,
+    of_all_brokers,
+    of_broker,
+    synonym,
+)
 from coterie.server.api.handlers.entry_errors import EntryError
 from coterie.server.api.refusals import message_of
-from coterie.server.config import DEFAULTS
+from coterie.server.rate_limited_log import quoted
+from coterie.server.services.data.broker_configs import (
+    CLUSTER_DEFAULT,
+    DYNAMIC,
+    EFFECTIVE,
+    check_broker_configs,
+)
 from coterie.server.services.data.topic_configs import (
+    LIST,
     TOPIC_CONFIGS,
     InvalidConfig,
     TopicConfig,
@@ -27,24 +45,7 @@ __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "of
 Body = dict[str, Any]
 
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS = 2, 4, 8, 16
-_OF_TOPIC, _STATIC, _DEFAULT = 1, 4, 5  # where a value comes from
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
-_LIST = 7
-_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE = 1, 2, 3, 5, 6
-# Broker setting -> the synonym that has the default. It is listed only behind a value that is set:
-# ConfigHelper drops all that comes before the setting's own name.
-_DEFAULT_SYNONYM = {
-    "log.retention.ms": ("log.retention.hours", "168"),
-}
-_WITHOUT_DEFAULT = {"log.roll.ms", "log.roll.jitter.ms", "log.flush.interval.ms"}
-_LONGS = {
-    "connections.max.idle.ms",
-    "connections.max.reauth.ms",
-    "offsets.retention.check.interval.ms",
-}
-_SHORT, _SHORTS = 4, {"offsets.commit.required.acks"}
-# Settings that a running broker can change, besides the defaults of topics.
-_DYNAMIC = {"max.connections"}
 
 
 def describe_configs(call: Call) -> None:
@@ -75,10 +76,10 @@ def _described(call: Call, kind: int, name: str) -> list[Body]:
     if kind == _TOPIC:
         return of_topic(call, _topic(call, name, Error.UNKNOWN_TOPIC_OR_PARTITION, None))
     if kind == _BROKER:
-        if not name:
-            return []  # nothing is set for all brokers at once
+        if name == CLUSTER_DEFAULT:
+            return of_all_brokers(call)
         _own(call, name, " or empty string, but received")
-        return _of_broker(call)
+        return of_broker(call)
     if kind == _BROKER_LOGGER:
         if not name:
             raise EntryError(Error.INVALID_REQUEST, "Broker id must not be empty")
@@ -90,12 +91,12 @@ def _described(call: Call, kind: int, name: str) -> list[Body]:
     return []
 
 
-def _own(call: Call, name: str, between: str) -> None:
+def _own(call: Call, name: str, between: str, what: str = "Broker id") -> None:
     """Refuse a resource name that is not this broker's id."""
     try:
         number = int(name)
     except ValueError:
-        message = f"Broker id must be an integer, but it is: {name}"
+        message = f"{what} must be an integer, but it is: {name}"
         raise EntryError(Error.INVALID_REQUEST, message) from None
     if number != call.node.id:
         message = f"Unexpected broker id, expected {call.node.id}{between} {name}"
@@ -118,24 +119,27 @@ def of_topic(call: Call, topic: Topic) -> list[Body]:
 
 
 def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
-    of_server = call.cluster.topics.defaults.get(config.name)
+    topics = call.cluster.topics
+    of_server = topics.static_defaults.get(config.name)
     synonyms: list[Body] = []
     if config.name in configs:
-        synonyms.append(_synonym(config.name, configs[config.name], _OF_TOPIC))
+        synonyms.append(synonym(config.name, configs[config.name], OF_TOPIC))
     if config.server is not None:
+        of_brokers = dynamic_synonyms(call, config.server)
         if of_server is not None:
-            synonyms.append(_synonym(config.server, of_server, _STATIC))
-        if config.server in _DEFAULT_SYNONYM:
-            if of_server is not None:
-                synonyms.append(_synonym(*_DEFAULT_SYNONYM[config.server], _DEFAULT))
-        elif config.server not in _WITHOUT_DEFAULT:
-            synonyms.append(_synonym(config.server, config.default, _DEFAULT))
-    value = configs.get(config.name, config.default if of_server is None else of_server)
+            of_brokers.append(synonym(config.server, of_server, STATIC))
+        synonyms += of_brokers
+        if config.server in DEFAULT_SYNONYM:
+            if of_brokers:
+                synonyms.append(synonym(*DEFAULT_SYNONYM[config.server], DEFAULT))
+        elif config.server not in WITHOUT_DEFAULT:
+            synonyms.append(synonym(config.server, config.default, DEFAULT))
+    value = configs.get(config.name, topics.defaults.get(config.name, config.default))
     return {
         "name": config.name,
         "value": value,
         "readOnly": False,
-        "configSource": synonyms[0]["source"] if synonyms else _DEFAULT,
+        "configSource": synonyms[0]["source"] if synonyms else DEFAULT,
         "isSensitive": False,
         "synonyms": synonyms,
         "configType": config.type,
@@ -143,83 +147,17 @@ def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
     }
 
 
-def _synonym(name: str, value: str, source: int) -> Body:
-    return {"name": name, "value": value, "source": source}
-
-
-def _of_broker(call: Call) -> list[Body]:
-    """Return the known settings of the broker."""
-    config = call.cluster.config
-    rows = {
-        name: _broker_row(name, value, DEFAULTS[name], _type(name, value))
-        for name, value in config.items()
-        if name in DEFAULTS and not name.startswith("coterie.")
-    }
-    for row in TOPIC_CONFIGS.values():
-        if row.server is not None and row.server not in _WITHOUT_DEFAULT:
-            value, default = rows.pop(row.name, None), row.default
-            text = default if value is None else value["value"]
-            if row.server in rows:
-                text = rows[row.server]["value"]
-            rows[row.server] = _broker_row(row.server, text, default, row.type)
-            if row.server in _DEFAULT_SYNONYM:
-                name, default_value = _DEFAULT_SYNONYM[row.server]
-                rows[name] = _broker_row(name, default_value, default_value, _INT)
-                if rows[row.server]["configSource"] == _DEFAULT:  # not set: its value is null
-                    rows[row.server].update(value=None, synonyms=[])
-                else:
-                    rows[row.server]["synonyms"][-1:] = rows[name]["synonyms"]
-    for name in ("broker.id", "node.id"):
-        rows[name] = _broker_row(name, call.node.id, -1, _INT)
-    of_topics = {row.server for row in TOPIC_CONFIGS.values()} - {"log.message.format.version"}
-    for dynamic in rows.keys() & (_DYNAMIC | of_topics):
-        rows[dynamic]["readOnly"] = False
-    return [rows[name] for name in sorted(rows)]
-
-
-def _broker_row(name: str, value: Any, default: Any, kind: int) -> Body:
-    text, default_text = _text(value), _text(default)
-    synonyms = [] if text == default_text else [_synonym(name, text, _STATIC)]
-    synonyms.append(_synonym(name, default_text, _DEFAULT))
-    return {
-        "name": name,
-        "value": text,
-        "readOnly": True,
-        "configSource": synonyms[0]["source"],
-        "isSensitive": False,
-        "synonyms": synonyms,
-        "configType": kind,
-        "documentation": None,
-    }
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _type(name: str, value: Any) -> int:
-    if isinstance(value, bool):
-        return _BOOLEAN
-    if isinstance(value, int):
-        return _LONG if name in _LONGS else _SHORT if name in _SHORTS else _INT
-    return _DOUBLE if isinstance(value, float) else _STRING
-
-
 def alter_configs(call: Call) -> None:
-    """Replace all settings of topics; settings that are not named return to their defaults."""
-
-    def change(_: Mapping[str, str], entries: list[Body]) -> dict[str, str]:
-        return {entry["name"]: entry["value"] for entry in entries}
-
-    _alter(call, change)
+    """Replace all settings of resources; settings that are not named return to their defaults."""
+    _alter(call, incremental=False)
 
 
 def incremental_alter_configs(call: Call) -> None:
     """Change single settings of topics and of the broker."""
-    _alter(call, _changed)
+    _alter(call, incremental=True)
 
 
-def _alter(call: Call, change: Callable[[Mapping[str, str], list[Body]], dict[str, str]]) -> None:
+def _alter(call: Call, *, incremental: bool) -> None:
     counts = Counter(
         (resource["resourceType"], resource["resourceName"]) for resource in call.body["resources"]
     )
@@ -233,9 +171,11 @@ def _alter(call: Call, change: Callable[[Mapping[str, str], list[Body]], dict[st
                 raise EntryError(Error.INVALID_REQUEST, message)
             _well_formed(resource["configs"])
             if kind == _TOPIC:
-                _alter_topic(call, name, resource["configs"], change)
+                _alter_topic(call, name, resource["configs"], incremental=incremental)
+            elif kind == _BROKER:
+                _alter_broker(call, name, resource["configs"], incremental=incremental)
             else:
-                _alter_other(call, kind, name, resource["configs"])
+                raise EntryError(Error.INVALID_REQUEST, f"Unknown resource type {kind}")
         except EntryError as refused:
             error, message = refused.error, refused.message
         responses.append(
@@ -263,16 +203,14 @@ def _well_formed(configs: list[Body]) -> None:
         raise EntryError(Error.INVALID_REQUEST, message)
 
 
-def _alter_topic(
-    call: Call,
-    name: str,
-    entries: list[Body],
-    change: Callable[[Mapping[str, str], list[Body]], dict[str, str]],
-) -> None:
+def _alter_topic(call: Call, name: str, entries: list[Body], *, incremental: bool) -> None:
     if not name:
         raise EntryError(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
     topic = call.cluster.topics.get(name)
-    configs = change({} if topic is None else topic.configs, entries)
+    if incremental:
+        configs = _changed({} if topic is None else topic.configs, entries, TOPIC_CONFIGS)
+    else:
+        configs = {entry["name"]: entry["value"] for entry in entries}
     try:
         check_configs(configs)
     except InvalidConfig as error:
@@ -283,7 +221,13 @@ def _alter_topic(
         call.cluster.topics.configure(topic, configs)
 
 
-def _changed(before: Mapping[str, str], entries: list[Body]) -> dict[str, str]:
+def _changed(
+    before: Mapping[str, str],
+    entries: list[Body],
+    known: Mapping[str, TopicConfig],
+    *,
+    of_broker: bool = False,
+) -> dict[str, str]:
     """Apply single changes to settings."""
     configs = dict(before)
     for entry in entries:
@@ -293,11 +237,9 @@ def _changed(before: Mapping[str, str], entries: list[Body]) -> dict[str, str]:
         elif operation == _DELETE:
             configs.pop(name, None)
         elif operation in (_APPEND, _SUBTRACT):
-            row = TOPIC_CONFIGS.get(name)
-            if row is None or row.type != _LIST:
-                word = "APPEND" if operation == _APPEND else "SUBTRACT"
-                message = f"Can't {word} to key {name} because its type is not LIST."
-                raise EntryError(Error.INVALID_CONFIG, message)
+            row = known.get(name)
+            if row is None or row.type != LIST:
+                raise EntryError(Error.INVALID_CONFIG, _not_a_list(name, operation, of_broker))
             words = [word for word in configs.get(name, row.default).split(",") if word]
             for word in value.split(","):
                 if operation == _APPEND and word not in words:
@@ -305,20 +247,38 @@ def _changed(before: Mapping[str, str], entries: list[Body]) -> dict[str, str]:
                 elif operation == _SUBTRACT and word in words:
                     words.remove(word)
             configs[name] = ",".join(words)
+        elif of_broker:
+            raise EntryError(Error.INVALID_REQUEST, f"Unknown operations type {operation}")
         else:
             raise EntryError(Error.UNKNOWN_SERVER_ERROR, None)
     return configs
 
 
-def _alter_other(call: Call, kind: int, name: str, entries: list[Body]) -> None:
-    """Refuse what is not a topic: a running broker's settings stay as they are."""
-    if kind == _BROKER:
-        if name and name != str(call.node.id):
-            message = f"Unexpected broker id, expected {call.node.id}, but received {name}"
-            raise EntryError(Error.INVALID_REQUEST, message)
-        if entries:
-            names = ", ".join(entry["name"] for entry in entries)
-            message = f"Cannot update these configs dynamically: Set({names})"
-            raise EntryError(Error.INVALID_REQUEST, message)
+def _not_a_list(name: str, operation: int, of_broker: bool) -> str:
+    word = "APPEND" if operation == _APPEND else "SUBTRACT"
+    if of_broker:
+        return f"Config value {word.lower()} is not allowed for config key: {name}"
+    return f"Can't {word} to key {name} because its type is not LIST."
+
+
+def _alter_broker(call: Call, name: str, entries: list[Body], *, incremental: bool) -> None:
+    """Change the dynamic settings of this broker, or the defaults of all brokers."""
+    if name != CLUSTER_DEFAULT:
+        _own(call, name, ", but received", "Node id")
+    configs = call.cluster.broker_configs
+    changed = (
+        _changed(configs.of(name), entries, DYNAMIC, of_broker=True)
+        if incremental
+        else {entry["name"]: entry["value"] for entry in entries}
+    )
+    try:
+        check_broker_configs(changed, name)
+    except InvalidConfig as error:
+        raise EntryError(Error.INVALID_REQUEST, str(error)) from None
+    if call.body["validateOnly"]:
         return
-    raise EntryError(Error.INVALID_REQUEST, f"Unknown resource type {kind}")
+    configs.replace(name, changed, call.node.id)
+    without_effect = sorted({entry["name"] for entry in entries} & changed.keys() - EFFECTIVE)
+    if without_effect:
+        names = ", ".join(map(quoted, without_effect))
+        call.cluster.log_limited("broker configs", f"dynamic settings without effect here: {names}")

@@ -12,11 +12,13 @@ from coterie.errors import CoterieError
 from coterie.server.services.data.settings import LogSettings
 
 __all__ = [
+    "EFFECTIVE_TOPIC_CONFIGS",
     "TOPIC_CONFIGS",
     "InvalidConfig",
     "TopicConfig",
     "check_configs",
     "log_settings",
+    "parse_value",
     "read_config",
 ]
 
@@ -24,6 +26,21 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # as DescribeConfig
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _MAX = str(_INT64)
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+# The settings that partitions read (log_settings).
+EFFECTIVE_TOPIC_CONFIGS = frozenset(
+    {
+        "cleanup.policy",
+        "index.interval.bytes",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.ms",
+    }
+)
 _TYPES = {INT: "INT", LONG: "LONG", DOUBLE: "DOUBLE"}
 
 
@@ -117,6 +134,17 @@ def read_config(name: str, text: str) -> Any:
     row = TOPIC_CONFIGS.get(name)
     if row is None:
         raise InvalidConfig(f"Unknown topic config name: {name}")
+    return parse_value(row, text)
+
+
+def parse_value(row: TopicConfig, text: str) -> Any:
+    """Parse the value of a known setting.
+
+    Raises
+    ------
+    InvalidConfig
+        The value is invalid.
+    """
     text = text.strip()
     if row.type == BOOLEAN:
         if text.lower() not in ("true", "false"):

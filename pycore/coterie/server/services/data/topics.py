@@ -100,9 +100,11 @@ class Topics:
 
     Attributes
     ----------
-    defaults : dict
+    static_defaults : dict
         Defaults of topic settings from the server's configuration, as text, where they differ from
         Kafka's.
+    defaults : dict
+        The same with dynamic broker settings.
     named : dict
         The topics by their names.
     on_delete : list
@@ -115,11 +117,12 @@ class Topics:
         self.named: dict[str, Topic] = {}
         self._ids: dict[str, Topic] = {}
         self._sessions: dict[int, FetchSessions] = {}
-        self.defaults: dict[str, str] = {}
+        self.static_defaults: dict[str, str] = {}
         for row in TOPIC_CONFIGS.values():
             server = _OF_SERVER.get(row.name, row.server or row.name)
             if server in context.config and str(context.config[server]) != row.default:
-                self.defaults[row.name] = str(context.config[server])
+                self.static_defaults[row.name] = str(context.config[server])
+        self.defaults = self.static_defaults
         context.timers.call_at(context.now_ms + _RETENTION_CHECK_MS, self._retain)
         context.timers.call_at(context.now_ms + _PRODUCER_CHECK_MS, self._forget_producers)
 
@@ -213,6 +216,12 @@ class Topics:
         new = log_settings(topic.configs, self.defaults)
         for field in fields(new):
             setattr(topic.settings, field.name, getattr(new, field.name))
+
+    def override_defaults(self, overrides: Mapping[str, str]) -> None:
+        """Let dynamic broker settings, by topic setting, override the static defaults."""
+        self.defaults = {**self.static_defaults, **overrides}
+        for topic in self:
+            self.configure(topic, topic.configs)
 
     def sessions_of(self, node_id: int) -> FetchSessions:
         """Return the fetch sessions of a broker."""
