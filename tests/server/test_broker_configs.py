@@ -146,7 +146,8 @@ def test_a_password_is_never_shown(peer):
 
 
 def test_a_setting_without_effect_here_is_named_in_the_log(server, peer):
-    alter(peer, ("num.io.threads", "9"), ("log.segment.bytes", "1000"))
+    limit = ("listener.name.plaintext.max.connections", "9")
+    alter(peer, ("num.io.threads", "9"), ("log.segment.bytes", "1000"), limit)
     assert server.told == ["dynamic settings without effect here: 'num.io.threads'"]
 
 
@@ -157,7 +158,7 @@ def test_a_setting_without_effect_here_is_named_in_the_log(server, peer):
          (INVALID_REQUEST, "Cannot update these configs dynamically: Set(num.partitions)")),
         ("1", ("ssl.keystore.type", "PKCS12"),
          (INVALID_REQUEST, "These security configs can be dynamically updated only per-listener "
-          "using the listener prefix: Set(ssl.keystore.type)")),
+          "using the listener prefix: HashSet(ssl.keystore.type)")),
         ("", ("listener.name.ssl.ssl.keystore.type", "PKCS12"),
          (INVALID_REQUEST, "Cannot update these configs at default cluster level, broker id must "
           "be specified: Set(listener.name.ssl.ssl.keystore.type)")),
@@ -170,6 +171,15 @@ def test_a_setting_without_effect_here_is_named_in_the_log(server, peer):
         ("1", ("log.segment.bytes", "1"),
          (INVALID_REQUEST, "Invalid value 1 for configuration log.segment.bytes: Value must be at "
           "least 14")),
+        ("1", ("num.io.threads", "17"),
+         (INVALID_REQUEST, "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic "
+          "thread count update validation failed for num.io.threads=17, value should not be "
+          "greater than double the current value 8 for configuration Invalid dynamic "
+          "configuration")),
+        ("1", ("num.io.threads", "3"),
+         (INVALID_REQUEST, "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic "
+          "thread count update validation failed for num.io.threads=3, value should be at least "
+          "half the current value 8 for configuration Invalid dynamic configuration")),
         ("1", ("num.io.threads", "1", APPEND),
          (INVALID_CONFIG, "Config value append is not allowed for config key: num.io.threads")),
         ("1", ("num.io.threads", "1", 9), (INVALID_REQUEST, "Unknown operations type 9")),

@@ -26,7 +26,7 @@ def features(peer, version):
 def update(peer, name, level, kind=UPGRADE, **fields):
     row = {"feature": name, "maxVersionLevel": level, "upgradeType": kind}
     found = ask(peer, "UpdateFeatures", 1, {"featureUpdates": [row], **fields})
-    assert found["errorCode"] == 0
+    assert (found["errorCode"], found["errorMessage"]) == (0, "")
     (result,) = found["results"]
     assert result["feature"] == name
     return result["errorCode"], result["errorMessage"]
@@ -104,6 +104,7 @@ def test_the_quorum_is_the_one_node(version):
         assert voter["lastFetchTimestamp"] == voter["lastCaughtUpTimestamp"] == now_ms
     if version >= 2:
         assert voter["replicaDirectoryId"] == NO_ID
+        assert found["errorMessage"] == partition["errorMessage"] == ""
         assert [node["nodeId"] for node in found["nodes"]] == [1]
 
 

@@ -26,7 +26,7 @@ def peer(server):
 def describe(peer, *names):
     users = [{"name": name} for name in names] or None
     found = ask(peer, "DescribeUserScramCredentials", 0, {"users": users})
-    assert (found["errorCode"], found["errorMessage"]) == (0, None)
+    assert (found["errorCode"], found["errorMessage"]) == (0, "")
     return {
         row["user"]: row["errorCode"]
         or {each["mechanism"]: each["iterations"] for each in row["credentialInfos"]}

@@ -72,7 +72,7 @@ class Control:
             raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
         return json_answer(result)
 
-    def _get(self, path: str) -> Any:
+    def _get(self, path: str) -> object:
         if path == "/requests":
             return plain_json(list(self._watch.requests))
         if path.startswith(_FAULT):

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coterie.errors import CoterieError
 
@@ -55,7 +55,7 @@ class Refusal(Exception):
 Respond = Callable[[Request], Awaitable[Answer]]
 
 
-def json_answer(value: Any, status: int = HTTPStatus.OK) -> Answer:
+def json_answer(value: object, status: int = HTTPStatus.OK) -> Answer:
     """Build a JSON response."""
     return Answer(int(status), json.dumps(value).encode() + b"\n")
 

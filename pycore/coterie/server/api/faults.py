@@ -189,7 +189,7 @@ def _apply(fault: Fault, call: Call, handler: Handler) -> None:
     return None
 
 
-def _key_of(api: Any) -> int:
+def _key_of(api: object) -> int:
     """Return the key of an API, given its key or its name; case and ``_`` do not matter."""
     if isinstance(api, str):
         name = api.replace("_", "").lower()

@@ -26,7 +26,7 @@ _LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 class HandshakeObserver(Protocol):
     """A connection's protocol that is told of a failed TLS handshake."""
 
-    def handshake_failed(self, peername: Any, error: ssl.SSLError) -> None:
+    def handshake_failed(self, peername: object, error: ssl.SSLError) -> None:
         """Handle the failure of a handshake with a peer."""
 
 
@@ -48,7 +48,7 @@ class Acceptor:
 
     port: int
 
-    def __init__(self, factory: Callable[[], asyncio.Protocol], tls: Any) -> None:
+    def __init__(self, factory: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None) -> None:
         self._factory, self._tls = factory, tls
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []

@@ -10,11 +10,12 @@ import asyncio
 import ipaddress
 import time
 from collections import Counter
-from typing import Any, cast
+from typing import cast
 
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.connection import Connection
+from coterie.server.net.tls import handshake_failure, peer_principal
 
 __all__ = ["Heart", "Peer", "Peers", "new_loop"]
 
@@ -162,10 +163,8 @@ class Peer(asyncio.Protocol):
         self._waits = peers.cluster.waits
         self.active_ms = 0
 
-    def handshake_failed(self, peername: Any, error: OSError) -> None:
+    def handshake_failed(self, peername: object, error: OSError) -> None:
         """Log why a peer's TLS handshake failed."""
-        from coterie.server.net.tls import handshake_failure
-
         line = f"{host_of(peername)}: {handshake_failure(error)}; the connection closes"
         self._peers.cluster.log_limited("handshake", line)
 
@@ -181,8 +180,6 @@ class Peer(asyncio.Protocol):
             self._peers.dispatcher, self._node, self._listener, host, self._flush
         )
         if self._listener.tls:
-            from coterie.server.net.tls import peer_principal
-
             ended = self.transport.get_extra_info("ssl_object")
             self.connection.tls_principal = peer_principal(ended)
         if not self._peers.accepts(self, self._listener.name, self._node.id):
@@ -243,7 +240,7 @@ class Peer(asyncio.Protocol):
         self.connection.lost()
 
 
-def host_of(peername: Any) -> str:
+def host_of(peername: object) -> str:
     """Format the peer's address as Java does."""
     host = str(peername[0]) if isinstance(peername, tuple) else "127.0.0.1"
     if ":" not in host:

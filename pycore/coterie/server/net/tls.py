@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Any
 
 from coterie.arguments import file_path
 from coterie.errors import ArgumentError
@@ -98,7 +97,7 @@ def handshake_failure(error: OSError) -> str:
     return f"the TLS handshake failed: {_reason(error, 'no reason given')}"
 
 
-def peer_principal(ssl_object: Any) -> str:
+def peer_principal(ssl_object: ssl.SSLObject | None) -> str:
     """Return a connection's principal in Kafka's form: the subject of its certificate.
 
     It is ``User:ANONYMOUS`` without a verified certificate.

@@ -12,7 +12,7 @@ __all__ = ["METADATA_VERSION", "SUPPORTED", "Features", "InvalidUpdate", "Upgrad
 
 METADATA_VERSION, KRAFT_VERSION = "metadata.version", "kraft.version"
 # Name -> lowest and highest supported level of a broker 3.9.1; 21 is IBP_3_9_IV0.
-SUPPORTED = {METADATA_VERSION: (1, 21), KRAFT_VERSION: (0, 1)}
+SUPPORTED = {KRAFT_VERSION: (0, 1), METADATA_VERSION: (1, 21)}
 _MINIMUM_BOOTSTRAP_LEVEL = 4  # IBP_3_3_IV0
 # The levels that changed the format of the metadata log: a downgrade below one is refused.
 _FORMAT_CHANGES = frozenset({3, 5, 6, 7, 8, 11, 13, 14, 15, 17})
@@ -42,7 +42,7 @@ class Features:
     """
 
     def __init__(self) -> None:
-        self.levels = {METADATA_VERSION: SUPPORTED[METADATA_VERSION][1], KRAFT_VERSION: 0}
+        self.levels = {KRAFT_VERSION: 0, METADATA_VERSION: SUPPORTED[METADATA_VERSION][1]}
         self.epoch = 0
 
     def check(self, name: str, level: int, upgrade_type: int, node_id: int) -> None:

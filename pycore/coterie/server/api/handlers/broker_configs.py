@@ -11,6 +11,7 @@ from coterie.server.api.call import Call
 from coterie.server.config import DEFAULTS
 from coterie.server.services.data.broker_configs import (
     CLUSTER_DEFAULT,
+    CLUSTER_WIDE,
     DYNAMIC,
     PASSWORD,
     SHORT,
@@ -59,6 +60,10 @@ def of_broker(call: Call) -> list[Body]:
         for name, value in config.items()
         if name in DEFAULTS and not name.startswith("coterie.")
     }
+    for setting in CLUSTER_WIDE:
+        if setting.name not in rows:
+            default = setting.default
+            rows[setting.name] = _broker_row(setting.name, default, default, setting.type)
     for row in TOPIC_CONFIGS.values():
         if row.server is not None and row.server not in WITHOUT_DEFAULT:
             value, default = rows.pop(row.name, None), row.default
@@ -155,7 +160,7 @@ def _empty_row(name: str, kind: int) -> Body:
     }
 
 
-def _broker_row(name: str, value: Any, default: Any, kind: int) -> Body:
+def _broker_row(name: str, value: object, default: object, kind: int) -> Body:
     text, default_text = _text(value), _text(default)
     synonyms = [] if text == default_text else [synonym(name, text, STATIC)]
     synonyms.append(synonym(name, default_text, DEFAULT))
@@ -163,11 +168,11 @@ def _broker_row(name: str, value: Any, default: Any, kind: int) -> Body:
     return _empty_row(name, kind) | {"value": text, "configSource": source, "synonyms": synonyms}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _type(name: str, value: Any) -> int:
+def _type(name: str, value: object) -> int:
     if isinstance(value, bool):
         return BOOLEAN
     if isinstance(value, int):

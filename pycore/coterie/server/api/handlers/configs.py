@@ -28,6 +28,7 @@ from coterie.server.services.data.broker_configs import (
     CLUSTER_DEFAULT,
     DYNAMIC,
     EFFECTIVE,
+    base_name,
     check_broker_configs,
 )
 from coterie.server.services.data.topic_configs import (
@@ -272,13 +273,17 @@ def _alter_broker(call: Call, name: str, entries: list[Body], *, incremental: bo
         else {entry["name"]: entry["value"] for entry in entries}
     )
     try:
-        check_broker_configs(changed, name)
+        check_broker_configs(changed, name, configs.effective(call.node.id))
     except InvalidConfig as error:
         raise EntryError(Error.INVALID_REQUEST, str(error)) from None
     if call.body["validateOnly"]:
         return
     configs.replace(name, changed, call.node.id)
-    without_effect = sorted({entry["name"] for entry in entries} & changed.keys() - EFFECTIVE)
+    without_effect = sorted(
+        entry["name"]
+        for entry in entries
+        if entry["name"] in changed and base_name(entry["name"]) not in EFFECTIVE
+    )
     if without_effect:
         names = ", ".join(map(quoted, without_effect))
         call.cluster.log_limited("broker configs", f"dynamic settings without effect here: {names}")

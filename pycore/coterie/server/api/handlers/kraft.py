@@ -28,7 +28,7 @@ def describe_quorum(call: Call) -> None:
     if [(topic["topicName"], topic["partitions"]) for topic in requested] != [
         (METADATA_TOPIC, [{"partitionIndex": 0}])
     ]:
-        return call.answer({"topics": [_unknown(topic) for topic in requested]})
+        return call.answer({"errorMessage": "", "topics": [_unknown(topic) for topic in requested]})
     controller, now_ms = min(call.cluster.nodes), call.cluster.now_ms
     voter = {
         "replicaId": controller,
@@ -40,7 +40,7 @@ def describe_quorum(call: Call) -> None:
     partition = {
         "partitionIndex": 0,
         "errorCode": 0,
-        "errorMessage": None,
+        "errorMessage": "",
         "leaderId": controller,
         "leaderEpoch": _LEADER_EPOCH,
         "highWatermark": 0,
@@ -53,7 +53,7 @@ def describe_quorum(call: Call) -> None:
     return call.answer(
         {
             "errorCode": 0,
-            "errorMessage": None,
+            "errorMessage": "",
             "topics": [topic],
             "nodes": [{"nodeId": controller, "listeners": []}],
         }
@@ -91,4 +91,4 @@ def update_features(call: Call) -> None:
         results.append({"feature": name, "errorCode": error, "errorMessage": message})
     if not body["validateOnly"]:
         features.update(accepted)
-    return call.answer({"errorCode": 0, "errorMessage": None, "results": results})
+    return call.answer({"errorCode": 0, "errorMessage": "", "results": results})

@@ -32,7 +32,7 @@ def describe_users(call: Call) -> None:
             for number, mechanism in _MECHANISMS.items()
             if (iterations := users.iterations(mechanism, name)) is not None
         ]
-        error, message = Error.NONE, None
+        error, message = Error.NONE, ""
         if named[name] > 1:
             error, credentials = Error.DUPLICATE_RESOURCE, []
             message = (
@@ -52,7 +52,7 @@ def describe_users(call: Call) -> None:
                 "credentialInfos": credentials,
             }
         )
-    return call.answer({"errorCode": 0, "errorMessage": None, "results": results})
+    return call.answer({"errorCode": 0, "errorMessage": "", "results": results})
 
 
 def alter_users(call: Call) -> None:

@@ -25,8 +25,8 @@ from coterie.server.services.data.topic_configs import (
 from coterie.server.services.data.topics import Topics
 
 __all__ = [
-    "CLASS", "CLUSTER_DEFAULT", "DYNAMIC", "EFFECTIVE", "PASSWORD", "SHORT", "BrokerConfigs",
-    "base_name", "check_broker_configs",
+    "CLASS", "CLUSTER_DEFAULT", "CLUSTER_WIDE", "DYNAMIC", "EFFECTIVE", "PASSWORD", "SHORT",
+    "BrokerConfigs", "base_name", "check_broker_configs",
 ]  # fmt: skip
 
 SHORT, CLASS, PASSWORD = 4, 8, 9  # further types of DescribeConfigs
@@ -35,7 +35,8 @@ MAX_CONNECTIONS = "max.connections"
 _INT32, _INT64, _MAX_DOUBLE = str(2**31 - 1), str(2**63 - 1), "1.7976931348623157E308"
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
-_OF_CLUSTER = (
+# The dynamic settings that are not defaults of topics and not of a listener.
+CLUSTER_WIDE = (
     TopicConfig("background.threads", INT, "10", None, 1),
     TopicConfig("log.cleaner.backoff.ms", LONG, "15000", None, 0),
     TopicConfig("log.cleaner.dedupe.buffer.size", LONG, "134217728"),
@@ -92,6 +93,13 @@ _SECURITY = {  # only with the prefix of a listener
 }  # fmt: skip
 _SECURITY_NAMES = frozenset(name for names in _SECURITY.values() for name in names)
 _PER_BROKER = _SECURITY_NAMES.union(*_OF_LISTENERS.values())
+_THREAD_COUNTS = {
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+}
 _FOR_ALL_BROKERS = {MAX_CONNECTIONS, "max.connection.creation.rate", "num.network.threads"}
 _TOPIC_DEFAULTS = {
     row.server: row
@@ -101,7 +109,7 @@ _TOPIC_DEFAULTS = {
 
 DYNAMIC: Mapping[str, TopicConfig] = {
     **{server: row._replace(name=server) for server, row in _TOPIC_DEFAULTS.items()},
-    **{row.name: row for row in _OF_CLUSTER},
+    **{row.name: row for row in CLUSTER_WIDE},
     **{
         name: TopicConfig(name, kind, "")
         for table in (_OF_LISTENERS, _SECURITY)
@@ -120,13 +128,17 @@ def base_name(name: str) -> str:
     return name if prefixed is None else prefixed[1]
 
 
-def check_broker_configs(configs: Mapping[str, str], resource: str) -> None:
+def check_broker_configs(
+    configs: Mapping[str, str], resource: str, effective: Mapping[str, str]
+) -> None:
     """Check all dynamic settings of a resource.
 
     Parameters
     ----------
     resource
         The id of a broker, or CLUSTER_DEFAULT.
+    effective
+        The settings that apply to the broker until now.
 
     Raises
     ------
@@ -141,6 +153,7 @@ def check_broker_configs(configs: Mapping[str, str], resource: str) -> None:
         "These security configs can be dynamically updated only per-listener using the listener "
         "prefix",
         (name for name in configs if name in _SECURITY_NAMES),
+        kind="HashSet",
     )
     for name, text in configs.items():
         parse_value(DYNAMIC[base_name(name)], text)
@@ -149,6 +162,9 @@ def check_broker_configs(configs: Mapping[str, str], resource: str) -> None:
             "Cannot update these configs at default cluster level, broker id must be specified",
             (name for name in configs if _is_per_broker(name)),
         )
+    for name in _THREAD_COUNTS & configs.keys():
+        current = int(effective.get(name, DYNAMIC[name].default))
+        _check_thread_count(name, int(configs[name]), current)
 
 
 def _is_per_broker(name: str) -> bool:
@@ -156,10 +172,26 @@ def _is_per_broker(name: str) -> bool:
     return base not in _FOR_ALL_BROKERS if base != name else base in _PER_BROKER
 
 
-def _refuse(message: str, names: Iterable[str]) -> None:
+def _refuse(message: str, names: Iterable[str], *, kind: str = "Set") -> None:
+    """Refuse settings, in the form of Scala's collection of that kind."""
     listed = ", ".join(names)
     if listed:
-        raise InvalidConfig(f"{message}: Set({listed})")
+        raise InvalidConfig(f"{message}: {kind}({listed})")
+
+
+def _check_thread_count(name: str, count: int, current: int) -> None:
+    """Refuse to change a number of threads by more than a factor of 2."""
+    if count < current // 2:
+        limit = f"be at least half the current value {current}"
+    elif count > current * 2:
+        limit = f"not be greater than double the current value {current}"
+    else:
+        return
+    raise InvalidConfig(
+        "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update "
+        f"validation failed for {name}={count}, value should {limit} for configuration Invalid "
+        "dynamic configuration"
+    )
 
 
 class BrokerConfigs:

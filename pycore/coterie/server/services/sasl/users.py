@@ -148,13 +148,13 @@ def users_of(users: Mapping[str, Any], where: str = "users") -> Users:
     )
 
 
-def _name(name: Any, where: str) -> str:
+def _name(name: object, where: str) -> str:
     if not isinstance(name, str) or not name or not name.isprintable():
         raise ArgumentError(f"{where}: {shown(name)} is no user's name")
     return name
 
 
-def _user(table: Any, where: str) -> _User:
+def _user(table: object, where: str) -> _User:
     if isinstance(table, str):
         table = {"password": table}
     if not isinstance(table, Mapping):
@@ -181,7 +181,9 @@ def _first(names: set[Any]) -> str:
     return min(name if isinstance(name, str) else shown(name) for name in names)
 
 
-def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Credential | _Salted:
+def _mechanism(
+    mechanism: str, table: object, has_password: bool, where: str
+) -> Credential | _Salted:
     if not isinstance(table, Mapping):
         raise ArgumentError(f"{where} must be a table, not {shown(table)}")
     unknown = table.keys() - _SALTED - _KEYS
@@ -207,7 +209,7 @@ def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Cr
     return Credential(salt, iterations, **keys)
 
 
-def _bytes(encoded: Any, where: str) -> bytes:
+def _bytes(encoded: object, where: str) -> bytes:
     try:
         data = base64.b64decode(encoded, validate=True) if isinstance(encoded, str) else b""
     except (binascii.Error, ValueError):
