@@ -69,10 +69,10 @@ def test_versions_twice_close_at_once():
 
 
 @pytest.mark.parametrize("key", [METADATA, AUTHENTICATE, 999])
-@pytest.mark.parametrize("told", [False, True])
-def test_anything_else_before_the_handshake_closes_after_the_delay(key, told):
+@pytest.mark.parametrize("expected", [False, True])
+def test_anything_else_before_the_handshake_closes_after_the_delay(key, expected):
     it = Clocked()
-    if told:
+    if expected:
         it.own.api_versions_answered()
     assert not it.own.admits(key)
     assert it.own.delayed
@@ -149,8 +149,8 @@ def test_only_the_last_answer_tells_the_lifetime():
     it.begin("SCRAM-SHA-512")
     first = it.authenticate(b"n,,n=alice,r=abc")
     assert first.lifetime_ms == 0
-    bare, told = "n=alice,r=abc", first.token.decode()
-    final, verdict = playing.play().scram("SCRAM-SHA-512", "alice-secret", bare, told)
+    bare, response = "n=alice,r=abc", first.token.decode()
+    final, verdict = playing.play().scram("SCRAM-SHA-512", "alice-secret", bare, response)
     assert it.authenticate(final.encode()) == (Error.NONE, "", verdict.encode(), 3000)
 
 
@@ -185,8 +185,8 @@ def test_another_user_is_refused_by_name():
     it.begin()
     answer = it.authenticate(BOB)
     assert answer.error is Error.SASL_AUTHENTICATION_FAILED
-    told = "Cannot change principals during re-authentication from User.alice: User.bob"
-    assert answer.message == told
+    message = "Cannot change principals during re-authentication from User.alice: User.bob"
+    assert answer.message == message
     assert it.own.failed
 
 

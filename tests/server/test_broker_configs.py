@@ -148,7 +148,7 @@ def test_a_password_is_never_shown(peer):
 def test_a_setting_without_effect_here_is_named_in_the_log(server, peer):
     limit = ("listener.name.plaintext.max.connections", "9")
     alter(peer, ("num.io.threads", "9"), ("log.segment.bytes", "1000"), limit)
-    assert server.told == ["dynamic settings without effect here: 'num.io.threads'"]
+    assert server.log_lines == ["dynamic settings without effect here: 'num.io.threads'"]
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ def test_a_conversation_with_a_broker_goes_as_it_was_recorded(name):
     server = playing.Server(playing.CONFIGS[head["config"]])
     playing.run(server, steps)
     server.run(2 * EVERY_MS)
-    failures = [line for line in server.told if line.partition("1: ")[2].startswith(FAILED)]
-    others = [line for line in server.told if line not in failures]
-    assert sum(map(how_many, failures)) == failed_logins(steps), server.told
-    assert sum(map(how_many, others)) == unheard(steps), server.told
+    failures = [line for line in server.log_lines if line.partition("1: ")[2].startswith(FAILED)]
+    others = [line for line in server.log_lines if line not in failures]
+    assert sum(map(how_many, failures)) == failed_logins(steps), server.log_lines
+    assert sum(map(how_many, others)) == unheard(steps), server.log_lines
 
 
 def failed_logins(steps):

@@ -33,7 +33,7 @@ def test_a_failed_plain_login_is_logged_with_its_cause_and_without_the_password(
     server, token, reason
 ):
     assert plain(server, token) == 58
-    assert server.told == [f"{LINE} {reason}"]
+    assert server.log_lines == [f"{LINE} {reason}"]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_failed_plain_login_is_logged_with_its_cause_and_without_the_password(
 )
 def test_a_failed_scram_login_is_logged_with_its_cause(server, user, reason):
     assert scram(server, user, "wrong") == 58
-    assert server.told == [f"{LINE} for user '{user}' with SCRAM-SHA-256: {reason}"]
+    assert server.log_lines == [f"{LINE} for user '{user}' with SCRAM-SHA-256: {reason}"]
 
 
 def test_an_unknown_mechanism_is_logged_escaped(server):
@@ -50,19 +50,19 @@ def test_an_unknown_mechanism_is_logged_escaped(server):
     peer.send(request("SaslHandshake", 1, {"mechanism": "GSS\nAPI"}))
     server.run(100)
     assert answer(peer, "SaslHandshake", 1)["errorCode"] == 33
-    assert server.told == [rf"{LINE} with 'GSS\nAPI': the mechanism is not supported"]
+    assert server.log_lines == [rf"{LINE} with 'GSS\nAPI': the mechanism is not supported"]
 
 
 def test_more_failed_logins_within_ten_seconds_are_only_counted(server):
     for _ in range(5):
         plain(server, b"\0alice\0wrong")
-    assert len(server.told) == 1
+    assert len(server.log_lines) == 1
     server.run(EVERY_MS)
-    assert len(server.told) == 2
-    assert server.told[1].startswith("4 more like that in 10 s, the last: /127.0.0.1: auth")
+    assert len(server.log_lines) == 2
+    assert server.log_lines[1].startswith("4 more like that in 10 s, the last: /127.0.0.1: auth")
 
 
 def test_a_successful_login_is_not_logged(server):
     assert plain(server, b"\0alice\0alice-secret") == 0
     assert scram(server, "alice", "alice-secret") == 0
-    assert server.told == []
+    assert server.log_lines == []

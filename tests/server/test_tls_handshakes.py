@@ -1,4 +1,4 @@
-"""Failed TLS handshakes are one line in the log; TLS to a plain listener: test_telling."""
+"""Failed TLS handshakes are one line in the log; TLS to a plain listener: test_rate_limited_log."""
 
 import asyncio
 import socket

@@ -35,9 +35,9 @@ class Connection:
         The bytes to send; the owner of the socket takes them.
     closing : bool
         Whether the connection closes after the output is sent.
-    held : bool
+    write_paused : bool
         Whether requests wait because the peer does not read its responses.
-    paused : bool
+    read_paused : bool
         Whether reading from the peer is paused; set by the owner of the socket.
     call
         The request being handled; None if there is none.
@@ -51,8 +51,8 @@ class Connection:
 
     __slots__ = (
         "_buffer", "_longest", "_position", "_running", "authentication", "call", "client_host",
-        "closing", "cluster", "dispatcher", "held", "listener", "node", "on_output", "output",
-        "paused", "refused", "tls_principal",
+        "closing", "cluster", "dispatcher", "listener", "node", "on_output", "output",
+        "read_paused", "refused", "tls_principal", "write_paused",
     )  # fmt: skip
 
     def __init__(
@@ -71,7 +71,7 @@ class Connection:
         self.authentication = self.cluster.authentication(listener) if listener.sasl else None
         self.output: list[bytes] = []
         self.on_output = on_output
-        self.closing = self.refused = self.held = self.paused = False
+        self.closing = self.refused = self.write_paused = self.read_paused = False
         self.call: Call | None = None
         self._buffer = bytearray()
         self._position = 0
@@ -87,10 +87,10 @@ class Connection:
     @property
     def is_waiting(self) -> bool:
         """Whether the next request has to wait."""
-        return self.call is not None or self.held or self.refused
+        return self.call is not None or self.write_paused or self.refused
 
     @property
-    def waiting(self) -> int:
+    def unread_bytes(self) -> int:
         """The number of received bytes that are not handled yet."""
         return len(self._buffer) - self._position
 
@@ -160,7 +160,7 @@ class Connection:
                 self._position = 0
         finally:
             self._running = False
-        if (self.output or self.closing or self.paused) and self.on_output is not None:
+        if (self.output or self.closing or self.read_paused) and self.on_output is not None:
             self.on_output()
 
     @property
@@ -183,7 +183,7 @@ class Connection:
         if answers:
             self.output.append(answers)
             if core.unsettled:
-                groups.answer_waiting()
+                groups.deliver_responses()
         return position
 
     def _next_frame(self) -> bytes | None:

@@ -191,7 +191,7 @@ class Peer(asyncio.Protocol):
         self.active_ms = self._waits.now_ms
         connection = self.connection
         connection.receive(data)
-        if connection.paused or connection.is_waiting:
+        if connection.read_paused or connection.is_waiting:
             self._read_or_pause()
         self._arm()
 
@@ -201,11 +201,11 @@ class Peer(asyncio.Protocol):
         if connection.closing:
             return
         waits = connection.is_waiting
-        if waits and connection.waiting > _MUCH and not connection.paused:
-            connection.paused = True
+        if waits and connection.unread_bytes > _MUCH and not connection.read_paused:
+            connection.read_paused = True
             self.transport.pause_reading()
-        elif connection.paused and not waits:
-            connection.paused = False
+        elif connection.read_paused and not waits:
+            connection.read_paused = False
             self.transport.resume_reading()
 
     def _flush(self) -> None:
@@ -217,16 +217,16 @@ class Peer(asyncio.Protocol):
             self.active_ms = self._waits.now_ms
         if connection.closing:
             self.transport.close()
-        elif connection.paused:
+        elif connection.read_paused:
             self._read_or_pause()
 
     def pause_writing(self) -> None:
         """Stop handling requests because the peer does not read its responses."""
-        self.connection.held = True
+        self.connection.write_paused = True
 
     def resume_writing(self) -> None:
         """Continue after the peer has read its responses."""
-        self.connection.held = False
+        self.connection.write_paused = False
         self.connection.go_on()
         self._read_or_pause()
 

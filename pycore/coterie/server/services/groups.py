@@ -51,8 +51,8 @@ class Groups:
         self.on_event: Callable[[Any], None] | None = None
         self.recorder: Recorder | None = None
         self.member_ids: Callable[[str], str] = context.ids.member_id
-        self._waiting: dict[int, RowAnswered] = {}
-        self._fresh: deque[Any] = deque()
+        self._pending: dict[int, RowAnswered] = {}
+        self._responses: deque[Any] = deque()
         self.answering = False
         self._request_count = self._start_ms = 0
         self.core = Coordinator(
@@ -80,7 +80,7 @@ class Groups:
         finally:
             if self.recorder is not None and len(self.core.outputs):
                 self.recorder.advance(self._at_ms())
-            self.answer_waiting()
+            self.deliver_responses()
 
     # Requests
 
@@ -119,25 +119,25 @@ class Groups:
                     op, request_id, group_id, generation_id, member_id, instance, details
                 )
             except BaseException:
-                self.answer_waiting()
+                self.deliver_responses()
                 raise
             if outcome is not None:
                 return answered(*outcome)
-            self._waiting[request_id] = answered
-            return self.answer_waiting()
-        self._waiting[request_id] = answered
+            self._pending[request_id] = answered
+            return self.deliver_responses()
+        self._pending[request_id] = answered
         try:
             self.core.call(op, request_id, group_id, generation_id, member_id, instance, details)
             if self.recorder is not None:
                 compiled = (group_id, generation_id, member_id, instance, details)
                 self.recorder.ask(self._at_ms(), _NAMES[op], request_id, compiled)
         except BaseException:
-            self._waiting.pop(request_id, None)
+            self._pending.pop(request_id, None)
             if self.recorder is not None:
                 self.recorder.refuse()
             raise
         finally:
-            self.answer_waiting()
+            self.deliver_responses()
         return None
 
     def partition_for(self, group_id: str) -> int:
@@ -216,26 +216,26 @@ class Groups:
             if self.recorder is not None:
                 self.recorder.ask(self._at_ms(), op, 0, (None, -1, None, None, details))
         finally:
-            self.answer_waiting()
+            self.deliver_responses()
 
     def _member_id(self, prefix: str) -> str:
         return self.member_ids(prefix)
 
-    def answer_waiting(self) -> None:
+    def deliver_responses(self) -> None:
         """Deliver the core's responses to their callbacks, in order.
 
         A callback may call the core again; those responses join the same queue.
         """
-        self._fresh.extend(self.core.take_rows(self.on_event is not None))
+        self._responses.extend(self.core.take_rows(self.on_event is not None))
         if self.answering:
             return
         self.answering = True
         try:
-            while self._fresh:
-                request_id, error, payload, event = self._fresh.popleft()
+            while self._responses:
+                request_id, error, payload, event = self._responses.popleft()
                 if self.on_event is not None and event is not None:
                     self.on_event(event)
-                answered = self._waiting.pop(request_id, None)
+                answered = self._pending.pop(request_id, None)
                 if answered is not None and error is not None:
                     answered(error, payload)  # does not raise: a failed call closes its connection
         finally:

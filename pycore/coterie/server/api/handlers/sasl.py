@@ -58,7 +58,7 @@ def _answer(call: Call, body: dict[str, Any]) -> None:
         return call.answer(body)
     if authentication.failed_login is not None:
         line = f"{connection.client_host}: {authentication.failed_login}"
-        cluster.log_limited(("login", call.api_key), line)
+        cluster.log_limited(("login", authentication.failed_login.known_mechanism), line)
 
     def end() -> None:
         if not connection.closing:

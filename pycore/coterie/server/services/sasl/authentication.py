@@ -67,10 +67,15 @@ class FailedLogin(NamedTuple):
     username: str | None
     reason: str
 
+    @property
+    def known_mechanism(self) -> str | None:
+        """The mechanism, or None if it is not supported: one of few kinds of log lines."""
+        return self.mechanism if self.mechanism in MECHANISMS else None
+
     def __str__(self) -> str:
         """Return user, mechanism and reason in one line."""
         user = "" if self.username is None else f" for user {quoted(self.username)}"
-        mechanism = self.mechanism if self.mechanism in MECHANISMS else quoted(self.mechanism)
+        mechanism = self.known_mechanism or quoted(self.mechanism)
         return f"authentication failed{user} with {mechanism}: {self.reason}"
 
 

@@ -1,4 +1,4 @@
-"""What a peer hears nothing of, as a person reads it in the log: what it says, and how often."""
+"""The log lines of connections that are closed or left without a response: text and rate."""
 
 import struct
 
@@ -31,7 +31,7 @@ def damaged(records):
 
 
 def only_line(server):
-    (line,) = server.told
+    (line,) = server.log_lines
     return line
 
 
@@ -112,34 +112,34 @@ def test_a_bare_token_that_is_refused_is_told(server):
 def test_what_is_answered_is_not_told(server):
     other = server.connect()
     assert ask(other, "Produce", 9, producing(batch(b"v"), 1))["responses"]
-    assert not server.told
+    assert not server.log_lines
 
 
 def test_a_flood_is_told_at_once_and_then_by_its_number(server):
     for _ in range(1000):
         server.connect().send(framed(b"abc"))
-    assert len(server.told) == 1
+    assert len(server.log_lines) == 1
     server.connect().send(framed(b"\0\4\0\0\0\0\0\0\0\0"))  # of another kind
-    assert len(server.told) == 2
+    assert len(server.log_lines) == 2
     server.run(EVERY_MS - 1)
-    assert len(server.told) == 2
+    assert len(server.log_lines) == 2
     server.run(1)
-    assert len(server.told) == 3
-    assert server.told[2].startswith("999 more like that in 10 s, the last: /127.0.0.1: ")
+    assert len(server.log_lines) == 3
+    assert server.log_lines[2].startswith("999 more like that in 10 s, the last: /127.0.0.1: ")
     server.connect().send(framed(b"abc"))
     server.run(EVERY_MS)
-    assert server.told[3].startswith("1 more like that")
+    assert server.log_lines[3].startswith("1 more like that")
     server.run(EVERY_MS)
     assert len(server.cluster.waits) == 0  # a kind is forgotten once it is quiet
     server.connect().send(framed(b"abc"))
-    assert server.told[4].startswith("/127.0.0.1: a frame that is too short")
+    assert server.log_lines[4].startswith("/127.0.0.1: a frame that is too short")
 
 
 def test_a_peer_chooses_no_kinds(server):
     for key in range(-(2**15), 2**15, 7):
         for listener in ("plain", "sasl"):
             server.connect(listener).send(framed(struct.pack(">hhih", key, -7, 1, -1)))
-    assert len(server.told) < 5 * len(KEY)
+    assert len(server.log_lines) < 5 * len(KEY)
 
 
 def test_what_a_peer_sends_is_escaped_and_cut(server):
@@ -170,4 +170,4 @@ def test_connections_too_many_are_told_as_a_flood_is():
     peers = Peers(server.dispatcher, heart=None)
     assert peers.accepts(object(), "PLAINTEXT", 1)
     assert not any(peers.accepts(object(), "PLAINTEXT", 1) for _ in range(100))
-    assert server.told == ["a connection was closed at once: max.connections is reached"]
+    assert server.log_lines == ["a connection was closed at once: max.connections is reached"]
