@@ -36,7 +36,7 @@ def only_line(server):
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (struct.pack(">i", -1), "a frame of -1 bytes, where 1 to 104857600 are read;"),
         (b"\x16\x03\x01\x02\x00\x01", "(TLS, as it seems, where none is expected)"),
@@ -48,14 +48,14 @@ def only_line(server):
         (framed(struct.pack(">hhi", 18, 99, 1)), "ApiVersions 99 does not parse"),
     ],
 )
-def test_a_frame_that_ends_its_connection_is_told_with_its_cause(server, data, told):
+def test_a_frame_that_ends_its_connection_is_told_with_its_cause(server, data, expected):
     peer = server.connect()
     peer.send(data)
     assert peer.connection.closing
     assert not peer.take()
     line = only_line(server)
     assert line.startswith("/127.0.0.1: ")
-    assert told in line
+    assert expected in line
     assert line.endswith(CLOSED)
 
 
@@ -80,7 +80,7 @@ def test_a_produce_without_records_is_told(server):
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         (producing(batch(b"v"), 0, "none"), "UNKNOWN_TOPIC_OR_PARTITION in partition 0 of 'none'"),
         (producing(damaged(batch(b"v")), 0), "CORRUPT_MESSAGE in partition 0 of 't'"),
@@ -88,13 +88,13 @@ def test_a_produce_without_records_is_told(server):
                          transactional=True), 0), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED;"),
     ],
 )  # fmt: skip
-def test_a_produce_without_acks_that_failed_is_told(server, body, told):
+def test_a_produce_without_acks_that_failed_is_told(server, body, expected):
     server.cluster.topics.create("t", 1)
     peer = server.connect()
     peer.send(request("Produce", 9, body))
     assert peer.connection.closing
     line = only_line(server)
-    assert f"wants no acks and failed with {told}" in line
+    assert f"wants no acks and failed with {expected}" in line
     assert line.endswith(CLOSED)
 
 
@@ -158,11 +158,11 @@ def test_what_a_peer_sends_is_escaped_and_cut(server):
 
 
 def test_a_line_is_one_line_whatever_it_is_made_of():
-    told = []
-    RateLimitedLog(told.append, Timers())("kind", "a\r\nb\u2028c\ud800d" + "e" * 1000)
-    assert told[0].startswith(r"a\r\nb\u2028c\ud800d")
-    assert told[0].isprintable()
-    assert len(told[0]) < 350
+    lines = []
+    RateLimitedLog(lines.append, Timers())("kind", "a\r\nb\u2028c\ud800d" + "e" * 1000)
+    assert lines[0].startswith(r"a\r\nb\u2028c\ud800d")
+    assert lines[0].isprintable()
+    assert len(lines[0]) < 350
 
 
 def test_connections_too_many_are_told_as_a_flood_is():
