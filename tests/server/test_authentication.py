@@ -46,7 +46,7 @@ def authenticated(config=None, listener="sasl_plaintext"):
 def test_versions_then_handshake_then_tokens_then_anything():
     it = Clocked()
     assert it.own.admits(VERSIONS)
-    it.own.versions_told()
+    it.own.api_versions_answered()
     assert it.begin() is Error.NONE
     assert it.own.principal is None
     assert it.authenticate(ALICE) == (Error.NONE, "", b"", 0)
@@ -63,17 +63,17 @@ def test_versions_that_were_refused_may_be_asked_again():
 
 def test_versions_twice_close_at_once():
     it = Clocked()
-    it.own.versions_told()
+    it.own.api_versions_answered()
     assert not it.own.admits(VERSIONS)
     assert not it.own.delayed
 
 
 @pytest.mark.parametrize("key", [METADATA, AUTHENTICATE, 999])
-@pytest.mark.parametrize("told", [False, True])
-def test_anything_else_before_the_handshake_closes_after_the_delay(key, told):
+@pytest.mark.parametrize("expected", [False, True])
+def test_anything_else_before_the_handshake_closes_after_the_delay(key, expected):
     it = Clocked()
-    if told:
-        it.own.versions_told()
+    if expected:
+        it.own.api_versions_answered()
     assert not it.own.admits(key)
     assert it.own.delayed
 
@@ -149,8 +149,8 @@ def test_only_the_last_answer_tells_the_lifetime():
     it.begin("SCRAM-SHA-512")
     first = it.authenticate(b"n,,n=alice,r=abc")
     assert first.lifetime_ms == 0
-    bare, told = "n=alice,r=abc", first.token.decode()
-    final, verdict = playing.play().scram("SCRAM-SHA-512", "alice-secret", bare, told)
+    bare, response = "n=alice,r=abc", first.token.decode()
+    final, verdict = playing.play().scram("SCRAM-SHA-512", "alice-secret", bare, response)
     assert it.authenticate(final.encode()) == (Error.NONE, "", verdict.encode(), 3000)
 
 
@@ -185,8 +185,8 @@ def test_another_user_is_refused_by_name():
     it.begin()
     answer = it.authenticate(BOB)
     assert answer.error is Error.SASL_AUTHENTICATION_FAILED
-    told = "Cannot change principals during re-authentication from User.alice: User.bob"
-    assert answer.message == told
+    message = "Cannot change principals during re-authentication from User.alice: User.bob"
+    assert answer.message == message
     assert it.own.failed
 
 

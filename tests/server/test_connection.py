@@ -73,8 +73,8 @@ def test_what_waits_holds_back_what_was_sent_behind_it_and_nothing_elsewhere(ser
     member_id, generation = member(first, "g")
     second.send(request("JoinGroup", 3, joining("g"), correlation_id=1))
     second.send(request("ApiVersions", 0, {}, correlation_id=2))
-    told = ask(first, "Heartbeat", 0, heartbeat("g", member_id, generation))
-    assert told["errorCode"] == 27  # REBALANCE_IN_PROGRESS
+    response = ask(first, "Heartbeat", 0, heartbeat("g", member_id, generation))
+    assert response["errorCode"] == 27  # REBALANCE_IN_PROGRESS
     assert not second.take()
     first.send(request("JoinGroup", 3, joining("g", member_id)))
     assert correlation_ids(second) == [1, 2]
@@ -82,10 +82,10 @@ def test_what_waits_holds_back_what_was_sent_behind_it_and_nothing_elsewhere(ser
 
 def test_a_peer_that_does_not_read_has_no_more_requests_handled(server):
     peer = server.connect()
-    peer.connection.held = True
+    peer.connection.write_paused = True
     peer.send(VERSIONS)
     assert not peer.take()
-    peer.connection.held = False
+    peer.connection.write_paused = False
     peer.connection.go_on()
     assert correlation_ids(peer) == [7]
 
@@ -133,9 +133,9 @@ def test_a_member_outlives_its_connection_until_its_session_ends(server):
 def test_a_join_over_a_second_connection_is_answered_there_alone(server):
     other, first, second = (server.connect() for _ in range(3))
     member_id, _ = member(other, "g")
-    told = ask(first, "JoinGroup", 4, joining("g"))
-    assert told["errorCode"] == 79  # MEMBER_ID_REQUIRED
-    again = request("JoinGroup", 4, joining("g", told["memberId"]))
+    response = ask(first, "JoinGroup", 4, joining("g"))
+    assert response["errorCode"] == 79  # MEMBER_ID_REQUIRED
+    again = request("JoinGroup", 4, joining("g", response["memberId"]))
     first.send(again)
     second.send(again)
     other.send(request("JoinGroup", 3, joining("g", member_id)))
@@ -154,7 +154,7 @@ def test_a_handler_that_fails_closes_its_connection_and_says_so(server):
     server.cluster.groups.ask = broken
     peer.send(request("LeaveGroup", 0, {"groupId": "g", "memberId": "m"}))
     assert peer.connection.closing
-    assert "LeaveGroup" in server.told[0]
+    assert "LeaveGroup" in server.log_lines[0]
     assert ask(other, "ApiVersions", 0, {})["errorCode"] == 0
 
 

@@ -83,8 +83,8 @@ def test_offsets_are_told_by_partition():
     offsets = [{"partitionIndex": 0, "committedOffset": 7, "committedMetadata": "m"}]
     body = {"groupId": "g", "topics": [{"name": "t", "partitions": offsets}]}
     asking.ask(control.peer, "OffsetCommit", 8, body)
-    told = control("GET", "/snapshot/g")["offsets"]["t-0"]
-    assert (told["offset"], told["metadata"]) == (7, "m")
+    response = control("GET", "/snapshot/g")["offsets"]["t-0"]
+    assert (response["offset"], response["metadata"]) == (7, "m")
 
 
 def test_a_fault_meets_the_next_request_alone():
@@ -116,10 +116,10 @@ def test_requests_are_told_with_their_bodies_and_who_asked():
     control = Controlled()
     body = {"groupId": "g", "assignments": [{"memberId": "m", "assignment": b"\0\1"}]}
     asking.ask(control.peer, "SyncGroup", 1, body, client_id="me")
-    (told,) = control("GET", "/requests")
-    assert (told["api"], told["version"], told["client_id"]) == ("SyncGroup", 1, "me")
-    assert told["principal"] == "User:ANONYMOUS"
-    assert told["body"]["assignments"] == [{"memberId": "m", "assignment": "AAE="}]
+    (response,) = control("GET", "/requests")
+    assert (response["api"], response["version"], response["client_id"]) == ("SyncGroup", 1, "me")
+    assert response["principal"] == "User:ANONYMOUS"
+    assert response["body"]["assignments"] == [{"memberId": "m", "assignment": "AAE="}]
 
 
 def test_passwords_are_not_told():

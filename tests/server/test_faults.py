@@ -100,13 +100,13 @@ def test_an_error_of_a_produce_that_wants_no_answer_closes(server):
     log = server.cluster.topics.create("t", 1).partitions[0]
     peer = server.connect()
     server.watch.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", times=3)
-    told = ask(peer, "Produce", 9, producing(1))["responses"][0]["partitionResponses"]
-    assert [each["errorCode"] for each in told] == [6]
+    response = ask(peer, "Produce", 9, producing(1))["responses"][0]["partitionResponses"]
+    assert [each["errorCode"] for each in response] == [6]
     peer.send(request("Produce", 9, producing(0)))
     assert peer.connection.closing
     assert not peer.take()
     assert log.log_end_offset == 0
-    assert "wants no acks and failed with NOT_LEADER_OR_FOLLOWER" in server.told[0]
+    assert "wants no acks and failed with NOT_LEADER_OR_FOLLOWER" in server.log_lines[0]
 
 
 def test_a_produce_that_wants_no_answer_may_be_lost_without_a_word(server):
@@ -161,7 +161,7 @@ def test_a_delayed_request_of_a_peer_that_left_is_forgotten(server):
     peer.leave()
     server.run(1000)
     assert not peer.take()
-    assert not server.told
+    assert not server.log_lines
 
 
 def test_a_fault_without_end_ends_when_it_is_cancelled(server):
@@ -187,8 +187,8 @@ def test_a_fault_that_is_cancelled_while_a_request_is_counted_ends(server):
             return False
 
     fault = server.watch.fail("ListGroups", error=15, times=1, client_id=Cancels("tests"))
-    told = [ask(server.connect(), "ListGroups", 4, {})["errorCode"] for _ in range(3)]
-    assert told == [15, 0, 0]
+    response = [ask(server.connect(), "ListGroups", 4, {})["errorCode"] for _ in range(3)]
+    assert response == [15, 0, 0]
 
 
 def test_faults_are_known_by_their_ids_a_thousand_of_those_that_are_over(server):
@@ -210,7 +210,7 @@ def test_a_disconnect_closes_without_an_answer(server):
 
 
 @pytest.mark.parametrize(
-    ("api", "how", "told"),
+    ("api", "how", "expected"),
     [
         ("Heartbeats", {"error": 27}, "Heartbeats"),
         ("Heartbeat", {}, "error, delay_ms or disconnect"),
@@ -225,8 +225,8 @@ def test_a_disconnect_closes_without_an_answer(server):
         ("ListGroups", {"error": 15, "group_id": "g"}, "names no group"),
     ],
 )
-def test_a_fault_that_cannot_be_is_refused_by_its_name(server, api, how, told):
-    with pytest.raises(ArgumentError, match=told):
+def test_a_fault_that_cannot_be_is_refused_by_its_name(server, api, how, expected):
+    with pytest.raises(ArgumentError, match=expected):
         server.watch.fail(api, **how)
 
 

@@ -33,7 +33,7 @@ def asking(*parts, **fields):
     return {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics, **fields}
 
 
-def told(body):
+def partitions(body):
     """Partition -> (error, offsets of the records, high watermark)."""
     return {
         each["partitionIndex"]: (each["errorCode"], offsets(each["records"]), each["highWatermark"])
@@ -48,7 +48,7 @@ def test_a_fetch_of_nothing_waits_its_time_and_not_a_moment_less(server):
     server.run(499)
     assert not peer.take()
     server.run(1)
-    assert told(answer(peer, "Fetch", 11)) == {0: (0, [], 0)}
+    assert partitions(answer(peer, "Fetch", 11)) == {0: (0, [], 0)}
 
 
 def test_a_fetch_waits_for_as_many_bytes_as_it_wants(server):
@@ -58,23 +58,23 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(server):
     log(server, 1).produce(batch(b"v"))
     assert not peer.take()
     log(server, 0).produce(batch(b"v"))
-    assert told(answer(peer, "Fetch", 11)) == {0: (0, [0, 1], 2), 1: (0, [0], 1)}
+    assert partitions(answer(peer, "Fetch", 11)) == {0: (0, [0, 1], 2), 1: (0, [0], 1)}
     assert not log(server, 0).waiters
     assert len(server.cluster.waits) == 0
 
 
 def test_a_fetch_that_cannot_be_answered_does_not_wait(server):
     peer = server.connect()
-    assert told(ask(peer, "Fetch", 11, asking((0, 5)))) == {0: (1, [], -1)}
-    assert told(ask(peer, "Fetch", 11, asking((9, 0)))) == {9: (3, [], -1)}
-    assert told(ask(peer, "Fetch", 11, asking((0, 0), maxWaitMs=0))) == {0: (0, [], 0)}
+    assert partitions(ask(peer, "Fetch", 11, asking((0, 5)))) == {0: (1, [], -1)}
+    assert partitions(ask(peer, "Fetch", 11, asking((9, 0)))) == {9: (3, [], -1)}
+    assert partitions(ask(peer, "Fetch", 11, asking((0, 0), maxWaitMs=0))) == {0: (0, [], 0)}
 
 
 def test_a_topic_that_is_deleted_ends_a_waiting_fetch(server):
     peer = server.connect()
     peer.send(request("Fetch", 11, asking((0, 0))))
     server.cluster.topics.delete("t")
-    assert told(answer(peer, "Fetch", 11)) == {0: (3, [], -1)}
+    assert partitions(answer(peer, "Fetch", 11)) == {0: (3, [], -1)}
 
 
 def test_what_is_over_the_limit_of_all_is_left_for_later_but_the_first_batch_comes_whole(server):
@@ -83,11 +83,11 @@ def test_what_is_over_the_limit_of_all_is_left_for_later_but_the_first_batch_com
             log(server, number).produce(batch(b"v"))
     peer = server.connect()
     body = ask(peer, "Fetch", 11, asking((0, 0), (1, 0), (2, 0), maxBytes=3 * SIZE))
-    assert told(body) == {0: (0, [0, 1], 2), 1: (0, [0], 2), 2: (0, [], 2)}
+    assert partitions(body) == {0: (0, [0, 1], 2), 1: (0, [0], 2), 2: (0, [], 2)}
     body = ask(peer, "Fetch", 11, asking((0, 0, 1), (1, 0, 1)))
-    assert told(body) == {0: (0, [0], 2), 1: (0, [], 2)}
+    assert partitions(body) == {0: (0, [0], 2), 1: (0, [], 2)}
     body = ask(peer, "Fetch", 2, asking((0, 0, SIZE - 1)))
-    assert told(body) == {0: (0, [], 2)}  # of old a batch could be too large to be read
+    assert partitions(body) == {0: (0, [], 2)}  # of old a batch could be too large to be read
 
 
 def test_a_fetch_of_committed_records_ends_before_an_open_transaction_and_names_the_aborted(server):
@@ -113,19 +113,19 @@ def test_a_session_is_told_only_of_partitions_with_something_new(server):
     peer = server.connect()
     body = ask(peer, "Fetch", 11, asking((0, 0), (1, 0), maxWaitMs=0, sessionEpoch=0))
     session = body["sessionId"]
-    assert told(body) == {0: (0, [], 0), 1: (0, [], 0)}
+    assert partitions(body) == {0: (0, [], 0), 1: (0, [], 0)}
     log(server, 1).produce(batch(b"v"))
     at = {"sessionId": session, "maxWaitMs": 0}
-    assert told(ask(peer, "Fetch", 11, asking(sessionEpoch=1, **at))) == {1: (0, [0], 1)}
-    assert told(ask(peer, "Fetch", 11, asking((1, 1), sessionEpoch=2, **at))) == {}
+    assert partitions(ask(peer, "Fetch", 11, asking(sessionEpoch=1, **at))) == {1: (0, [0], 1)}
+    assert partitions(ask(peer, "Fetch", 11, asking((1, 1), sessionEpoch=2, **at))) == {}
     log(server, 0).produce(batch(b"v"))
     forgotten = [{"topic": "t", "partitions": [1]}]
     body = asking((0, 1), (2, 0), sessionEpoch=3, forgottenTopicsData=forgotten, **at)
-    assert told(ask(peer, "Fetch", 11, body)) == {0: (0, [], 1), 2: (0, [], 0)}
+    assert partitions(ask(peer, "Fetch", 11, body)) == {0: (0, [], 1), 2: (0, [], 0)}
     log(server, 1).produce(batch(b"v"))
-    assert told(ask(peer, "Fetch", 11, asking(sessionEpoch=4, **at))) == {}
+    assert partitions(ask(peer, "Fetch", 11, asking(sessionEpoch=4, **at))) == {}
     server.cluster.topics.delete("t")
-    body = told(ask(peer, "Fetch", 11, asking(sessionEpoch=5, **at)))
+    body = partitions(ask(peer, "Fetch", 11, asking(sessionEpoch=5, **at)))
     assert body == {0: (3, [], -1), 2: (3, [], -1)}
 
 
@@ -136,15 +136,15 @@ def test_a_session_that_waits_hears_at_once_what_comes_to_a_partition_that_was_q
     peer = server.connect()
     session = ask(peer, "Fetch", 11, asking((0, 0), (1, 0), maxWaitMs=0, sessionEpoch=0))
     again = {"sessionId": session["sessionId"]}
-    assert told(ask(peer, "Fetch", 11, asking(sessionEpoch=1, maxWaitMs=0, **again))) == {}
+    assert partitions(ask(peer, "Fetch", 11, asking(sessionEpoch=1, maxWaitMs=0, **again))) == {}
     peer.send(request("Fetch", 11, asking(sessionEpoch=2, **again)))
     assert not peer.take()
     if happens == "written":
         log(server, 1).produce(batch(b"v"))
-        assert told(answer(peer, "Fetch", 11)) == {1: (0, [0], 1)}
+        assert partitions(answer(peer, "Fetch", 11)) == {1: (0, [0], 1)}
     else:
         server.cluster.topics.delete("t")
-        assert told(answer(peer, "Fetch", 11))[0] == (3, [], -1)
+        assert partitions(answer(peer, "Fetch", 11))[0] == (3, [], -1)
 
 
 def by_id(topic_id, *parts, **fields):
@@ -164,7 +164,7 @@ def test_a_session_by_ids_never_reads_another_topic_of_the_same_name(server, nam
     parts = [(0, 0)] * named_again
 
     def go_on(epoch):
-        return told(ask(peer, "Fetch", 17, by_id(first, *parts, sessionEpoch=epoch, **at)))
+        return partitions(ask(peer, "Fetch", 17, by_id(first, *parts, sessionEpoch=epoch, **at)))
 
     topics.delete("t")
     assert go_on(1) == {0: (3, [], -1)}
@@ -182,10 +182,10 @@ def test_an_id_that_a_session_never_knew_stays_unknown_when_its_topic_is_made_ag
     first = topics.get("t").topic_id
     topics.delete("t")
     body = ask(peer, "Fetch", 17, by_id(first, (0, 0), maxWaitMs=0, sessionEpoch=0))
-    assert told(body) == {0: (100, [], -1)}
+    assert partitions(body) == {0: (100, [], -1)}
     topics.create("t", 3)
     again = by_id(first, sessionEpoch=1, sessionId=body["sessionId"], maxWaitMs=0)
-    assert told(ask(peer, "Fetch", 17, again)) == {0: (100, [], -1)}
+    assert partitions(ask(peer, "Fetch", 17, again)) == {0: (100, [], -1)}
 
 
 def test_a_session_by_ids_hears_of_an_empty_topic_made_again(server):
@@ -196,7 +196,7 @@ def test_a_session_by_ids_hears_of_an_empty_topic_made_again(server):
     topics.delete("t")
     topics.create("t", 3)
     again = by_id(first, sessionEpoch=1, sessionId=session, maxWaitMs=0)
-    assert told(ask(peer, "Fetch", 17, again)) == {0: (103, [], -1)}
+    assert partitions(ask(peer, "Fetch", 17, again)) == {0: (103, [], -1)}
 
 
 def test_a_full_house_has_no_room_for_a_session_until_one_is_not_used_for_two_minutes(server):
@@ -228,7 +228,7 @@ def test_old_versions_are_given_old_messages(server, version, codec):
 
 def test_zstd_cannot_be_given_to_old_versions(server):
     log(server).produce(batch(b"v", codec=4))
-    assert told(ask(server.connect(), "Fetch", 3, asking((0, 0)))) == {0: (76, [], -1)}
+    assert partitions(ask(server.connect(), "Fetch", 3, asking((0, 0)))) == {0: (76, [], -1)}
 
 
 def test_a_follower_of_a_longer_log_is_told_where_they_part(server):

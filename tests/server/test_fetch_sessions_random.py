@@ -110,14 +110,14 @@ class Fetching:
         said = ask(self.peer, "Fetch", 11, body)
         assert said["errorCode"] == 0
         self.session, self.epoch = said["sessionId"], self.epoch + 1
-        told = [
+        response = [
             ((topic["topic"], each["partitionIndex"]),
              (each["errorCode"], offsets(each["records"])))
             for topic in said["responses"]
             for each in topic["partitions"]
         ]  # fmt: skip
-        assert told == self.model.answer(asked)
-        for key, (_, new) in told:
+        assert response == self.model.answer(asked)
+        for key, (_, new) in response:
             self.positions[key] = new[-1] + 1 if new else self.model.session[key][0]
 
 

@@ -28,8 +28,8 @@ def log_of(server, group):
 def test_a_commit_lies_in_its_group_s_partition_at_the_time_of_the_clock(server):
     peer = server.connect()
     server.run(1234)
-    told = ask(peer, "OffsetCommit", 7, commit("g", "t", {0: 5, 1: 6}))
-    assert [each["errorCode"] for each in told["topics"][0]["partitions"]] == [0, 0]
+    response = ask(peer, "OffsetCommit", 7, commit("g", "t", {0: 5, 1: 6}))
+    assert [each["errorCode"] for each in response["topics"][0]["partitions"]] == [0, 0]
     found = [
         (key["topic"], key["partition"], value["data"]["offset"], value["data"]["commitTimestamp"])
         for _, key, value in log_of(server, "g")
@@ -99,13 +99,13 @@ def test_several_groups_are_fetched_at_once_each_with_its_own(server):
     ask(peer, "OffsetCommit", 7, commit("b", "t", {0: 2}))
     asked = [{"groupId": group, "topics": None} for group in ("b", "none", "a")]
     groups = ask(peer, "OffsetFetch", 8, {"groups": asked})["groups"]
-    told = {
+    response = {
         group["groupId"]: [
             each["committedOffset"] for topic in group["topics"] for each in topic["partitions"]
         ]
         for group in groups
     }
-    assert told == {"b": [2], "none": [], "a": [1]}
+    assert response == {"b": [2], "none": [], "a": [1]}
 
 
 def test_a_heartbeat_of_nobody_is_refused_and_of_a_member_is_not(server):

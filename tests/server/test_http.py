@@ -79,24 +79,24 @@ def talk(*sent):
                 writer.write(data)
                 await writer.drain()
             writer.write_eof()
-            told = await reader.read()
+            response = await reader.read()
             writer.close()
-        return told
+        return response
 
     return asyncio.run(run())
 
 
 def test_requests_of_one_connection_are_answered_in_order():
-    told = talk(GET[:10], GET[10:] + head("Content-Length: 2"), b"hi" + GET)
+    response = talk(GET[:10], GET[10:] + head("Content-Length: 2"), b"hi" + GET)
     bodies = [json.loads(part.partition(b"\r\n\r\n")[2].partition(b"\n")[0])
-              for part in told.split(b"HTTP/1.1 ")[1:]]  # fmt: skip
+              for part in response.split(b"HTTP/1.1 ")[1:]]  # fmt: skip
     assert bodies == [["GET", "/a?b=1", ""], ["POST", "/x", "hi"], ["GET", "/a?b=1", ""]]
 
 
 def test_an_error_is_json_and_the_end():
-    told = talk(head("Content-Length: x"), GET)
-    assert told.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert json.loads(told.partition(b"\r\n\r\n")[2]) == {
+    response = talk(head("Content-Length: x"), GET)
+    assert response.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert json.loads(response.partition(b"\r\n\r\n")[2]) == {
         "error": "Content-Length is no number: 'x'"
     }
 

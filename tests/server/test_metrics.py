@@ -11,7 +11,7 @@ from coterie.server.admin.metrics import Metrics
 from support.server import asking, playing
 
 
-def told(server, metrics):
+def samples(server, metrics):
     """What a scrape reads: value by name and labels."""
     answer = asyncio.run(metrics.respond(Request("GET", "/metrics", "h", None, 0, True)))
     assert answer.content_type.startswith("text/plain; version=0.0.4")
@@ -32,7 +32,7 @@ def begun():
 
 def test_a_fresh_server_tells_its_connections():
     server, metrics, _ = begun()
-    found = told(server, metrics)
+    found = samples(server, metrics)
     assert found.pop(("coterie_connections",)) == 3
     assert not found
 
@@ -45,7 +45,7 @@ def test_groups_topics_and_requests_are_told():
     offsets = [{"partitionIndex": 1, "committedOffset": 3, "committedMetadata": ""}]
     body = {"groupId": "h", "topics": [{"name": 't"', "partitions": offsets}]}
     asking.ask(peer, "OffsetCommit", 2, {"generationIdOrMemberEpoch": -1, "memberId": "", **body})
-    found = told(server, metrics)
+    found = samples(server, metrics)
 
     def of(name, **labels):
         return found[(name, *sorted(labels.items()))]
@@ -67,7 +67,7 @@ def test_transactional_ids_are_told_by_state():
     transactions.ready()
     for name in "ab":
         transactions.init_producer_id(name, 60_000)
-    found = told(server, metrics)
+    found = samples(server, metrics)
     assert found["coterie_transactional_ids", ("state", "Empty")] == 2
 
 

@@ -42,8 +42,8 @@ def test_times_with_a_meaning_of_their_own_are_known_since_their_version(server,
 
 def test_offsets_are_the_ends_or_those_of_a_time(server):
     found = {ts: asked(server, 9, ts) for ts in (-1, -2, -3, -5, 0, 1001, 9999)}
-    told = {ts: (each["timestamp"], each["offset"]) for ts, each in found.items()}
-    assert told == {
+    response = {ts: (each["timestamp"], each["offset"]) for ts, each in found.items()}
+    assert response == {
         -1: (-1, 4), -2: (-1, 0), -3: (3000, 3), -5: (-1, -1), 0: (0, 0), 1001: (2000, 2),
         9999: (-1, -1),
     }  # fmt: skip

@@ -110,5 +110,5 @@ def test_an_offset_by_time_is_the_one_that_kafkas_search_finds(seed):
         rng.choice([*steps, life.delete] if number % 10 == 9 else steps)()
         for timestamp in (rng.choice(TIMES), EARLIEST, LATEST, LATEST_TIME):
             for isolation in (0, 1):
-                told = life.asked(timestamp, isolation)
-                assert told == life.wanted(timestamp, isolation), (timestamp, isolation)
+                response = life.asked(timestamp, isolation)
+                assert response == life.wanted(timestamp, isolation), (timestamp, isolation)

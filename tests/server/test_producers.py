@@ -43,8 +43,8 @@ def test_the_last_five_batches_are_answered_as_the_first_time_and_older_ones_ref
         partition.produce(of_producer(sequence, time_ms=1000 + sequence))
     size = partition.size
     for sequence in range(2, 7):
-        told = partition.produce(of_producer(sequence, time_ms=1000 + sequence))
-        assert told == (sequence, 1000 + sequence, 0)
+        response = partition.produce(of_producer(sequence, time_ms=1000 + sequence))
+        assert response == (sequence, 1000 + sequence, 0)
     assert partition.size == size
     assert refusal(partition, of_producer(1)) == (45, True)
     assert refusal(partition, of_producer(5, count=2)) == (45, True)
@@ -56,7 +56,7 @@ class Model:
     def __init__(self):
         self.epoch, self.written = -1, []
 
-    def told(self, epoch, first, count):
+    def response(self, epoch, first, count):
         last = [each for each in self.written if each[0] == self.epoch]
         if epoch == self.epoch and (epoch, first, count) in [each[:3] for each in last[-5:]]:
             return next(each[3] for each in last[-5:] if each[:3] == (epoch, first, count))
@@ -81,7 +81,7 @@ def test_random_writes_are_told_what_the_whole_history_says(seed):
         following = last[1] + last[2] if epoch == model.epoch else 0
         first = max(following + draw.choice((0, 0, 0, 0, -1, -2, 1)), 0)
         count = draw.choice((1, 1, 1, 2))
-        wanted = model.told(max(epoch, 0), first, count)
+        wanted = model.response(max(epoch, 0), first, count)
         data = of_producer(first, epoch=max(epoch, 0), count=count)
         if wanted > 0:
             assert refusal(partition, data) == (wanted, True)

@@ -31,11 +31,11 @@ def test_a_refusal_of_a_golden_request_has_its_error_in_each_place(row):
             continue
         frame = base64.b64decode(golden["frame"])
         body = wire.decode_request(frame, fill=True).body
-        told = refusal(row.key, golden["version"], body, 27)
+        response = refusal(row.key, golden["version"], body, 27)
         if row.name == "Produce" and body["acks"] == 0:
-            assert told is None  # nobody waits for an answer
+            assert response is None  # nobody waits for an answer
             continue
-        answer = wire.encode_response(row.key, golden["version"], told)
+        answer = wire.encode_response(row.key, golden["version"], response)
         body = wire.decode_response(row.key, golden["version"], answer).body
         codes = set(play().codes(body)) | set(partition_codes(body))
         assert codes <= {27}

@@ -63,8 +63,8 @@ def test_groups_begin_again_when_their_log_is_deleted(remade):
         body = {"topics": [topic], "timeoutMs": 100}
         assert ask(peer, "CreateTopics", 3, body)["topics"][0]["errorCode"] == 0
     server.run(60_000)
-    told = ask(peer, "DescribeGroups", 3, {"groups": ["g"]})
-    assert told["groups"][0]["groupState"] == "Dead"
+    response = ask(peer, "DescribeGroups", 3, {"groups": ["g"]})
+    assert response["groups"][0]["groupState"] == "Dead"
     errors = set()
     for number in range(8):
         committed = ask(peer, "OffsetCommit", 3, committing(f"g{number}"))
@@ -89,9 +89,9 @@ def test_the_settings_of_a_broker_are_told_though_one_is_of_a_listener():
     name = "listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms"
     peer = made({name: 3000}).connect()
     body = {"resources": [{"resourceType": 4, "resourceName": "1", "configurationKeys": None}]}
-    told = ask(peer, "DescribeConfigs", 4, body)["results"][0]
-    assert told["errorCode"] == 0
-    assert told["configs"]
+    response = ask(peer, "DescribeConfigs", 4, body)["results"][0]
+    assert response["errorCode"] == 0
+    assert response["configs"]
 
 
 def test_between_the_tokens_of_sasl_no_version_of_anything_is_answered():

@@ -63,8 +63,8 @@ def test_another_request_between_tokens_is_answered_in_its_own_form(api, body, c
     peer = connect()
     shake(peer)
     peer.send(asking.request(api, 1, body))
-    told = asking.wire.decode_response(asking.KEY[api], 1, peer.frame(1)).body
-    assert told.get("errorCode") == code  # Metadata has none in version 1
+    response = asking.wire.decode_response(asking.KEY[api], 1, peer.frame(1)).body
+    assert response.get("errorCode") == code  # Metadata has none in version 1
     peer.closed(1)
 
 

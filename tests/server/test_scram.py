@@ -77,6 +77,25 @@ def test_a_proof_for_another_nonce_is_worth_nothing():
         server.respond(f"{other},p={base64.b64encode(proof).decode()}".encode())
 
 
+@pytest.mark.parametrize("mechanism", HASHES)
+def test_a_client_nonce_that_is_sent_twice_is_accepted_as_by_kafka_3_9(mechanism):
+    """Librdkafka up to 2.6.0 puts its own nonce in front of the server's, which begins with it."""
+    server = exchange(mechanism)
+    first = server.respond(FIRST).decode()
+    bare, own_nonce = FIRST[3:].decode(), FIRST.decode().partition("r=")[2]
+    final = f"c=biws,r={own_nonce}{NONCE}"
+    auth_message = f"{bare},{first},{final}".encode()
+    name = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(name, b"pencil", SALT, 4096)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    signature = hmac.digest(hashlib.new(name, client_key).digest(), auth_message, name)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    answer = server.respond(f"{final},p={base64.b64encode(proof).decode()}".encode())
+    verifier = hmac.digest(hmac.digest(salted, b"Server Key", name), auth_message, name)
+    assert answer == b"v=" + base64.b64encode(verifier)
+    assert server.username == "user"
+
+
 @pytest.mark.parametrize(
     "first",
     [

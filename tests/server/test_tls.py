@@ -45,9 +45,9 @@ def trusting(files):
 
 def test_a_client_that_trusts_the_authority_gets_in_unnamed(files):
     server = server_context(files["cert"], files["key"])
-    told = shake(server, trusting(files))
-    assert told.version() == "TLSv1.3"
-    assert peer_principal(told) == "User:ANONYMOUS"
+    response = shake(server, trusting(files))
+    assert response.version() == "TLSv1.3"
+    assert peer_principal(response) == "User:ANONYMOUS"
 
 
 def test_a_client_with_a_certificate_is_who_it_says(files):
@@ -55,10 +55,10 @@ def test_a_client_with_a_certificate_is_who_it_says(files):
     client = trusting(files)
     own = files["authority"].issue_cert("x", common_name="alice", organization_name="A, B")
     own.configure_cert(client)
-    told = peer_principal(shake(server, client))
+    response = peer_principal(shake(server, client))
     # RFC 2253: the last name first, what separates names escaped
-    assert told.startswith("User:CN=alice,OU=Testing cert #")
-    assert told.endswith(r",O=A\, B")
+    assert response.startswith("User:CN=alice,OU=Testing cert #")
+    assert response.endswith(r",O=A\, B")
 
 
 def test_a_client_without_a_certificate_is_refused_where_one_is_asked_for(files):

@@ -176,7 +176,7 @@ def test_settings_are_told_with_where_they_come_from():
     peer = Server({"log.retention.ms": 5000}).connect()
     make(peer, {"name": "a", "configs": [{"name": "max.message.bytes", "value": "900"}]})
     found = configs(peer, "a")
-    told = {
+    response = {
         name: (
             found[name]["value"],
             found[name]["configSource"],
@@ -184,7 +184,7 @@ def test_settings_are_told_with_where_they_come_from():
         )
         for name in ("max.message.bytes", "retention.ms", "segment.ms", "cleanup.policy")
     }
-    assert told == {
+    assert response == {
         "max.message.bytes": ("900", 1, [("max.message.bytes", "900", 1),
                                          ("message.max.bytes", "1048588", 5)]),
         "retention.ms": ("5000", 4, [("log.retention.ms", "5000", 4),
@@ -200,17 +200,17 @@ def test_what_gives_a_default_is_told_only_behind_the_setting_that_it_is_for():
     names = ["log.retention.ms", "log.retention.hours"]
     broker = {"resourceType": 4, "resourceName": "1", "configurationKeys": names}
     topic = {"resourceType": 2, "resourceName": "a", "configurationKeys": ["retention.ms"]}
-    told = []
+    response = []
     for config in ({"log.retention.ms": 604800000}, {"log.retention.ms": 5000}):
         peer = Server(config).connect()
         make(peer, {"name": "a"})
         body = {"resources": [broker, topic], "includeSynonyms": True}
         for found in ask(peer, "DescribeConfigs", 4, body)["results"]:
-            told += [
+            response += [
                 (each["name"], each["value"], [tuple(s.values()) for s in each["synonyms"]])
                 for each in found["configs"]
             ]
-    assert told == [
+    assert response == [
         ("log.retention.hours", "168", [hours]), ("log.retention.ms", None, []),
         ("retention.ms", "604800000", []),
         ("log.retention.hours", "168", [hours]), ("log.retention.ms", "5000", [here, hours]),
@@ -257,8 +257,8 @@ def test_altering_all_settings_puts_the_others_back(server, peer):
 def test_a_running_brokers_settings_are_told_and_stay_as_they_are(peer):
     resource = {"resourceType": 4, "resourceName": "1", "configurationKeys": ["num.partitions"]}
     (found,) = ask(peer, "DescribeConfigs", 4, {"resources": [resource]})["results"]
-    (told,) = found["configs"]
-    assert (told["value"], told["configSource"], told["readOnly"]) == ("3", 4, True)
+    (response,) = found["configs"]
+    assert (response["value"], response["configSource"], response["readOnly"]) == ("3", 4, True)
     changed = {
         "resourceType": 4,
         "resourceName": "1",

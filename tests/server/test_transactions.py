@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import CorruptData
 from coterie.messages import LogReader
-from coterie.server.services.txn.coordinator import STATE_TOPIC
+from coterie.server.services.data.topics import STATE_TOPIC
 from coterie.server.services.txn.records import Value, key_bytes, read_key, read_value, value_bytes
 from coterie.server.services.txn.transaction import State
 from coterie.values import Error

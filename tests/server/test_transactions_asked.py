@@ -56,11 +56,11 @@ class Asking:
 
     def add(self, name, numbers):
         topics = [{"name": "t", "partitions": numbers}]
-        told = self.ask("AddPartitionsToTxn", 3, {
+        response = self.ask("AddPartitionsToTxn", 3, {
             "v3AndBelowTransactionalId": name, "v3AndBelowProducerId": self.ids[name],
             "v3AndBelowProducerEpoch": 0, "v3AndBelowTopics": topics})  # fmt: skip
         codes = [each["partitionErrorCode"]
-                 for topic in told["resultsByTopicV3AndBelow"]
+                 for topic in response["resultsByTopicV3AndBelow"]
                  for each in topic["resultsByPartition"]]  # fmt: skip
         assert codes == [0] * len(numbers)
 
@@ -69,29 +69,29 @@ class Asking:
         assert self.ask("EndTxn", 3, {**body, "committed": committed})["errorCode"] == 0
 
     def described(self, *names):
-        told = self.ask("DescribeTransactions", 0, {"transactionalIds": names})
-        assert told["throttleTimeMs"] == 0
-        return told["transactionStates"]
+        response = self.ask("DescribeTransactions", 0, {"transactionalIds": names})
+        assert response["throttleTimeMs"] == 0
+        return response["transactionStates"]
 
     def listed(self, version=1, **filters):
         """Names that are listed with these filters, and the states that are unknown."""
         body = {"stateFilters": [], "producerIdFilters": [], **filters}
-        told = self.ask("ListTransactions", version, body)
-        assert (told["throttleTimeMs"], told["errorCode"]) == (0, 0)
-        for each in told["transactionStates"]:
+        response = self.ask("ListTransactions", version, body)
+        assert (response["throttleTimeMs"], response["errorCode"]) == (0, 0)
+        for each in response["transactionStates"]:
             assert each["producerId"] == self.ids[each["transactionalId"]]
-        names = {each["transactionalId"] for each in told["transactionStates"]}
-        assert len(names) == len(told["transactionStates"])
-        return names, told["unknownStateFilters"]
+        names = {each["transactionalId"] for each in response["transactionStates"]}
+        assert len(names) == len(response["transactionStates"])
+        return names, response["unknownStateFilters"]
 
 
 def test_the_frames_are_those_of_kafkas_schemas():
     it = Asking()
     it.server.run(500)
-    told = {"producer": it.ids["open"], "start": playing.START_MS + 1000}
+    response = {"producer": it.ids["open"], "start": playing.START_MS + 1000}
     for asked, answered in ((DESCRIBE, DESCRIBED), (LIST, LISTED)):
-        it.peer.send(asking.framed(bytes.fromhex(asked.format(**told))))
-        assert it.peer.frame(0).hex(" ") == bytes.fromhex(answered.format(**told)).hex(" ")
+        it.peer.send(asking.framed(bytes.fromhex(asked.format(**response))))
+        assert it.peer.frame(0).hex(" ") == bytes.fromhex(answered.format(**response)).hex(" ")
 
 
 @pytest.fixture
@@ -137,10 +137,12 @@ def test_each_id_that_is_named_has_an_entry_in_the_order_asked_for(it):
 
 def test_a_broker_that_keeps_no_transactions_is_not_their_coordinator():
     peer = playing.Server(playing.BROKER).connect()
-    told = asking.ask(peer, "DescribeTransactions", 0, {"transactionalIds": ["x"]})
-    assert [each["errorCode"] for each in told["transactionStates"]] == [NOT_COORDINATOR]
-    told = asking.ask(peer, "ListTransactions", 1, {"stateFilters": [], "producerIdFilters": []})
-    assert (told["errorCode"], told["transactionStates"]) == (0, [])
+    response = asking.ask(peer, "DescribeTransactions", 0, {"transactionalIds": ["x"]})
+    assert [each["errorCode"] for each in response["transactionStates"]] == [NOT_COORDINATOR]
+    response = asking.ask(
+        peer, "ListTransactions", 1, {"stateFilters": [], "producerIdFilters": []}
+    )
+    assert (response["errorCode"], response["transactionStates"]) == (0, [])
 
 
 @pytest.mark.parametrize("version", [0, 1])

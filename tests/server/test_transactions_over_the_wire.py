@@ -33,22 +33,22 @@ class Producing:
     def add(self, version, topics, epoch=0):
         names = {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in self.producer(epoch).items()}
         listed = [{"name": name, "partitions": numbers} for name, numbers in topics.items()]
-        told = self.ask("AddPartitionsToTxn", version, {**names, "v3AndBelowTopics": listed})
-        return by_partition(told["resultsByTopicV3AndBelow"])
+        response = self.ask("AddPartitionsToTxn", version, {**names, "v3AndBelowTopics": listed})
+        return by_partition(response["resultsByTopicV3AndBelow"])
 
     def add_several(self, version, *transactions):
-        told = self.ask("AddPartitionsToTxn", version, {"transactions": transactions})
-        assert told["errorCode"] == 0
+        response = self.ask("AddPartitionsToTxn", version, {"transactions": transactions})
+        assert response["errorCode"] == 0
         return [
             (each["transactionalId"], by_partition(each["topicResults"]))
-            for each in told["resultsByTransaction"]
+            for each in response["resultsByTransaction"]
         ]
 
     def commit(self, version, epoch=0):
         partitions = [{"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}]
         body = {"groupId": "g", "topics": [{"name": "t", "partitions": partitions}]}
-        told = self.ask("TxnOffsetCommit", version, {**self.producer(epoch), **body})
-        return told["topics"][0]["partitions"][0]["errorCode"]
+        response = self.ask("TxnOffsetCommit", version, {**self.producer(epoch), **body})
+        return response["topics"][0]["partitions"][0]["errorCode"]
 
 
 def by_partition(topics, of_topic="resultsByPartition", code="partitionErrorCode"):
@@ -64,10 +64,10 @@ def test_clients_that_are_fenced_hear_what_they_know(version, error):
     it = Producing()
     it.init(4)
     assert it.add(version, {"t": [0]}) == {("t", 0): error}
-    told = it.ask("AddOffsetsToTxn", version, {**it.producer(), "groupId": "g"})
-    assert told["errorCode"] == error
-    told = it.ask("EndTxn", version, {**it.producer(), "committed": True})
-    assert told["errorCode"] == error
+    response = it.ask("AddOffsetsToTxn", version, {**it.producer(), "groupId": "g"})
+    assert response["errorCode"] == error
+    response = it.ask("EndTxn", version, {**it.producer(), "committed": True})
+    assert response["errorCode"] == error
 
 
 @pytest.mark.parametrize(("version", "error"), [(3, OLD_FENCED), (4, FENCED), (5, FENCED)])
@@ -75,14 +75,22 @@ def test_a_producer_that_may_not_go_on_hears_what_it_knows(version, error):
     it = Producing()
     it.init(4)
     it.init(4)
-    told = it.init(version, producerId=it.producer_id, producerEpoch=0)
-    assert (told["errorCode"], told["producerId"], told["producerEpoch"]) == (error, -1, -1)
+    response = it.init(version, producerId=it.producer_id, producerEpoch=0)
+    assert (response["errorCode"], response["producerId"], response["producerEpoch"]) == (
+        error,
+        -1,
+        -1,
+    )
 
 
 @pytest.mark.parametrize("half", [{"producerId": 1}, {"producerEpoch": 1}])
 def test_half_a_producer_is_no_request(half):
-    told = Producing().init(4, **half)
-    assert (told["errorCode"], told["producerId"], told["producerEpoch"]) == (42, -1, -1)
+    response = Producing().init(4, **half)
+    assert (response["errorCode"], response["producerId"], response["producerEpoch"]) == (
+        42,
+        -1,
+        -1,
+    )
 
 
 def test_partitions_come_in_together_or_not_at_all():
@@ -135,8 +143,8 @@ def test_markers_are_written_where_they_can_be():
     it = Producing()
     topics = [{"name": "t", "partitionIndexes": [1, 9]}, {"name": "no", "partitionIndexes": [0]}]
     marker = {"producerId": 7, "producerEpoch": 2, "coordinatorEpoch": 3, "transactionResult": True}
-    told = it.ask("WriteTxnMarkers", 1, {"markers": [{**marker, "topics": topics}]})
-    (own,) = told["markers"]
+    response = it.ask("WriteTxnMarkers", 1, {"markers": [{**marker, "topics": topics}]})
+    (own,) = response["markers"]
     assert own["producerId"] == 7
     assert by_partition(own["topics"], "partitions", "errorCode") == {
         ("t", 1): 0,
@@ -153,8 +161,8 @@ def test_a_marker_of_no_producer_is_refused():
     topics = [{"name": "t", "partitionIndexes": [0]}]
     marker = {"producerId": -1, "producerEpoch": 0, "coordinatorEpoch": 0}
     body = {"markers": [{**marker, "transactionResult": True, "topics": topics}]}
-    told = it.ask("WriteTxnMarkers", 1, body)["markers"][0]["topics"]
-    assert by_partition(told, "partitions", "errorCode") == {("t", 0): -1}
+    response = it.ask("WriteTxnMarkers", 1, body)["markers"][0]["topics"]
+    assert by_partition(response, "partitions", "errorCode") == {("t", 0): -1}
     assert not it.server.cluster.topics.partition("t", 0).data()
 
 
@@ -166,8 +174,8 @@ def test_a_marker_of_a_group_lets_its_offsets_show():
     topics = [{"name": "__consumer_offsets", "partitionIndexes": [number]}]
     marker = {"producerId": it.producer_id, "producerEpoch": 0, "coordinatorEpoch": 0}
     body = {"markers": [{**marker, "transactionResult": True, "topics": topics}]}
-    told = it.ask("WriteTxnMarkers", 0, body)["markers"][0]["topics"]
-    assert by_partition(told, "partitions", "errorCode") == {("__consumer_offsets", number): 0}
+    response = it.ask("WriteTxnMarkers", 0, body)["markers"][0]["topics"]
+    assert by_partition(response, "partitions", "errorCode") == {("__consumer_offsets", number): 0}
     groups = [{"groupId": "g", "topics": None}]
     found = it.ask("OffsetFetch", 8, {"groups": groups, "requireStable": True})
     assert found["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 1
@@ -182,8 +190,8 @@ def test_a_group_whose_topic_does_not_exist_needs_no_marker():
     producer = {"transactionalId": "x", "producerId": made["producerId"], "producerEpoch": 0}
     assert asking.ask(peer, "AddOffsetsToTxn", 3, {**producer, "groupId": "g"})["errorCode"] == 0
     for _ in range(2):
-        told = asking.ask(peer, "EndTxn", 3, {**producer, "committed": True})
-        assert told["errorCode"] == 0
+        response = asking.ask(peer, "EndTxn", 3, {**producer, "committed": True})
+        assert response["errorCode"] == 0
 
 
 def test_a_broker_that_was_killed_goes_on_with_its_transactions():
@@ -196,5 +204,14 @@ def test_a_broker_that_was_killed_goes_on_with_its_transactions():
         broker.start(1)
         peer = sockets.connect(broker)
         assert sockets.ask(peer, "InitProducerId", 4, {**body, **producer})["producerEpoch"] == 1
-        told = sockets.ask(peer, "EndTxn", 3, {**producer, "committed": True})
-        assert told["errorCode"] == FENCED
+        response = sockets.ask(peer, "EndTxn", 3, {**producer, "committed": True})
+        assert response["errorCode"] == FENCED
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_commit_for_an_empty_group_id_outside_of_a_transaction_names_the_group(version):
+    it = Producing()
+    partitions = [{"partitionIndex": 0, "committedOffset": 1, "committedMetadata": None}]
+    body = {"groupId": "", "topics": [{"name": "t", "partitions": partitions}]}
+    found = it.ask("TxnOffsetCommit", version, {**it.producer(), **body})
+    assert found["topics"][0]["partitions"][0]["errorCode"] == 24  # INVALID_GROUP_ID

@@ -139,11 +139,11 @@ class Played:
 
     def init(self, client, _):
         body = {"transactionalId": client.name, "transactionTimeoutMs": TIMEOUT_MS}
-        told = self.ask("InitProducerId", 4, body)
-        assert told["errorCode"] == self.model.init(client.name)
-        if told["errorCode"] == NONE:
-            assert told["producerEpoch"] == self.model.ids[client.name].epoch
-            client.producer = told["producerId"], told["producerEpoch"]
+        response = self.ask("InitProducerId", 4, body)
+        assert response["errorCode"] == self.model.init(client.name)
+        if response["errorCode"] == NONE:
+            assert response["producerEpoch"] == self.model.ids[client.name].epoch
+            client.producer = response["producerId"], response["producerEpoch"]
             client.sequences = {}
 
     def add(self, client, number):
@@ -151,8 +151,8 @@ class Played:
         body = {f"v3AndBelow{name[0].upper()}{name[1:]}": each for name, each in producer.items()}
         body["v3AndBelowTopics"] = [{"name": "t", "partitions": [number]}]
         (topic,) = self.ask("AddPartitionsToTxn", 3, body)["resultsByTopicV3AndBelow"]
-        (told,) = topic["resultsByPartition"]
-        assert told["partitionErrorCode"] == self.model.add(client, number)
+        (response,) = topic["resultsByPartition"]
+        assert response["partitionErrorCode"] == self.model.add(client, number)
 
     def produce(self, client, number):
         self.value += 1
@@ -162,32 +162,32 @@ class Played:
         )  # fmt: skip
         partitions = [{"index": number, "records": batch}]
         body = {"transactionalId": client.name, "acks": -1, "timeoutMs": 1000}
-        told = self.ask(
+        response = self.ask(
             "Produce", 7, {**body, "topicData": [{"name": "t", "partitionData": partitions}]}
         )
-        error = told["responses"][0]["partitionResponses"][0]["errorCode"]
+        error = response["responses"][0]["partitionResponses"][0]["errorCode"]
         assert (error == NONE) is self.model.holds(client, number)
         if error == NONE:
             client.sequences[number] = sequence + 1
             self.model.written[number].append((value, self.model.ids[client.name].open))
 
     def add_offsets(self, client, _):
-        told = self.ask("AddOffsetsToTxn", 3, {**self.producer(client), "groupId": "g"})
-        assert told["errorCode"] == self.model.add(client, "g")
+        response = self.ask("AddOffsetsToTxn", 3, {**self.producer(client), "groupId": "g"})
+        assert response["errorCode"] == self.model.add(client, "g")
 
     def commit_offset(self, client, _):
         self.value += 1
         partitions = [{"partitionIndex": 0, "committedOffset": self.value, "committedMetadata": ""}]
         body = {"groupId": "g", "topics": [{"name": "t", "partitions": partitions}]}
-        told = self.ask("TxnOffsetCommit", 3, {**self.producer(client), **body})
-        error = told["topics"][0]["partitions"][0]["errorCode"]
+        response = self.ask("TxnOffsetCommit", 3, {**self.producer(client), **body})
+        error = response["topics"][0]["partitions"][0]["errorCode"]
         assert (error == NONE) is self.model.holds(client, "g")
         if error == NONE:
             self.model.commits.append((self.model.ids[client.name].open, self.value))
 
     def end(self, client, committed):
-        told = self.ask("EndTxn", 3, {**self.producer(client), "committed": bool(committed)})
-        assert told["errorCode"] == self.model.end(client, bool(committed))
+        response = self.ask("EndTxn", 3, {**self.producer(client), "committed": bool(committed)})
+        assert response["errorCode"] == self.model.end(client, bool(committed))
 
     def wait(self, ms):
         self.server.cluster.move(self.server.cluster.now_ms + ms)
@@ -197,8 +197,8 @@ class Played:
         for number in PARTITIONS:
             assert self.committed(number) == self.model.readable(number)
         groups = [{"groupId": "g", "topics": [{"name": "t", "partitionIndexes": [0]}]}]
-        told = self.ask("OffsetFetch", 8, {"groups": groups, "requireStable": True})
-        (found,) = told["groups"][0]["topics"][0]["partitions"]
+        response = self.ask("OffsetFetch", 8, {"groups": groups, "requireStable": True})
+        (found,) = response["groups"][0]["topics"][0]["partitions"]
         assert (found["committedOffset"], found["errorCode"]) == self.model.offset()
 
     def committed(self, number):
@@ -222,8 +222,10 @@ class Played:
     def fetched(self, number, offset):
         partitions = [{"partition": number, "fetchOffset": offset, "partitionMaxBytes": 2**20}]
         body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 2**20, "isolationLevel": 1}
-        told = self.ask("Fetch", 11, {**body, "topics": [{"topic": "t", "partitions": partitions}]})
-        (found,) = told["responses"][0]["partitions"]
+        response = self.ask(
+            "Fetch", 11, {**body, "topics": [{"topic": "t", "partitions": partitions}]}
+        )
+        (found,) = response["responses"][0]["partitions"]
         assert found["errorCode"] == NONE
         return found
 
@@ -251,4 +253,4 @@ def test_readers_see_what_was_committed_and_nothing_else(steps):
             elif what == "init" or played.clients[who].producer is not None:
                 getattr(played, what)(played.clients[who], number)
             played.check()
-    assert not played.server.told
+    assert not played.server.log_lines

@@ -205,9 +205,9 @@ def test_who_is_watched_answers_as_who_is_not(seed):
             both.leave(number)
         if rng.random() < 0.3:
             both.run(rng.choice([1, 60, 600]))
-        for told in both.answers():
-            client.learn(told)
-            answered += bool(told)
+        for response in both.answers():
+            client.learn(response)
+            answered += bool(response)
     assert both.state(both.servers[0]) == both.state(both.servers[1])
     assert answered > STEPS // 3
     assert both.events

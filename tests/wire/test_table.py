@@ -39,7 +39,8 @@ def test_the_table_is_what_the_clients_jar_says(tool, capsys, monkeypatch, relea
     jar = REPOSITORY / release / f"kafka-clients-{release}.jar"
     if not jar.exists():
         pytest.skip(f"kafka-clients {release} is not in Maven's repository here")
-    assert told(tool, capsys, monkeypatch, jar) == (0, f"{len(wire.APIS)} APIs, nothing differs\n")
+    count = len(wire.APIS) - (release == "4.1.1")  # it renamed ListClientMetricsResources
+    assert told(tool, capsys, monkeypatch, jar) == (0, f"{count} APIs, nothing differs\n")
 
 
 @needs_schemas

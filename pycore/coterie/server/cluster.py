@@ -1,7 +1,7 @@
-"""What all brokers of a server share: settings, time, ids, groups, topics, transactions.
+"""The state that all brokers of a server share: settings, time, ids, groups, topics, transactions.
 
-No I/O: it is told what time it is, and connections are told what came. The same requests at the
-same times, with the same seed, give the same answers and the same logs.
+It does no I/O: the caller passes in the time and the received bytes. The same requests at the same
+times, with the same seed, produce the same responses and the same logs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 from coterie.server.clock import Timers
 from coterie.server.context import Context
+from coterie.server.services.data.broker_configs import BrokerConfigs
 from coterie.server.services.data.topics import Topics
+from coterie.server.services.features import Features
 from coterie.server.services.groups import Groups
 from coterie.server.services.sasl.authentication import Authentication, Mechanisms
 from coterie.server.services.sasl.users import Users
@@ -26,9 +28,9 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Listener:
-    """A listener: its name, as ``sasl_plaintext``, is its protocol; ``number`` tells equals apart.
+    """A listener; its name is its protocol, such as ``sasl_plaintext``.
 
-    ``sasl`` and ``tls``: whether its peers authenticate, and by which layer they come.
+    ``number`` distinguishes listeners of the same protocol.
     """
 
     name: str = "plaintext"
@@ -41,31 +43,31 @@ class Listener:
 
     @property
     def tls(self) -> bool:
-        """Whether TLS is below."""
+        """Whether connections use TLS."""
         return self.name.endswith("ssl")
 
 
 @dataclass
 class Node:
-    """A broker: its id, and the address that each listener tells its clients."""
+    """A broker: its id and the address advertised to the clients of each listener."""
 
     id: int
     addresses: dict[Listener, Address] = field(default_factory=dict)
 
     def address(self, listener: Listener) -> Address:
-        """Return the address that a client of this listener is told."""
+        """Return the address advertised to the clients of a listener."""
         return self.addresses[listener]
 
 
 class Cluster(Context):
-    """What all brokers share: the context of the services, and the services.
+    """The services of a server and their context, shared by all its brokers.
 
     Parameters
     ----------
     config, now_ms, seed, waits, log
         As of :class:`Context`.
     users
-        Who may authenticate by SASL; None: no listener has it.
+        The users that may authenticate by SASL; None: no users.
     """
 
     def __init__(
@@ -81,20 +83,21 @@ class Cluster(Context):
         super().__init__(config, now_ms=now_ms, seed=seed, waits=waits, log=log)
         self.cluster_id = self.ids.uuid()
         self.nodes: dict[int, Node] = {}
-        self._users = users
+        self.users = Users({}) if users is None else users
+        self.features = Features()
         self._mechanisms: dict[Listener, Mechanisms] = {}
 
     def move(self, now_ms: int) -> None:
-        """Move the clock: what falls due happens, in order."""
+        """Move the clock to a time; timers that expire fire in order."""
         if now_ms > self.clock.now_ms:
             self.clock.move(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """Return when something is due by the clock."""
-        due = [self.timers.next_deadline_ms()]
+        """Return when the next timer of the clock expires; None: no timer is set."""
+        deadlines = [self.timers.next_deadline_ms()]
         if "groups" in self.__dict__:
-            due.append(self.groups.next_deadline_ms())
-        return min((ms for ms in due if ms is not None), default=None)
+            deadlines.append(self.groups.next_deadline_ms())
+        return min((ms for ms in deadlines if ms is not None), default=None)
 
     def node(self, node_id: int) -> Node:
         """Return a broker by its id."""
@@ -114,6 +117,11 @@ class Cluster(Context):
         return Topics(self)
 
     @cached_property
+    def broker_configs(self) -> BrokerConfigs:
+        """The dynamic settings of brokers."""
+        return BrokerConfigs(self.topics)
+
+    @cached_property
     def groups(self) -> Groups:
         """The group coordinator."""
         return Groups(self, self.topics)
@@ -124,11 +132,10 @@ class Cluster(Context):
         return TransactionCoordinator(self, self.topics, self.groups)
 
     def authentication(self, listener: Listener) -> Authentication:
-        """Begin the authentication of a connection to a listener with SASL."""
+        """Return the initial authentication state of a connection to a SASL listener."""
         if listener not in self._mechanisms:
-            assert self._users is not None  # else no listener has SASL
             self._mechanisms[listener] = Mechanisms(
-                self._users, self.config, listener.name, ids=self.ids,
+                self.users, self.config, listener.name, ids=self.ids,
                 now_ms=lambda: self.waits.now_ms,
             )  # fmt: skip
         return self._mechanisms[listener].authentication()

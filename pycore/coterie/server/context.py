@@ -1,4 +1,4 @@
-"""What every service of a server needs: settings, time, ids, and lines for a person."""
+"""The context of every service: settings, time, ids and the server's log."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from coterie.coordinator.clock import SharedClock
 from coterie.server.clock import Timers
 from coterie.server.config import Settings, server_config
 from coterie.server.ids import Ids
-from coterie.server.rate_limited_log import Telling
+from coterie.server.rate_limited_log import RateLimitedLog
 
 __all__ = ["Context"]
 
 
 class Context:
-    """Settings, time, ids and the log of a server. A service is handed no more than this.
+    """The settings, clock, ids and log of a server; the only dependency of its services.
 
     Parameters
     ----------
@@ -25,20 +25,20 @@ class Context:
     now_ms
         The time at which the clock starts.
     seed
-        What ids are drawn from; None: the system's random source.
+        The seed of all ids; None: the system's random source.
     waits
-        Timers for what never waits for the clock: Fetch, delays of refusals.
+        Wall-clock timers, for Fetch and authentication delays.
     log
-        Takes a line for a person; None: it is printed to standard error.
+        Called with each log line; None: standard error.
 
     Attributes
     ----------
     clock
-        The time of groups, transactions and retention; whoever has a clock moves it.
+        The time of groups, transactions and retention. The owner of the event loop moves it.
     timers
-        Functions by the time of that clock.
-    tell
-        Logs what peers cause: a kind, and a line; each kind now and then.
+        Timers that follow this clock.
+    log_limited
+        Logs a line that a peer caused, given its kind; rate-limited for each kind.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Context:
         self.clock = SharedClock()
         self.clock.add(self.timers)
         self.log = log or _print_line
-        self.tell = Telling(self.log, self.waits)
+        self.log_limited = RateLimitedLog(self.log, self.waits)
 
     @property
     def now_ms(self) -> int:
-        """The time of the clock, in ms."""
+        """The clock's time in ms."""
         return self.clock.now_ms
 
 

@@ -1,8 +1,8 @@
-"""Lines for a person about what a peer hears nothing of: a silence, or a close without an answer.
+"""Rate-limited log lines for connections that are closed or left without a response.
 
-A broker says no more to a peer than that, and whoever looks for the cause has only the log. A
-peer can cause as many as it likes, and may choose what stands in them: of each kind there is one
-line at once, the others are counted; what does not print is escaped, what is long is cut.
+The log is the only place that shows the cause. A peer can cause any number of such lines and may
+choose their text. So each kind is logged once, and further lines are only counted for a while;
+unprintable characters are escaped, and long lines are cut.
 """
 
 from __future__ import annotations
@@ -14,46 +14,46 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from coterie.server.clock import Timers
 
-__all__ = ["EVERY_MS", "Telling", "quoted"]
+__all__ = ["EVERY_MS", "RateLimitedLog", "quoted"]
 
-EVERY_MS = 10_000  # between two lines of a kind
+EVERY_MS = 10_000  # minimum time between two lines of one kind
 _LONGEST = 300
 _LONGEST_QUOTED = 60
 
 
-class Telling:
-    """Tells each kind of thing at most once in ten seconds.
+class RateLimitedLog:
+    """Logs at most one line of each kind in ten seconds.
 
     Parameters
     ----------
     log
-        Takes a line.
+        Called with each line.
     waits
-        Timers by the wall clock.
+        Wall-clock timers.
     """
 
     def __init__(self, log: Callable[[str], None], waits: Timers) -> None:
         self._log, self._waits = log, waits
-        self._held: dict[Hashable, tuple[int, str]] = {}
+        self._suppressed: dict[Hashable, tuple[int, str]] = {}
 
     def __call__(self, kind: Hashable, line: str) -> None:
-        """Tell a line now, or count it where one of its kind was told just before.
+        """Log a line, or only count it if one of its kind was logged recently.
 
-        Whoever calls it takes kinds from few: each is remembered for a while.
+        The set of kinds must be small: each kind takes memory for ten seconds.
         """
-        held = self._held.get(kind)
-        if held is not None:
-            self._held[kind] = held[0] + 1, line
+        suppressed = self._suppressed.get(kind)
+        if suppressed is not None:
+            self._suppressed[kind] = suppressed[0] + 1, line
             return
         self._begin(kind)
         self._log(_printable(line))
 
     def _begin(self, kind: Hashable) -> None:
-        self._held[kind] = 0, ""
+        self._suppressed[kind] = 0, ""
         self._waits.call_later(EVERY_MS, partial(self._end, kind))
 
     def _end(self, kind: Hashable) -> None:
-        count, last = self._held.pop(kind)
+        count, last = self._suppressed.pop(kind)
         if count:
             self._begin(kind)
             line = f"{count} more like that in {EVERY_MS // 1000} s, the last: {last}"
@@ -61,14 +61,14 @@ class Telling:
 
 
 def quoted(value: str | None) -> str:
-    """Return a text of a peer for a line: in quotes, escaped and cut."""
+    """Quote, escape and shorten a peer's text for a log line."""
     return f"{value!a:.{_LONGEST_QUOTED}}"
 
 
 def _printable(line: str) -> str:
-    """Return a line that a terminal and a reader of logs take for one."""
+    """Shorten a line and escape what is unprintable, line breaks included."""
     cut = line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
-        for each in cut
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in cut
     )

@@ -4,6 +4,7 @@ import struct
 
 from coterie import wire
 from coterie.server.api.table import SERVED
+from support.server.playing import play
 
 KEY = {row.name: row.key for row in SERVED.values()}
 SUBSCRIBED = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # version 0, to the topic t
@@ -74,3 +75,22 @@ def commit(group, topic, offsets, member_id="", generation=-1):
         "memberId": member_id,
         "topics": [{"name": topic, "partitions": partitions}],
     }
+
+
+def authenticate(server, peer, token):
+    """Send a token of SASL; the answer, which a refusal delays."""
+    peer.send(request("SaslAuthenticate", 2, {"authBytes": token}))
+    server.run(100)
+    return answer(peer, "SaslAuthenticate", 2)
+
+
+def scram(server, user, password):
+    """Log in by SCRAM-SHA-256 over a new connection; the error code of the last answer."""
+    peer = server.connect("sasl")
+    ask(peer, "SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"})
+    bare = f"n={user},r=abc"
+    first = authenticate(server, peer, f"n,,{bare}".encode())
+    if first["errorCode"]:
+        return first["errorCode"]
+    final, _ = play().scram("SCRAM-SHA-256", password, bare, first["authBytes"].decode())
+    return authenticate(server, peer, final.encode())["errorCode"]

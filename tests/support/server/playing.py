@@ -73,9 +73,9 @@ class Server:
     """A cluster of one broker whose time is moved by hand: the clock's and that of waits."""
 
     def __init__(self, config=None, *, seed=1, now_ms=START_MS, users=USERS):
-        self.told = []
+        self.log_lines = []
         self.cluster = Cluster(
-            config, now_ms=now_ms, seed=seed, log=self.told.append, users=users_of(users)
+            config, now_ms=now_ms, seed=seed, log=self.log_lines.append, users=users_of(users)
         )
         self.node = Node(1, {LISTENERS[name]: ADDRESSES[name] for name in LISTENERS})
         self.cluster.nodes[1] = self.node
@@ -181,4 +181,4 @@ def take(playing, server, number, step):
         playing.step(step)
     except (play().Mismatch, play().WireError, KeyError, struct.error) as error:
         what = f"line {number}: {step['step']} {step.get('api', '')} {step.get('version', '')}"
-        raise AssertionError(f"{what}: {error!r}; the server said {server.told}") from error
+        raise AssertionError(f"{what}: {error!r}; the server said {server.log_lines}") from error

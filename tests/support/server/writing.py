@@ -61,7 +61,7 @@ def refusal(partition, data):
         partition.produce(data)
     except Refused as refused:
         assert partition.data() == before
-        return int(refused.error), refused.told
+        return int(refused.error), refused.reports_log_start
     raise AssertionError("it was written")
 
 

@@ -1,9 +1,9 @@
-"""``--control``: what ``Broker`` gives Python, over HTTP and JSON, for tests in other languages.
+"""``--control``: the methods of ``Broker`` over HTTP and JSON, for tests in other languages.
 
 POST /advance {"ms"}, /fail {"api", ...}, /kill {"node"}, /start {"node"}, /move {"group_id",
-"node"}; GET /snapshot/GROUP, /requests, /fail/ID; DELETE /fail/ID. Arguments are those of the
-methods of ``Broker``, and so are the checks. POST /fail answers with the id of the fault. Only for
-this machine: a web page that is open in a browser here gets nothing.
+"node"}; GET /snapshot/GROUP, /requests, /fail/ID; DELETE /fail/ID. Arguments and
+checks are those of the methods of ``Broker``. POST /fail returns the id of the fault. Requests from
+web pages are refused, as are names other than localhost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Arguments = Mapping[str, Any]
 
 
 class Control:
-    """Answers the requests of one server's control; :meth:`respond` is for ``http.serve``."""
+    """Handles the control requests of one server; pass :meth:`respond` to ``http.serve``."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -42,47 +42,47 @@ class Control:
         }
 
     async def respond(self, request: Request) -> Answer:
-        """Answer a request; Refusal where it cannot be."""
+        """Answer a request, or raise Refusal."""
         _refuse_pages(request)
         try:
             path = urlsplit(request.path).path
         except ValueError:
             raise Refusal(HTTPStatus.BAD_REQUEST, "this is no path") from None
         if request.method == "GET":
-            return json_answer(self._shown(path))
+            return json_answer(self._get(path))
         if path.startswith(_FAULT):
             if request.method != "DELETE":
                 what = f"{path[:60]} is asked by GET, and ended by DELETE"
                 raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, what)
             fault = self._fault(path)
             fault.cancel()
-            return json_answer(_told(fault))
-        found = self._posts.get(path)
-        if found is None:
+            return json_answer(_fault_counts(fault))
+        method = self._posts.get(path)
+        if method is None:
             raise Refusal(HTTPStatus.NOT_FOUND, f"POST {path[:60]}: {_KNOWN}")
         if request.method != "POST":
             raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} is asked by POST")
         try:
-            done = found(**_arguments(request.body))
-            if isinstance(done, Awaitable):
-                done = await done
-        except TypeError as error:  # of the call: what has no such name, or is missing
-            raise Refusal(HTTPStatus.BAD_REQUEST, _said(error)) from None
+            result = method(**_arguments(request.body))
+            if isinstance(result, Awaitable):
+                result = await result
+        except TypeError as error:  # an unknown or missing argument
+            raise Refusal(HTTPStatus.BAD_REQUEST, _argument_error(error)) from None
         except CoterieError as error:
             raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
-        return json_answer(done)
+        return json_answer(result)
 
-    def _shown(self, path: str) -> Any:
+    def _get(self, path: str) -> object:
         if path == "/requests":
             return plain_json(list(self._watch.requests))
         if path.startswith(_FAULT):
-            return _told(self._fault(path))
+            return _fault_counts(self._fault(path))
         if path.startswith("/snapshot/"):
             group_id = unquote_to_bytes(path.removeprefix("/snapshot/")).decode("utf-8", "replace")
-            found = self._running.cluster.groups.snapshot(group_id)
-            if found is None:
+            snapshot = self._running.cluster.groups.snapshot(group_id)
+            if snapshot is None:
                 raise Refusal(HTTPStatus.NOT_FOUND, f"there is no group {group_id[:200]!r}")
-            return plain_json(found)
+            return plain_json(snapshot)
         raise Refusal(HTTPStatus.NOT_FOUND, f"GET {path[:60]}: {_KNOWN}")
 
     def _advance(self, *, ms: int) -> dict[str, Any]:
@@ -93,11 +93,11 @@ class Control:
         return {"id": self._watch.fail(api, **how).id}
 
     def _fault(self, path: str) -> Fault:
-        told = path.removeprefix(_FAULT)
-        known = told.isascii() and told.isdecimal() and len(told) < 10
-        fault = self._watch.fault(int(told)) if known else None
+        number = path.removeprefix(_FAULT)
+        valid = number.isascii() and number.isdecimal() and len(number) < 10
+        fault = self._watch.fault(int(number)) if valid else None
         if fault is None:
-            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no fault {told[:60]!r}")
+            raise Refusal(HTTPStatus.NOT_FOUND, f"there is no fault {number[:60]!r}")
         return fault
 
     async def _kill(self, *, node: int = 1) -> dict[str, Any]:
@@ -121,46 +121,46 @@ _KNOWN = (
 )
 
 
-def _told(fault: Fault) -> dict[str, Any]:
-    """Return what a fault is asked for: how many met it, and can meet it (null: all)."""
+def _fault_counts(fault: Fault) -> dict[str, Any]:
+    """Return the id and the counts of a fault; ``left`` null: no limit."""
     return {"id": fault.id, "count": fault.count, "left": fault.left}
 
 
 def plain_json(value: Any) -> Any:
-    """Return a value as JSON has it: bytes in base64, errors by name, objects as their fields.
+    """Convert a value to JSON types: bytes to base64, errors to names, objects to their fields.
 
-    A topic's partition that is a key is ``TOPIC-PARTITION``, as Kafka writes it.
+    A topic partition as a key becomes ``TOPIC-PARTITION``.
     """
     if isinstance(value, Mapping):
         return {
-            "-".join(map(str, key)) if isinstance(key, tuple) else str(key): plain_json(each)
-            for key, each in value.items()
+            "-".join(map(str, key)) if isinstance(key, tuple) else str(key): plain_json(item)
+            for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [plain_json(each) for each in value]
+        return [plain_json(item) for item in value]
     if isinstance(value, frozenset):
         return sorted(map(plain_json, value))
-    told = plain(value)
-    return plain_json(told) if isinstance(told, dict) else told
+    simple = plain(value)
+    return plain_json(simple) if isinstance(simple, dict) else simple
 
 
 def _arguments(body: bytes) -> _Arguments:
     try:
-        given = json.loads(body or b"{}")
+        arguments = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error!s:.100}") from None
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         raise Refusal(HTTPStatus.BAD_REQUEST, 'the body must be an object, as {"ms": 1000}')
-    return given
+    return arguments
 
 
-def _said(error: TypeError) -> str:
-    """Return what Python says of wrong arguments, without the name of our method."""
+def _argument_error(error: TypeError) -> str:
+    """Return Python's message about wrong arguments without the name of the method."""
     return str(error).partition("() ")[2] or str(error)
 
 
 def _refuse_pages(request: Request) -> None:
-    """Refuse what a browser sends for a page, and what was addressed by another name."""
+    """Refuse requests of web pages, and requests addressed to a name other than localhost."""
     if request.origin is not None:
         raise Refusal(HTTPStatus.FORBIDDEN, "this is not for pages in a browser")
     try:

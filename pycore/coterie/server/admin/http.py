@@ -1,8 +1,8 @@
-"""The little HTTP that stands beside the server: a request, an answer, by the loop of the server.
+"""A small HTTP server in the event loop of the Kafka server.
 
-Requests have a head and a body of known length, both short; the standard library reads the head's
-fields. What is wrong in a request is one JSON object, ``{"error": ...}``. A connection that says
-nothing is closed, and so is any after one answer that was an error.
+A request has a short head and a short body of known length; the standard library parses the
+fields. The response to an error is a JSON object, ``{"error": ...}``. Idle connections are closed,
+and so is a connection after an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coterie.errors import CoterieError
 
@@ -25,7 +25,7 @@ IDLE_S = 60.0
 
 
 class Request(NamedTuple):
-    """A request. ``origin``: the page that a browser sends it for; ``host``: who is asked."""
+    """A request; ``origin`` and ``host`` are its header fields."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer."""
+    """A response."""
 
     status: int
     body: bytes
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
 
 class Refusal(Exception):
-    """A request that is answered with an error."""
+    """A request that gets an error response."""
 
     def __init__(self, status: int, what: str) -> None:
         super().__init__(what)
@@ -55,13 +55,13 @@ class Refusal(Exception):
 Respond = Callable[[Request], Awaitable[Answer]]
 
 
-def json_answer(value: Any, status: int = HTTPStatus.OK) -> Answer:
-    """Return a value as JSON."""
+def json_answer(value: object, status: int = HTTPStatus.OK) -> Answer:
+    """Build a JSON response."""
     return Answer(int(status), json.dumps(value).encode() + b"\n")
 
 
 def read_head(head: bytes) -> Request:
-    """Read a request up to the empty line; Refusal where it is none, or too long."""
+    """Parse the head of a request; raise Refusal if it is malformed or its body is too long."""
     first, _, rest = head.partition(b"\r\n")
     words = first.decode("latin-1").split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1"):
@@ -78,19 +78,19 @@ def read_head(head: bytes) -> Request:
     if len(length) > 9 or int(length) > MAX_BODY_BYTES:
         what = f"a body has at most {MAX_BODY_BYTES} bytes"
         raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what)
-    said = fields.get("connection", "").lower()
+    connection = fields.get("connection", "").lower()
     return Request(
         words[0],
         words[1],
         fields.get("host", ""),
         fields.get("origin"),
         int(length),
-        said == "keep-alive" if words[2] == "HTTP/1.0" else said != "close",
+        connection == "keep-alive" if words[2] == "HTTP/1.0" else connection != "close",
     )
 
 
 async def serve(host: str, port: int, respond: Respond) -> asyncio.Server:
-    """Answer requests at an address with a function, until the server is closed.
+    """Serve requests at an address with a function, until the server is closed.
 
     Raises
     ------
@@ -103,9 +103,9 @@ async def serve(host: str, port: int, respond: Respond) -> asyncio.Server:
             while await asyncio.wait_for(_one(reader, writer, respond), IDLE_S):
                 pass
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError):
-            pass  # it is gone, or says nothing
+            pass  # the peer is gone or idle
         except asyncio.CancelledError:
-            pass  # the server ends
+            pass  # the server stops
         finally:
             writer.close()
 
@@ -121,7 +121,7 @@ async def serve(host: str, port: int, respond: Respond) -> asyncio.Server:
 async def _one(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, respond: Respond
 ) -> bool:
-    """Answer one request; whether another may come."""
+    """Answer one request; return whether the connection stays open."""
     keeps = False
     try:
         try:

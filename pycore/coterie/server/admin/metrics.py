@@ -1,9 +1,8 @@
-"""``--metrics``: what Prometheus is told of a server, under the names of kafka_exporter and others.
+"""``--metrics``: the metrics of a server for Prometheus.
 
-Groups have the names of ``coterie metrics``, which are explained there; topics those that
-kafka_exporter gives them. Only what is there now is told, and how many requests came: a scrape
-costs time in the number of groups, offsets and partitions, and between scrapes a request one
-addition.
+Group metrics have the names of ``coterie metrics``, topic metrics those of kafka_exporter. They
+show the current state and the number of requests. The time of a scrape grows with the number of
+groups, offsets and partitions; counting a request takes one addition.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _UNKNOWN = dict.fromkeys(("commits", "rebalances", "empty_members", "commit_time
 
 
 class Metrics:
-    """Counts requests, and tells what is so. Every request is seen first by it."""
+    """Counts all requests and renders the metrics."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -47,25 +46,25 @@ class Metrics:
         return Answer(200, self.text().encode(), CONTENT_TYPE)
 
     def text(self) -> str:
-        """Return all of it."""
+        """Return all metrics in Prometheus' text format."""
         cluster = self._running.cluster
         return "".join(
             [*text_lines(list(group_rows(cluster))), *_topics(cluster), *self._server(cluster)]
         )
 
     def _server(self, cluster: Cluster) -> Iterator[str]:
-        asked: Mapping[str, int] = {
+        counts_by_name: Mapping[str, int] = {
             SERVED[key].name: count for key, count in sorted(self._counts.items())
         }
         yield from _family(
             *("coterie_requests_total", "counter", "Requests that were handled, by API"),
-            [({"api": api}, count) for api, count in asked.items()],
+            [({"api": api}, count) for api, count in counts_by_name.items()],
         )
         connections = self._running.connections
         help_text = "Connections that are open now"
         yield from _family("coterie_connections", "gauge", help_text, [({}, connections)])
-        found: TransactionCoordinator | None = cluster.__dict__.get("transactions")
-        states = Counter(each.state.title for each in found or ())
+        coordinator: TransactionCoordinator | None = cluster.__dict__.get("transactions")
+        states = Counter(transaction.state.title for transaction in coordinator or ())
         yield from _family(
             *("coterie_transactional_ids", "gauge", "Transactional ids, by state"),
             [({"state": state}, count) for state, count in sorted(states.items())],
@@ -73,10 +72,13 @@ class Metrics:
 
 
 def group_rows(cluster: Cluster) -> Iterator[Row]:
-    """Yield the rows of each group as ``coterie metrics`` has them; null what only a log tells."""
+    """Yield the rows of each group in the form of ``coterie metrics``.
+
+    Values that only a log can show are None.
+    """
     core = cluster.groups.core
     groups: list[Any] = core.all_groups()
-    for group in sorted(groups, key=lambda each: each.group_id):
+    for group in sorted(groups, key=lambda group: group.group_id):
         yield _UNKNOWN | {
             "group_id": group.group_id,
             "topic": None,
@@ -105,7 +107,7 @@ def _topics(cluster: Cluster) -> Iterator[str]:
     topics = sorted(cluster.topics, key=lambda topic: str(topic.name))
     counts = [({"topic": topic.name}, len(topic.partitions)) for topic in topics]
     yield from _family("kafka_topic_partitions", "gauge", "Partitions of a topic", counts)
-    for name, field, told in (
+    for name, field, help_text in (
         ("kafka_topic_partition_current_offset", "high_watermark", "End offset of a partition"),
         ("kafka_topic_partition_oldest_offset", "log_start_offset", "First offset of a partition"),
     ):
@@ -114,13 +116,15 @@ def _topics(cluster: Cluster) -> Iterator[str]:
             for topic in topics
             for number, log in enumerate(topic.partitions)
         ]
-        yield from _family(name, "gauge", told, samples)
+        yield from _family(name, "gauge", help_text, samples)
 
 
-def _family(name: str, kind: str, told: str, samples: Iterable[tuple[Row, int]]) -> Iterator[str]:
-    """Yield a family's lines; none where it has no sample."""
-    head = f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
+def _family(
+    name: str, kind: str, help_text: str, samples: Iterable[tuple[Row, int]]
+) -> Iterator[str]:
+    """Yield the lines of a metric family; none if it has no samples."""
+    head = f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
     for labels, value in samples:
-        shown = label_text(labels)
-        yield f"{head}{name}{f'{{{shown}}}' if shown else ''} {value}\n"
+        labels_text = label_text(labels)
+        yield f"{head}{name}{f'{{{labels_text}}}' if labels_text else ''} {value}\n"
         head = ""

@@ -1,1 +1,1 @@
-"""What is asked of a server: the table of APIs, calls, their handlers, how they are refused."""
+"""Kafka's APIs: the table of served APIs, calls, handlers and error responses."""

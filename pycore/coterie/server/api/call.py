@@ -1,4 +1,4 @@
-"""One request: what a handler is given, how it answers, and what becomes of one that fails."""
+"""One request: its fields for the handler, its response, and the handling of failures."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Call", "Dispatcher", "Handler", "Origin"]
 
 
 class Origin(Protocol):
-    """The connection that a call came by: what is known of it, and where answers go.
+    """The connection of a call, as handlers see it.
 
     Attributes
     ----------
     call
-        The request at work, None where there is none.
+        The request being handled; None if there is none.
     closing : bool
-        Whether the connection is closed, or to be closed.
+        Whether the connection is closed or about to close.
     """
 
     dispatcher: Dispatcher
@@ -38,32 +38,32 @@ class Origin(Protocol):
 
     @property
     def principal(self) -> str:
-        """Who the peer is."""
+        """The peer's principal."""
 
     def send(self, frame: bytes) -> None:
-        """Put an answer out, and go on with the next request."""
+        """Send a response and continue with the next request."""
 
     def go_on(self) -> None:
-        """Go on with the next request."""
+        """Continue with the next request."""
 
     def close(self) -> None:
-        """End the connection; what was put out is still sent."""
+        """Close the connection after the pending output is sent."""
 
 
 class Call:
-    """One request. A handler answers it once, now or later.
+    """One request; its handler answers it exactly once, immediately or later.
 
-    While it is open its connection takes no other request. A handler that does nothing, ever,
-    leaves the connection silent for good.
+    The connection handles no other request until then. A handler that never answers leaves the
+    connection silent.
 
     Attributes
     ----------
     row : tuple
-        The request as a row of the codec; of APIs that are asked often.
+        The request as a row of the codec; only for APIs in row form.
     connection
-        Where it came from: ``.listener``, ``.client_host`` (``"/127.0.0.1"``), ``.principal``.
+        The connection: ``.listener``, ``.client_host`` (``"/127.0.0.1"``), ``.principal``.
     on_close
-        Called if the connection closes before the answer: what waits for it alone may go.
+        Called if the connection closes before the response, to release what waits for it.
     """
 
     __slots__ = (
@@ -86,28 +86,29 @@ class Call:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request with Kafka's field names, every field of any version."""
+        """The request by Kafka's field names, with the fields of all versions."""
         if self._body is None:
             self._body = cast(dict[str, Any], wire.decode_request(self._frame, fill=True).body)
         return self._body
 
     @property
     def cluster(self) -> Cluster:
-        """What all brokers share."""
+        """The state that all brokers share."""
         return self.connection.dispatcher.cluster
 
     @property
     def node(self) -> Node:
-        """The broker that was asked."""
+        """The broker that received the request."""
         return self.connection.node
 
     def answer(self, body: dict[str, Any] | tuple[Any, ...]) -> None:
-        """Answer; a field that is left out has its default, one that the version lacks is lost.
+        """Send the response.
 
-        A tuple is a row of the codec: every field of any version, in the table's order.
+        Missing fields take their default; fields that the version lacks are dropped. A tuple is a
+        row of the codec: the fields of all versions, in the table's order.
 
-        An answer that cannot be written, as of a text that is too long for it, closes the
-        connection: whoever decides it may be another's request, or the clock.
+        A response that cannot be encoded, such as one with a text that is too long, closes the
+        connection. It must not raise: another request or a timer may be the caller.
         """
         try:
             frame = wire.encode_response(
@@ -118,13 +119,13 @@ class Call:
         return self.answer_bytes(frame)
 
     def answer_bytes(self, frame: bytes) -> None:
-        """Answer with a frame, its header in front, that was encoded elsewhere."""
+        """Send an encoded response, header included."""
         self._end().send(frame)
 
     def refuse(self, error: int) -> None:
-        """Answer that the request as a whole failed, in its API's own form.
+        """Fail the whole request in the form of its API.
 
-        Where nobody waits for an answer (acks 0) the end of the connection tells of an error.
+        A request without a response (acks 0) closes the connection instead.
         """
         body = refusal(self.api_key, self.api_version, self.body, error)
         if body is not None:
@@ -136,25 +137,25 @@ class Call:
             self.no_answer()
 
     def no_answer(self) -> None:
-        """Let the connection go on without an answer."""
+        """Finish the request without a response."""
         self._end().go_on()
 
     def drop(self, why: str) -> None:
-        """Close the connection without an answer, as a broker does, and say why in the log."""
-        self._tell("closed", f"{why}; its connection closes without an answer")
+        """Close the connection without a response, as a broker does, and log the reason."""
+        self._log("closed", f"{why}; its connection closes without an answer")
         self.close()
 
     def leave_silent(self, why: str) -> None:
-        """Never answer, as a broker does, and say why in the log; the connection stays."""
-        self._tell("silent", f"{why}: as by a broker it is never answered")
+        """Never respond, as a broker does, and log the reason; the connection stays open."""
+        self._log("silent", f"{why}: as by a broker it is never answered")
 
-    def _tell(self, kind: str, what: str) -> None:
+    def _log(self, kind: str, what: str) -> None:
         host, name = self.connection.client_host, SERVED[self.api_key].name
         who = f"{host}: {name} {self.api_version} of client {quoted(self.client_id)}"
-        self.cluster.tell((kind, self.api_key), f"{who} {what}")
+        self.cluster.log_limited((kind, self.api_key), f"{who} {what}")
 
     def close(self) -> None:
-        """Close the connection without an answer."""
+        """Close the connection without a response."""
         self._end().close()
 
     def _end(self) -> Origin:
@@ -169,14 +170,14 @@ Handler = Callable[[Call], None]
 
 
 class Dispatcher:
-    """Hands each request to its handler.
+    """Calls the handler of each request.
 
     Attributes
     ----------
     cluster
-        What all brokers share.
+        The state that all brokers share.
     observer
-        Sees each call before its handler; it says whether the handler is to be called.
+        Called before each handler; returns whether the handler is to be called.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -186,19 +187,19 @@ class Dispatcher:
 
     @property
     def is_unwatched(self) -> bool:
-        """Whether nobody wants to know of each request, or of each event of a group."""
+        """Whether no observer, event callback or recorder must see every request."""
         groups = self.cluster.groups
         return self.observer is None and groups.on_event is None and groups.recorder is None
 
     def handle(self, call: Call, handler: Handler) -> None:
-        """Let a handler answer; if it fails its connection closes, and nothing else happens."""
+        """Call a handler; an exception closes only the connection of its request."""
         try:
             handler(call)
         except Exception as error:
             self.failed(call, error)
 
     def failed(self, call: Call, error: Exception) -> None:
-        """Close the connection of a request that failed; log a traceback once for each kind."""
+        """Close the connection of a failed request; log each API's exception types once in full."""
         name = SERVED[call.api_key].name
         log = self.cluster.log
         log(f"{name} {call.api_version} failed; its connection closes: {error!r:.300}")

@@ -1,4 +1,4 @@
-"""What a test asks of a broker besides serving: what was asked, and faults on demand."""
+"""Request log and fault injection for tests."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from coterie.arguments import boolean, within
 from coterie.coordinator.fields import log_error
 from coterie.errors import ArgumentError, shown
 from coterie.server.api.call import Call, Handler
-from coterie.server.api.table import SERVED
+from coterie.server.api.handlers.sasl import refuse as refuse_sasl
+from coterie.server.api.table import ALTER_USER_SCRAM_CREDENTIALS, SERVED
 from coterie.server.context import Context
+from coterie.server.services.sasl.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 __all__ = ["Fault", "Watch"]
 
-_KEPT = 100_000  # requests that are remembered, the newest
-_KEPT_OVER = 1000  # faults that no request meets any more: they can still be asked for
+_MAX_REQUESTS = 100_000  # the newest ones
+_MAX_FINISHED = 1000  # finished faults whose counts can still be read
 _LONGEST_MS = 2**31 - 1
+# The requests whose bodies have passwords, which are not recorded.
+_SECRET = {SASL_AUTHENTICATE, ALTER_USER_SCRAM_CREDENTIALS}
 _OFFSET_FETCH, _FIND_COORDINATOR = 9, 10
-_SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
-_SASL_AUTHENTICATE = 36
-_GROUP_FIELD = {  # API -> what names its group, or its groups
+_GROUP_FIELD = {  # API key -> the field with its group or groups
     8: "groupId",  # OffsetCommit
     _OFFSET_FETCH: "groupId",  # and "groups", from version 8 on
     _FIND_COORDINATOR: "key",  # and "coordinatorKeys", from version 4 on
@@ -40,14 +42,14 @@ _GROUP_FIELD = {  # API -> what names its group, or its groups
 
 
 class Fault:
-    """A fault that requests meet; made by ``Broker.fail``.
+    """An injected fault; made by ``Broker.fail``.
 
     Attributes
     ----------
     id : int
-        Its number, from 1 in the order in which faults were made.
+        Its number; the first fault of a server is 1.
     count : int
-        How many requests have met it.
+        The number of requests that it affected.
     """
 
     id = 0
@@ -69,14 +71,14 @@ class Fault:
         self.disconnect = boolean(disconnect, "disconnect")
         self._times = None if times is None else within(times, "times", 0, _LONGEST_MS)
         self._cancelled = False
-        for name, given in (("client_id", client_id), ("group_id", group_id)):
-            if given is not None and not isinstance(given, str):
-                raise ArgumentError(f"{name} must be a string, not {shown(given)}")
+        for name, value in (("client_id", client_id), ("group_id", group_id)):
+            if value is not None and not isinstance(value, str):
+                raise ArgumentError(f"{name} must be a string, not {shown(value)}")
         if group_id is not None and self.api_key not in _GROUP_FIELD:
-            named = ", ".join(SERVED[key].name for key in _GROUP_FIELD)
+            api_names = ", ".join(SERVED[key].name for key in _GROUP_FIELD)
             raise ArgumentError(
                 f"group_id fits no {SERVED[self.api_key].name}, which names no group; "
-                f"these do: {named}"
+                f"these do: {api_names}"
             )
         self.client_id, self.group_id = client_id, group_id
         if self.error is None and not self.delay_ms and not self.disconnect:
@@ -85,17 +87,17 @@ class Fault:
 
     @property
     def left(self) -> int | None:
-        """How many more requests can meet it; None: all."""
+        """The number of requests that it can still affect; None: no limit."""
         if self._cancelled:
             return 0
         return None if self._times is None else self._times - self.count
 
     def cancel(self) -> None:
-        """Let no more requests meet it; those that it holds back by a delay still do."""
-        self._cancelled = True  # by another thread, maybe just while a request is counted
+        """End the fault; requests that it already delays are still affected."""
+        self._cancelled = True  # may run in another thread while a request is counted
 
     def meets(self, call: Call) -> bool:
-        """Whether this request is the fault's; if so it is counted."""
+        """Return whether the fault affects a request, and count the request if so."""
         if self.left == 0 or call.api_key != self.api_key:
             return False
         if self.client_id is not None and call.client_id != self.client_id:
@@ -107,42 +109,42 @@ class Fault:
 
 
 class Watch:
-    """Sees each request before it is handled: keeps it, and lets faults happen.
+    """Observer of all requests: records them and applies the faults.
 
     Attributes
     ----------
     requests : deque of dict
-        The newest requests, oldest first.
+        The newest requests, in order of arrival.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.requests: deque[dict[str, Any]] = deque(maxlen=_KEPT)
+        self.requests: deque[dict[str, Any]] = deque(maxlen=_MAX_REQUESTS)
         self._faults: list[Fault] = []
         self._known: dict[int, Fault] = {}
         self._made = 0
 
     def fail(self, api: str | int, **how: Any) -> Fault:
-        """Let requests of an API fail; see ``Broker.fail``."""
+        """Add a fault; see ``Broker.fail``."""
         try:
             fault = Fault(api, **how)
         except TypeError as error:
             raise ArgumentError(str(error)) from None
-        self._faults = [each for each in self._faults if each.left != 0] + [fault]
+        self._faults = [old for old in self._faults if old.left != 0] + [fault]
         self._made += 1
         fault.id = self._made
         self._known[fault.id] = fault
-        over = [each.id for each in self._known.values() if each.left == 0]
-        for number in over[:-_KEPT_OVER]:
+        finished = [old.id for old in self._known.values() if old.left == 0]
+        for number in finished[:-_MAX_FINISHED]:
             del self._known[number]
         return fault
 
     def fault(self, number: int) -> Fault | None:
-        """Return a fault by its id; None: there is none, or a thousand ended later than it."""
+        """Return a fault by its id; None if there is none, or 1000 faults ended after it."""
         return self._known.get(number)
 
     def __call__(self, call: Call, handler: Handler) -> bool:
-        """Keep a request; whether it is to be handled as ever."""
+        """Record a request; return whether its handler is to be called."""
         self.requests.append(
             {
                 "at": self._context.now_ms,
@@ -153,48 +155,46 @@ class Watch:
                 "client_host": call.connection.client_host,
                 "principal": call.connection.principal,
                 "node": call.node.id,
-                "body": {} if call.api_key == _SASL_AUTHENTICATE else call.body,  # a password
+                "body": {} if call.api_key in _SECRET else call.body,
             }
         )
         for fault in self._faults:
             if fault.meets(call):
                 if fault.delay_ms:
-                    later = _later(fault, call, handler)
-                    self._context.timers.call_at(self._context.now_ms + fault.delay_ms, later)
+                    apply = _delayed(fault, call, handler)
+                    self._context.timers.call_at(self._context.now_ms + fault.delay_ms, apply)
                 else:
-                    _happen(fault, call, handler)
+                    _apply(fault, call, handler)
                 return False
         return True
 
 
-def _later(fault: Fault, call: Call, handler: Handler) -> Callable[[], None]:
-    def happen() -> None:
+def _delayed(fault: Fault, call: Call, handler: Handler) -> Callable[[], None]:
+    def apply() -> None:
         if not call.connection.closing:
-            _happen(fault, call, handler)
+            _apply(fault, call, handler)
 
-    return happen
+    return apply
 
 
-def _happen(fault: Fault, call: Call, handler: Handler) -> None:
+def _apply(fault: Fault, call: Call, handler: Handler) -> None:
     if fault.disconnect:
         call.close()
     elif fault.error is not None:
-        if call.api_key in _SASL:
-            from coterie.server.api.handlers.sasl import refuse
-
-            return refuse(call, fault.error)
+        if call.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            return refuse_sasl(call, fault.error)
         call.refuse(fault.error)
     else:
         call.connection.dispatcher.handle(call, handler)
     return None
 
 
-def _key_of(api: Any) -> int:
-    """Return the key of an API by its name, in any spelling, or by its key."""
+def _key_of(api: object) -> int:
+    """Return the key of an API, given its key or its name; case and ``_`` do not matter."""
     if isinstance(api, str):
-        wanted = api.replace("_", "").lower()
+        name = api.replace("_", "").lower()
         for row in SERVED.values():
-            if row.name.lower() == wanted:
+            if row.name.lower() == name:
                 return row.key
     elif isinstance(api, int) and api in SERVED:
         return api
@@ -203,13 +203,13 @@ def _key_of(api: Any) -> int:
 
 
 def _groups_of(call: Call) -> list[str]:
-    """Return the groups that a request is about."""
+    """Return the group ids that a request names."""
     key, version, body = call.api_key, call.api_version, call.body
     if key == _OFFSET_FETCH and version >= 8:
-        return [each["groupId"] for each in body["groups"]]
+        return [group["groupId"] for group in body["groups"]]
     if key == _FIND_COORDINATOR:
-        if body["keyType"] != 0:  # it is for a transactional id
+        if body["keyType"] != 0:  # it names transactional ids
             return []
         return list(body["coordinatorKeys"]) if version >= 4 else [body["key"]]
-    told = body[_GROUP_FIELD[key]]
-    return [told] if isinstance(told, str) else list(told or ())
+    groups = body[_GROUP_FIELD[key]]
+    return [groups] if isinstance(groups, str) else list(groups or ())

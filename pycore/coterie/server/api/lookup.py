@@ -1,4 +1,4 @@
-"""The function that handles each API of the table. It is imported when it is first needed."""
+"""The handler of each API of the table, imported on first use."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from coterie.server.api.table import SERVED, Served
 
 __all__ = ["handler_of", "served"]
 
-_found: dict[int, Handler | None] = {}
+_handlers: dict[int, Handler | None] = {}
 
 
 def handler_of(key: int) -> Handler | None:
-    """Return the function that answers an API; None where it is not served."""
+    """Return the handler of an API; None if the API is not served."""
     try:
-        return _found[key]
+        return _handlers[key]
     except KeyError:
         pass
     row = SERVED.get(key)
-    found = None
+    handler = None
     if row is not None:
-        module, _, function = row.handler.partition(":")
+        module_name, _, function = row.handler.partition(":")
         try:
-            home = importlib.import_module(f"coterie.server.api.handlers.{module}")
+            module = importlib.import_module(f"coterie.server.api.handlers.{module_name}")
         except ModuleNotFoundError as error:
-            if error.name != f"coterie.server.api.handlers.{module}":
+            if error.name != f"coterie.server.api.handlers.{module_name}":
                 raise
         else:
-            found = getattr(home, function, None)
-        _found[key] = found
-    return found
+            handler = getattr(module, function, None)
+        _handlers[key] = handler
+    return handler
 
 
 def served() -> list[Served]:
-    """Return the rows that have a function, by key: what ApiVersions lists."""
+    """Return the rows that have a handler, by key; ApiVersions lists them."""
     return [row for row in SERVED.values() if handler_of(row.key) is not None]

@@ -1,8 +1,8 @@
-"""The answer that refuses a request as a whole, in each API's own form: a column of ``apis``.
+"""Error responses for a whole request, in the form of each API; a column of the API table.
 
-An error stands at the top where the API has a place there, and else in each entry that was asked
-for. Source: ``getErrorResponse`` of each request class. SASL refuses so what comes between its
-steps, and a test's injected faults look so.
+The error is a field of the response where the API has one, and otherwise a field of each requested
+entry. Source: ``getErrorResponse`` of each request class. Requests between the steps of SASL and
+injected faults are answered with them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 Body = dict[str, Any]
-# Of the request's body, its version, and the error; None: nobody waits for an answer.
+# (request body, version, error) -> response body; None: the request has no response.
 Refuse = Callable[[Body, int, int], Body | None]
 
 
-_MESSAGES = {  # as a broker gives them; of the others the name says as much
+_MESSAGES = {  # Kafka's messages; any other error's message is its name
     Error.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or "
         "the message was sent to an incompatible broker. See the broker logs for more details."
@@ -35,12 +35,12 @@ _MESSAGES = {  # as a broker gives them; of the others the name says as much
 
 
 def message_of(error: int) -> str:
-    """Return what stands in an answer beside the number of an error."""
+    """Return the message that a response carries beside an error code."""
     return _MESSAGES.get(Error(error), Error(error).name)
 
 
 def top(body: Body, version: int, error: int) -> Body:
-    """Refuse at the top."""
+    """Set the error of the response itself."""
     return {"errorCode": error, "errorMessage": message_of(error)}
 
 
@@ -49,39 +49,46 @@ def _entry(error: int, **fields: Any) -> Body:
 
 
 def in_partitions(index: str = "partitionIndex", **blank: Any) -> Refuse:
-    """Refuse what names topics and, in each, partitions: the error stands in each partition."""
+    """Return a function that sets the error of each requested partition."""
 
     def refuse(body: Body, version: int, error: int) -> Body:
         topics = []
         for topic in body["topics"]:
-            own = [
-                _entry(error, **blank, **{index: each if isinstance(each, int) else each[index]})
-                for each in topic.get("partitions") or topic.get("partitionIndexes") or ()
+            partitions = [
+                _entry(
+                    error,
+                    **blank,
+                    **{index: partition if isinstance(partition, int) else partition[index]},
+                )
+                for partition in topic.get("partitions") or topic.get("partitionIndexes") or ()
             ]
-            topics.append({**_named(topic), "partitions": own})
+            topics.append({**_topic_identity(topic), "partitions": partitions})
         return {"topics": topics}
 
     return refuse
 
 
-def _named(topic: Body) -> Body:
+def _topic_identity(topic: Body) -> Body:
     return {field: topic[field] for field in ("name", "topic", "topicId") if field in topic}
 
 
 def of_each(source: str, target: str, fields: dict[str, str]) -> Refuse:
-    """Refuse a list entry by entry; ``fields``: of the answer's entry -> of the request's."""
+    """Return a function that sets the error of each entry of a list.
+
+    ``fields`` maps the fields of a response entry to those of the request entry.
+    """
 
     def refuse(body: Body, version: int, error: int) -> Body:
         entries = [
             _entry(
                 error,
                 **{
-                    name: each[of] if isinstance(each, dict) else each
-                    for name, of in fields.items()
-                    if not isinstance(each, dict) or of in each
+                    name: entry[field] if isinstance(entry, dict) else entry
+                    for name, field in fields.items()
+                    if not isinstance(entry, dict) or field in entry
                 },
             )
-            for each in body[source] or ()
+            for entry in body[source] or ()
         ]
         return {target: entries}
 
@@ -89,7 +96,7 @@ def of_each(source: str, target: str, fields: dict[str, str]) -> Refuse:
 
 
 def produce(body: Body, version: int, error: int) -> Body | None:
-    """Refuse Produce partition by partition; there is no answer without acks."""
+    """Refuse each partition of Produce; with acks 0 there is no response."""
     if body["acks"] == 0:
         return None
     blank = {"baseOffset": -1, "logAppendTimeMs": -1, "logStartOffset": -1}
@@ -98,7 +105,8 @@ def produce(body: Body, version: int, error: int) -> Body | None:
             {
                 "name": topic["name"],
                 "partitionResponses": [
-                    _entry(error, index=each["index"], **blank) for each in topic["partitionData"]
+                    _entry(error, index=partition["index"], **blank)
+                    for partition in topic["partitionData"]
                 ],
             }
             for topic in body["topicData"]
@@ -108,13 +116,13 @@ def produce(body: Body, version: int, error: int) -> Body | None:
 
 
 def fetch(body: Body, version: int, error: int) -> Body:
-    """Refuse Fetch; from version 13 on the error at the top is all."""
+    """Refuse Fetch; from version 13 on without partitions."""
     responses = [
         {
             "topic": topic["topic"],
             "partitions": [
-                {"partitionIndex": each["partition"], "errorCode": error, "highWatermark": -1}
-                for each in topic["partitions"]
+                {"partitionIndex": partition["partition"], "errorCode": error, "highWatermark": -1}
+                for partition in topic["partitions"]
             ],
         }
         for topic in body["topics"]
@@ -127,15 +135,15 @@ def fetch(body: Body, version: int, error: int) -> Body:
 
 
 def find_coordinator(body: Body, version: int, error: int) -> Body:
-    """Refuse FindCoordinator: nobody coordinates; from version 4 on of each key."""
-    nobody = {"nodeId": -1, "host": "", "port": -1}
+    """Refuse FindCoordinator; from version 4 on each of its keys."""
+    no_node = {"nodeId": -1, "host": "", "port": -1}
     if version < 4:
-        return _entry(error, **nobody)
-    return {"coordinators": [_entry(error, key=key, **nobody) for key in body["coordinatorKeys"]]}
+        return _entry(error, **no_node)
+    return {"coordinators": [_entry(error, key=key, **no_node) for key in body["coordinatorKeys"]]}
 
 
 def init_producer_id(body: Body, version: int, error: int) -> Body:
-    """Refuse InitProducerId: there is no producer."""
+    """Refuse InitProducerId."""
     return _entry(error, producerId=-1, producerEpoch=-1)
 
 
@@ -146,12 +154,12 @@ def join_group(body: Body, version: int, error: int) -> Body:
 
 
 def offset_fetch(body: Body, version: int, error: int) -> Body:
-    """Refuse OffsetFetch; where the error stands depends on the version."""
+    """Refuse OffsetFetch; the version decides which field has the error."""
     if version >= 8:
-        return {"groups": [_entry(error, groupId=each["groupId"]) for each in body["groups"]]}
+        return {"groups": [_entry(error, groupId=group["groupId"]) for group in body["groups"]]}
     if version >= 2:
         return {"errorCode": error}
-    by_name: dict[str, dict[int, None]] = {}  # a partition that is named twice is told once
+    by_name: dict[str, dict[int, None]] = {}  # a duplicate partition is answered once
     for topic in body["topics"] or ():
         by_name.setdefault(topic["name"], {}).update(dict.fromkeys(topic["partitionIndexes"]))
     topics = [
@@ -169,7 +177,7 @@ def offset_fetch(body: Body, version: int, error: int) -> Body:
 
 
 def added_partitions(topics: list[Body], error: int) -> list[Body]:
-    """Return one error for all partitions that AddPartitionsToTxn asks for, as they were asked."""
+    """Return one error for all partitions of AddPartitionsToTxn, in the order of the request."""
     return [
         {
             "name": topic["name"],
@@ -190,25 +198,31 @@ def add_partitions(body: Body, version: int, error: int) -> Body:
 
 
 def delete_topics(body: Body, version: int, error: int) -> Body:
-    """Refuse DeleteTopics topic by topic."""
+    """Refuse each topic of DeleteTopics."""
     if version < 6:
         return {"responses": [_entry(error, name=name) for name in body["topicNames"]]}
-    return {"responses": [_entry(error, **_named(each)) for each in body["topics"]]}
+    return {"responses": [_entry(error, **_topic_identity(topic)) for topic in body["topics"]]}
+
+
+def alter_users(body: Body, version: int, error: int) -> Body:
+    """Refuse each user of AlterUserScramCredentials."""
+    users = dict.fromkeys(entry["name"] for entry in body["deletions"] + body["upsertions"])
+    return {"results": [_entry(error, user=user) for user in users]}
 
 
 def metadata(body: Body, version: int, error: int) -> Body:
-    """Refuse Metadata topic by topic."""
-    # A topic that is asked for by its id has no name; versions before 12 cannot say so.
+    """Refuse each topic of Metadata."""
+    # A topic requested by id has no name; before version 12 the name cannot be null.
     return {
         "topics": [
-            _entry(error, name=each["name"] or "", topicId=each["topicId"])
-            for each in body["topics"] or ()
+            _entry(error, name=topic["name"] or "", topicId=topic["topicId"])
+            for topic in body["topics"] or ()
         ]
     }
 
 
 def markers(body: Body, version: int, error: int) -> Body:
-    """Refuse WriteTxnMarkers partition by partition."""
+    """Refuse each partition of WriteTxnMarkers."""
     return {
         "markers": [
             {

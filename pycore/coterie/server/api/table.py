@@ -1,4 +1,4 @@
-"""The one table of what is served: each API's key, its versions, what answers, what refuses.
+"""The table of served APIs: key, versions, handler and error response.
 
 The versions are those of a broker 3.9.1.
 """
@@ -10,17 +10,18 @@ from typing import Any, NamedTuple
 
 from coterie.server.api import refusals
 from coterie.server.api.refusals import Refuse, in_partitions, of_each
+from coterie.server.services.sasl.authentication import API_VERSIONS
 
-__all__ = ["API_VERSIONS", "SERVED", "Served", "refusal"]
+__all__ = ["ALTER_USER_SCRAM_CREDENTIALS", "API_VERSIONS", "SERVED", "Served", "refusal"]
 
-API_VERSIONS = 18
+ALTER_USER_SCRAM_CREDENTIALS = 51
 
 
 class Served(NamedTuple):
-    """A row: an API in these versions, answered by ``MODULE:FUNCTION`` of ``server.handlers``.
+    """A served API; ``handler`` is ``MODULE:FUNCTION`` of ``coterie.server.api.handlers``.
 
-    ``refuse`` makes the body that refuses a request as a whole. ``often``: clients ask it all the
-    time, and its handler takes and gives rows, not dicts.
+    ``refuse`` builds the error response for a whole request. ``row_form``: the handler reads and
+    returns rows (tuples) instead of dicts, which is faster.
     """
 
     key: int
@@ -29,7 +30,7 @@ class Served(NamedTuple):
     last: int
     handler: str
     refuse: Refuse = refusals.top
-    often: bool = False
+    row_form: bool = False
 
 
 _RESOURCE = {"resourceType": "resourceType", "resourceName": "resourceName"}
@@ -40,18 +41,19 @@ _NAME = {"name": "name"}
 SERVED: Mapping[int, Served] = {
     row.key: row
     for row in (
-        Served(0, "Produce", 0, 11, "produce:produce", refusals.produce, often=True),
-        Served(1, "Fetch", 0, 17, "fetch:fetch", refusals.fetch, often=True),
+        Served(0, "Produce", 0, 11, "produce:produce", refusals.produce, row_form=True),
+        Served(1, "Fetch", 0, 17, "fetch:fetch", refusals.fetch, row_form=True),
         Served(2, "ListOffsets", 0, 9, "list_offsets:list_offsets",
                in_partitions(timestamp=-1, offset=-1)),
         Served(3, "Metadata", 0, 12, "metadata:metadata", refusals.metadata),
-        Served(8, "OffsetCommit", 0, 9, "offsets:offset_commit", in_partitions(), often=True),
-        Served(9, "OffsetFetch", 0, 9, "offsets:offset_fetch", refusals.offset_fetch, often=True),
+        Served(8, "OffsetCommit", 0, 9, "offsets:offset_commit", in_partitions(), row_form=True),
+        Served(9, "OffsetFetch", 0, 9, "offsets:offset_fetch", refusals.offset_fetch,
+               row_form=True),
         Served(10, "FindCoordinator", 0, 6, "groups:find_coordinator", refusals.find_coordinator),
-        Served(11, "JoinGroup", 0, 9, "members:join_group", refusals.join_group, often=True),
+        Served(11, "JoinGroup", 0, 9, "members:join_group", refusals.join_group, row_form=True),
         Served(12, "Heartbeat", 0, 4, "members:heartbeat"),
         Served(13, "LeaveGroup", 0, 5, "members:leave_group"),
-        Served(14, "SyncGroup", 0, 5, "members:sync_group", often=True),
+        Served(14, "SyncGroup", 0, 5, "members:sync_group", row_form=True),
         Served(15, "DescribeGroups", 0, 5, "groups:describe_groups",
                of_each("groups", "groups", _GROUP)),
         Served(16, "ListGroups", 0, 5, "groups:list_groups"),
@@ -72,7 +74,7 @@ SERVED: Mapping[int, Served] = {
         Served(26, "EndTxn", 0, 4, "transactions:end_txn"),
         Served(27, "WriteTxnMarkers", 0, 1, "transactions:write_txn_markers", refusals.markers),
         Served(28, "TxnOffsetCommit", 0, 4, "offsets:txn_offset_commit",
-               in_partitions(), often=True),
+               in_partitions(), row_form=True),
         Served(29, "DescribeAcls", 0, 3, "unsupported:describe_acls"),
         Served(30, "CreateAcls", 0, 3, "unsupported:create_acls"),
         Served(31, "DeleteAcls", 0, 3, "unsupported:delete_acls"),
@@ -90,8 +92,13 @@ SERVED: Mapping[int, Served] = {
         Served(44, "IncrementalAlterConfigs", 0, 1, "configs:incremental_alter_configs",
                of_each("resources", "responses", _RESOURCE)),
         Served(46, "ListPartitionReassignments", 0, 0, "unsupported:list_partition_reassignments"),
-        Served(47, "OffsetDelete", 0, 0, "offsets:offset_delete", often=True),
+        Served(47, "OffsetDelete", 0, 0, "offsets:offset_delete", row_form=True),
         Served(48, "DescribeClientQuotas", 0, 1, "unsupported:describe_client_quotas"),
+        Served(50, "DescribeUserScramCredentials", 0, 0, "scram_users:describe_users"),
+        Served(ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0,
+               "scram_users:alter_users", refusals.alter_users),
+        Served(55, "DescribeQuorum", 0, 2, "kraft:describe_quorum"),
+        Served(57, "UpdateFeatures", 0, 1, "kraft:update_features"),
         Served(60, "DescribeCluster", 0, 1, "metadata:describe_cluster"),
         Served(61, "DescribeProducers", 0, 0, "producers:describe_producers", in_partitions()),
         Served(65, "DescribeTransactions", 0, 0, "transactions:describe_transactions",
@@ -100,6 +107,8 @@ SERVED: Mapping[int, Served] = {
         Served(68, "ConsumerGroupHeartbeat", 0, 0, "groups:consumer_group_heartbeat"),
         Served(69, "ConsumerGroupDescribe", 0, 0, "groups:consumer_group_describe",
                of_each("groupIds", "groups", _GROUP)),
+        Served(74, "ListClientMetricsResources", 0, 0,
+               "unsupported:list_client_metrics_resources"),
         Served(75, "DescribeTopicPartitions", 0, 0, "metadata:describe_topic_partitions",
                of_each("topics", "topics", _NAME)),
     )
@@ -107,5 +116,5 @@ SERVED: Mapping[int, Served] = {
 
 
 def refusal(key: int, version: int, body: dict[str, Any], error: int) -> dict[str, Any] | None:
-    """Return the body that refuses a request with this error; None: it is not answered."""
+    """Return the error response for a whole request; None: the request has no response."""
     return SERVED[key].refuse(body, version, error)

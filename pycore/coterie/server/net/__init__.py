@@ -1,1 +1,1 @@
-"""Connections, with sockets and without."""
+"""Listeners and connections."""

@@ -1,7 +1,8 @@
-"""A listener's sockets, which take all connections that wait at once.
+"""The listening sockets of a listener, which accept all pending connections at once.
 
-uvloop takes one connection in a turn of its loop. While hundreds of clients talk, each that comes
-then waits for a turn of them all: a herd that joins a group would rebalance for every newcomer.
+uvloop accepts one connection in each iteration of its loop. With hundreds of active clients a new
+connection would wait for a full iteration, and a group that many members join at the same time
+would rebalance for each of them.
 """
 
 from __future__ import annotations
@@ -10,42 +11,51 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Acceptor"]
+__all__ = ["Acceptor", "HandshakeObserver"]
 
-_BACKLOG = 1024  # of the system, and how many are taken in one turn
-_REST_S = 1  # until the next try where the process or the machine has no more sockets
+_BACKLOG = 1024  # of the listening socket; also the most connections accepted in one iteration
+_REST_S = 1  # the pause before the next accept when no more sockets can be opened
 _LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
+@runtime_checkable
+class HandshakeObserver(Protocol):
+    """A connection's protocol that is told of a failed TLS handshake."""
+
+    def handshake_failed(self, peername: object, error: ssl.SSLError) -> None:
+        """Handle the failure of a handshake with a peer."""
+
+
 class Acceptor:
-    """Takes the connections of one listener.
+    """Accepts the connections of one listener.
 
     Parameters
     ----------
     factory
-        Makes the protocol of a connection.
+        Creates the protocol of a connection.
     tls
-        The context of a listener with TLS, or None.
+        The TLS context, or None.
 
     Attributes
     ----------
     port : int
-        Where it listens, once :meth:`listen` has returned.
+        The port it listens on, after :meth:`listen`.
     """
 
     port: int
 
-    def __init__(self, factory: Callable[[], asyncio.Protocol], tls: Any) -> None:
+    def __init__(self, factory: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None) -> None:
         self._factory, self._tls = factory, tls
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._greeting: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int) -> None:
-        """Listen at each address of a host, at one port.
+        """Listen on one port at each address of a host.
 
         Raises
         ------
@@ -53,11 +63,11 @@ class Acceptor:
             An address is taken, or is none of this machine's.
         """
         self.port = port
-        found = await self._loop.getaddrinfo(
+        addresses = await self._loop.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         try:
-            for family, _, _, _, address in dict.fromkeys(found):
+            for family, _, _, _, address in dict.fromkeys(addresses):
                 self._open(family, address)
             if not self._sockets:
                 raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
@@ -73,12 +83,14 @@ class Acceptor:
         except OSError as error:
             if error.errno != errno.EAFNOSUPPORT:
                 raise
-            return  # a machine without IPv6 may still name it in its hosts
+            return  # a machine without IPv6 may still have an IPv6 entry in its hosts file
         self._sockets.append(opened)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        opened.bind((address[0], self.port, *address[2:]))  # port 0: the first one's
+        opened.bind(
+            (address[0], self.port, *address[2:])
+        )  # port 0: all sockets use the port of the first one
         opened.listen(_BACKLOG)
         opened.setblocking(False)
         self.port = opened.getsockname()[1]
@@ -94,7 +106,9 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _LACKING:
                     raise
-                self._loop.remove_reader(listening)  # it would be told of again and again
+                self._loop.remove_reader(
+                    listening
+                )  # otherwise the loop would report it without end
                 self._loop.call_later(_REST_S, self._resume, listening)
                 return
             accepted.setblocking(False)
@@ -107,16 +121,20 @@ class Acceptor:
             self._loop.add_reader(listening, self._accept, listening)
 
     async def _greet(self, accepted: socket.socket) -> None:
+        protocol = self._factory()
         try:
-            await self._loop.connect_accepted_socket(self._factory, accepted, ssl=self._tls)
-        except (OSError, asyncio.TimeoutError):
-            accepted.close()  # the peer speaks no TLS, has no certificate, or is gone
+            peername = accepted.getpeername()
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls)
+        except (OSError, asyncio.TimeoutError) as error:
+            accepted.close()  # no TLS, no client certificate, or the peer is gone
+            if isinstance(error, ssl.SSLError) and isinstance(protocol, HandshakeObserver):
+                protocol.handshake_failed(peername, error)
         except BaseException:
             accepted.close()
             raise
 
     def close(self) -> None:
-        """Listen no more, and let go who is being greeted; connections stay."""
+        """Stop listening and cancel pending TLS handshakes; connections stay open."""
         for each in self._sockets:
             self._loop.remove_reader(each)
             each.close()

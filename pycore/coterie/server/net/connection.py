@@ -1,8 +1,7 @@
-"""One connection, without a socket: bytes in, answers out, in the order of the requests.
+"""One connection without a socket: received bytes in, responses out.
 
-As in Kafka one request at a time is at work: the next frame is looked at once it is answered, and
-answers that wait hold back all behind them. A peer can do no worse than have its connection
-closed.
+As in Kafka, one request is handled at a time, so responses have the order of the requests. The next
+frame is read after the response. Malformed input only closes its connection.
 """
 
 from __future__ import annotations
@@ -17,44 +16,43 @@ from coterie.server.api.lookup import handler_of
 from coterie.server.api.table import API_VERSIONS, SERVED
 from coterie.server.cluster import Listener, Node
 from coterie.server.services.sasl.authentication import Authentication
-from coterie.server.services.sasl.refusals import Refused
+from coterie.server.services.sasl.refusals import ANONYMOUS, Refused
 from coterie.values import Error
 
 __all__ = ["Connection"]
 
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hh")
-_LARGE = 1 << 14  # bytes of an answer that are sent before the next request is looked at
-_ANONYMOUS = "User:ANONYMOUS"
+_LARGE = 1 << 14  # a longer response is sent before the next request is handled
 
 
 class Connection:
-    """What a peer has sent and what it is to be sent.
+    """The protocol state of one connection.
 
     Attributes
     ----------
     output : list of bytes
-        What is to be sent; whoever has the socket takes it.
+        The bytes to send; the owner of the socket takes them.
     closing : bool
-        Whether the connection is to be closed once the output is sent.
-    held : bool
-        Whether the next request has to wait, because the peer does not read its answers.
-    paused : bool
-        Whether nothing more is read of the peer: whoever has the socket says so.
+        Whether the connection closes after the output is sent.
+    write_paused : bool
+        Whether requests wait because the peer does not read its responses.
+    read_paused : bool
+        Whether reading from the peer is paused; set by the owner of the socket.
     call
-        The request at work, None where there is none.
+        The request being handled; None if there is none.
     refused : bool
-        Whether it failed to authenticate, and is closed a little later.
+        Whether the peer failed to authenticate; the connection closes after a delay.
     authentication
-        SASL's state of this connection; None where the listener has none.
+        The authentication state; None on a listener without SASL.
     on_output
-        Called when there is output, or the end, that nobody has taken.
+        Called when there is output to send or the connection is to close.
     """
 
     __slots__ = (
         "_buffer", "_longest", "_position", "_running", "authentication", "call", "client_host",
-        "closing", "cluster", "dispatcher", "held", "listener", "node", "on_output", "output",
-        "paused", "refused", "tls_principal",
+        "closing", "cluster", "dispatcher", "listener", "node", "on_output", "output",
+        "read_paused", "refused", "tls_principal", "write_paused",
     )  # fmt: skip
 
     def __init__(
@@ -68,12 +66,12 @@ class Connection:
         self.dispatcher, self.cluster = dispatcher, dispatcher.cluster
         self.node, self.listener = node, listener
         self.client_host = client_host
-        self.tls_principal = _ANONYMOUS
+        self.tls_principal = ANONYMOUS
         self._longest: int = self.cluster.config["socket.request.max.bytes"]
         self.authentication = self.cluster.authentication(listener) if listener.sasl else None
         self.output: list[bytes] = []
         self.on_output = on_output
-        self.closing = self.refused = self.held = self.paused = False
+        self.closing = self.refused = self.write_paused = self.read_paused = False
         self.call: Call | None = None
         self._buffer = bytearray()
         self._position = 0
@@ -81,27 +79,27 @@ class Connection:
 
     @property
     def principal(self) -> str:
-        """Who the peer is: by SASL, else by its certificate."""
+        """The peer's principal, from SASL or else from its TLS certificate."""
         authentication = self.authentication
-        told = None if authentication is None else authentication.principal
-        return told or self.tls_principal
+        sasl_principal = None if authentication is None else authentication.principal
+        return sasl_principal or self.tls_principal
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next request has to wait, whatever comes."""
-        return self.call is not None or self.held or self.refused
+        """Whether the next request has to wait."""
+        return self.call is not None or self.write_paused or self.refused
 
     @property
-    def waiting(self) -> int:
-        """How many bytes have come that are not looked at yet."""
+    def unread_bytes(self) -> int:
+        """The number of received bytes that are not handled yet."""
         return len(self._buffer) - self._position
 
     def receive(self, data: bytes) -> None:
-        """Take bytes of the peer, and handle what is whole."""
+        """Receive bytes and handle the complete requests."""
         if self.closing:
             return
         if not (self._buffer or self._running or self.is_waiting) and self._is_quick:
-            # Nothing waits, and most of what comes is answered at once: the shortest way.
+            # The fast path: no request waits, and most requests are answered at once.
             taken = self._answer_quick(data, 0)
             if taken == len(data):
                 if self.on_output is not None:
@@ -112,13 +110,13 @@ class Connection:
         self.go_on()
 
     def send(self, frame: bytes) -> None:
-        """Put an answer out, its length in front, and go on with the next request."""
+        """Send a response with its length in front, and continue with the next request."""
         if not self.closing:
             self.output.append(_LENGTH.pack(len(frame)) + frame)
             self.go_on()
 
     def close(self) -> None:
-        """End the connection; what was put out is still sent."""
+        """Close the connection after the pending output is sent."""
         if not self.closing:
             self.closing = True
             call, self.call = self.call, None
@@ -129,20 +127,20 @@ class Connection:
             self.go_on()
 
     def close_later(self) -> None:
-        """Take no more requests, and close after the delay of a failed authentication."""
+        """Handle no more requests, and close after the delay of a failed authentication."""
         if not self.closing:
             self.refused = True
             delay_ms = self.cluster.config["connection.failed.authentication.delay.ms"]
             self.cluster.waits.call_later(delay_ms, self.close)
 
     def lost(self) -> None:
-        """Note that the peer is gone: what its requests began goes on, and is answered nowhere."""
+        """Handle a lost connection; its requests go on, but their responses are dropped."""
         self.on_output = None
         self.close()
         self.output.clear()
 
     def go_on(self) -> None:
-        """Handle requests until one has to wait, or none is whole."""
+        """Handle requests until one has to wait or the next one is incomplete."""
         if self._running:
             return
         self._running = True
@@ -156,27 +154,27 @@ class Connection:
                     break
                 self._handle(frame)
                 if self.output and len(self.output[-1]) > _LARGE and self.on_output is not None:
-                    self.on_output()  # a peer that does not read is held before the next one
+                    self.on_output()  # pauses before the next request if the peer does not read
             if self._position:
                 del self._buffer[: self._position]
                 self._position = 0
         finally:
             self._running = False
-        if (self.output or self.closing or self.paused) and self.on_output is not None:
+        if (self.output or self.closing or self.read_paused) and self.on_output is not None:
             self.on_output()
 
     @property
     def _is_quick(self) -> bool:
-        """Whether nobody but the coordinator is concerned with a heartbeat, or a commit."""
+        """Whether only the coordinator has to see heartbeats and commits."""
         return self.authentication is None and self.dispatcher.is_unwatched
 
     def _answer_quick(self, data: bytes | bytearray, position: int) -> int:
-        """Answer the heartbeats and commits that come next: most of what consumers send.
+        """Answer the heartbeats and commits at the head of the input, most of consumers' requests.
 
         Returns
         -------
         int
-            Where the first frame begins that is none, or has not come whole.
+            The position of the first frame that is another request or incomplete.
         """
         groups = self.cluster.groups
         core = groups.core
@@ -185,7 +183,7 @@ class Connection:
         if answers:
             self.output.append(answers)
             if core.unsettled:
-                groups.answer_waiting()
+                groups.deliver_responses()
         return position
 
     def _next_frame(self) -> bytes | None:
@@ -204,9 +202,9 @@ class Connection:
         return bytes(memoryview(self._buffer)[start : self._position])
 
     def _drop(self, kind: tuple[str, int | None], what: str, *, later: bool = False) -> None:
-        """Close without an answer, as a broker does, and say why in the log."""
+        """Close without a response, as a broker does, and log the reason."""
         line = f"{self.client_host}: {what}; the connection closes without an answer"
-        self.cluster.tell(kind, line)
+        self.cluster.log_limited(kind, line)
         return self.close_later() if later else self.close()
 
     def _max_frame(self) -> int:
@@ -228,20 +226,20 @@ class Connection:
             if authentication.principal is not None:
                 when = "of a peer that has to authenticate again, by its first mechanism"
             what = f"{name} {version} {when}"
-            return self._drop(("admits", _few(key)), what, later=authentication.delayed)
+            return self._drop(("admits", _known_key(key)), what, later=authentication.delayed)
         handler = handler_of(key)
         if row is None or handler is None:
-            return self._drop(("api", _few(key)), f"{name}, which is not served")
+            return self._drop(("api", _known_key(key)), f"{name}, which is not served")
         if not row.first <= version <= row.last:
             if key != API_VERSIONS:
                 what = f"{name} {version}, which is served from {row.first} to {row.last}"
                 return self._drop(("version", key), what)
             if authentication is None or not authentication.misplaced(key):
-                return self._tell_range(frame, version)
-            self._tell_range(frame, version, Error.ILLEGAL_SASL_STATE)
+                return self._send_range(frame, version)
+            self._send_range(frame, version, Error.ILLEGAL_SASL_STATE)
             return self.close_later()
         try:
-            request = wire.decode_request(frame, fill=True, rows=row.often)
+            request = wire.decode_request(frame, fill=True, rows=row.row_form)
         except wire.WireError as unread:
             return self._drop(("parse", key), f"{name} {version} does not parse: {unread}")
         self.call = call = Call(self, request, frame)
@@ -254,21 +252,24 @@ class Connection:
         return None
 
     def _take_token(self, authentication: Authentication, frame: bytes) -> None:
-        """Hand on a token of SASL that comes without a header, as after handshake 0."""
+        """Handle a SASL token without a request header, as after SaslHandshake 0."""
         outcome = authentication.token(frame)
         if not isinstance(outcome, Refused):
             return self.send(outcome)
-        what = "a token of SASL that is refused; after SaslHandshake 0 that has no answer"
+        what = (
+            f"a token of SASL that is refused ({authentication.failed_login}); "
+            "after SaslHandshake 0 that has no answer"
+        )
         return self._drop(("token", None), what, later=outcome.delayed)
 
-    def _tell_range(
+    def _send_range(
         self, frame: bytes, version: int, error: Error = Error.UNSUPPORTED_VERSION
     ) -> None:
-        """Answer ApiVersions of a version that does not exist: in version 0, its range alone.
+        """Answer an unknown version of ApiVersions in version 0, with its own range only.
 
-        Of the request only the header is read: that of version 2, or 1 for versions below 0.
+        Only the request header is read, as version 2, or as version 1 for negative API versions.
         """
-        like = b"\0\0" if version < 0 else b"\0\3"  # a version with the same header
+        like = b"\0\0" if version < 0 else b"\0\3"  # an API version with the same header version
         try:
             wire.decode_request(frame[:2] + like + frame[4:])
         except wire.WireError as unread:
@@ -278,18 +279,17 @@ class Connection:
         (correlation_id,) = _LENGTH.unpack_from(frame, _HEAD.size)
         row = SERVED[API_VERSIONS]
         keys = [{"apiKey": row.key, "minVersion": row.first, "maxVersion": row.last}]
-        told = keys if error is Error.UNSUPPORTED_VERSION else []
-        body = {"errorCode": error, "apiKeys": told}
+        body = {"errorCode": error, "apiKeys": keys if error is Error.UNSUPPORTED_VERSION else []}
         return self.send(wire.encode_response(API_VERSIONS, 0, body, correlation_id=correlation_id))
 
 
-def _few(key: int) -> int:
-    """Return one of few keys: what kinds of lines there are is not for a peer to choose."""
+def _known_key(key: int) -> int:
+    """Map unknown API keys to one, so that a peer cannot create any number of log kinds."""
     return key if key in SERVED else -1
 
 
 def _looks_like(head: bytes) -> str:
-    """Say what the first bytes of a peer are that speaks something else."""
+    """Describe the first bytes of a peer that speaks another protocol."""
     if head[:2] == b"\x16\x03":
         return " (TLS, as it seems, where none is expected)"
     return " (HTTP, as it seems)" if head in (b"GET ", b"POST", b"HEAD", b"PUT ") else ""

@@ -1,7 +1,7 @@
-"""The sockets and the clock of a server: the only place that has them.
+"""The sockets and the clock of a server; no other module has either.
 
-One loop of asyncio serves all connections. Bytes go to a ``Connection`` and its answers to the
-transport; the time goes to the cluster when something comes, and when something falls due.
+One asyncio loop serves all connections. Received bytes go to a ``Connection`` and its output goes
+to the transport. The cluster gets the time with each received message and when a timer expires.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import asyncio
 import ipaddress
 import time
 from collections import Counter
-from typing import Any, cast
+from typing import cast
 
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.connection import Connection
+from coterie.server.net.tls import handshake_failure, peer_principal
 
 __all__ = ["Heart", "Peer", "Peers", "new_loop"]
 
-_MUCH = 1 << 18  # bytes that wait behind a request: from here on no more are read
-_ROUNDS = 10  # looks for idle connections in the time in which one becomes idle
+_MUCH = 1 << 18  # pause reading when more bytes wait behind a request
+_ROUNDS = 10  # checks for idle connections within connections.max.idle.ms
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop: uvloop's, where it is installed."""
+    """Create an event loop, with uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -33,18 +34,18 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def epoch_ms() -> int:
-    """Return what the time is now."""
+    """Return the system time in ms since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 class Heart:
-    """Moves the time of a cluster: its waits always, its clock unless that is virtual."""
+    """Drives the time of a cluster: the wall-clock timers, and the clock unless it is virtual."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cluster: Cluster, *, virtual: bool) -> None:
         self._loop, self._cluster = loop, cluster
         self._now = loop.time
         cluster.waits.now_ms = self._last_ms = int(self._now() * 1000)
-        # What to add to the loop's time: a clock that is set back or on changes no session.
+        # The offset to the loop's monotonic time: setting the system clock affects no session.
         self._ahead_ms = None if virtual else cluster.now_ms - self._last_ms
         self._checking = False
         self._handle: asyncio.TimerHandle | None = None
@@ -52,7 +53,7 @@ class Heart:
         cluster.waits.on_armed = cluster.timers.on_armed = self.arm
 
     def tick(self) -> None:
-        """Tell the cluster what time it is."""
+        """Advance the cluster to the current time."""
         now_ms = int(self._now() * 1000)
         if now_ms != self._last_ms:
             self._last_ms = now_ms
@@ -61,7 +62,7 @@ class Heart:
                 self._cluster.move(now_ms + self._ahead_ms)
 
     def arm(self) -> None:
-        """Look, once in this turn of the loop, when to beat next."""
+        """Schedule the next beat, once for each iteration of the loop."""
         if not self._checking:
             self._checking = True
             self._loop.call_soon(self._look)
@@ -76,7 +77,7 @@ class Heart:
                 due_ms = by_clock if due_ms is None else min(due_ms, by_clock)
         if self._handle is not None:
             if due_ms is not None and self._due_ms <= due_ms:
-                return  # it beats before, and looks again then
+                return  # an earlier beat is scheduled, which schedules the next one
             self._handle.cancel()
             self._handle = None
         if due_ms is not None:
@@ -91,14 +92,14 @@ class Heart:
             self.arm()
 
     def stop(self) -> None:
-        """Move nothing any more."""
+        """Stop driving the time."""
         self._cluster.waits.on_armed = self._cluster.timers.on_armed = None
         if self._handle is not None:
             self._handle.cancel()
 
 
 class Peers:
-    """All connections of a server, and what ends them: idleness, their number, the end."""
+    """The connections of a server, with their limits on number and idle time."""
 
     def __init__(self, dispatcher: Dispatcher, heart: Heart) -> None:
         self.dispatcher, self.cluster, self.heart = dispatcher, dispatcher.cluster, heart
@@ -108,14 +109,21 @@ class Peers:
         if self._idle_ms >= 0:
             self._look_later()
 
-    def accepts(self, peer: Peer, name: str) -> bool:
-        """Count one more of a listener, by its name, if there is room for it."""
+    def accepts(self, peer: Peer, name: str, node_id: int) -> bool:
+        """Add a connection of a listener unless a limit is reached; return whether it was added."""
         config, limit = self.cluster.config, "max.connections"
         own = f"listener.name.{name}.{limit}"
-        if len(self.all) >= config[limit]:
-            self.cluster.tell(limit, f"a connection was closed at once: {limit} is reached")
-        elif self._of_listener[name] >= config.get(own, len(self.all) + 1):
-            self.cluster.tell(limit, f"a connection was closed at once: {own} is reached")
+        dynamic = self.cluster.broker_configs
+        most = dynamic.max_connections(node_id)
+        most_of_listener = dynamic.max_connections(node_id, f"listener.name.{name}.")
+        if most is None:
+            most = config[limit]
+        if most_of_listener is None:
+            most_of_listener = config.get(own, len(self.all) + 1)
+        if len(self.all) >= most:
+            self.cluster.log_limited(limit, f"a connection was closed at once: {limit} is reached")
+        elif self._of_listener[name] >= most_of_listener:
+            self.cluster.log_limited(limit, f"a connection was closed at once: {own} is reached")
         else:
             self.all[peer] = None
             self._of_listener[name] += 1
@@ -123,7 +131,7 @@ class Peers:
         return False
 
     def leaves(self, peer: Peer, name: str) -> None:
-        """Count one less, if it was counted."""
+        """Remove a connection if it was added."""
         if peer in self.all:
             del self.all[peer]
             self._of_listener[name] -= 1
@@ -144,7 +152,7 @@ class Peers:
 
 
 class Peer(asyncio.Protocol):
-    """One connection with its transport."""
+    """A connection and its transport."""
 
     connection: Connection
     transport: asyncio.Transport
@@ -155,9 +163,16 @@ class Peer(asyncio.Protocol):
         self._waits = peers.cluster.waits
         self.active_ms = 0
 
+    def handshake_failed(self, peername: object, error: OSError) -> None:
+        """Log why a peer's TLS handshake failed."""
+        line = f"{host_of(peername)}: {handshake_failure(error)}; the connection closes"
+        self._peers.cluster.log_limited("handshake", line)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's derives from none
+        """Start the connection."""
+        self.transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transports do not derive from it
         self._tick()
         self.active_ms = self._waits.now_ms
         host = host_of(self.transport.get_extra_info("peername"))
@@ -165,34 +180,32 @@ class Peer(asyncio.Protocol):
             self._peers.dispatcher, self._node, self._listener, host, self._flush
         )
         if self._listener.tls:
-            from coterie.server.net.tls import peer_principal
-
             ended = self.transport.get_extra_info("ssl_object")
             self.connection.tls_principal = peer_principal(ended)
-        if not self._peers.accepts(self, self._listener.name):
+        if not self._peers.accepts(self, self._listener.name, self._node.id):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what came, at its time."""
+        """Handle received bytes at the current time."""
         self._tick()
         self.active_ms = self._waits.now_ms
         connection = self.connection
         connection.receive(data)
-        if connection.paused or connection.is_waiting:
+        if connection.read_paused or connection.is_waiting:
             self._read_or_pause()
         self._arm()
 
     def _read_or_pause(self) -> None:
-        """Read no more while much waits behind a request, and go on once its turn comes."""
+        """Pause reading while many bytes wait behind a request; resume when it is answered."""
         connection = self.connection
         if connection.closing:
             return
         waits = connection.is_waiting
-        if waits and connection.waiting > _MUCH and not connection.paused:
-            connection.paused = True
+        if waits and connection.unread_bytes > _MUCH and not connection.read_paused:
+            connection.read_paused = True
             self.transport.pause_reading()
-        elif connection.paused and not waits:
-            connection.paused = False
+        elif connection.read_paused and not waits:
+            connection.read_paused = False
             self.transport.resume_reading()
 
     def _flush(self) -> None:
@@ -204,31 +217,31 @@ class Peer(asyncio.Protocol):
             self.active_ms = self._waits.now_ms
         if connection.closing:
             self.transport.close()
-        elif connection.paused:
+        elif connection.read_paused:
             self._read_or_pause()
 
     def pause_writing(self) -> None:
-        """Handle no more requests: the peer does not read its answers."""
-        self.connection.held = True
+        """Stop handling requests because the peer does not read its responses."""
+        self.connection.write_paused = True
 
     def resume_writing(self) -> None:
-        """Go on: the peer has read."""
-        self.connection.held = False
+        """Continue after the peer has read its responses."""
+        self.connection.write_paused = False
         self.connection.go_on()
         self._read_or_pause()
 
     def eof_received(self) -> bool:
-        """Close, as Kafka does, when the peer has sent all that it will."""
+        """Close when the peer has closed its side, as Kafka does."""
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End; what waits for an answer goes on, and is answered nowhere."""
+        """End the connection; pending requests go on without a response."""
         self._peers.leaves(self, self._listener.name)
         self.connection.lost()
 
 
-def host_of(peername: Any) -> str:
-    """Return the peer's address as Java prints it."""
+def host_of(peername: object) -> str:
+    """Format the peer's address as Java does."""
     host = str(peername[0]) if isinstance(peername, tuple) else "127.0.0.1"
     if ":" not in host:
         return f"/{host}"

@@ -1,18 +1,17 @@
-"""TLS: the context of the listeners that have it, and who a client's certificate says it is."""
+"""TLS: the server context, and the principal of a client certificate."""
 
 from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Any
 
 from coterie.arguments import file_path
 from coterie.errors import ArgumentError
+from coterie.server.services.sasl.refusals import ANONYMOUS
 
-__all__ = ["ANONYMOUS", "peer_principal", "server_context"]
+__all__ = ["handshake_failure", "peer_principal", "server_context"]
 
-ANONYMOUS = "User:ANONYMOUS"
-# OpenSSL's names of what stands in a subject -> those that Java writes (RFC 2253).
+# OpenSSL's names of subject attributes -> Java's keywords (RFC 2253).
 _KEYWORDS = {
     "commonName": "CN",
     "countryName": "C",
@@ -24,6 +23,14 @@ _KEYWORDS = {
     "domainComponent": "DC",
     "userId": "UID",
 }
+# OpenSSL's reasons for first bytes that are no TLS record: the length of a frame, or HTTP.
+_PLAIN_TEXT = {
+    "HTTP_REQUEST",
+    "HTTPS_PROXY_REQUEST",
+    "PACKET_LENGTH_TOO_LONG",
+    "RECORD_LAYER_FAILURE",
+    "WRONG_VERSION_NUMBER",
+}
 _EMAIL = "1.2.840.113549.1.9.1"
 _IA5_STRING, _SHORT_FORM = 0x16, 0x80
 
@@ -31,19 +38,19 @@ _IA5_STRING, _SHORT_FORM = 0x16, 0x80
 def server_context(
     cert: str | Path, key: str | Path, client_ca: str | Path | None = None
 ) -> ssl.SSLContext:
-    """Return the context of a server: TLS 1.2 and later.
+    """Create a server context for TLS 1.2 and later.
 
     Parameters
     ----------
     cert, key
-        PEM files: the certificate with what it was signed by, and its key, which has no password.
+        PEM files: the certificate followed by its chain, and the key without a password.
     client_ca
-        A PEM file of who may sign clients' certificates; every client then has to have one.
+        A PEM file of the authorities for client certificates; each client then needs one.
 
     Raises
     ------
     coterie.ArgumentError
-        A file cannot be read, or is not what it is meant to be.
+        A file cannot be read or has the wrong content.
     """
     cert, key = file_path(cert, "certificate"), file_path(key, "key")
     client_ca = None if client_ca is None else file_path(client_ca, "client CA")
@@ -59,12 +66,12 @@ def server_context(
     try:
         context.load_cert_chain(cert, key, password)
     except (ssl.SSLError, OSError) as error:
-        raise ArgumentError(f"certificate {cert} with key {key}: {_told(error)}") from None
+        raise ArgumentError(f"certificate {cert} with key {key}: {_reason(error)}") from None
     if client_ca is not None:
         try:
             context.load_verify_locations(client_ca)
         except (ssl.SSLError, OSError) as error:
-            raise ArgumentError(f"client CA {client_ca}: {_told(error)}") from None
+            raise ArgumentError(f"client CA {client_ca}: {_reason(error)}") from None
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
@@ -76,16 +83,24 @@ def _check_readable(what: str, file: str | Path) -> None:
         raise ArgumentError(f"{what} {file}: {error.strerror}") from None
 
 
-def _told(error: OSError) -> str:
+def _reason(error: OSError, unknown: str = "it is no PEM file of that kind") -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
-    return "it is no PEM file of that kind"
+    return unknown
 
 
-def peer_principal(ssl_object: Any) -> str:
-    """Return the principal of a connection: the subject of its certificate, as Kafka names it.
+def handshake_failure(error: OSError) -> str:
+    """Describe a failed handshake for the log, by OpenSSL's reason."""
+    reason = getattr(error, "reason", None)
+    if reason in _PLAIN_TEXT:
+        return "the client spoke plain text to a TLS listener"
+    return f"the TLS handshake failed: {_reason(error, 'no reason given')}"
 
-    Without a certificate that was asked for and checked: ``User:ANONYMOUS``.
+
+def peer_principal(ssl_object: ssl.SSLObject | None) -> str:
+    """Return a connection's principal in Kafka's form: the subject of its certificate.
+
+    It is ``User:ANONYMOUS`` without a verified certificate.
     """
     certificate = None if ssl_object is None else ssl_object.getpeercert()
     subject = (certificate or {}).get("subject")

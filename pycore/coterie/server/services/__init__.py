@@ -1,1 +1,1 @@
-"""What all brokers of a server share: topics, groups, transactions, authentication."""
+"""The services of a server: topics, groups, transactions and authentication."""

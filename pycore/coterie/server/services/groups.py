@@ -1,8 +1,8 @@
-"""The groups of a server: the library's coordinator, its answers handed to whoever waits.
+"""The group coordinator of a server: the library's coordinator with a callback for each request.
 
-A request is asked with the function that is to have its response, now or whenever the coordinator
-decides it; one that will never be answered is forgotten. Most are decided at once, and cost no more
-than the core's own call; what waits costs a look at what the core left.
+Most requests complete immediately, at the cost of one core call. A pending request is completed
+from the core's outputs after a later call. The callback of a request that gets no response is
+dropped.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.operations import NUMBER
 from coterie.server.context import Context
-from coterie.server.services.data.topics import Topic, Topics
-from coterie.server.services.offsets_log import NAME, OffsetsLog
+from coterie.server.services.data.topics import OFFSETS_TOPIC, Topic, Topics
+from coterie.server.services.offsets_log import OffsetsLog
 from coterie.values import Error
 
 __all__ = ["Groups"]
 
 Answered = Callable[[Any], None]
-RowAnswered = Callable[[int, Any], None]  # the number of the error, and the core's own payload
+RowAnswered = Callable[[int, Any], None]  # error code, the core's payload
 _NAMES = {number: name for name, number in NUMBER.items()}
 
 
@@ -35,13 +35,13 @@ class Groups:
     Attributes
     ----------
     core
-        The coordinator; it is asked through :meth:`ask`.
+        The coordinator; call it through :meth:`ask`.
     on_event
-        Called with each event, in order.
+        Called with each event in order.
     recorder
-        Keeps what is asked, for a trace.
+        Records the requests for a trace.
     answering : bool
-        Whether answers are being handed out: what is asked now is answered behind them.
+        Whether responses are being delivered; responses to new requests queue behind them.
     """
 
     def __init__(self, context: Context, topics: Topics) -> None:
@@ -51,10 +51,10 @@ class Groups:
         self.on_event: Callable[[Any], None] | None = None
         self.recorder: Recorder | None = None
         self.member_ids: Callable[[str], str] = context.ids.member_id
-        self._waiting: dict[int, RowAnswered] = {}
-        self._fresh: deque[Any] = deque()
+        self._pending: dict[int, RowAnswered] = {}
+        self._responses: deque[Any] = deque()
         self.answering = False
-        self._asked = self._start_ms = 0
+        self._request_count = self._start_ms = 0
         self.core = Coordinator(
             self.config, context.now_ms, self._member_id, False,
             DirectLog(self.log.write, self.log.rows),
@@ -70,17 +70,17 @@ class Groups:
         return self.core.now_ms
 
     def next_deadline_ms(self) -> int | None:
-        """Return when something falls due by itself."""
+        """Return when the coordinator's next timer expires; None: no timer is set."""
         return self.core.next_deadline_ms()
 
     def advance(self, now_ms: int) -> None:
-        """Let happen what falls due by this time; the clock calls this."""
+        """Fire the timers that expire by a time. Called by the clock."""
         try:
             self.core.advance(now_ms)
         finally:
             if self.recorder is not None and len(self.core.outputs):
                 self.recorder.advance(self._at_ms())
-            self.answer_waiting()
+            self.deliver_responses()
 
     # Requests
 
@@ -94,7 +94,7 @@ class Groups:
         details: tuple[Any, ...] | None,
         answered: Answered,
     ) -> None:
-        """Ask the core; ``answered`` gets the response, within this call or later, or never."""
+        """Call the core; ``answered`` gets the response during this call, later, or never."""
         self.ask_row(
             op, group_id, generation_id, member_id, instance, details,
             lambda error, payload: answered(response_of(op, error, payload)),
@@ -110,38 +110,38 @@ class Groups:
         details: tuple[Any, ...] | None,
         answered: RowAnswered,
     ) -> None:
-        """Ask the core; ``answered`` gets an error and what the core has as the response."""
-        self._asked = request_id = self._asked + 1
+        """Call the core; ``answered`` gets the error code and the core's payload."""
+        self._request_count = request_id = self._request_count + 1
         watched = self.recorder is not None or self.on_event is not None
         if not (watched or self.answering):
             try:
-                found = self.core.ask(
+                outcome = self.core.ask(
                     op, request_id, group_id, generation_id, member_id, instance, details
                 )
             except BaseException:
-                self.answer_waiting()
+                self.deliver_responses()
                 raise
-            if found is not None:
-                return answered(*found)
-            self._waiting[request_id] = answered
-            return self.answer_waiting()
-        self._waiting[request_id] = answered
+            if outcome is not None:
+                return answered(*outcome)
+            self._pending[request_id] = answered
+            return self.deliver_responses()
+        self._pending[request_id] = answered
         try:
             self.core.call(op, request_id, group_id, generation_id, member_id, instance, details)
             if self.recorder is not None:
                 compiled = (group_id, generation_id, member_id, instance, details)
                 self.recorder.ask(self._at_ms(), _NAMES[op], request_id, compiled)
         except BaseException:
-            self._waiting.pop(request_id, None)
+            self._pending.pop(request_id, None)
             if self.recorder is not None:
                 self.recorder.refuse()
             raise
         finally:
-            self.answer_waiting()
+            self.deliver_responses()
         return None
 
     def partition_for(self, group_id: str) -> int:
-        """Return the partition of the offsets topic that a group belongs to."""
+        """Return the partition of the offsets topic for a group."""
         return self.log.partition_for(group_id)
 
     def end_txn(
@@ -157,7 +157,7 @@ class Groups:
         Returns
         -------
         dict
-            The error of each of these partitions.
+            The error of each partition.
         """
         errors = self.log.write_markers(
             producer_id, producer_epoch, coordinator_epoch, committed, partitions
@@ -167,11 +167,11 @@ class Groups:
         return errors
 
     def delete_partitions(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Say that partitions were deleted: their offsets go."""
+        """Delete the offsets of deleted partitions."""
         self._act("delete_partitions", tuple(partitions))
 
     def record_into(self, recorder: Recorder) -> None:
-        """Keep what is asked from now on; times are those since now, as a trace begins at 0."""
+        """Record all requests from now on; a trace counts time from this call."""
         self.recorder = recorder
         self._start_ms = self.core.now_ms
         if hasattr(recorder, "numbered"):
@@ -180,16 +180,16 @@ class Groups:
         recorder.begin(now_ms=0, deferred=False, loaded=False, periodic=periodic)
 
     def resign(self) -> None:
-        """Give up all groups; whoever waits is told so."""
+        """Unload all groups; pending requests get NOT_COORDINATOR."""
         self._act("resign", (None,))
 
     def load(self) -> None:
-        """Be elected again, and load all groups from the log."""
+        """Load all groups from the log, as after an election."""
         self._act("begin_load", (None,))
         self._act("finish_load", (None,))
 
     def move(self, group_id: str) -> None:
-        """Give up the partition of a group, and load it from the log."""
+        """Unload the partition of a group and load it again from the log."""
         number = self.partition_for(group_id)
         for op in ("resign", "begin_load", "finish_load"):
             self._act(op, (number,))
@@ -201,8 +201,8 @@ class Groups:
     # Inside
 
     def _topic_deleted(self, topic: Topic) -> None:
-        """Forget what was committed of a topic that is no more."""
-        if topic.name == NAME:  # the groups' own log
+        """Delete the offsets of a deleted topic."""
+        if topic.name == OFFSETS_TOPIC:  # the log of the groups themselves
             self.resign()
             self.load()
         self.delete_partitions((topic.name, number) for number in range(len(topic.partitions)))
@@ -216,32 +216,32 @@ class Groups:
             if self.recorder is not None:
                 self.recorder.ask(self._at_ms(), op, 0, (None, -1, None, None, details))
         finally:
-            self.answer_waiting()
+            self.deliver_responses()
 
     def _member_id(self, prefix: str) -> str:
         return self.member_ids(prefix)
 
-    def answer_waiting(self) -> None:
-        """Hand the core's responses to whoever waits, in order.
+    def deliver_responses(self) -> None:
+        """Deliver the core's responses to their callbacks, in order.
 
-        What an answer leads to may ask the core again, which lands in the same queue.
+        A callback may call the core again; those responses join the same queue.
         """
-        self._fresh.extend(self.core.take_rows(self.on_event is not None))
+        self._responses.extend(self.core.take_rows(self.on_event is not None))
         if self.answering:
             return
         self.answering = True
         try:
-            while self._fresh:
-                request_id, error, payload, event = self._fresh.popleft()
+            while self._responses:
+                request_id, error, payload, event = self._responses.popleft()
                 if self.on_event is not None and event is not None:
                     self.on_event(event)
-                answered = self._waiting.pop(request_id, None)
+                answered = self._pending.pop(request_id, None)
                 if answered is not None and error is not None:
-                    answered(error, payload)  # a Call's own errors close its connection
+                    answered(error, payload)  # does not raise: a failed call closes its connection
         finally:
             self.answering = False
         failure = self.core.take_failure()
-        if isinstance(failure, Exception):  # whoever asked was told KAFKA_STORAGE_ERROR
+        if isinstance(failure, Exception):  # the request got KAFKA_STORAGE_ERROR
             self._context.log(f"a record of groups was not written: {failure!r:.300}")
         elif failure is not None:
             raise failure

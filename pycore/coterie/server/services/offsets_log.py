@@ -1,6 +1,6 @@
 """The log of the group coordinator: record batches in the partitions of ``__consumer_offsets``.
 
-Clients may read them like any other topic. Each group has its partition, by the hash of its id.
+Clients may read it like any other topic. The hash of a group id selects the group's partition.
 """
 
 from __future__ import annotations
@@ -15,28 +15,27 @@ from coterie._core.codec.writer import encode_sized
 from coterie.errors import CoterieError
 from coterie.server.context import Context
 from coterie.server.services.data.partition import PartitionLog
-from coterie.server.services.data.topics import Topics
+from coterie.server.services.data.topics import OFFSETS_TOPIC, Topics
 from coterie.values import Error
 
-__all__ = ["NAME", "OffsetsLog", "Row"]
+__all__ = ["OffsetsLog", "Row"]
 
-NAME = "__consumer_offsets"
-# base offset, producer id, epoch, transactional, control, records: as the core has a batch
+# the core's form of a batch: base offset, producer id, epoch, transactional, control, records
 Row = tuple[int, int, int, bool, bool, tuple[tuple[Any, "bytes | None"], ...]]
 _SHORT = 256
 
 
 class OffsetsLog:
-    """Where the coordinator's records go, and where a load finds them."""
+    """Writes the coordinator's records and reads them back for a load."""
 
     def __init__(self, context: Context, topics: Topics) -> None:
         self._context, self._topics = context, topics
         self.count: int = context.config["offsets.topic.num.partitions"]
-        # Thousands of groups come back again and again; a hash of text costs more than this.
+        # The same groups recur; a cache lookup is cheaper than the hash.
         self._known_partition_for = lru_cache(maxsize=65536)(self._partition_for)
 
     def partition_for(self, group_id: str) -> int:
-        """Return the partition of a group; ids that are long are not kept."""
+        """Return the partition of a group; long ids are not cached."""
         known = self._known_partition_for if len(group_id) <= _SHORT else self._partition_for
         return known(group_id)
 
@@ -44,13 +43,13 @@ class OffsetsLog:
         return partition_for(group_id, self.count)
 
     def make(self) -> None:
-        """Make the topic, as a broker does when a coordinator is first looked for."""
-        self._topics.internal(NAME)
+        """Create the topic if needed, as a broker does for the first FindCoordinator."""
+        self._topics.internal(OFFSETS_TOPIC)
 
     def partition(self, number: int) -> PartitionLog | None:
-        """Return the log of one partition; None: somebody made the topic with fewer."""
+        """Return the log of one partition; None if the topic has fewer partitions."""
         self.make()
-        return self._topics.partition(NAME, number)
+        return self._topics.partition(OFFSETS_TOPIC, number)
 
     def has_ongoing_transaction(self, number: int, producer_id: int) -> bool:
         """Whether a producer has an open transaction in a partition."""
@@ -67,13 +66,13 @@ class OffsetsLog:
         transactional: bool,
         control: bool,
     ) -> int:
-        """Write a batch; the offset of its first record. Markers are written before."""
+        """Append a batch and return its base offset; markers are ignored, see `write_markers`."""
         if control or group_id is None:
             return 0
         number = self.partition_for(group_id)
         log = self.partition(number)
         if log is None:
-            raise CoterieError(f"{NAME} has no partition {number}; the append failed")
+            raise CoterieError(f"{OFFSETS_TOPIC} has no partition {number}; the append failed")
         offset: int
         if producer_id < 0 and not transactional:
             offset = log.append_sized(records, count)
@@ -99,7 +98,7 @@ class OffsetsLog:
         committed: bool,
         partitions: Iterable[int],
     ) -> dict[int, Error]:
-        """Write the markers that end a transaction; the error of each partition."""
+        """Append the markers that end a transaction; return the error of each partition."""
         now_ms = self._context.now_ms
         logs = {number: self.partition(number) for number in partitions}
         marker = (producer_id, producer_epoch, coordinator_epoch, committed, now_ms)
@@ -109,8 +108,8 @@ class OffsetsLog:
         }
 
     def rows(self) -> Iterator[Row]:
-        """Read all batches, partition by partition."""
-        topic = self._topics.get(NAME)
+        """Yield all batches, partition by partition."""
+        topic = self._topics.get(OFFSETS_TOPIC)
         for log in () if topic is None else topic.partitions:
             for batch in LogReader(log.data()):
                 records = tuple((record.key, record.value) for record in batch.records)

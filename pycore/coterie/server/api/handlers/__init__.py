@@ -1,1 +1,1 @@
-"""What each API does: functions of one call, named in the table ``coterie.server.api.table``."""
+"""The handlers of the APIs; each is a function of one call, named in ``server.api.table``."""

@@ -1,4 +1,4 @@
-"""ApiVersions: what is served, in which versions."""
+"""ApiVersions: the served APIs and their versions, and the features."""
 
 from __future__ import annotations
 
@@ -6,34 +6,44 @@ import re
 
 from coterie.server.api.call import Call
 from coterie.server.api.lookup import served
+from coterie.server.services.features import SUPPORTED
 from coterie.values import Error
 
 __all__ = ["api_versions"]
 
 # ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FEATURE = "metadata.version"
-_LEVEL = 21  # IBP_3_9_IV0: the features of a broker 3.9.1
+# The first version that may list a feature whose minimum is 0; older clients fail to parse it.
+_MINIMUM_0_SINCE = 4
 
 
 def api_versions(call: Call) -> None:
-    """Answer ApiVersions; from version 3 on the client says a name and a version that are sound."""
-    told = (call.body["clientSoftwareName"], call.body["clientSoftwareVersion"])
-    if call.api_version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in told):
+    """Answer ApiVersions; from version 3 on the client's name and version must be well-formed."""
+    software = (call.body["clientSoftwareName"], call.body["clientSoftwareVersion"])
+    if call.api_version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
         return call.answer({"errorCode": int(Error.INVALID_REQUEST)})
     keys = [
         {"apiKey": row.key, "minVersion": row.first, "maxVersion": row.last} for row in served()
     ]
     authentication = call.connection.authentication
     if authentication is not None:
-        authentication.versions_told()
-    feature = {"name": _FEATURE, "minVersion": 1, "maxVersion": _LEVEL}
-    level = {"name": _FEATURE, "maxVersionLevel": _LEVEL, "minVersionLevel": _LEVEL}
+        authentication.api_versions_answered()
+    features = call.cluster.features
+    supported = [
+        {"name": name, "minVersion": first, "maxVersion": last}
+        for name, (first, last) in SUPPORTED.items()
+        if first > 0 or call.api_version >= _MINIMUM_0_SINCE
+    ]
+    finalized = [
+        {"name": name, "maxVersionLevel": level, "minVersionLevel": level}
+        for name, level in features.levels.items()
+        if level
+    ]
     return call.answer(
         {
             "apiKeys": keys,
-            "supportedFeatures": [feature],
-            "finalizedFeaturesEpoch": 0,
-            "finalizedFeatures": [level],
+            "supportedFeatures": supported,
+            "finalizedFeaturesEpoch": features.epoch,
+            "finalizedFeatures": finalized,
         }
     )

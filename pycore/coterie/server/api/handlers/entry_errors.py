@@ -1,14 +1,14 @@
-"""What is wrong with one entry of a request: its error, and Kafka's message."""
+"""The error of one entry of a request, with Kafka's message."""
 
 from __future__ import annotations
 
 from coterie.values import Error
 
-__all__ = ["Wrong"]
+__all__ = ["EntryError"]
 
 
-class Wrong(Exception):
-    """An entry is refused; the others of its request are not."""
+class EntryError(Exception):
+    """Refuses one entry of a request; the other entries are not affected."""
 
     def __init__(self, error: Error, message: str | None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Fetch: what partitions hold, at once or when enough has come."""
+"""Fetch: read from partitions, at once or when enough data has arrived."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coterie.server.services.data.fetch_sessions import (
     FIRST_EPOCH,
     NO_EPOCH,
     NO_SESSION,
-    Asked,
     FetchSession,
     FetchSessions,
     Key,
-    PartitionAnswer,
+    PartitionRow,
+    RequestedPartition,
 )
 from coterie.server.services.data.partition import PartitionLog
 from coterie.server.services.data.topics import NO_ID
@@ -32,53 +32,57 @@ _READ_COMMITTED = 1
 
 
 def fetch(call: Call) -> None:
-    """Answer a Fetch; it waits until there is enough, or its time is over."""
+    """Answer a Fetch once it has ``minBytes``, or after ``maxWaitMs``."""
     by_ids = call.api_version >= _BY_IDS
     _, _, _, wait_ms, least, most, isolation, session_id, epoch, topics, forgotten, _ = call.row
     sessions = call.cluster.topics.sessions_of(call.node.id)
-    asked = _asked(call, topics, by_ids)
+    requested = _requested(call, topics, by_ids)
     session: FetchSession | None = None
     if epoch in (FIRST_EPOCH, NO_EPOCH):
         sessions.drop(session_id)
     else:
-        found = sessions.find(session_id, epoch, by_ids)
-        if isinstance(found, Error):
-            return call.answer((0, found, NO_SESSION, (), None))
-        found.update(asked, _forgotten(forgotten, by_ids))
-        if found.asked:
-            session = found
+        session_or_error = sessions.find(session_id, epoch, by_ids)
+        if isinstance(session_or_error, Error):
+            return call.answer((0, session_or_error, NO_SESSION, (), None))
+        session_or_error.update(requested, _forgotten(forgotten, by_ids))
+        if session_or_error.requested:
+            session = session_or_error
             sessions.use(session)
-            asked = list(session.asked.values())
+            requested = list(session.requested.values())
         else:
             sessions.drop(session_id)
-            asked = []
+            requested = []
     if session is not None and by_ids:
-        _name(call, session.asked.values())
+        _name(call, session.requested.values())
     limits = Limits(wait_ms, least, most, isolation == _READ_COMMITTED)
-    return _Fetch(call, limits, sessions, session, asked, new=epoch == FIRST_EPOCH).start()
+    return _Fetch(call, limits, sessions, session, requested, new=epoch == FIRST_EPOCH).start()
 
 
-def _asked(call: Call, topics: Iterable[tuple[Any, ...]], by_ids: bool) -> list[Asked]:
-    """Return the partitions of a request, each once."""
-    found: dict[Key, Asked] = {}
+def _requested(
+    call: Call, topics: Iterable[tuple[Any, ...]], by_ids: bool
+) -> list[RequestedPartition]:
+    """Return the requested partitions, without duplicates."""
+    requested: dict[Key, RequestedPartition] = {}
     for name, topic_id, partitions in topics:
         for number, epoch, offset, last_epoch, _, max_bytes, *_ in partitions:
             key = (topic_id, number) if by_ids else (name, number)
             topic, its_id = (None, topic_id) if by_ids else (name, NO_ID)
-            found[key] = Asked(key, topic, its_id, number, offset, max_bytes, epoch, last_epoch)
+            requested[key] = RequestedPartition(
+                key, topic, its_id, number, offset, max_bytes, epoch, last_epoch
+            )
     if by_ids:
-        _name(call, found.values())
-    return list(found.values())
+        _name(call, requested.values())
+    return list(requested.values())
 
 
-def _name(call: Call, asked: Iterable[Asked]) -> None:
-    """Put names to ids, where they are known; in a session a name that was found stays."""
-    for each in asked:
-        if each.topic is not None:
+def _name(call: Call, requested: Iterable[RequestedPartition]) -> None:
+    """Set topic names by id where they are known; a session keeps a name once it has it."""
+    for partition in requested:
+        if partition.topic is not None:
             continue
-        topic = call.cluster.topics.by_id(each.topic_id)
+        topic = call.cluster.topics.by_id(partition.topic_id)
         if topic is not None:
-            each.topic = topic.name
+            partition.topic = topic.name
 
 
 def _forgotten(topics: Iterable[tuple[Any, ...]], by_ids: bool) -> list[Key]:
@@ -90,7 +94,7 @@ def _forgotten(topics: Iterable[tuple[Any, ...]], by_ids: bool) -> list[Key]:
 
 
 class Limits(NamedTuple):
-    """How long a fetch waits, for how many bytes, and whether for committed records alone."""
+    """The limits of a fetch; ``committed``: only committed records are read."""
 
     wait_ms: int
     min_bytes: int
@@ -99,10 +103,10 @@ class Limits(NamedTuple):
 
 
 class _Fetch:
-    """A fetch on its way: read now, and again when enough was written or its time is over.
+    """A fetch in progress; it reads at once, and again after enough writes or a time-out.
 
-    A session may have thousands of partitions, and most of them are quiet: what is made for each
-    of them is not only made, the collector goes through it, and then through all that there is.
+    A session may have thousands of partitions, most of them idle. So no object is allocated for
+    each partition: allocations trigger the garbage collector, which walks the whole heap.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class _Fetch:
         limits: Limits,
         sessions: FetchSessions,
         session: FetchSession | None,
-        asked: Sequence[Asked],
+        requested: Sequence[RequestedPartition],
         *,
         new: bool,
     ) -> None:
@@ -119,25 +123,27 @@ class _Fetch:
         self.wait_ms, self.committed = limits.wait_ms, limits.committed
         self.max_bytes = min(limits.max_bytes, _MOST_BYTES)
         self.min_bytes = min(limits.min_bytes, self.max_bytes)
-        self.asked = asked
-        self.refused: list[tuple[Key, PartitionAnswer]] = []
-        self.found: list[Asked] = []  # those that have a log
+        self.requested = requested
+        self.refused: list[tuple[Key, PartitionRow]] = []
+        self.existing: list[RequestedPartition] = []  # the partitions that exist
         self.logs: list[PartitionLog] = []
         self.timer: Timer | None = None
-        for each in asked:
-            log = each.log
+        for partition in requested:
+            log = partition.log
             if log is None or log.deleted:
-                log = each.log = self._log(each)
+                log = partition.log = self._log(partition)
             if log is not None:
-                self.found.append(each)
+                self.existing.append(partition)
                 self.logs.append(log)
             else:
-                unknown = each.topic is None
+                unknown = partition.topic is None
                 error = Error.UNKNOWN_TOPIC_ID if unknown else Error.UNKNOWN_TOPIC_OR_PARTITION
-                self.refused.append((each.key, _nothing(each.partition, error, aborted=())))
+                self.refused.append(
+                    (partition.key, _error_row(partition.partition, error, aborted=()))
+                )
 
     def start(self) -> None:
-        """Answer now, or wait."""
+        """Answer now or start to wait."""
         answers, size, ready = self._read()
         if ready or self.wait_ms <= 0 or not self.logs or size >= self.min_bytes:
             return self._answer(answers)
@@ -148,122 +154,126 @@ class _Fetch:
             log.waiters[self] = written
         return None
 
-    def _log(self, asked: Asked) -> PartitionLog | None:
-        if asked.topic is None:
+    def _log(self, requested: RequestedPartition) -> PartitionLog | None:
+        if requested.topic is None:
             return None
-        log: PartitionLog | None = self.call.cluster.topics.partition(asked.topic, asked.partition)
+        log: PartitionLog | None = self.call.cluster.topics.partition(
+            requested.topic, requested.partition
+        )
         return log
 
     def _written(self) -> None:
-        """See whether there is enough now."""
+        """Finish if enough data is available after a write."""
         size = 0
-        for each, log in zip(self.found, self.logs, strict=True):
-            if each.quiet_at is log.state:
+        for partition, log in zip(self.existing, self.logs, strict=True):
+            if partition.quiet_at is log.state:
                 continue
             end = log.last_stable_offset if self.committed else log.high_watermark
-            if log.deleted or end < each.offset:
+            if log.deleted or end < partition.offset:
                 return self._finish()
-            size += min(log.readable(each.offset, end), each.max_bytes)
+            size += min(log.readable(partition.offset, end), partition.max_bytes)
             if size >= self.min_bytes:
                 return self._finish()
         return None
 
     def _finish(self) -> None:
-        """Stop waiting, read again and answer."""
+        """Read again and answer."""
         if self.timer is not None:
             self._stop()
             self._answer(self._read()[0])
 
     def _stop(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-            self.call.on_close = None  # each holds the other: the collector would have to come
+            self.call.on_close = None  # breaks a reference cycle
             for log in self.logs:
                 log.waiters.pop(self, None)
 
-    def _read(self) -> tuple[list[tuple[Key, PartitionAnswer]], int, bool]:
-        """Read all; the answers, their bytes, and whether one of them cannot wait."""
+    def _read(self) -> tuple[list[tuple[Key, PartitionRow]], int, bool]:
+        """Read all partitions; return the rows, their size, and whether to answer at once."""
         room, size, ready = self.max_bytes, 0, False
         whole_first = self.call.api_version >= _WHOLE_FIRST
         answers = []
         in_session = self.session is not None
-        for each, log in zip(self.found, self.logs, strict=True):
-            if in_session and (each.quiet_at is log.state or _is_quiet(each, log)):
+        for partition, log in zip(self.existing, self.logs, strict=True):
+            if in_session and (partition.quiet_at is log.state or _is_quiet(partition, log)):
                 continue
             first = whole_first and size == 0
-            answer = self._read_one(each, log, min(each.max_bytes, room), whole_first=first)
+            answer = self._read_one(
+                partition, log, min(partition.max_bytes, room), whole_first=first
+            )
             size += len(answer.records)
             room = max(0, room - len(answer.records))
             ready = ready or answer.error != 0 or answer.diverging_epoch is not None
-            answers.append((each.key, answer))
+            answers.append((partition.key, answer))
         return answers, size, ready
 
     def _read_one(
-        self, asked: Asked, log: PartitionLog, max_bytes: int, *, whole_first: bool
-    ) -> PartitionAnswer:
+        self, requested: RequestedPartition, log: PartitionLog, max_bytes: int, *, whole_first: bool
+    ) -> PartitionRow:
         if log.deleted:
-            return _nothing(asked.partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
-        if not _is_its_topic(asked, log):
-            return _nothing(asked.partition, Error.INCONSISTENT_TOPIC_ID)
-        error = log.epoch_refusal(asked.leader_epoch)
+            return _error_row(requested.partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        if not _is_its_topic(requested, log):
+            return _error_row(requested.partition, Error.INCONSISTENT_TOPIC_ID)
+        error = log.epoch_refusal(requested.leader_epoch)
         if error is not Error.NONE:
-            return _nothing(asked.partition, error)
-        if asked.last_fetched_epoch >= 0:
-            epoch, end = log.end_of_epoch(asked.last_fetched_epoch)
+            return _error_row(requested.partition, error)
+        if requested.last_fetched_epoch >= 0:
+            epoch, end = log.end_of_epoch(requested.last_fetched_epoch)
             if epoch < 0 or end < 0:
-                return _nothing(asked.partition, Error.OFFSET_OUT_OF_RANGE)
-            if epoch < asked.last_fetched_epoch or end < asked.offset:
-                return _told(asked, log, diverging_epoch=(epoch, end))
+                return _error_row(requested.partition, Error.OFFSET_OUT_OF_RANGE)
+            if epoch < requested.last_fetched_epoch or end < requested.offset:
+                return _row(requested, log, diverging_epoch=(epoch, end))
         end = log.last_stable_offset if self.committed else log.high_watermark
-        if asked.max_bytes < 0:
-            return _nothing(asked.partition, Error.UNKNOWN_SERVER_ERROR)
-        found = log.read(asked.offset, max_bytes, end, whole_first=whole_first)
-        if found is None:
-            return _nothing(asked.partition, Error.OFFSET_OUT_OF_RANGE)
+        if requested.max_bytes < 0:
+            return _error_row(requested.partition, Error.UNKNOWN_SERVER_ERROR)
+        data = log.read(requested.offset, max_bytes, end, whole_first=whole_first)
+        if data is None:
+            return _error_row(requested.partition, Error.OFFSET_OUT_OF_RANGE)
         aborted = None
         if self.committed:
             aborted = [
-                (each.producer_id, each.first_offset)
-                for each in (log.aborted(asked.offset, found.behind) if found.records else ())
+                (txn.producer_id, txn.first_offset)
+                for txn in (log.aborted(requested.offset, data.behind) if data.records else ())
             ]
-        unfit = found.cut and self.call.api_version >= _WHOLE_FIRST
-        return _told(asked, log, aborted=aborted, records=b"" if unfit else found.records)
+        unfit = data.cut and self.call.api_version >= _WHOLE_FIRST
+        return _row(requested, log, aborted=aborted, records=b"" if unfit else data.records)
 
-    def _answer(self, answers: Sequence[tuple[Key, PartitionAnswer]]) -> None:
-        """Answer; a session is told only what is new to it."""
-        everything = [*answers, *self.refused]
+    def _answer(self, answers: Sequence[tuple[Key, PartitionRow]]) -> None:
+        """Send the response; a session gets only the partitions that changed."""
+        rows = [*answers, *self.refused]
         session_id = NO_SESSION
         if self.session is not None:
             session_id = self.session.id
-            everything = self.session.changed(everything)
+            rows = self.session.changed(rows)
         elif self.new:
-            asked = {each.key: each for each in self.asked}
-            for key, answer in everything:
-                asked[key].told_high_watermark = answer.high_watermark
-                asked[key].told_log_start = answer.log_start_offset
-            told = [asked[key] for key, _ in everything]
-            session_id = self.sessions.make(told, self.call.api_version >= _BY_IDS)
+            requested = {partition.key: partition for partition in self.requested}
+            for key, answer in rows:
+                requested[key].sent_high_watermark = answer.high_watermark
+                requested[key].sent_log_start_offset = answer.log_start_offset
+            sent = [requested[key] for key, _ in rows]
+            session_id = self.sessions.make(sent, self.call.api_version >= _BY_IDS)
         if self.call.api_version < _MAGIC_2:
-            everything = [(key, self._old(key, answer)) for key, answer in everything]
-        self.call.answer((0, 0, session_id, self._by_topic(everything), None))
+            rows = [(key, self._downgrade(key, answer)) for key, answer in rows]
+        self.call.answer((0, 0, session_id, self._by_topic(rows), None))
 
-    def _old(self, key: Key, answer: PartitionAnswer) -> PartitionAnswer:
-        """Return an answer with records of magic 0 or 1."""
-        offset = next(each.offset for each in self.asked if each.key == key)
+    def _downgrade(self, key: Key, answer: PartitionRow) -> PartitionRow:
+        """Convert the records of a row to magic 0 or 1."""
+        offset = next(partition.offset for partition in self.requested if partition.key == key)
         magic = 0 if self.call.api_version < 2 else 1
         try:
             return answer._replace(records=downgraded(answer.records, magic, offset))
         except CannotDowngrade:
-            return _nothing(answer.partition, Error.UNSUPPORTED_COMPRESSION_TYPE)
+            return _error_row(answer.partition, Error.UNSUPPORTED_COMPRESSION_TYPE)
 
-    def _by_topic(self, answers: Iterable[tuple[Key, PartitionAnswer]]) -> list[tuple[Any, ...]]:
-        """Put neighbours of one topic together."""
+    def _by_topic(self, answers: Iterable[tuple[Key, PartitionRow]]) -> list[tuple[Any, ...]]:
+        """Group adjacent rows of one topic."""
         by_ids = self.call.api_version >= _BY_IDS
         topics: list[tuple[Any, ...]] = []
         last: str | None = None
-        partitions: list[PartitionAnswer] = []
+        partitions: list[PartitionRow] = []
         for (topic, _), answer in answers:
             if topic != last:
                 last, partitions = topic, []
@@ -272,48 +282,48 @@ class _Fetch:
         return topics
 
 
-def _is_its_topic(asked: Asked, log: PartitionLog) -> bool:
-    """Whether a log is of the topic whose id was asked for, not of a later one of its name.
+def _is_its_topic(requested: RequestedPartition, log: PartitionLog) -> bool:
+    """Whether a log belongs to the requested topic id, not to a newer topic of that name.
 
-    Source: ``readFromLog`` of ReplicaManager; a session finds logs by the name that it keeps.
+    A session finds logs by the topic name that it keeps. Source: ``readFromLog`` of ReplicaManager.
     """
-    return asked.topic_id in (NO_ID, log.topic_id)
+    return requested.topic_id in (NO_ID, log.topic_id)
 
 
-def _is_quiet(asked: Asked, log: PartitionLog) -> bool:
-    """Whether a session has nothing to tell of a partition: most of many, in most fetches.
+def _is_quiet(requested: RequestedPartition, log: PartitionLog) -> bool:
+    """Whether a session has nothing to send for a partition, which is the usual case.
 
-    It stays so until the log is in another state; only that is looked at from then on.
+    The result holds until the log changes its state, so later fetches only compare that.
     """
     epoch = log.leader_epochs[-1][0]
     quiet = (
-        asked.offset == log.log_end_offset == asked.told_high_watermark
-        and asked.told_log_start == log.log_start_offset <= asked.offset
+        requested.offset == log.log_end_offset == requested.sent_high_watermark
+        and requested.sent_log_start_offset == log.log_start_offset <= requested.offset
         and not log.deleted
-        and _is_its_topic(asked, log)
-        and asked.leader_epoch in (-1, epoch)
-        and asked.last_fetched_epoch in (-1, epoch)
-        and asked.max_bytes >= 0
+        and _is_its_topic(requested, log)
+        and requested.leader_epoch in (-1, epoch)
+        and requested.last_fetched_epoch in (-1, epoch)
+        and requested.max_bytes >= 0
     )
-    asked.quiet_at = log.state if quiet else None
+    requested.quiet_at = log.state if quiet else None
     return quiet
 
 
-def _told(
-    asked: Asked,
+def _row(
+    requested: RequestedPartition,
     log: PartitionLog,
     *,
     diverging_epoch: tuple[int, int] | None = None,
     aborted: Sequence[tuple[int, int]] | None = None,
     records: bytes = b"",
-) -> PartitionAnswer:
-    return PartitionAnswer(
-        asked.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
+) -> PartitionRow:
+    return PartitionRow(
+        requested.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
         diverging_epoch, None, None, aborted, -1, records,
     )  # fmt: skip
 
 
-def _nothing(
+def _error_row(
     partition: int, error: Error, *, aborted: Sequence[tuple[int, int]] | None = None
-) -> PartitionAnswer:
-    return PartitionAnswer(partition, error, -1, -1, -1, None, None, None, aborted, -1, b"")
+) -> PartitionRow:
+    return PartitionRow(partition, error, -1, -1, -1, None, None, None, aborted, -1, b"")

@@ -1,4 +1,4 @@
-"""FindCoordinator, and what is asked of groups as a whole.
+"""FindCoordinator, and the administration of groups.
 
 Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala``.
 """
@@ -29,41 +29,41 @@ __all__ = [
 _DESCRIBE, _LIST = NUMBER["describe_group"], NUMBER["list_groups"]
 _DELETE = NUMBER["delete_groups"]
 _SEVERAL_SINCE = 4
-_GROUP, _TRANSACTION, _SHARE = range(3)  # types of keys
+_GROUP, _TRANSACTION, _SHARE = range(3)  # key types
 _SHARE_SINCE = 6  # but a broker without share groups has no coordinator for them
 _CLASSIC = "classic"
-# All that may be done to a group where nothing is forbidden: read, delete, describe, as bits of
-# AclOperation's codes 3, 6 and 8.
+# The operations on a group without an authorizer: read, delete and describe, as bits of the
+# AclOperation codes 3, 6 and 8.
 _OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-_NOT_ASKED = -(1 << 31)
+_NOT_REQUESTED = -(1 << 31)
 
 
 def find_coordinator(call: Call) -> None:
-    """Say which broker coordinates a group or a transactional id; several from version 4 on."""
+    """Find the coordinator of a group or transactional id; from version 4 on of several."""
     body, version = call.body, call.api_version
     kind = body["keyType"]
     if version < _SEVERAL_SINCE:
-        found = _found(call, kind, body["key"])
-        if not found["errorCode"]:
-            found["errorMessage"] = Error.NONE.name
-        return call.answer(found)
+        coordinator = _coordinator(call, kind, body["key"])
+        if not coordinator["errorCode"]:
+            coordinator["errorMessage"] = Error.NONE.name
+        return call.answer(coordinator)
     return call.answer(
         {
             "coordinators": [
-                {"key": key, **_found(call, kind, key)} for key in body["coordinatorKeys"]
+                {"key": key, **_coordinator(call, kind, key)} for key in body["coordinatorKeys"]
             ]
         }
     )
 
 
-def _found(call: Call, kind: int, key: str) -> dict[str, Any]:
+def _coordinator(call: Call, kind: int, key: str) -> dict[str, Any]:
     if kind not in (_GROUP, _TRANSACTION):
-        error, told = Error.INVALID_REQUEST, message_of(Error.INVALID_REQUEST)
+        error, message = Error.INVALID_REQUEST, message_of(Error.INVALID_REQUEST)
         if kind == _SHARE and call.api_version >= _SEVERAL_SINCE:
-            told = ""
+            message = ""
             if call.api_version >= _SHARE_SINCE:
                 error = Error.COORDINATOR_NOT_AVAILABLE
-        return {"errorCode": error, "errorMessage": told, "nodeId": -1, "host": "", "port": -1}
+        return {"errorCode": error, "errorMessage": message, "nodeId": -1, "host": "", "port": -1}
     if kind == _GROUP:
         call.cluster.groups.log.make()
     else:
@@ -74,19 +74,19 @@ def _found(call: Call, kind: int, key: str) -> dict[str, Any]:
 
 
 def describe_groups(call: Call) -> None:
-    """Describe groups; one that is not there is Dead."""
+    """Describe groups; the state of an unknown group is Dead."""
     body = call.body
-    operations = _OPERATIONS if body["includeAuthorizedOperations"] else _NOT_ASKED
+    operations = _OPERATIONS if body["includeAuthorizedOperations"] else _NOT_REQUESTED
     groups: list[dict[str, Any]] = []
 
-    def answered(found: DescribeGroupResponse) -> None:
+    def answered(response: DescribeGroupResponse) -> None:
         groups.append(
             {
-                "errorCode": found.error,
+                "errorCode": response.error,
                 "groupId": body["groups"][len(groups)],
-                "groupState": found.state,
-                "protocolType": found.protocol_type,
-                "protocolData": found.protocol_name,
+                "groupState": response.state,
+                "protocolType": response.protocol_type,
+                "protocolData": response.protocol_name,
                 "members": [
                     {
                         "memberId": member.member_id,
@@ -96,9 +96,9 @@ def describe_groups(call: Call) -> None:
                         "memberMetadata": member.metadata,
                         "memberAssignment": member.assignment,
                     }
-                    for member in found.members
+                    for member in response.members
                 ],
-                "authorizedOperations": _NOT_ASKED if found.error else operations,
+                "authorizedOperations": _NOT_REQUESTED if response.error else operations,
             }
         )
         if len(groups) == len(body["groups"]):
@@ -112,25 +112,27 @@ def describe_groups(call: Call) -> None:
 
 
 def list_groups(call: Call) -> None:
-    """List groups in these states and of these types; names' case does not matter."""
+    """List groups by state and type; the filters are case-insensitive."""
     body = call.body
-    types = {each.lower() for each in body["typesFilter"] or ()}
-    of_these = not types or _CLASSIC in types
+    types = {group_type.lower() for group_type in body["typesFilter"] or ()}
+    lists_classic = not types or _CLASSIC in types
 
     def answered(error: int, groups: Iterable[tuple[str, str, str]] | None) -> None:
-        # Rows of the answer, as the core has them: a dict of each is most of the cost.
-        found = [(*group, _CLASSIC) for group in groups or ()] if of_these else []
-        call.answer((0, error, found))
+        # The core's own rows: a dict for each group would take most of the time.
+        rows = [(*group, _CLASSIC) for group in groups or ()] if lists_classic else []
+        call.answer((0, error, rows))
 
     states = tuple(body["statesFilter"] or ())
     call.cluster.groups.ask_row(_LIST, None, -1, None, None, states, answered)
 
 
 def delete_groups(call: Call) -> None:
-    """Delete groups without members."""
+    """Delete groups that have no members."""
 
-    def answered(found: DeleteGroupsResponse) -> None:
-        results = [{"groupId": each.group_id, "errorCode": each.error} for each in found.groups]
+    def answered(response: DeleteGroupsResponse) -> None:
+        results = [
+            {"groupId": group.group_id, "errorCode": group.error} for group in response.groups
+        ]
         call.answer({"results": results})
 
     names = tuple(call.body["groupsNames"])
@@ -138,12 +140,12 @@ def delete_groups(call: Call) -> None:
 
 
 def consumer_group_heartbeat(call: Call) -> None:
-    """Refuse the newer protocol, as a broker does on which only the classic one is on."""
+    """Refuse the consumer protocol, as a broker does that only enables the classic one."""
     call.answer({"errorCode": Error.UNSUPPORTED_VERSION})
 
 
 def consumer_group_describe(call: Call) -> None:
-    """Refuse to describe groups of the newer protocol, one by one."""
+    """Refuse to describe groups of the consumer protocol, each with its own error."""
     groups = [
         {"groupId": group_id, "errorCode": Error.UNSUPPORTED_VERSION}
         for group_id in call.body["groupIds"]

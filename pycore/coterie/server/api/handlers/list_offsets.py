@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a partition's data begin, end, and lie by time."""
+"""ListOffsets and OffsetForLeaderEpoch: offsets by position, timestamp and leader epoch."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from coterie.values import Error
 __all__ = ["list_offsets", "offset_for_leader_epoch"]
 
 Body = dict[str, Any]
-_Found = tuple[int, int, int]  # time, offset, leader epoch
+_Position = tuple[int, int, int]  # timestamp, offset, leader epoch
 
 LATEST, EARLIEST, LATEST_TIME, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _SINCE = {LATEST: 1, EARLIEST: 1, LATEST_TIME: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _CONSUMER = -1
 _READ_COMMITTED = 1
-_NOTHING: _Found = (-1, -1, -1)
+_NOTHING: _Position = (-1, -1, -1)
 
 
 def list_offsets(call: Call) -> None:
-    """Find offsets by time, or the first and the last."""
-    find = _old if call.api_version == 0 else _new
-    named = Counter(
-        (topic["name"], each["partitionIndex"])
+    """Find the first, last or other offsets by timestamp."""
+    find = _offsets_by_segment if call.api_version == 0 else _offset_by_timestamp
+    counts = Counter(
+        (topic["name"], partition["partitionIndex"])
         for topic in call.body["topics"]
-        for each in topic["partitions"]
+        for partition in topic["partitions"]
     )
     topics = []
     for topic in call.body["topics"]:
-        found = []
-        for each in topic["partitions"]:
-            index = each["partitionIndex"]
-            if named[topic["name"], index] > 1 and call.api_version:
+        partitions = []
+        for partition in topic["partitions"]:
+            index = partition["partitionIndex"]
+            if counts[topic["name"], index] > 1 and call.api_version:
                 answer: Body = {"errorCode": Error.INVALID_REQUEST}
             else:
-                answer = find(call, call.cluster.topics.partition(topic["name"], index), each)
-            found.append({"partitionIndex": index, **answer})
-        topics.append({"name": topic["name"], "partitions": found})
+                answer = find(call, call.cluster.topics.partition(topic["name"], index), partition)
+            partitions.append({"partitionIndex": index, **answer})
+        topics.append({"name": topic["name"], "partitions": partitions})
     return call.answer({"topics": topics})
 
 
-def _old(call: Call, log: PartitionLog | None, each: Body) -> Body:
-    """Find offsets as version 0 does: where segments begin that were last written before."""
-    timestamp = each["timestamp"]
+def _offsets_by_segment(call: Call, log: PartitionLog | None, partition: Body) -> Body:
+    """Find offsets as version 0 does: the base offsets of segments last written before a time."""
+    timestamp = partition["timestamp"]
     if timestamp < EARLIEST:
         return {"errorCode": Error.UNSUPPORTED_VERSION}
     if log is None:
@@ -57,53 +57,58 @@ def _old(call: Call, log: PartitionLog | None, each: Body) -> Body:
         while starts and starts[-1][1] > timestamp:
             starts.pop()
     offsets = sorted((offset for offset, _ in starts), reverse=True)
-    return {"errorCode": 0, "oldStyleOffsets": offsets[: max(each["maxNumOffsets"], 0)]}
+    return {"errorCode": 0, "oldStyleOffsets": offsets[: max(partition["maxNumOffsets"], 0)]}
 
 
-def _new(call: Call, log: PartitionLog | None, each: Body) -> Body:
-    timestamp = each["timestamp"]
+def _offset_by_timestamp(call: Call, log: PartitionLog | None, partition: Body) -> Body:
+    timestamp = partition["timestamp"]
     if timestamp < 0 and call.api_version < _SINCE.get(timestamp, 2**15):
         return {"errorCode": Error.UNSUPPORTED_VERSION}
     if log is None:
         return {"errorCode": Error.UNKNOWN_TOPIC_OR_PARTITION}
-    error = log.epoch_refusal(each["currentLeaderEpoch"])
+    error = log.epoch_refusal(partition["currentLeaderEpoch"])
     if error is not Error.NONE:
         return {"errorCode": error}
     end = log.high_watermark
     committed = call.body["isolationLevel"] == _READ_COMMITTED
     if committed and call.body["replicaId"] == _CONSUMER:
         end = log.last_stable_offset
-    found = _by_time(log, timestamp, end)
-    return {"errorCode": 0, "timestamp": found[0], "offset": found[1], "leaderEpoch": found[2]}
+    position = _by_time(log, timestamp, end)
+    return {
+        "errorCode": 0,
+        "timestamp": position[0],
+        "offset": position[1],
+        "leaderEpoch": position[2],
+    }
 
 
-def _by_time(log: PartitionLog, timestamp: int, end: int) -> _Found:
+def _by_time(log: PartitionLog, timestamp: int, end: int) -> _Position:
     if timestamp == LATEST:
         return -1, end, log.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch, start = log.leader_epochs[0]
         return -1, log.log_start_offset, epoch if start <= log.log_start_offset else -1
     if timestamp == LATEST_TIERED:
-        return _NOTHING  # nothing is kept elsewhere
-    found = log.latest() if timestamp == LATEST_TIME else log.offset_at(timestamp)
-    return found if found is not None and found[1] < end else _NOTHING
+        return _NOTHING  # there is no tiered storage
+    position = log.latest() if timestamp == LATEST_TIME else log.offset_at(timestamp)
+    return position if position is not None and position[1] < end else _NOTHING
 
 
 def offset_for_leader_epoch(call: Call) -> None:
-    """Say where the epoch of a leader ended."""
+    """Return the end offset of each requested leader epoch."""
     topics = []
     for topic in call.body["topics"]:
-        found = []
-        for each in topic["partitions"]:
-            answer: Body = {"partition": each["partition"], "errorCode": 0}
-            log = call.cluster.topics.partition(topic["topic"], each["partition"])
+        partitions = []
+        for partition in topic["partitions"]:
+            answer: Body = {"partition": partition["partition"], "errorCode": 0}
+            log = call.cluster.topics.partition(topic["topic"], partition["partition"])
             if log is None:
                 answer["errorCode"] = Error.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                answer["errorCode"] = error = log.epoch_refusal(each["currentLeaderEpoch"])
+                answer["errorCode"] = error = log.epoch_refusal(partition["currentLeaderEpoch"])
                 if error is Error.NONE:
-                    end = log.end_of_epoch(each["leaderEpoch"])
+                    end = log.end_of_epoch(partition["leaderEpoch"])
                     answer["leaderEpoch"], answer["endOffset"] = end
-            found.append(answer)
-        topics.append({"topic": topic["topic"], "partitions": found})
+            partitions.append(answer)
+        topics.append({"topic": topic["topic"], "partitions": partitions})
     return call.answer({"topics": topics})

@@ -1,6 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: what members ask.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Only what the versions do with fields is here; the coordinator decides. Source: ``KafkaApis.scala``,
+The handlers only convert the fields of each version; the coordinator decides.
+Source: ``KafkaApis.scala``,
 ``GroupCoordinatorAdapter.scala`` and the request classes.
 """
 
@@ -16,17 +17,17 @@ __all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
 
 _JOIN, _SYNC = NUMBER["join_group"], NUMBER["sync_group"]
 _HEARTBEAT, _LEAVE = NUMBER["heartbeat"], NUMBER["leave_group"]
-_NULL_NAME_SINCE = 7  # the version from which on a protocol's name may be null
+_NULL_NAME_SINCE = 7  # first version with a nullable protocol name
 _NO_ASSIGNMENT = (None, None, b"")
 
 
 def join_group(call: Call) -> None:
-    """Let a member join; the answer comes when the generation begins."""
+    """Join a group; the response follows when the generation begins."""
     version = call.api_version
     group_id, session_ms, rebalance_ms, member_id, instance, kind, protocols, _ = call.row
 
     def answered(error: int, payload: Any) -> None:
-        if payload is None or type(payload) is str:  # it failed; the member's id, if there is one
+        if payload is None or type(payload) is str:  # an error; a text is the member id
             payload = (-1, None, None, "", payload or "", False, ())
         generation_id, kind, name, leader, member_id, skips, members = payload
         if name is None and version < _NULL_NAME_SINCE:
@@ -40,14 +41,14 @@ def join_group(call: Call) -> None:
         session_ms if version < 1 else rebalance_ms,
         call.client_id or "",
         call.connection.client_host,
-        version >= 4,  # the id is told first, and a member is who comes back with it
-        version >= 9,  # a leader may be told that its assignment is not needed
+        version >= 4,  # MEMBER_ID_REQUIRED: a new member joins again with its id
+        version >= 9,  # the response has skipAssignment
     )
     call.cluster.groups.ask_row(_JOIN, group_id, -1, member_id, instance, details, answered)
 
 
 def sync_group(call: Call) -> None:
-    """Answer with the member's assignment, once the leader has sent them all."""
+    """Return the member's assignment once the leader has sent it."""
     group_id, generation_id, member_id, instance, kind, name, assignments = call.row
 
     def answered(error: int, payload: Any) -> None:
@@ -62,11 +63,11 @@ def sync_group(call: Call) -> None:
 
 
 def heartbeat(call: Call) -> None:
-    """Say that a member lives."""
+    """Keep a member's session alive."""
     body = call.body
 
-    def answered(found: HeartbeatResponse) -> None:
-        call.answer({"errorCode": found.error})
+    def answered(response: HeartbeatResponse) -> None:
+        call.answer({"errorCode": response.error})
 
     call.cluster.groups.ask(
         _HEARTBEAT, body["groupId"], body["generationId"], body["memberId"],
@@ -75,25 +76,27 @@ def heartbeat(call: Call) -> None:
 
 
 def leave_group(call: Call) -> None:
-    """Let members go: one to version 2, whose error is the answer's, then a list."""
+    """Remove members; up to version 2 one, whose error is the error of the response."""
     body, version = call.body, call.api_version
 
-    def answered(found: LeaveGroupResponse) -> None:
-        error = found.error
-        if version < 3 and not error and found.members:
-            error = found.members[0].error
+    def answered(response: LeaveGroupResponse) -> None:
+        error = response.error
+        if version < 3 and not error and response.members:
+            error = response.members[0].error
         members = [
             {
-                "memberId": each.member_id,
-                "groupInstanceId": each.group_instance_id,
-                "errorCode": each.error,
+                "memberId": member.member_id,
+                "groupInstanceId": member.group_instance_id,
+                "errorCode": member.error,
             }
-            for each in found.members
+            for member in response.members
         ]
         call.answer({"errorCode": error, "members": members})
 
     if version < 3:
         leaving: tuple[tuple[str, str | None], ...] = ((body["memberId"], None),)
     else:
-        leaving = tuple([(each["memberId"], each["groupInstanceId"]) for each in body["members"]])
+        leaving = tuple(
+            [(member["memberId"], member["groupInstanceId"]) for member in body["members"]]
+        )
     call.cluster.groups.ask(_LEAVE, body["groupId"], -1, None, None, leaving, answered)

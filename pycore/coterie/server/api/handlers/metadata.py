@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster and DescribeTopicPartitions: what there is and who leads it."""
+"""Metadata, DescribeCluster and DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]
 
 Body = dict[str, Any]
 
-CLUSTER_OPERATIONS, TOPIC_OPERATIONS, NOT_ASKED = 8096, 3576, -(2**31)
+CLUSTER_OPERATIONS, TOPIC_OPERATIONS, NOT_REQUESTED = 8096, 3576, -(2**31)
 _IDS_SINCE = 12
 _CLUSTER_OPERATIONS_UNTIL = 10
 _MOST_PARTITIONS = 2000  # max.request.partition.size.limit
@@ -21,20 +21,20 @@ _BROKERS = 1
 
 
 def metadata(call: Call) -> None:
-    """Tell the brokers, and the topics that were asked for; make those that may be made."""
+    """Return brokers and requested topics; create missing topics where that is enabled."""
     body, version = call.body, call.api_version
-    asked = body["topics"]
-    if version == 0 and not asked:
-        asked = None
-    for each in asked or ():
-        if version < _IDS_SINCE and (each["name"] is None or each["topicId"] != NO_ID):
+    requested = body["topics"]
+    if version == 0 and not requested:
+        requested = None
+    for entry in requested or ():
+        if version < _IDS_SINCE and (entry["name"] is None or entry["topicId"] != NO_ID):
             return call.refuse(Error.INVALID_REQUEST)
-        if each["name"] is None and each["topicId"] == NO_ID:
+        if entry["name"] is None and entry["topicId"] == NO_ID:
             return call.answer({"topics": [_no_topic(Error.UNKNOWN_SERVER_ERROR, "")]})
     topics = call.cluster.topics
     answers: list[Body] = []
-    ids = {each["topicId"]: None for each in asked or () if each["topicId"] != NO_ID}
-    if asked is None:
+    ids = {entry["topicId"]: None for entry in requested or () if entry["topicId"] != NO_ID}
+    if requested is None:
         answers = [_topic(call, topic) for topic in topics]
     elif ids:
         for topic_id in ids:
@@ -44,14 +44,14 @@ def metadata(call: Call) -> None:
             else:
                 answers.append(_topic(call, topic))
     else:
-        for name in dict.fromkeys(each["name"] for each in asked):
+        for name in dict.fromkeys(entry["name"] for entry in requested):
             topic = topics.get(name)
             answers.append(_missing(call, name) if topic is None else _topic(call, topic))
     if body["includeTopicAuthorizedOperations"]:
         for answer in answers:
             if answer["errorCode"] != Error.UNKNOWN_TOPIC_ID:
                 answer["topicAuthorizedOperations"] = TOPIC_OPERATIONS
-    operations = NOT_ASKED
+    operations = NOT_REQUESTED
     if version <= _CLUSTER_OPERATIONS_UNTIL and body["includeClusterAuthorizedOperations"]:
         operations = CLUSTER_OPERATIONS
     return call.answer(
@@ -66,11 +66,11 @@ def metadata(call: Call) -> None:
 
 
 def _brokers(call: Call, id_field: str) -> list[Body]:
-    found = []
+    brokers = []
     for node in call.cluster.nodes.values():
         host, port = node.address(call.connection.listener)
-        found.append({id_field: node.id, "host": host, "port": port, "rack": None})
-    return found
+        brokers.append({id_field: node.id, "host": host, "port": port, "rack": None})
+    return brokers
 
 
 def _topic(call: Call, topic: Topic) -> Body:
@@ -107,7 +107,7 @@ def _no_topic(error: Error, name: str | None, topic_id: str = NO_ID) -> Body:
 
 
 def _missing(call: Call, name: str) -> Body:
-    """Answer for a topic that does not exist; it may exist the next time that one asks."""
+    """Describe a missing topic; create it for the next request where that is enabled."""
     if name_refusal(name) is not None:
         return _no_topic(Error.INVALID_TOPIC_EXCEPTION, name)
     cluster = call.cluster
@@ -122,7 +122,7 @@ def _missing(call: Call, name: str) -> Body:
 
 
 def describe_cluster(call: Call) -> None:
-    """Tell the brokers."""
+    """Return the brokers of the cluster."""
     if call.api_version >= 1 and call.body["endpointType"] != _BROKERS:
         controllers = call.body["endpointType"] == _BROKERS + 1
         return call.answer(
@@ -139,7 +139,7 @@ def describe_cluster(call: Call) -> None:
                 ),
             }
         )  # fmt: skip
-    asked = call.body["includeClusterAuthorizedOperations"]
+    wants_operations = call.body["includeClusterAuthorizedOperations"]
     return call.answer(
         {
             "errorCode": 0,
@@ -147,20 +147,22 @@ def describe_cluster(call: Call) -> None:
             "clusterId": call.cluster.cluster_id,
             "controllerId": min(call.cluster.nodes),
             "brokers": _brokers(call, "brokerId"),
-            "clusterAuthorizedOperations": CLUSTER_OPERATIONS if asked else NOT_ASKED,
+            "clusterAuthorizedOperations": CLUSTER_OPERATIONS
+            if wants_operations
+            else NOT_REQUESTED,
         }
     )
 
 
 def describe_topic_partitions(call: Call) -> None:
-    """Tell topics by name, page by page."""
+    """Describe topics in the order of their names, page by page."""
     body = call.body
     cursor = body["cursor"]
     first = cursor["topicName"] if cursor else ""
     topics = call.cluster.topics
-    given = [each["name"] for each in body["topics"]]
-    names = sorted({name for name in given or [t.name for t in topics] if name >= first})
-    if cursor and ((given and first not in names) or cursor["partitionIndex"] < 0):
+    requested = [topic["name"] for topic in body["topics"]]
+    names = sorted({name for name in requested or [t.name for t in topics] if name >= first})
+    if cursor and ((requested and first not in names) or cursor["partitionIndex"] < 0):
         return call.refuse(Error.INVALID_REQUEST)
     room = max(min(_MOST_PARTITIONS, body["responsePartitionLimit"]), 1)
     answers: list[Body] = []
@@ -168,7 +170,7 @@ def describe_topic_partitions(call: Call) -> None:
     for name in names:
         topic = topics.get(name)
         if topic is None:
-            if given:
+            if requested:
                 bad = name_refusal(name) is not None
                 error = Error.INVALID_TOPIC_EXCEPTION if bad else Error.UNKNOWN_TOPIC_OR_PARTITION
                 answers.append(_no_topic(error, name))

@@ -1,6 +1,6 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete.
 
-Topics and partitions that do not exist are refused one by one; the others go to the coordinator.
+Each unknown topic or partition gets an error; the coordinator handles the others.
 Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala`` and the response classes.
 """
 
@@ -11,119 +11,126 @@ from typing import Any
 
 from coterie.operations import NUMBER
 from coterie.server.api.call import Call
-from coterie.server.services.offsets_log import NAME
+from coterie.server.services.data.topics import OFFSETS_TOPIC
 from coterie.values import Error
 
 __all__ = ["offset_commit", "offset_delete", "offset_fetch", "txn_offset_commit"]
 
 Row = tuple[Any, ...]
-Refused = dict[str, list[Row]]  # by topic: the errors of its partitions
+Refused = dict[str, list[Row]]  # topic -> (partition, error)
 _COMMIT, _TXN_COMMIT = NUMBER["offset_commit"], NUMBER["txn_offset_commit"]
 _FETCH, _DELETE = NUMBER["offset_fetch"], NUMBER["offset_delete"]
 _INT64 = 1 << 64
 _UNKNOWN = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
-_PAIR = 2  # of a partition's key and its error
-_BY_TOPIC_ID = (None,)  # a field of later versions, behind a topic's name
+_PAIR = 2  # a row of a partition and its error
+_NO_TOPIC_ID = (None,)  # the topic id, a field of later versions
 
 
 def offset_commit(call: Call) -> None:
-    """Commit offsets; version 0 kept them in ZooKeeper, which is no more."""
-    group_id, generation_id, member_id, instance, kept_ms, topics = call.row
-    expiry = -1 if kept_ms == -1 else _wrapped(call.cluster.now_ms + kept_ms)
+    """Commit offsets; version 0, which used ZooKeeper, is refused."""
+    group_id, generation_id, member_id, instance, retention_ms, topics = call.row
+    expiry = -1 if retention_ms == -1 else _wrapped(call.cluster.now_ms + retention_ms)
     refused: Refused = {}
-    wanted = []
+    accepted = []
     for name, _, partitions in topics:
         count = _count(call, name, refused)
-        for number, offset, epoch, stamped, metadata in partitions:
+        for number, offset, epoch, timestamp, metadata in partitions:
             if 0 <= number < count:
-                stamp = None if stamped == -1 else stamped
-                wanted.append(((name, number), offset, epoch, metadata or "", stamp, expiry))
+                stamp = None if timestamp == -1 else timestamp
+                accepted.append(((name, number), offset, epoch, metadata or "", stamp, expiry))
             else:
                 refused.setdefault(name, []).append((number, _UNKNOWN))
-    if not wanted:
-        return call.answer((0, _topics(refused, (), _BY_TOPIC_ID)))
+    if not accepted:
+        return call.answer((0, _topics(refused, (), _NO_TOPIC_ID)))
     if call.api_version == 0:
         return call.refuse(Error.UNSUPPORTED_VERSION)
 
-    def answered(error: int, told: Any) -> None:
-        call.answer((0, _topics(refused, told, _BY_TOPIC_ID)))
+    def answered(error: int, rows: Any) -> None:
+        call.answer((0, _topics(refused, rows, _NO_TOPIC_ID)))
 
     return call.cluster.groups.ask_row(
-        _COMMIT, group_id, generation_id, member_id, instance, (tuple(wanted), -1, -1), answered
+        _COMMIT, group_id, generation_id, member_id, instance, (tuple(accepted), -1, -1), answered
     )
 
 
 def txn_offset_commit(call: Call) -> None:
-    """Commit offsets in a transaction, which has to hold the group's partition."""
+    """Commit offsets in a transaction that contains the partition of the group."""
     transactional_id, group_id, producer, epoch, generation_id, member_id, instance, topics = (
         call.row
     )
     refused: Refused = {}
-    wanted = []
+    accepted = []
     for name, partitions in topics:
         count = _count(call, name, refused)
         for number, offset, leader_epoch, metadata in partitions:
             if 0 <= number < count:
-                wanted.append(((name, number), offset, leader_epoch, metadata or "", None, -1))
+                accepted.append(((name, number), offset, leader_epoch, metadata or "", None, -1))
             else:
                 refused.setdefault(name, []).append((number, _UNKNOWN))
-    if not wanted:
+    if not accepted:
         return call.answer((0, _topics(refused, ())))
     groups = call.cluster.groups
     number = groups.partition_for(group_id)
     log = groups.log.partition(number)
-    written = None if log is None else log.producers.known.get(producer)
+    known_producer = None if log is None else log.producers.known.get(producer)
     error = Error.NONE
-    if not groups.log.has_ongoing_transaction(number, producer):
+    if not group_id:
+        pass  # the coordinator refuses the id, which Kafka checks before the transaction
+    elif not groups.log.has_ongoing_transaction(number, producer):
         error = call.cluster.transactions.verify(
-            transactional_id, producer, epoch, NAME, number, abortable=call.api_version >= 4
+            transactional_id,
+            producer,
+            epoch,
+            OFFSETS_TOPIC,
+            number,
+            abortable=call.api_version >= 4,
         )
-    elif written is not None and epoch < written.epoch:
-        error = Error.INVALID_PRODUCER_EPOCH  # the log has a newer producer
+    elif known_producer is not None and epoch < known_producer.epoch:
+        error = Error.INVALID_PRODUCER_EPOCH  # a newer epoch has written to the log
     if error:
-        errors = [(key, error) for key in dict.fromkeys(row[0] for row in wanted)]
+        errors = [(key, error) for key in dict.fromkeys(row[0] for row in accepted)]
         return call.answer((0, _topics(refused, errors)))
 
-    def answered(error: int, told: Any) -> None:
-        call.answer((0, _topics(refused, told)))
+    def answered(error: int, rows: Any) -> None:
+        call.answer((0, _topics(refused, rows)))
 
     return groups.ask_row(
         _TXN_COMMIT, group_id, generation_id, member_id, instance,
-        (tuple(wanted), producer, epoch), answered,
+        (tuple(accepted), producer, epoch), answered,
     )  # fmt: skip
 
 
 def offset_fetch(call: Call) -> None:
-    """Tell committed offsets: of one group to version 7, then of several.
+    """Return the committed offsets of one group, from version 8 on of several groups.
 
-    A request that names no group is never answered.
+    A request without groups is never answered.
     """
     group_id, topics, groups, stable = call.row
     version = call.api_version
-    if version == 0:  # they were in ZooKeeper
+    if version == 0:  # offsets in ZooKeeper
         return call.refuse(Error.UNSUPPORTED_VERSION)
     if version < 8:
-        asked = [(group_id, topics)]
+        requested = [(group_id, topics)]
     else:
-        asked = [
-            (group_id, None if topics is None else [(name, some) for name, _, some in topics])
+        requested = [
+            (group_id, None if topics is None else [(name, numbers) for name, _, numbers in topics])
             for group_id, _, _, topics in groups
         ]
-        if not asked:
+        if not requested:
             return call.leave_silent("names no group")
-    found: list[Row] = []
+    answers: list[Row] = []
 
-    def answered(error: int, told: Any) -> None:
-        if version == 1 and error:  # it has no error of the group
+    def answered(error: int, rows: Any) -> None:
+        if version == 1 and error:  # this version has no group-level error
             return call.refuse(error)
         if version < 8:
-            return call.answer((0, _fetched(told), error, ()))
-        found.append((asked[len(found)][0], _fetched(told, _BY_TOPIC_ID), error))
-        if len(found) == len(asked):
-            call.answer((0, (), 0, found))
+            return call.answer((0, _fetched(rows), error, ()))
+        answers.append((requested[len(answers)][0], _fetched(rows, _NO_TOPIC_ID), error))
+        if len(answers) == len(requested):
+            call.answer((0, (), 0, answers))
         return None
 
-    for group_id, topics in asked:
+    for group_id, topics in requested:
         keys = None if topics is None else tuple(
             [(name, number) for name, numbers in topics for number in numbers]
         )  # fmt: skip
@@ -132,28 +139,28 @@ def offset_fetch(call: Call) -> None:
 
 
 def offset_delete(call: Call) -> None:
-    """Forget committed offsets of topics to which no member subscribes."""
+    """Delete committed offsets of topics that no member subscribes to."""
     group_id, topics = call.row
     refused: Refused = {}
-    wanted = []
+    accepted = []
     for name, partitions in topics:
         count = _count(call, name, refused)
         for (number,) in partitions:
             if 0 <= number < count:
-                wanted.append((name, number))
+                accepted.append((name, number))
             else:
                 refused.setdefault(name, []).append((number, _UNKNOWN))
 
-    def answered(error: int, told: Any) -> None:
-        call.answer((error, 0, () if error else _topics(refused, told)))
+    def answered(error: int, rows: Any) -> None:
+        call.answer((error, 0, () if error else _topics(refused, rows)))
 
-    call.cluster.groups.ask_row(_DELETE, group_id, -1, None, None, tuple(wanted), answered)
+    call.cluster.groups.ask_row(_DELETE, group_id, -1, None, None, tuple(accepted), answered)
 
 
 def _count(call: Call, name: str, refused: Refused) -> int:
-    """Return how many partitions a topic has.
+    """Return the partition count of a topic; 0 if it does not exist.
 
-    One that does not exist is told even if none of its partitions is asked for.
+    An unknown topic is listed in the response even if the request names none of its partitions.
     """
     topic = call.cluster.topics.get(name)
     if topic is None:
@@ -162,29 +169,29 @@ def _count(call: Call, name: str, refused: Refused) -> int:
     return len(topic.partitions)
 
 
-def _topics(refused: Refused, told: Iterable[Row] | None, behind: Row = ()) -> list[Row]:
-    """Return the errors of partitions, by topic: those refused first.
+def _topics(refused: Refused, rows: Iterable[Row] | None, behind: Row = ()) -> list[Row]:
+    """Return the errors of partitions by topic, the refused partitions first.
 
-    ``behind``: what stands behind a topic's name.
+    ``behind``: the fields after the topic's name.
     """
     entries: list[Row] = []
     topics, last = refused, None
-    for row in told or ():
+    for row in rows or ():
         name, number = row[0]
         if name is not last:
             last, entries = name, topics.setdefault(name, [])
-        entries.append((number, row[1] if len(row) == _PAIR else 0))  # else as it was asked: good
+        entries.append((number, row[1] if len(row) == _PAIR else 0))  # a request row: no error
     return [(name, *behind, entries) for name, entries in topics.items()]
 
 
-def _fetched(told: Iterable[Row] | None, behind: Row = ()) -> list[Row]:
-    """Return a group's offsets, by topic."""
+def _fetched(rows: Iterable[Row] | None, behind: Row = ()) -> list[Row]:
+    """Return the offsets of a group by topic."""
     by_name: dict[str, list[Row]] = {}
-    for row in told or ():
+    for row in rows or ():
         by_name.setdefault(row[0], []).append(row[1:])
-    return [(name, *behind, found) for name, found in by_name.items()]
+    return [(name, *behind, partitions) for name, partitions in by_name.items()]
 
 
 def _wrapped(value: int) -> int:
-    """Return a number as an int64 has it, where Java's addition goes over its end."""
+    """Wrap a number to int64, as Java's addition overflows."""
     return (value + _INT64 // 2) % _INT64 - _INT64 // 2

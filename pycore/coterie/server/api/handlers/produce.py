@@ -1,4 +1,4 @@
-"""Produce: batches of clients into partitions."""
+"""Produce: append the batches of clients to partitions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from coterie.server.api.call import Call
 from coterie.server.api.table import refusal
 from coterie.server.rate_limited_log import quoted
 from coterie.server.services.data.batches import (
+    ZSTD,
     Corrupt,
     batches_of,
     compressed,
@@ -22,11 +23,10 @@ from coterie.values import Error
 
 __all__ = ["produce"]
 
-_TRANSACTIONAL_ID, _ACKS = 0, 1  # of a request's row
+_TRANSACTIONAL_ID, _ACKS = 0, 1  # fields of the request's row
 _MAGIC_2 = 3
 _ZSTD_SINCE = 7
 _ABORTABLE = 11
-_ZSTD = 4
 _ADMIN = "__admin_client"
 _RETRY_LATER = {
     Error.CONCURRENT_TRANSACTIONS,
@@ -37,8 +37,8 @@ _RETRY_LATER = {
 }
 
 
-class Answer(NamedTuple):
-    """What became of a partition's batches: a row of the answer, in the table's order."""
+class PartitionRow(NamedTuple):
+    """The response row of a partition, with its fields in the table's order."""
 
     number: int
     error: int
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 
 
 def produce(call: Call) -> None:
-    """Write what a request brings; without acks nothing is answered."""
+    """Append the records of a request; with acks 0 there is no response."""
     transactional_id, acks, _, topics = call.row
     entries = [
         (name, number, records) for name, _, partitions in topics for number, records in partitions
@@ -67,39 +67,42 @@ def produce(call: Call) -> None:
     if len(producers) > 1:
         message = "Transactional records contained more than one producer ID"
         return _refuse(call, Error.INVALID_PRODUCER_ID_MAPPING, message)
-    answers: dict[str, list[Answer]] = {}
+    answers: dict[str, list[PartitionRow]] = {}
     failed = False
     for name, index, records in entries:
         answer = _write(call, name, index, records)
         failed = failed or answer.error != Error.NONE
         answers.setdefault(name, []).append(answer)
     if acks == 0:
-        return call.drop(_why(answers)) if failed else call.no_answer()
+        return call.drop(_first_failure(answers)) if failed else call.no_answer()
     return call.answer(([(name, None, found) for name, found in answers.items()], 0, None))
 
 
-def _why(answers: dict[str, list[Answer]]) -> str:
-    """Say which partition failed first, and how."""
-    name, found = next(
-        (name, each) for name, of in answers.items() for each in of if each.error != Error.NONE
+def _first_failure(answers: dict[str, list[PartitionRow]]) -> str:
+    """Describe the first failed partition for the log."""
+    name, row = next(
+        (name, candidate)
+        for name, rows in answers.items()
+        for candidate in rows
+        if candidate.error != Error.NONE
     )
-    where = f"partition {found.number} of {quoted(name)}"
-    return f"wants no acks and failed with {Error(found.error).name} in {where}"
+    where = f"partition {row.number} of {quoted(name)}"
+    return f"wants no acks and failed with {Error(row.error).name} in {where}"
 
 
 def _refuse(call: Call, error: Error, message: str | None = None) -> None:
-    """Refuse the request as a whole."""
+    """Refuse the whole request."""
     answer = refusal(call.api_key, call.api_version, call.body, error)
     if answer is None:
         return call.refuse(error)
     for topic in answer["responses"]:
-        for each in topic["partitionResponses"]:
-            each["errorMessage"] = message
+        for partition in topic["partitionResponses"]:
+            partition["errorMessage"] = message
     return call.answer(answer)
 
 
 def _transactional(entries: list[tuple[str, int, bytes]]) -> Iterator[tuple[int, int]]:
-    """Yield producer id and epoch of each transactional batch."""
+    """Yield the producer id and epoch of each transactional batch."""
     for _, _, records in entries:
         if is_plain(records):
             continue
@@ -110,48 +113,51 @@ def _transactional(entries: list[tuple[str, int, bytes]]) -> Iterator[tuple[int,
                     yield head.producer_id, head.producer_epoch
 
 
-def _write(call: Call, name: str, index: int, records: bytes) -> Answer:
-    """Write to one partition; its answer."""
+def _write(call: Call, name: str, index: int, records: bytes) -> PartitionRow:
+    """Append to one partition; return its row."""
     log = call.cluster.topics.partition(name, index)
     if log is None:
-        return _answer(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return _row(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
     if call.api_version >= _MAGIC_2:
         error = _wrong_form(records, call.api_version)
         if error is not Error.NONE:
-            return _answer(index, error)
+            return _row(index, error)
     error = _unverified(call, log, records)
     if error is not Error.NONE:
-        return _answer(index, *_told(error))
+        return _row(index, *_verification_error(error))
     if call.row[_ACKS] not in (-1, 0, 1):
-        return _answer(index, Error.INVALID_REQUIRED_ACKS)
+        return _row(index, Error.INVALID_REQUIRED_ACKS)
     if log.internal and call.client_id != _ADMIN:
-        return _answer(index, Error.INVALID_TOPIC_EXCEPTION)
+        return _row(index, Error.INVALID_TOPIC_EXCEPTION)
     try:
         appended = log.produce(records)
     except Refused as refused:
-        wrong = [(each.number, each.message) for each in refused.records]
-        start = log.log_start_offset if refused.told else -1
-        return _answer(index, refused.error, refused.message)._replace(
-            log_start_offset=start, record_errors=wrong
+        record_errors = [(record.number, record.message) for record in refused.records]
+        start = log.log_start_offset if refused.reports_log_start else -1
+        return _row(index, refused.error, refused.message)._replace(
+            log_start_offset=start, record_errors=record_errors
         )
-    return Answer(
+    return PartitionRow(
         index, Error.NONE, appended.base_offset, appended.append_time_ms,
         appended.log_start_offset, (), None, None,
     )  # fmt: skip
 
 
 def _wrong_form(records: bytes, version: int) -> Error:
-    """Say what of a version that takes one batch of magic 2 is not so."""
+    """Return the error of records that are not one batch of magic 2, as the version requires."""
     batches = [records] if is_one(records) else list(batches_of(records))
     if len(batches) != 1 or batches[0][16] != 2:
         return Error.INVALID_RECORD
-    if version < _ZSTD_SINCE and compressed(batches[0]) == _ZSTD:
+    if version < _ZSTD_SINCE and compressed(batches[0]) == ZSTD:
         return Error.UNSUPPORTED_COMPRESSION_TYPE
     return Error.NONE
 
 
 def _unverified(call: Call, log: PartitionLog, records: bytes) -> Error:
-    """Ask whether the partition is in the producer's transaction, unless its data say so."""
+    """Return an error if the partition is not in the producer's transaction.
+
+    The transaction coordinator is asked only if the partition has no open transaction.
+    """
     if is_plain(records):
         return Error.NONE
     for producer_id, epoch in _transactional([("", 0, records)]):
@@ -168,8 +174,8 @@ def _unverified(call: Call, log: PartitionLog, records: bytes) -> Error:
     return Error.NONE
 
 
-def _told(error: Error) -> tuple[Error, str | None]:
-    """Return an error of the verification as a producer is told it."""
+def _verification_error(error: Error) -> tuple[Error, str | None]:
+    """Map an error of the verification to the error that a producer gets."""
     if error is Error.INVALID_TXN_STATE:
         return error, "Partition was not added to the transaction"
     if error in _RETRY_LATER:
@@ -180,5 +186,5 @@ def _told(error: Error) -> tuple[Error, str | None]:
     return error, None
 
 
-def _answer(index: int, error: Error, message: str | None = None) -> Answer:
-    return Answer(index, error, -1, -1, -1, (), message, None)
+def _row(index: int, error: Error, message: str | None = None) -> PartitionRow:
+    return PartitionRow(index, error, -1, -1, -1, (), message, None)

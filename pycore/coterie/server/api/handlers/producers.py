@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to a partition, and whose transaction is open there."""
+"""DescribeProducers: the producers and open transactions of partitions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["describe_producers"]
 
 
 def describe_producers(call: Call) -> None:
-    """Tell the producers that partitions know."""
+    """Return the active producers of partitions."""
     topics = []
     for topic in call.body["topics"]:
-        found = []
+        partitions = []
         for index in topic["partitionIndexes"]:
             log = call.cluster.topics.partition(topic["name"], index)
             answer: dict[str, Any] = {"partitionIndex": index, "errorCode": 0}
@@ -25,8 +25,8 @@ def describe_producers(call: Call) -> None:
                     answer["errorMessage"] = "This server does not host this topic-partition."
             else:
                 answer["activeProducers"] = _active(log)
-            found.append(answer)
-        topics.append({"name": topic["name"], "partitions": found})
+            partitions.append(answer)
+        topics.append({"name": topic["name"], "partitions": partitions})
     return call.answer({"topics": topics})
 
 

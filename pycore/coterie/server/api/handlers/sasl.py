@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: what ``server.sasl`` decides, as answers."""
+"""SaslHandshake and SaslAuthenticate: the responses to the decisions of ``services.sasl``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
 
 def sasl_handshake(call: Call) -> None:
-    """Answer SaslHandshake; it is out of place where nobody has to authenticate, or again."""
+    """Answer SaslHandshake; it is refused on a listener without SASL and after a handshake."""
     authentication = call.connection.authentication
     error = Error.ILLEGAL_SASL_STATE
     if authentication is not None:
         error = authentication.handshake(call.body["mechanism"], call.api_version)
-    told = [] if error is Error.ILLEGAL_SASL_STATE else list(MECHANISMS)
-    _answer(call, {"errorCode": int(error), "mechanisms": told})
+    mechanisms = [] if error is Error.ILLEGAL_SASL_STATE else list(MECHANISMS)
+    _answer(call, {"errorCode": int(error), "mechanisms": mechanisms})
 
 
 def sasl_authenticate(call: Call) -> None:
-    """Answer SaslAuthenticate: a token for a token."""
+    """Answer SaslAuthenticate with the mechanism's next token."""
     authentication = call.connection.authentication
     if authentication is None or not authentication.tokens:
         body = {"errorCode": int(Error.ILLEGAL_SASL_STATE), "errorMessage": TOO_LATE}
@@ -43,7 +43,7 @@ def sasl_authenticate(call: Call) -> None:
 
 
 def refuse(call: Call, error: int) -> None:
-    """Answer either request with an error; who is not in yet, is refused with it."""
+    """Answer either request with an error, which ends an incomplete authentication."""
     authentication = call.connection.authentication
     if error and authentication is not None:
         authentication.refuse()
@@ -51,10 +51,14 @@ def refuse(call: Call, error: int) -> None:
 
 
 def _answer(call: Call, body: dict[str, Any]) -> None:
-    """Answer; what refuses comes after the delay, and the connection closes."""
+    """Send a response; a refusal is sent after the delay, and the connection closes."""
     connection, cluster = call.connection, call.cluster
-    if connection.authentication is None or not connection.authentication.failed:
+    authentication = connection.authentication
+    if authentication is None or not authentication.failed:
         return call.answer(body)
+    if authentication.failed_login is not None:
+        line = f"{connection.client_host}: {authentication.failed_login}"
+        cluster.log_limited(("login", authentication.failed_login.known_mechanism), line)
 
     def end() -> None:
         if not connection.closing:

@@ -1,6 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions.
 
-Source: ControllerApis, ReplicationControlManager of Kafka 3.9; the messages are Kafka's.
+Messages are Kafka's. Source: ControllerApis, ReplicationControlManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 from coterie.server.api.call import Call
 from coterie.server.api.handlers.configs import of_topic
-from coterie.server.api.handlers.entry_errors import Wrong
+from coterie.server.api.handlers.entry_errors import EntryError
 from coterie.server.services.data.topic_configs import InvalidConfig, check_configs
-from coterie.server.services.data.topics import NO_ID, Topic, name_refusal
+from coterie.server.services.data.topics import METADATA_TOPIC, NO_ID, Topic, name_refusal
 from coterie.values import Error
 
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
@@ -21,25 +21,24 @@ __all__ = ["create_partitions", "create_topics", "delete_topics"]
 Body = dict[str, Any]
 
 _TOO_MANY = 10000
-_METADATA_TOPIC = "__cluster_metadata"
 
 
 def create_topics(call: Call) -> None:
-    """Make topics, or say why not."""
-    named = Counter(each["name"] for each in call.body["topics"])
+    """Create topics."""
+    counts = Counter(topic["name"] for topic in call.body["topics"])
     answers = []
-    for each in call.body["topics"]:
-        name = each["name"]
-        if named[name] > 1:
+    for topic in call.body["topics"]:
+        name = topic["name"]
+        if counts[name] > 1:
             continue
         try:
-            if name == _METADATA_TOPIC:
+            if name == METADATA_TOPIC:
                 message = f"Creation of internal topic {name} is prohibited."
-                raise Wrong(Error.INVALID_REQUEST, message)
-            answers.append(_create(call, each))
-        except Wrong as wrong:
-            answers.append(_refused(name, wrong.error, wrong.message))
-    for name, times in named.items():
+                raise EntryError(Error.INVALID_REQUEST, message)
+            answers.append(_create(call, topic))
+        except EntryError as refused:
+            answers.append(_refused(name, refused.error, refused.message))
+    for name, times in counts.items():
         if times > 1:
             answers.append(_refused(name, Error.INVALID_REQUEST, "Duplicate topic name."))
     return call.answer({"topics": answers})
@@ -49,19 +48,19 @@ def _refused(name: str | None, error: Error, message: str | None, **more: Any) -
     return {"name": name, "errorCode": error, "errorMessage": message, **more}
 
 
-def _create(call: Call, each: Body) -> Body:
-    name, topics = each["name"], call.cluster.topics
+def _create(call: Call, request: Body) -> Body:
+    name, topics = request["name"], call.cluster.topics
     refusal = name_refusal(name)
     if refusal is not None:
-        raise Wrong(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {refusal}")
+        raise EntryError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {refusal}")
     if topics.get(name) is not None:
-        raise Wrong(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise EntryError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     other = topics.colliding(name)
     if other is not None:
         message = f"Topic '{name}' collides with existing topic: {other}"
-        raise Wrong(Error.INVALID_TOPIC_EXCEPTION, message)
-    configs = _configs(each["configs"])
-    count = _count(call, each)
+        raise EntryError(Error.INVALID_TOPIC_EXCEPTION, message)
+    configs = _configs(request["configs"])
+    count = _count(call, request)
     if call.body["validateOnly"]:
         topic = Topic(name, call.cluster.ids.uuid(), configs)
     else:
@@ -86,71 +85,73 @@ def _create(call: Call, each: Body) -> Body:
     }
 
 
-def _configs(given: list[Body]) -> Mapping[str, str]:
-    nulls = [each["name"] for each in given if each["value"] is None]
+def _configs(entries: list[Body]) -> Mapping[str, str]:
+    nulls = [entry["name"] for entry in entries if entry["value"] is None]
     if nulls:
         message = f"Null value not supported for topic configs: {','.join(nulls)}"
-        raise Wrong(Error.INVALID_CONFIG, message)
-    found = {each["name"]: each["value"] for each in given}
+        raise EntryError(Error.INVALID_CONFIG, message)
+    configs = {entry["name"]: entry["value"] for entry in entries}
     try:
-        check_configs(found)
+        check_configs(configs)
     except InvalidConfig as error:
-        raise Wrong(Error.INVALID_CONFIG, str(error)) from None
-    return found
+        raise EntryError(Error.INVALID_CONFIG, str(error)) from None
+    return configs
 
 
-def _count(call: Call, each: Body) -> int:
-    """Return how many partitions a new topic is to have."""
-    if each["assignments"]:
-        if each["replicationFactor"] != -1:
-            raise Wrong(
+def _count(call: Call, request: Body) -> int:
+    """Return the partition count of a new topic."""
+    if request["assignments"]:
+        if request["replicationFactor"] != -1:
+            raise EntryError(
                 Error.INVALID_REQUEST,
                 "A manual partition assignment was specified, but replication factor was not "
                 "set to -1.",
             )
-        if each["numPartitions"] != -1:
-            raise Wrong(
+        if request["numPartitions"] != -1:
+            raise EntryError(
                 Error.INVALID_REQUEST,
                 "A manual partition assignment was specified, but numPartitions was not set to -1.",
             )
-        return _assigned(call, each["assignments"])
-    if each["replicationFactor"] < -1 or each["replicationFactor"] == 0:
-        raise Wrong(
+        return _assigned(call, request["assignments"])
+    if request["replicationFactor"] < -1 or request["replicationFactor"] == 0:
+        raise EntryError(
             Error.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if each["numPartitions"] < -1 or each["numPartitions"] == 0:
-        raise Wrong(
+    if request["numPartitions"] < -1 or request["numPartitions"] == 0:
+        raise EntryError(
             Error.INVALID_PARTITIONS,
             "Number of partitions was set to an invalid non-positive value.",
         )
-    brokers, factor = len(call.cluster.nodes), each["replicationFactor"]
+    brokers, factor = len(call.cluster.nodes), request["replicationFactor"]
     if factor > brokers:
-        raise Wrong(
+        raise EntryError(
             Error.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): The target replication factor "
             f"of {factor} cannot be reached because only {brokers} broker(s) are registered.",
         )
-    count: int = each["numPartitions"]
+    count: int = request["numPartitions"]
     if count > _TOO_MANY:
-        raise Wrong(Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        raise EntryError(
+            Error.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
     return call.cluster.config["num.partitions"] if count == -1 else count
 
 
 def _assigned(call: Call, assignments: list[Body]) -> int:
-    """Return how many partitions assignments by hand name."""
+    """Return the partition count of a manual assignment."""
     seen: set[int] = set()
-    for each in assignments:
-        index = each["partitionIndex"]
+    for assignment in assignments:
+        index = assignment["partitionIndex"]
         if index in seen:
-            raise Wrong(
+            raise EntryError(
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
         seen.add(index)
-        _replicas(call, each["brokerIds"])
+        _replicas(call, assignment["brokerIds"])
     if seen != set(range(len(seen))):
-        raise Wrong(
+        raise EntryError(
             Error.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         )
@@ -158,22 +159,22 @@ def _assigned(call: Call, assignments: list[Body]) -> int:
 
 
 def _replicas(call: Call, brokers: list[int]) -> None:
-    """Refuse replicas that cannot be."""
-    wrong = None
+    """Refuse an invalid replica list."""
+    message = None
     if not brokers:
-        wrong = "The manual partition assignment includes an empty replica list."
+        message = "The manual partition assignment includes an empty replica list."
     elif len(set(brokers)) < len(brokers):
         twice = next(b for b in sorted(brokers) if brokers.count(b) > 1)
-        wrong = f"The manual partition assignment includes the broker {twice} more than once."
+        message = f"The manual partition assignment includes the broker {twice} more than once."
     else:
         unknown = [b for b in sorted(brokers) if b not in call.cluster.nodes]
         if unknown:
-            wrong = (
+            message = (
                 f"The manual partition assignment includes broker {unknown[0]}, "
                 "but no such broker is registered."
             )
-    if wrong is not None:
-        raise Wrong(Error.INVALID_REPLICA_ASSIGNMENT, wrong)
+    if message is not None:
+        raise EntryError(Error.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def delete_topics(call: Call) -> None:
@@ -182,8 +183,8 @@ def delete_topics(call: Call) -> None:
     answers: list[Body] = []
     names = Counter(body["topicNames"])
     ids: Counter[str] = Counter()
-    for each in body["topics"]:
-        name, topic_id = each["name"], each["topicId"]
+    for entry in body["topics"]:
+        name, topic_id = entry["name"], entry["topicId"]
         if name is not None and topic_id == NO_ID:
             names[name] += 1
         elif name is None and topic_id != NO_ID:
@@ -195,7 +196,7 @@ def delete_topics(call: Call) -> None:
                 else "You may not specify both topic name and topic id."
             )  # fmt: skip
             answers.append(_refused(name, Error.INVALID_REQUEST, message, topicId=topic_id))
-    found: dict[str, Topic] = {}
+    deleted: dict[str, Topic] = {}
     topics = call.cluster.topics
     for topic_id, times in ids.items():
         topic = topics.by_id(topic_id)
@@ -204,7 +205,7 @@ def delete_topics(call: Call) -> None:
         elif topic is None:
             error, message = Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
         else:
-            found[topic.topic_id] = topic
+            deleted[topic.topic_id] = topic
             continue
         answers.append(_refused(None, error, message, topicId=topic_id))
     for name, times in names.items():
@@ -214,15 +215,15 @@ def delete_topics(call: Call) -> None:
         elif topic is None:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION
             message = "This server does not host this topic-partition."
-        elif topic.topic_id in found:
-            del found[topic.topic_id]
+        elif topic.topic_id in deleted:
+            del deleted[topic.topic_id]
             error = Error.INVALID_REQUEST
             message = "The provided topic name maps to an ID that was already supplied."
         else:
-            found[topic.topic_id] = topic
+            deleted[topic.topic_id] = topic
             continue
         answers.append(_refused(name, error, message))
-    for topic in found.values():
+    for topic in deleted.values():
         topics.delete(topic.name)
         answers.append(_refused(topic.name, Error.NONE, None, topicId=topic.topic_id))
     return call.answer({"responses": answers})
@@ -230,46 +231,46 @@ def delete_topics(call: Call) -> None:
 
 def create_partitions(call: Call) -> None:
     """Add partitions to topics."""
-    named = Counter(each["name"] for each in call.body["topics"])
+    counts = Counter(topic["name"] for topic in call.body["topics"])
     answers = [
         _refused(name, Error.INVALID_REQUEST, "Duplicate topic name.")
-        for name, times in named.items()
+        for name, times in counts.items()
         if times > 1
     ]
-    for each in call.body["topics"]:
-        if named[each["name"]] > 1:
+    for topic in call.body["topics"]:
+        if counts[topic["name"]] > 1:
             continue
         try:
-            _grow(call, each)
-            answers.append(_refused(each["name"], Error.NONE, None))
-        except Wrong as wrong:
-            answers.append(_refused(each["name"], wrong.error, wrong.message))
+            _grow(call, topic)
+            answers.append(_refused(topic["name"], Error.NONE, None))
+        except EntryError as refused:
+            answers.append(_refused(topic["name"], refused.error, refused.message))
     return call.answer({"results": answers})
 
 
-def _grow(call: Call, each: Body) -> None:
-    name, count = each["name"], each["count"]
+def _grow(call: Call, request: Body) -> None:
+    name, count = request["name"], request["count"]
     topic = call.cluster.topics.get(name)
     if topic is None:
-        raise Wrong(Error.UNKNOWN_TOPIC_OR_PARTITION, None)
+        raise EntryError(Error.UNKNOWN_TOPIC_OR_PARTITION, None)
     now = len(topic.partitions)
     if count == now:
-        raise Wrong(Error.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
+        raise EntryError(Error.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
     if count < now:
-        raise Wrong(
+        raise EntryError(
             Error.INVALID_PARTITIONS,
             f"The topic {name} currently has {now} partition(s); {count} would not be an increase.",
         )
-    if each["assignments"] is not None:
-        if len(each["assignments"]) != count - now:
-            raise Wrong(
+    if request["assignments"] is not None:
+        if len(request["assignments"]) != count - now:
+            raise EntryError(
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"Attempted to add {count - now} additional partition(s), but only "
-                f"{len(each['assignments'])} assignment(s) were specified.",
+                f"{len(request['assignments'])} assignment(s) were specified.",
             )
-        for assignment in each["assignments"]:
+        for assignment in request["assignments"]:
             _replicas(call, assignment["brokerIds"])
     if count - now > _TOO_MANY:
-        raise Wrong(Error.UNKNOWN_SERVER_ERROR, None)
+        raise EntryError(Error.UNKNOWN_SERVER_ERROR, None)
     if not call.body["validateOnly"]:
         call.cluster.topics.grow(name, count)

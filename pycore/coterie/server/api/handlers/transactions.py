@@ -1,4 +1,4 @@
-"""What is asked of transactions: those of a producer and its brokers, and those of an admin client.
+"""The transaction APIs of producers, brokers and admin clients.
 
 Source: ``KafkaApis.scala``, ``TransactionCoordinator.scala``, ``TransactionStateManager.scala``.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from coterie.server.api.call import Call
 from coterie.server.api.refusals import added_partitions
-from coterie.server.services.txn.coordinator import OFFSETS_TOPIC
+from coterie.server.services.data.topics import OFFSETS_TOPIC
 from coterie.server.services.txn.records import by_topic
 from coterie.server.services.txn.transaction import NONE_YET, Partition, State, Transaction
 from coterie.values import Error
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 Body = Mapping[str, Any]
-# Those that a filter may name; the last one is a fence on its way, which ends within a request.
+# The states that a filter may name. A transaction here is never in PrepareEpochFence.
 STATES = frozenset([*(state.title for state in State), "PrepareEpochFence"])
 
 
 def init_producer_id(call: Call) -> None:
-    """Answer InitProducerId: a new producer, or one that goes on with its id and epoch."""
+    """Answer InitProducerId of a new producer, or of one that continues with its id and epoch."""
     body = call.body
     expected = (body["producerId"], body["producerEpoch"])
     if NONE_YET in expected and expected != (NONE_YET, NONE_YET):
@@ -44,7 +44,7 @@ def init_producer_id(call: Call) -> None:
         )
     call.answer(
         {
-            "errorCode": _told(error, call, 4),
+            "errorCode": _error_code(error, call, 4),
             "producerId": producer_id,
             "producerEpoch": epoch,
         }
@@ -52,17 +52,17 @@ def init_producer_id(call: Call) -> None:
 
 
 def add_offsets_to_txn(call: Call) -> None:
-    """Answer AddOffsetsToTxn: the group's partition of the offsets topic comes in."""
+    """Add the group's partition of the offsets topic to a transaction."""
     body, cluster = call.body, call.cluster
     offsets = (OFFSETS_TOPIC, cluster.groups.partition_for(body["groupId"]))
     error = cluster.transactions.add_partitions(
         body["transactionalId"], body["producerId"], body["producerEpoch"], [offsets]
     )
-    call.answer({"errorCode": _told(error, call, 2)})
+    call.answer({"errorCode": _error_code(error, call, 2)})
 
 
 def end_txn(call: Call) -> None:
-    """Answer EndTxn."""
+    """Commit or abort a transaction."""
     body = call.body
     error = call.cluster.transactions.end_txn(
         body["transactionalId"],
@@ -70,13 +70,13 @@ def end_txn(call: Call) -> None:
         body["producerEpoch"],
         committed=body["committed"],
     )
-    call.answer({"errorCode": _told(error, call, 2)})
+    call.answer({"errorCode": _error_code(error, call, 2)})
 
 
 def add_partitions_to_txn(call: Call) -> None:
-    """Answer AddPartitionsToTxn; from version 4 on, for brokers, of several transactions at once.
+    """Add partitions to a transaction; from version 4 on, sent by brokers, to several.
 
-    One that asks for none is never answered, as in Kafka.
+    As in Kafka, a request of version 4 or later without transactions is never answered.
     """
     body = call.body
     if call.api_version >= 4:
@@ -98,16 +98,18 @@ def add_partitions_to_txn(call: Call) -> None:
 
 
 def _added(call: Call, transaction: Body) -> list[dict[str, Any]]:
-    """Add partitions, all or none, and return what is answered of each, by topic."""
+    """Add all partitions or none; return their errors by topic."""
     cluster = call.cluster
     partitions = list(dict.fromkeys(_partitions(transaction["topics"], "partitions")))
-    unknown = {each for each in partitions if cluster.topics.partition(*each) is None}
+    unknown = {
+        partition for partition in partitions if cluster.topics.partition(*partition) is None
+    }
     errors: Mapping[Partition, Error]
     if unknown:
         errors = {
-            each: Error.UNKNOWN_TOPIC_OR_PARTITION if each in unknown
+            partition: Error.UNKNOWN_TOPIC_OR_PARTITION if partition in unknown
             else Error.OPERATION_NOT_ATTEMPTED
-            for each in partitions
+            for partition in partitions
         }  # fmt: skip
         return _by_topic(errors, "resultsByPartition", "partitionErrorCode")
     producer = (
@@ -118,12 +120,12 @@ def _added(call: Call, transaction: Body) -> list[dict[str, Any]]:
     if transaction["verifyOnly"]:
         errors = cluster.transactions.verify_partitions(*producer, partitions)
         return _by_topic(errors, "resultsByPartition", "partitionErrorCode")
-    error = _told(cluster.transactions.add_partitions(*producer, partitions), call, 2)
-    return added_partitions(transaction["topics"], error)  # topics without a partition, too
+    error = _error_code(cluster.transactions.add_partitions(*producer, partitions), call, 2)
+    return added_partitions(transaction["topics"], error)  # includes topics without partitions
 
 
 def write_txn_markers(call: Call) -> None:
-    """Answer WriteTxnMarkers: what a transaction coordinator asks of those who lead partitions."""
+    """Write the markers that a transaction coordinator sends to the leaders of partitions."""
     answers: dict[int, dict[Partition, Error]] = {}
     if any(marker["producerId"] == NONE_YET for marker in call.body["markers"]):
         return call.refuse(Error.UNKNOWN_SERVER_ERROR)  # Kafka throws
@@ -169,52 +171,52 @@ def _marked(call: Call, marker: Body, partitions: Iterable[Partition]) -> dict[P
 
 
 def describe_transactions(call: Call) -> None:
-    """Answer DescribeTransactions: one entry for each id that is named, an unknown one's error."""
+    """Describe transactions; an unknown id gets an error."""
     transactions = call.cluster.transactions
     states: list[dict[str, Any]] = []
     for transactional_id in call.body["transactionalIds"]:
-        found = transactions.described(transactional_id)
-        told: dict[str, Any] = {"transactionalId": transactional_id}
-        if isinstance(found, Transaction):
-            told |= {
-                "transactionState": found.state.title,
-                "transactionTimeoutMs": found.timeout_ms,
-                "transactionStartTimeMs": found.start_ms,
-                "producerId": found.producer_id,
-                "producerEpoch": found.producer_epoch,
+        transaction = transactions.described(transactional_id)
+        state: dict[str, Any] = {"transactionalId": transactional_id}
+        if isinstance(transaction, Transaction):
+            state |= {
+                "transactionState": transaction.state.title,
+                "transactionTimeoutMs": transaction.timeout_ms,
+                "transactionStartTimeMs": transaction.start_ms,
+                "producerId": transaction.producer_id,
+                "producerEpoch": transaction.producer_epoch,
                 "topics": [
                     {"topic": topic, "partitions": numbers}
-                    for topic, numbers in by_topic(found.partitions).items()
+                    for topic, numbers in by_topic(transaction.partitions).items()
                 ],
             }
         else:
-            told["errorCode"] = found
-        states.append(told)
+            state["errorCode"] = transaction
+        states.append(state)
     call.answer({"transactionStates": states})
 
 
 def list_transactions(call: Call) -> None:
-    """Answer ListTransactions: the ids that fit, and which of the states asked for do not exist.
+    """List the transactions that match the filters, and the unknown state filters.
 
-    States are compared with their case; a list that names unknown ones alone fits nothing.
+    State filters are case-sensitive. A list of only unknown states matches nothing.
     """
     body, now_ms = call.body, call.cluster.now_ms
     states = dict.fromkeys(body["stateFilters"])
     producers = set(body["producerIdFilters"])
     longer_than_ms = body["durationFilter"]
-    found = [
+    matching = [
         {
-            "transactionalId": each.transactional_id,
-            "producerId": each.producer_id,
-            "transactionState": each.state.title,
+            "transactionalId": transaction.transactional_id,
+            "producerId": transaction.producer_id,
+            "transactionState": transaction.state.title,
         }
-        for each in call.cluster.transactions
-        if (not producers or each.producer_id in producers)
-        and (not states or each.state.title in states)
-        and (longer_than_ms < 0 or now_ms - each.start_ms > longer_than_ms)
+        for transaction in call.cluster.transactions
+        if (not producers or transaction.producer_id in producers)
+        and (not states or transaction.state.title in states)
+        and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
     ]
-    unknown = [each for each in states if each not in STATES]
-    call.answer({"unknownStateFilters": unknown, "transactionStates": found})
+    unknown = [transaction for transaction in states if transaction not in STATES]
+    call.answer({"unknownStateFilters": unknown, "transactionStates": matching})
 
 
 def _partitions(topics: Iterable[Body], field: str) -> Iterator[Partition]:
@@ -224,15 +226,15 @@ def _partitions(topics: Iterable[Body], field: str) -> Iterator[Partition]:
 
 
 def _by_topic(errors: Mapping[Partition, Error], of_topic: str, code: str) -> list[dict[str, Any]]:
-    """Return errors as an answer has them: partitions under their topic."""
+    """Group the errors of partitions by topic."""
     topics: dict[str, list[dict[str, int]]] = {}
     for (topic, number), error in errors.items():
         topics.setdefault(topic, []).append({"partitionIndex": number, code: int(error)})
     return [{"name": name, of_topic: results} for name, results in topics.items()]
 
 
-def _told(error: Error, call: Call, since: int) -> int:
-    """Return what is told of an error: older clients know no PRODUCER_FENCED."""
+def _error_code(error: Error, call: Call, since: int) -> int:
+    """Return the code of an error; older versions have no PRODUCER_FENCED."""
     if error is Error.PRODUCER_FENCED and call.api_version < since:
         return int(Error.INVALID_PRODUCER_EPOCH)
     return int(error)

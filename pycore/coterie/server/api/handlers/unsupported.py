@@ -1,4 +1,4 @@
-"""APIs of what this server does not have, answered as a broker without it answers."""
+"""APIs of unsupported features, answered as by a broker without the feature."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = [
     "describe_client_quotas",
     "describe_log_dirs",
     "elect_leaders",
+    "list_client_metrics_resources",
     "list_partition_reassignments",
 ]
 
@@ -25,45 +26,52 @@ _LOG_DIR = "memory"
 
 
 def describe_acls(call: Call) -> None:
-    """Say that nothing authorizes."""
+    """Answer that there is no authorizer."""
     message = "No Authorizer is configured on the broker"
     return call.answer({**_NO_AUTHORIZER, "errorMessage": message, "resources": []})
 
 
 def create_acls(call: Call) -> None:
-    """Say that nothing authorizes."""
+    """Answer that there is no authorizer."""
     return call.answer({"results": [_NO_AUTHORIZER for _ in call.body["creations"]]})
 
 
 def delete_acls(call: Call) -> None:
-    """Say that nothing authorizes."""
+    """Answer that there is no authorizer."""
     return call.answer(
         {"filterResults": [{**_NO_AUTHORIZER, "matchingAcls": []} for _ in call.body["filters"]]}
     )
 
 
 def describe_client_quotas(call: Call) -> None:
-    """Tell that no client has a quota."""
+    """Return no quotas."""
     return call.answer({"errorCode": 0, "entries": []})
 
 
+def list_client_metrics_resources(call: Call) -> None:
+    """Return no subscriptions to client metrics."""
+    return call.answer({"errorCode": 0, "clientMetricsResources": []})
+
+
 def list_partition_reassignments(call: Call) -> None:
-    """Tell that no partition moves."""
+    """Return no reassignments."""
     return call.answer({"errorCode": 0, "errorMessage": None, "topics": []})
 
 
 def describe_log_dirs(call: Call) -> None:
-    """Tell what partitions take, all in one place."""
-    asked = call.body["topics"]
-    wanted = None if asked is None else {each["topic"]: each["partitions"] for each in asked}
+    """Return the sizes of partitions, in one log directory."""
+    requested = call.body["topics"]
+    partitions_by_topic = (
+        None if requested is None else {topic["topic"]: topic["partitions"] for topic in requested}
+    )
     topics: list[dict[str, Any]] = []
     for topic in call.cluster.topics:
-        if wanted is not None and topic.name not in wanted:
+        if partitions_by_topic is not None and topic.name not in partitions_by_topic:
             continue
         partitions = [
             {"partitionIndex": log.number, "partitionSize": log.size, "offsetLag": 0}
             for log in topic.partitions
-            if wanted is None or log.number in wanted[topic.name]
+            if partitions_by_topic is None or log.number in partitions_by_topic[topic.name]
         ]
         if partitions:
             topics.append({"name": topic.name, "partitions": partitions})
@@ -84,25 +92,25 @@ def describe_log_dirs(call: Call) -> None:
 
 
 def elect_leaders(call: Call) -> None:
-    """Say of each partition that its leader is the one there is."""
-    asked = call.body["topicPartitions"]
+    """Answer that no partition needs an election."""
+    requested = call.body["topicPartitions"]
     topics = call.cluster.topics
-    if asked is None:
-        nothing = [{"topic": topic.name, "partitionResult": []} for topic in topics]
-        return call.answer({"errorCode": 0, "replicaElectionResults": nothing})
+    if requested is None:
+        unchanged = [{"topic": topic.name, "partitionResult": []} for topic in topics]
+        return call.answer({"errorCode": 0, "replicaElectionResults": unchanged})
     results = []
-    for each in asked:
-        found = []
-        for number in each["partitions"]:
+    for entry in requested:
+        partitions = []
+        for number in entry["partitions"]:
             error, message = (
                 Error.ELECTION_NOT_NEEDED,
                 "Leader election not needed for topic partition.",
             )
-            if topics.partition(each["topic"], number) is None:
+            if topics.partition(entry["topic"], number) is None:
                 error = Error.UNKNOWN_TOPIC_OR_PARTITION
-                message = f"No such topic as {each['topic']}"
-                if topics.get(each["topic"]) is not None:
-                    message = f"No such partition as {each['topic']}-{number}"
-            found.append({"partitionId": number, "errorCode": error, "errorMessage": message})
-        results.append({"topic": each["topic"], "partitionResult": found})
+                message = f"No such topic as {entry['topic']}"
+                if topics.get(entry["topic"]) is not None:
+                    message = f"No such partition as {entry['topic']}-{number}"
+            partitions.append({"partitionId": number, "errorCode": error, "errorMessage": message})
+        results.append({"topic": entry["topic"], "partitionResult": partitions})
     return call.answer({"errorCode": 0, "replicaElectionResults": results})

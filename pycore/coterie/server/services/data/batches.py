@@ -1,4 +1,4 @@
-"""Record batches as bytes: what their headers say, and what a log writes into them."""
+"""Record batches as bytes: their headers, and the fields that a log writes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from coterie._core.codec.writer import encode_batch
 from coterie.errors import CoterieError
 
 __all__ = [
-    "Corrupt", "Header", "batches_of", "compressed", "converted", "header", "is_one", "is_plain",
-    "stamped",
+    "ZSTD", "Corrupt", "Header", "batches_of", "compressed", "converted", "header", "is_one",
+    "is_plain", "stamped",
 ]  # fmt: skip
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -22,14 +22,15 @@ _OFFSET = struct.Struct(">q")
 _MAX_TIMESTAMP = struct.Struct(">q")
 _LOG_OVERHEAD = 12
 _UP_TO_MAGIC = 17
-_LEAST_SIZE = 14  # of a message of magic 0, behind the overhead
+_LEAST_SIZE = 14  # of a message of magic 0, without the overhead
 _CRC_AT, _CRC_FROM, _MAX_TIMESTAMP_AT = 17, 21, 35
-_ATTRIBUTES_AT = 22  # the byte that has them all
+_ATTRIBUTES_AT = 22  # the lower byte, which has all flags in use
+ZSTD = CODECS.index("zstd")
 _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 7, 8, 16, 32
 
 
 class Corrupt(CoterieError):
-    """Bytes that frame no batch; Kafka's message."""
+    """Bytes that are not a batch; the message is Kafka's."""
 
 
 class Header(NamedTuple):
@@ -51,12 +52,12 @@ class Header(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The number of the compression."""
+        """The compression type."""
         return self.attributes & _CODEC
 
     @property
     def append_time(self) -> bool:
-        """Whether its time is that of the append."""
+        """Whether its timestamps are append times."""
         return self.attributes & _APPEND_TIME != 0
 
     @property
@@ -66,12 +67,12 @@ class Header(NamedTuple):
 
     @property
     def control(self) -> bool:
-        """Whether it ends one."""
+        """Whether it is a control batch, such as a transaction marker."""
         return self.attributes & _CONTROL != 0
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record; they begin again at 0 behind 2**31 - 1."""
+        """The sequence of its last record; sequences wrap from 2**31 - 1 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -83,12 +84,12 @@ def header(batch: bytes) -> Header:
 
 
 def batches_of(data: bytes) -> Iterator[bytes]:
-    """Yield the whole batches of any magic; a part at the end is left out, as Kafka reads them.
+    """Yield the complete batches of any magic; as in Kafka, an incomplete last one is skipped.
 
     Raises
     ------
     Corrupt
-        A size that is too small, or a magic that does not exist.
+        A size is too small, or a magic does not exist.
     """
     at = 0
     while len(data) - at >= _LOG_OVERHEAD:
@@ -101,8 +102,8 @@ def batches_of(data: bytes) -> Iterator[bytes]:
             return
         magic = data[at + _UP_TO_MAGIC - 1]
         if magic > 2:
-            told = magic - 256 if magic > 127 else magic
-            raise Corrupt(f"Invalid magic found in record: {told}")
+            signed_magic = magic - 256 if magic > 127 else magic
+            raise Corrupt(f"Invalid magic found in record: {signed_magic}")
         if len(data) - at < size + _LOG_OVERHEAD:
             return
         yield data[at : at + size + _LOG_OVERHEAD]
@@ -110,7 +111,7 @@ def batches_of(data: bytes) -> Iterator[bytes]:
 
 
 def is_one(data: bytes) -> bool:
-    """Whether this is one whole batch of magic 2, as clients of today send it."""
+    """Whether the bytes are exactly one batch of magic 2, as current clients send it."""
     return (
         len(data) >= _HEADER.size
         and data[_UP_TO_MAGIC - 1] == 2
@@ -119,12 +120,12 @@ def is_one(data: bytes) -> bool:
 
 
 def is_plain(data: bytes) -> bool:
-    """Whether this is one whole batch of magic 2, of no transaction."""
+    """Whether the bytes are exactly one batch of magic 2 outside a transaction."""
     return is_one(data) and not data[_ATTRIBUTES_AT] & _TRANSACTIONAL
 
 
 def compressed(batch: bytes) -> int:
-    """Return the number of a batch's compression, of any magic."""
+    """Return the compression type of a batch of any magic."""
     magic = batch[_UP_TO_MAGIC - 1]
     if magic == 2:
         return batch[22] & _CODEC
@@ -146,9 +147,10 @@ def stamped(
     append_time_ms: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """Return a batch of magic 2 with what the log writes into it.
+    """Return a batch of magic 2 with the fields that a log writes.
 
-    Offset and leader epoch are not under the checksum; a time is, which is made anew then.
+    The checksum covers the timestamp but neither offset nor leader epoch. It is recomputed only for
+    a new timestamp.
     """
     out = bytearray(batch)
     _OFFSET.pack_into(out, 0, base_offset)
@@ -165,19 +167,19 @@ def stamped(
 
 
 def converted(data: bytes) -> bytes:
-    """Return message sets of magic 0 and 1 as one batch of magic 2, under the same compression.
+    """Convert message sets of magic 0 and 1 to one batch of magic 2 of the same compression.
 
     Raises
     ------
     Corrupt
-        A message that is damaged.
+        A message is damaged.
     """
     reader = LogReader(data)
-    found = list(reader)
+    batches = list(reader)
     if reader.faults:
         raise Corrupt(reader.faults[0].detail)
-    records = [record for batch in found for record in batch.records]
-    codec = max((CODECS.index(batch.compression) for batch in found), default=0)
+    records = [record for batch in batches for record in batch.records]
+    codec = max((CODECS.index(batch.compression) for batch in batches), default=0)
     return encode_batch(
         [(n, r.timestamp, r.key, r.value) for n, r in enumerate(records)], codec=codec
     )

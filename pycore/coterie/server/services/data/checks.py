@@ -1,4 +1,4 @@
-"""What a client may write: the checks of Kafka's UnifiedLog and LogValidator, and their errors."""
+"""Validation of the records of producers. Source: UnifiedLog, LogValidator of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from coterie._core.codec.reader import LogReader, LogRecord
 from coterie.server.services.data.batches import (
+    ZSTD,
     Corrupt,
     Header,
     batches_of,
@@ -22,37 +23,36 @@ from coterie.values import Error
 __all__ = ["Checked", "RecordError", "Refused", "checked"]
 
 _CODECS = 5
-_ZSTD = 4
 
 
 class RecordError(NamedTuple):
-    """A record that is refused: its number in the batch, and why."""
+    """A refused record: its index in the batch and the reason."""
 
     number: int
     message: str
 
 
 class Refused(Exception):
-    """A write that is refused.
+    """A refused write.
 
-    ``told``: whether the answer says where the log begins, as Kafka's does for most errors.
+    ``reports_log_start``: whether the response has the log start offset, as for most errors.
     """
 
     def __init__(
         self,
         error: Error,
         *,
-        told: bool = True,
+        reports_log_start: bool = True,
         message: str | None = None,
         records: Sequence[RecordError] = (),
     ) -> None:
         super().__init__(error)
-        self.error, self.told = error, told
+        self.error, self.reports_log_start = error, reports_log_start
         self.message, self.records = message, tuple(records)
 
 
 class Checked(NamedTuple):
-    """One batch of magic 2 that may be written; ``max_timestamp`` is that of its records."""
+    """A valid batch of magic 2; ``max_timestamp`` is computed from its records."""
 
     batch: bytes
     head: Header
@@ -60,44 +60,44 @@ class Checked(NamedTuple):
 
 
 def checked(data: bytes, settings: LogSettings, place: str, now_ms: int) -> Checked | None:
-    """Check what a client wants written; None: there is nothing in it.
+    """Validate the records of a producer; None if there are none.
 
     Raises
     ------
     Refused
-        What Kafka refuses.
+        The records are invalid.
     """
     try:
         batches = [data] if is_one(data) else list(batches_of(data))
     except Corrupt as error:
-        raise Refused(Error.CORRUPT_MESSAGE, told=False) from error
+        raise Refused(Error.CORRUPT_MESSAGE, reports_log_start=False) from error
     if not batches:
         return None
-    _fitting(batches, settings)
+    _check_sizes_and_checksums(batches, settings)
     batch = batches[0]
     if batch[16] != 2 or len(batches) > 1:
-        if any(each[16] != batch[16] for each in batches) or batch[16] == 2:
+        if any(other[16] != batch[16] for other in batches) or batch[16] == 2:
             raise Refused(Error.INVALID_RECORD)
         batch = _as_magic_2(b"".join(batches))
     head = header(batch)
-    _well_formed(head)
+    _check_header(head)
     if head.codec and not settings.looks_at_records:
         return Checked(batch, head, head.max_timestamp)
     records = _records(batch)
-    _fine(records, head, settings, place, now_ms)
+    _check_records(records, head, settings, place, now_ms)
     return Checked(batch, head, max((r.timestamp for r in records), default=-1))
 
 
-def _fitting(batches: Sequence[bytes], settings: LogSettings) -> None:
-    """Refuse what is too large, or whose checksum or compression is wrong."""
+def _check_sizes_and_checksums(batches: Sequence[bytes], settings: LogSettings) -> None:
+    """Refuse a batch that is too large, or has a wrong checksum or compression type."""
     for batch in batches:
         if batch[16] == 2 and int.from_bytes(batch[:8], "big"):
             raise Refused(Error.INVALID_RECORD)
         if len(batch) > settings.max_message_bytes:
-            raise Refused(Error.MESSAGE_TOO_LARGE, told=False)
+            raise Refused(Error.MESSAGE_TOO_LARGE, reports_log_start=False)
         if batch[16] == 2 and not whole(batch):
-            raise Refused(Error.CORRUPT_MESSAGE, told=False)
-        if compressed(batch) >= (_CODECS if batch[16] == 2 else _ZSTD):
+            raise Refused(Error.CORRUPT_MESSAGE, reports_log_start=False)
+        if compressed(batch) >= (_CODECS if batch[16] == 2 else ZSTD):
             raise Refused(Error.UNKNOWN_SERVER_ERROR)
 
 
@@ -105,11 +105,11 @@ def _as_magic_2(data: bytes) -> bytes:
     try:
         return converted(data)
     except Corrupt as error:
-        raise Refused(Error.CORRUPT_MESSAGE, told=False) from error
+        raise Refused(Error.CORRUPT_MESSAGE, reports_log_start=False) from error
 
 
-def _well_formed(head: Header) -> None:
-    """Refuse a header that does not fit itself, or that only a broker may write."""
+def _check_header(head: Header) -> None:
+    """Refuse a header that is inconsistent or reserved for brokers."""
     if head.last_offset_delta < 0 or head.records != head.last_offset_delta + 1:
         raise Refused(Error.INVALID_RECORD)
     if head.control or (head.producer_id >= 0 and head.base_sequence < 0):
@@ -118,51 +118,53 @@ def _well_formed(head: Header) -> None:
 
 def _records(batch: bytes) -> list[LogRecord]:
     reader = LogReader(batch, check_crc=False)
-    found = [record for each in reader for record in each.records]
+    records = [record for batch_of_records in reader for record in batch_of_records.records]
     if reader.faults:
         raise Refused(Error.INVALID_RECORD)
-    return found
+    return records
 
 
-def _fine(
+def _check_records(
     records: Sequence[LogRecord], head: Header, settings: LogSettings, place: str, now_ms: int
 ) -> None:
-    """Refuse the batch if one of its records is refused."""
-    wrong: list[RecordError] = []
-    error, said = Error.INVALID_RECORD, ""
-    least = now_ms - settings.timestamp_before_max_ms
-    most = now_ms + settings.timestamp_after_max_ms
-    told = f"[{least}, {most if most < 2**63 else most - 2**64}]"  # Java's sum overflows
+    """Refuse a batch with an invalid record."""
+    invalid: list[RecordError] = []
+    error, reason = Error.INVALID_RECORD, ""
+    earliest = now_ms - settings.timestamp_before_max_ms
+    latest = now_ms + settings.timestamp_after_max_ms
+    allowed = (
+        f"[{earliest}, {latest if latest < 2**63 else latest - 2**64}]"  # Java's sum overflows
+    )
     for index, record in enumerate(records):
         if settings.compacted and record.key is None:
-            said = f"Compacted topic cannot accept message without key in topic partition {place}"
+            reason = f"Compacted topic cannot accept message without key in topic partition {place}"
         elif head.append_time and (settings.append_time or record.timestamp == -1):
             error = Error.INVALID_TIMESTAMP
-            said = "Invalid timestamp type in message. Producer should not set LogAppendTime."
+            reason = "Invalid timestamp type in message. Producer should not set LogAppendTime."
         elif not settings.append_time and not (
-            record.timestamp == -1 or least <= record.timestamp <= most
+            record.timestamp == -1 or earliest <= record.timestamp <= latest
         ):
             error = Error.INVALID_TIMESTAMP
-            said = (
+            reason = (
                 f"Timestamp {record.timestamp} of message with offset {record.offset} is out of "
-                f"range. The timestamp should be within {told}"
+                f"range. The timestamp should be within {allowed}"
             )
         else:
             continue
-        wrong.append(RecordError(index, said))
-    if not wrong:
+        invalid.append(RecordError(index, reason))
+    if not invalid:
         return
     if error is Error.INVALID_TIMESTAMP:
         message = "One or more records have been rejected due to invalid timestamp"
     else:
         shown = ", ".join(
-            f"RecordError(batchIndex={w.number}, message={_quoted(w.message)})" for w in wrong[:3]
+            f"RecordError(batchIndex={w.number}, message={_quoted(w.message)})" for w in invalid[:3]
         )
         message = (
-            f"One or more records have been rejected due to {len(wrong)} record errors in total, "
+            f"One or more records have been rejected due to {len(invalid)} record errors in total, "
             f"and only showing the first three errors at most: [{shown}]"
         )
-    raise Refused(error, message=message, records=wrong)
+    raise Refused(error, message=message, records=invalid)
 
 
 def _quoted(text: str) -> str:

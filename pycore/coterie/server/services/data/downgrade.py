@@ -1,28 +1,28 @@
-"""Records for clients that know no batches of magic 2: Fetch below version 4."""
+"""Down-conversion of records for Fetch below version 4, whose clients lack magic 2."""
 
 from __future__ import annotations
 
 from coterie._core.codec.reader import CODECS, LogBatch, LogReader
 from coterie._core.codec.writer import encode_message_set
+from coterie.server.services.data.batches import ZSTD
 
 __all__ = ["CannotDowngrade", "downgraded"]
 
-_ZSTD = 4
 _CHUNK = 128 * 1024
 _LEAST_FILL = 12
 _BATCH_OVERHEAD = 61
 
 
 class CannotDowngrade(Exception):
-    """The compression did not exist then."""
+    """The compression type does not exist in the older format."""
 
 
 def downgraded(data: bytes, magic: int, first_offset: int) -> bytes:
-    """Return batches as message sets of magic 0 or 1; headers and markers are lost.
+    """Convert batches to message sets of magic 0 or 1; headers and markers are dropped.
 
-    Of what is not compressed, only records from ``first_offset`` on. There are as many bytes as
-    before, or as the first batch needs: what is left over is filled with the head of a batch that
-    is longer than what follows, which clients leave out, and so do batches of zstd.
+    Of uncompressed batches, only records from ``first_offset`` on are returned. The result is as
+    long as the input, or as long as the first batch needs. Remaining space, also that of zstd
+    batches, is filled with an incomplete message, which clients skip.
     """
     batches = list(LogReader(data, check_crc=False))
     out, following = b"", 0
@@ -35,18 +35,18 @@ def downgraded(data: bytes, magic: int, first_offset: int) -> bytes:
     while len(out) < size and following < len(batches):
         chunk, following = _chunk(batches, following)
         try:
-            out += b"".join(_message_set(each, magic, first_offset) for each in chunk)
+            out += b"".join(_message_set(batch, magic, first_offset) for batch in chunk)
         except CannotDowngrade:
             break
     if len(out) < size:
-        left = size - len(out)
-        fill = b"\xff" * 8 + max(left + 1, _BATCH_OVERHEAD).to_bytes(4, "big")
-        out += fill.ljust(left, b"\0")
+        missing = size - len(out)
+        fill = b"\xff" * 8 + max(missing + 1, _BATCH_OVERHEAD).to_bytes(4, "big")
+        out += fill.ljust(missing, b"\0")
     return out[:size]
 
 
 def _chunk(batches: list[LogBatch], at: int) -> tuple[list[LogBatch], int]:
-    """Return the batches that are converted together, and where the next begin."""
+    """Return the batches to convert together, and the index of the next one."""
     end, size = at + 1, batches[at].size
     while end < len(batches) and size + batches[end].size <= _CHUNK:
         size += batches[end].size
@@ -58,7 +58,7 @@ def _message_set(batch: LogBatch, magic: int, first_offset: int) -> bytes:
     if batch.is_control:
         return b""
     codec = CODECS.index(batch.compression)
-    if codec == _ZSTD:
+    if codec == ZSTD:
         raise CannotDowngrade
     records = [r for r in batch.records if codec or r.offset >= first_offset]
     if not records:

@@ -1,7 +1,7 @@
-"""A partition's log, in memory: what was written, as bytes, and what follows from it.
+"""The log of a partition, in memory.
 
-Source: UnifiedLog, LocalLog and Partition of Kafka 3.9, for a leader without followers: all that
-is written is at once below the high watermark.
+There are no followers, so each write is below the high watermark at once. Source: UnifiedLog,
+LocalLog and Partition of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from coterie._core.codec.reader import LogReader
 from coterie._core.codec.writer import encode_batch, encode_marker, encode_sized
 from coterie.server.services.data.batches import header, stamped
 from coterie.server.services.data.checks import Refused, checked
-from coterie.server.services.data.producers import Aborted, Producers
-from coterie.server.services.data.segment import Kept, Segment
+from coterie.server.services.data.producers import AbortedTxn, Producers
+from coterie.server.services.data.segment import Segment, StoredBatch
 from coterie.server.services.data.settings import LogSettings
 from coterie.values import Error
 
 __all__ = ["Appended", "Fetched", "PartitionLog"]
 
-_CONTROL_VERSION = 2  # bytes in front of a marker's type, and of its coordinator epoch
+_CONTROL_VERSION = 2  # size of the version in a marker's key and value
 
 
 class Appended(NamedTuple):
-    """What became of a client's write; ``append_time_ms`` -1: the batch has its own times."""
+    """The result of an append; ``append_time_ms`` is -1 if the batch keeps its timestamps."""
 
     base_offset: int
     append_time_ms: int
@@ -33,10 +33,10 @@ class Appended(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a read gave: whole batches but for the last.
+    """The result of a read: complete batches, except that the last one may be cut.
 
-    ``behind``: aborted transactions that begin below it belong to what was read; the offset of the
-    read itself where there are none. ``cut``: not even the first batch is whole.
+    ``behind``: an upper bound of the read offsets, for the lookup of aborted transactions.
+    ``cut``: even the first batch is incomplete.
     """
 
     records: bytes
@@ -50,16 +50,16 @@ class PartitionLog:
     Attributes
     ----------
     log_start_offset : int
-        What lies below was deleted.
+        The first offset that was not deleted.
     leader_epochs : list of (epoch, start offset)
-        When each leader began; the last is the leader's now.
+        The start of each leader epoch; the last one is current.
     producers
         Idempotent and transactional producers.
     waiters : dict
-        Functions that are called after each write, by whoever waits for one.
+        Called after each write; the keys are the fetches that wait.
     state : object
-        Another one after each change of where the data begin and end, or whether they are there:
-        who has seen this one need not look again.
+        Replaced when the start or end offset changes or the log is deleted. Callers compare it to
+        detect changes.
     """
 
     __slots__ = (
@@ -93,36 +93,36 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leader."""
+        """The current leader epoch."""
         return self.leader_epochs[-1][0]
 
     @property
     def high_watermark(self) -> int:
-        """Where the next record will lie."""
+        """The offset of the next record."""
         return self.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where no transaction is open."""
+        """The first offset of the earliest open transaction, else the high watermark."""
         first = self.producers.first_open_offset()
         return self.log_end_offset if first is None else max(first, self.log_start_offset)
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """The size of all batches in bytes."""
         return sum(segment.size for segment in self._segments)
 
     def data(self) -> bytes:
         """Return all batches."""
-        return b"".join(kept.data for kept in self._kept())
+        return b"".join(batch.data for batch in self._batches())
 
     def produce(self, data: bytes) -> Appended:
-        """Write what a client sent, after checks.
+        """Validate and append the records of a producer.
 
         Raises
         ------
         Refused
-            What Kafka refuses.
+            The records are invalid, or the producer is fenced or out of sequence.
         """
         now_ms, settings = self._now_ms(), self.settings
         good = checked(data, settings, f"{self.topic}-{self.number}", now_ms)
@@ -151,20 +151,20 @@ class PartitionLog:
         return Appended(base_offset, append_time_ms, self.log_start_offset)
 
     def append_own(self, batch: bytes) -> int:
-        """Write a batch of the server's own; returns the offset of its first record."""
+        """Append a batch of the server itself; return its base offset."""
         return self._append(stamped(batch, self.log_end_offset, self.leader_epoch))
 
     def append_sized(self, records: bytes, count: int) -> int:
-        """Write records of the server's own at the present time, as ``encode_sized`` takes them."""
+        """Append the server's records, in the form of ``encode_sized``, at the current time."""
         base_offset, now_ms = self.log_end_offset, self._now_ms()
         epoch = self.leader_epoch
         batch = encode_sized(records, count, base_offset, now_ms, leader_epoch=epoch)
-        self._keep(batch, base_offset, base_offset + count - 1, now_ms, epoch, now_ms)
+        self._store(batch, base_offset, base_offset + count - 1, now_ms, epoch, now_ms)
         self._wake()
         return base_offset
 
     def append_records(self, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> int:
-        """Write records of the server's own: (timestamp in ms, key, value)."""
+        """Append records of the server itself: (timestamp in ms, key, value)."""
         numbered = [(n, *record) for n, record in enumerate(records)]
         return self.append_own(encode_batch(numbered))
 
@@ -176,7 +176,7 @@ class PartitionLog:
         committed: bool,
         timestamp_ms: int,
     ) -> Error:
-        """End a producer's transaction; INVALID_PRODUCER_EPOCH or 52 if it comes too late."""
+        """Append a marker that ends a transaction, unless its producer or coordinator is fenced."""
         error = self.producers.marker_refusal(producer_id, producer_epoch, coordinator_epoch)
         if error is Error.NONE:
             self.append_own(
@@ -191,14 +191,14 @@ class PartitionLog:
         return error
 
     def has_ongoing_transaction(self, producer_id: int) -> bool:
-        """Whether a producer has a transaction open here: Kafka 3.9 does not ask its epoch."""
+        """Whether a producer has an open transaction; as in Kafka 3.9, its epoch is ignored."""
         return self.producers.in_transaction(producer_id)
 
     def read(self, offset: int, max_bytes: int, end: int, *, whole_first: bool) -> Fetched | None:
-        """Read from the batch that holds an offset, up to ``end``, cut at ``max_bytes``.
+        """Read from the batch that contains an offset up to ``end``, at most ``max_bytes``.
 
-        A read ends with the segment in which it begins. ``whole_first``: the first batch comes
-        whole, however large. None: there is no such offset.
+        A read does not cross the end of a segment. ``whole_first``: the first batch is returned
+        whole, even if it is larger. None if the offset is out of range.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return None
@@ -221,16 +221,16 @@ class PartitionLog:
             return nothing
         taken: list[bytes] = []
         size = 0
-        for kept in segment.since(at):
-            if size >= room or kept.base_offset >= end:
+        for batch in segment.since(at):
+            if size >= room or batch.base_offset >= end:
                 break
-            taken.append(kept.data[: room - size])
+            taken.append(batch.data[: room - size])
             size += len(taken[-1])
         behind = self._reached(number, first.position + size) if self.producers.aborted else offset
         return Fetched(b"".join(taken), behind, cut and not whole_first)
 
     def _reached(self, number: int, position: int) -> int:
-        """Return the offset that a read up to this position of a segment reaches, by its index."""
+        """Return an upper bound of the offset at a position of a segment, by the offset index."""
         behind = self._segments[number].bound_behind(position)
         if behind is not None:
             return behind
@@ -238,10 +238,10 @@ class PartitionLog:
         return self.log_end_offset if last else self._segments[number + 1].base_offset
 
     def readable(self, offset: int, end: int) -> int:
-        """Count the bytes from an offset up to another, from the batch that holds the first on."""
-        return sum(len(kept.data) for kept in self._kept(offset) if kept.base_offset < end)
+        """Return the size of the batches from the one that contains an offset up to ``end``."""
+        return sum(len(batch.data) for batch in self._batches(offset) if batch.base_offset < end)
 
-    def aborted(self, offset: int, behind: int) -> list[Aborted]:
+    def aborted(self, offset: int, behind: int) -> list[AbortedTxn]:
         """Return the aborted transactions with records between two offsets."""
         return [
             each
@@ -250,47 +250,47 @@ class PartitionLog:
         ]
 
     def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
-        """Find the first record of a time or later: its time, offset and leader epoch."""
+        """Return (timestamp, offset, leader epoch) of the first record at or after a time."""
         for segment in self._segments:
             if segment.largest_timestamp < timestamp:
                 continue
-            for kept in segment.batches:
-                if kept.max_timestamp >= timestamp and kept.last_offset >= self.log_start_offset:
-                    for record in _records(kept):
+            for batch in segment.batches:
+                if batch.max_timestamp >= timestamp and batch.last_offset >= self.log_start_offset:
+                    for record in _records(batch):
                         if record[0] >= timestamp and record[1] >= self.log_start_offset:
-                            return record[0], record[1], kept.leader_epoch
+                            return record[0], record[1], batch.leader_epoch
             return None
         return None
 
     def latest(self) -> tuple[int, int, int] | None:
-        """Find the first record with the greatest time: that time, its offset, leader epoch."""
+        """Return (timestamp, offset, leader epoch) of the first record with the latest time."""
         segment = max(self._segments, key=lambda each: each.max_timestamp)
-        for kept in segment.batches:
-            if kept.max_timestamp == segment.max_timestamp:
-                offsets = [o for time, o in _records(kept) if time == kept.max_timestamp]
+        for batch in segment.batches:
+            if batch.max_timestamp == segment.max_timestamp:
+                offsets = [o for time, o in _records(batch) if time == batch.max_timestamp]
                 if offsets:
-                    return kept.max_timestamp, offsets[0], kept.leader_epoch
+                    return batch.max_timestamp, offsets[0], batch.leader_epoch
         return None
 
     def segment_starts(self) -> list[tuple[int, int]]:
-        """Return where each segment begins, and when it was last written; old ListOffsets' way."""
-        found = [
-            (max(each.base_offset, self.log_start_offset), each.modified_ms)
-            for each in self._segments
+        """Return the base offset and last write time of each segment, for ListOffsets 0."""
+        starts = [
+            (max(segment.base_offset, self.log_start_offset), segment.modified_ms)
+            for segment in self._segments
         ]
         if self._segments[-1].size:
-            found.append((self.log_end_offset, self._now_ms()))
-        return found
+            starts.append((self.log_end_offset, self._now_ms()))
+        return starts
 
     def epoch_refusal(self, leader_epoch: int) -> Error:
-        """Say what is wrong with the leader's epoch as a client knows it; below 0: it does not."""
+        """Compare a client's leader epoch with the current one; below 0 it is unknown."""
         if leader_epoch < 0 or leader_epoch == self.leader_epoch:
             return Error.NONE
         late = leader_epoch < self.leader_epoch
         return Error.FENCED_LEADER_EPOCH if late else Error.UNKNOWN_LEADER_EPOCH
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the last epoch up to this one, and where it ended; (-1, -1): not known."""
+        """Return the last epoch up to this one and its end offset; (-1, -1) if unknown."""
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
         later = [start for known, start in self.leader_epochs if known > epoch]
@@ -300,14 +300,14 @@ class PartitionLog:
         return (before[-1] if before else epoch), later[0]
 
     def delete_below(self, offset: int) -> int:
-        """Delete records below an offset, -1: all; returns where the log begins now.
+        """Delete the records below an offset (-1: all); return the new log start offset.
 
-        They cannot be read any more; their segments go when retention looks next.
+        The next retention check removes their segments.
 
         Raises
         ------
         Refused
-            The offset does not exist, or the topic's data are only compacted.
+            The offset is out of range, or the topic is only compacted.
         """
         if not self.settings.deleted:
             raise Refused(Error.POLICY_VIOLATION)
@@ -318,20 +318,22 @@ class PartitionLog:
         return self.log_start_offset
 
     def retain(self) -> None:
-        """Delete the segments that are too old or too many."""
+        """Delete the segments beyond the limits of time and size."""
         settings, now_ms = self.settings, self._now_ms()
         self._begin_at(self.log_start_offset)
         if not settings.deleted:
             return
         if settings.retention_ms >= 0:
-            while self._goes(lambda s: now_ms - s.largest_timestamp > settings.retention_ms):
+            while self._delete_first(
+                lambda s: now_ms - s.largest_timestamp > settings.retention_ms
+            ):
                 pass
         if settings.retention_bytes >= 0:
-            while self._goes(lambda s: self.size - s.size >= settings.retention_bytes):
+            while self._delete_first(lambda s: self.size - s.size >= settings.retention_bytes):
                 pass
 
-    def _goes(self, gone: Callable[[Segment], bool]) -> bool:
-        """Delete the first segment if it is to go; the last one leaves an empty one behind."""
+    def _delete_first(self, gone: Callable[[Segment], bool]) -> bool:
+        """Delete the first segment if it has expired; the log keeps one segment."""
         segment = self._segments[0]
         if not segment.size or not gone(segment):
             return False
@@ -341,7 +343,7 @@ class PartitionLog:
         return True
 
     def delete(self) -> None:
-        """Drop the data, and wake who waits for a write: a fetch session may know the log yet."""
+        """Delete all data and wake the waiting fetches; a fetch session may still have the log."""
         self._segments, self.producers = [Segment(self.log_end_offset, self._now_ms())], Producers()
         self.deleted = True
         self.state = object()
@@ -360,7 +362,7 @@ class PartitionLog:
     def _append(self, data: bytes) -> int:
         head, now_ms = header(data), self._now_ms()
         last_offset = head.base_offset + head.last_offset_delta
-        self._keep(
+        self._store(
             data, head.base_offset, last_offset, head.max_timestamp, head.leader_epoch, now_ms
         )
         if head.control:
@@ -371,11 +373,11 @@ class PartitionLog:
         self._wake()
         return head.base_offset
 
-    def _keep(
+    def _store(
         self, data: bytes, base_offset: int, last_offset: int, timestamp: int, epoch: int,
         now_ms: int,
     ) -> None:  # fmt: skip
-        """Put a batch at the end of the last segment, or of a new one."""
+        """Append a batch to the last segment, or to a new one."""
         segment = self._segments[-1]
         if segment.is_full_for(len(data), last_offset, timestamp, self.settings, now_ms):
             segment = Segment(base_offset, now_ms)
@@ -386,25 +388,25 @@ class PartitionLog:
         self.state = object()
 
     def _wake(self) -> None:
-        """Call who waits for a write."""
+        """Call the waiters after a write."""
         for waiter in list(self.waiters.values()):
             waiter()
 
-    def _kept(self, offset: int = 0) -> Iterator[Kept]:
-        """Yield the batches from the one that holds an offset on."""
+    def _batches(self, offset: int = 0) -> Iterator[StoredBatch]:
+        """Yield the batches from the one that contains an offset on."""
         for segment in self._segments:
             yield from segment.since(segment.index_of(offset))
 
 
-def _records(kept: Kept) -> Iterator[tuple[int, int]]:
-    """Yield each record's time and offset."""
-    for batch in LogReader(kept.data, check_crc=False):
+def _records(stored: StoredBatch) -> Iterator[tuple[int, int]]:
+    """Yield the timestamp and offset of each record."""
+    for batch in LogReader(stored.data, check_crc=False):
         for record in batch.records:
             yield record.timestamp, record.offset
 
 
 def _marker(data: bytes) -> tuple[int, int]:
-    """Read a marker: 1 commit, 0 abort; and the epoch of its coordinator."""
+    """Return the type (1 commit, 0 abort) and the coordinator epoch of a marker."""
     record = next(iter(LogReader(data, check_crc=False))).records[0]
     key, value = record.key or b"", record.value or b""
     kind = int.from_bytes(key[_CONTROL_VERSION : _CONTROL_VERSION + 2], "big")

@@ -1,4 +1,4 @@
-"""What a partition remembers of its idempotent and transactional producers.
+"""The idempotent and transactional producers of a partition.
 
 Source: ProducerStateManager, ProducerStateEntry, ProducerAppendInfo of Kafka 3.9.
 """
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from coterie.server.services.data.batches import Header
 from coterie.values import Error
 
-__all__ = ["Aborted", "Producer", "Producers", "Remembered"]
+__all__ = ["AbortedTxn", "BatchMetadata", "Producer", "Producers"]
 
-_BATCHES = 5  # as many requests as a producer may have in flight
-_MOST = 2**31 - 1
+_BATCHES = 5  # the maximum of requests in flight
+_MAX_SEQUENCE = 2**31 - 1
 
 
-class Remembered(NamedTuple):
-    """A batch of a producer: its sequences, where it lies, and its last time."""
+class BatchMetadata(NamedTuple):
+    """A batch of a producer: sequences, offsets and latest timestamp."""
 
     first_sequence: int
     last_sequence: int
@@ -27,11 +27,8 @@ class Remembered(NamedTuple):
     timestamp: int
 
 
-class Aborted(NamedTuple):
-    """A transaction that was aborted, as a Fetch of committed records tells it.
-
-    ``last_offset`` is that of its marker.
-    """
+class AbortedTxn(NamedTuple):
+    """An aborted transaction, for read-committed fetches; ``last_offset`` is its marker."""
 
     producer_id: int
     first_offset: int
@@ -39,7 +36,7 @@ class Aborted(NamedTuple):
 
 
 class Producer:
-    """One producer: its epoch, its last batches, and where its open transaction begins."""
+    """One producer: its epoch, last batches and the first offset of its open transaction."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "first_offset", "timestamp")
 
@@ -48,56 +45,56 @@ class Producer:
         self.coordinator_epoch = -1
         self.timestamp = -1
         self.first_offset: int | None = None
-        self.batches: deque[Remembered] = deque(maxlen=_BATCHES)
+        self.batches: deque[BatchMetadata] = deque(maxlen=_BATCHES)
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record in this epoch, -1: none."""
+        """The sequence of its last record in this epoch; -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     def move_to(self, epoch: int) -> None:
-        """Forget the batches of another epoch."""
+        """Switch to an epoch; a new epoch drops the batches of the old one."""
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
 
 
 class Producers:
-    """All producers of a partition.
+    """The producers of a partition.
 
     Attributes
     ----------
-    aborted : list of Aborted
+    aborted : list of AbortedTxn
         In the order of their markers.
     """
 
     def __init__(self) -> None:
         self.known: dict[int, Producer] = {}
-        self.aborted: list[Aborted] = []
+        self.aborted: list[AbortedTxn] = []
         self._open: dict[int, int] = {}  # first offset -> producer id, in order of offsets
 
     def first_open_offset(self) -> int | None:
-        """Return where the earliest open transaction begins."""
+        """Return the first offset of the earliest open transaction."""
         return next(iter(self._open), None)
 
     def in_transaction(self, producer_id: int) -> bool:
-        """Whether a producer has an open transaction, of whatever epoch."""
+        """Whether a producer has an open transaction in any epoch."""
         producer = self.known.get(producer_id)
         return producer is not None and producer.first_offset is not None
 
-    def duplicate(self, head: Header) -> Remembered | None:
-        """Return the batch that came before with these sequences."""
+    def duplicate(self, head: Header) -> BatchMetadata | None:
+        """Return the earlier batch with the same sequences, if this one is a duplicate."""
         producer = self.known.get(head.producer_id)
         if producer is None or producer.epoch != head.producer_epoch:
             return None
-        wanted = (head.base_sequence, head.last_sequence)
-        return next((each for each in producer.batches if each[:2] == wanted), None)
+        sequences = (head.base_sequence, head.last_sequence)
+        return next((batch for batch in producer.batches if batch[:2] == sequences), None)
 
     def refusal(self, head: Header) -> Error:
-        """Say what is wrong with the epoch or the sequence of a client's batch."""
+        """Check the epoch and the sequence of a producer's batch."""
         producer = self.known.get(head.producer_id)
         if producer is None:
-            return Error.NONE  # what a partition forgot may go on anywhere
+            return Error.NONE  # an expired or new producer may start at any sequence
         if head.producer_epoch < producer.epoch:
             return Error.INVALID_PRODUCER_EPOCH
         first = head.base_sequence
@@ -106,19 +103,19 @@ class Producers:
                 return Error.OUT_OF_ORDER_SEQUENCE_NUMBER
         else:
             last = producer.last_sequence
-            if first != last + 1 and not (first == 0 and last == _MOST):
+            if first != last + 1 and not (first == 0 and last == _MAX_SEQUENCE):
                 return Error.OUT_OF_ORDER_SEQUENCE_NUMBER
         if producer.first_offset is not None and not head.transactional:
             return Error.INVALID_TXN_STATE
         return Error.NONE
 
     def appended(self, head: Header) -> None:
-        """Note a batch that lies in the log, its offset in its header."""
+        """Record a batch after its append."""
         producer = self.known.setdefault(head.producer_id, Producer())
         producer.move_to(head.producer_epoch)
         last_offset = head.base_offset + head.last_offset_delta
         producer.batches.append(
-            Remembered(
+            BatchMetadata(
                 head.base_sequence, head.last_sequence,
                 head.base_offset, last_offset, head.max_timestamp,
             )
@@ -129,7 +126,7 @@ class Producers:
             self._open[head.base_offset] = head.producer_id
 
     def marker_refusal(self, producer_id: int, epoch: int, coordinator_epoch: int) -> Error:
-        """Say what is wrong with the end of a transaction."""
+        """Check the epochs of a transaction marker."""
         producer = self.known.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             return Error.INVALID_PRODUCER_EPOCH
@@ -138,13 +135,13 @@ class Producers:
         return Error.NONE
 
     def ended(self, head: Header, coordinator_epoch: int, *, committed: bool) -> None:
-        """Note a marker that lies in the log."""
+        """Record a transaction marker after its append."""
         producer = self.known.setdefault(head.producer_id, Producer())
         if producer.first_offset is not None:
             del self._open[producer.first_offset]
             if not committed:
                 self.aborted.append(
-                    Aborted(head.producer_id, producer.first_offset, head.base_offset)
+                    AbortedTxn(head.producer_id, producer.first_offset, head.base_offset)
                 )
         producer.move_to(head.producer_epoch)
         producer.coordinator_epoch = coordinator_epoch
@@ -152,7 +149,7 @@ class Producers:
         producer.timestamp = head.max_timestamp
 
     def forget(self, before_ms: int) -> None:
-        """Forget the producers that wrote nothing since, but for those in a transaction."""
+        """Expire producers without writes since a time, except those in a transaction."""
         for producer_id, producer in list(self.known.items()):
             if producer.first_offset is None and producer.timestamp <= before_ms:
                 del self.known[producer_id]

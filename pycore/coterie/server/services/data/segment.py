@@ -1,4 +1,4 @@
-"""A part of a partition's data that is kept, and goes, as a whole."""
+"""A segment of a partition's log; retention deletes whole segments."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from coterie.server.services.data.settings import LogSettings
 
-__all__ = ["Kept", "Segment"]
+__all__ = ["Segment", "StoredBatch"]
 
 _INDEX_BYTES = 10 * 1024 * 1024
 _INDEX_ENTRY = 8
 _LARGEST_DELTA = 2**31 - 1
 
 
-class Kept(NamedTuple):
-    """A batch in the log; ``indexed``: Kafka's offset index has an entry for it."""
+class StoredBatch(NamedTuple):
+    """A batch in the log; ``indexed``: Kafka's offset index would have an entry for it."""
 
     base_offset: int
     last_offset: int
@@ -28,9 +28,9 @@ class Kept(NamedTuple):
 
 
 class Segment:
-    """Batches from one offset on, as a segment of Kafka's has them.
+    """The batches of one of Kafka's segments.
 
-    Which batches lie together decides how far a fetch reads, and what retention takes away.
+    The borders of segments decide where a fetch ends and what retention deletes.
     """
 
     def __init__(self, base_offset: int, now_ms: int) -> None:
@@ -39,19 +39,19 @@ class Segment:
         self.first_timestamp: int | None = None
         self.max_timestamp = -1
         self.size = 0
-        self.batches: list[Kept] = []
+        self.batches: list[StoredBatch] = []
         self._last_offsets: list[int] = []
         self._since_index = self._indexed = 0
 
     @property
     def largest_timestamp(self) -> int:
-        """The latest time of a record, or of the last write where records have none."""
+        """The latest timestamp of its records, or the last write time if they have none."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms
 
     def is_full_for(
         self, size: int, last_offset: int, timestamp: int, settings: LogSettings, now_ms: int
     ) -> bool:
-        """Whether a batch has to begin a new segment."""
+        """Whether a batch must start a new segment."""
         if not self.size:
             return False
         if self.size > settings.segment_bytes - size:
@@ -67,40 +67,40 @@ class Segment:
     def append(
         self, data: bytes, base_offset: int, last_offset: int, timestamp: int, epoch: int,
         interval: int, now_ms: int,
-    ) -> Kept:  # fmt: skip
-        """Put a batch at the end; ``interval`` is that of the index, in bytes."""
+    ) -> StoredBatch:  # fmt: skip
+        """Append a batch; ``interval`` is ``index.interval.bytes``."""
         indexed = self._since_index > interval
         if indexed:
             self._since_index = 0
             self._indexed += 1
         self._since_index += len(data)
-        kept = Kept(base_offset, last_offset, self.size, timestamp, epoch, indexed, data)
-        self.batches.append(kept)
+        batch = StoredBatch(base_offset, last_offset, self.size, timestamp, epoch, indexed, data)
+        self.batches.append(batch)
         self._last_offsets.append(last_offset)
         if self.first_timestamp is None and timestamp >= 0:
             self.first_timestamp = timestamp
         self.max_timestamp = max(self.max_timestamp, timestamp)
         self.size += len(data)
         self.modified_ms = now_ms
-        return kept
+        return batch
 
     def index_of(self, offset: int) -> int:
-        """Return the number of the batch that holds an offset, or of the first behind it."""
+        """Return the index of the batch that contains an offset, or of the next one."""
         return bisect_left(self._last_offsets, offset)
 
-    def since(self, number: int) -> Iterator[Kept]:
-        """Yield the batches from this one on; none is copied, however many lie behind."""
+    def since(self, number: int) -> Iterator[StoredBatch]:
+        """Yield the batches from an index on, without a copy of the list."""
         batches = self.batches
         for n in range(number, len(batches)):
             yield batches[n]
 
     def bound_behind(self, position: int) -> int | None:
-        """Return the offset at which Kafka's index says that such a position is reached.
+        """Return the offset of the first entry of Kafka's offset index at or after a position.
 
-        Its entries have the last offset of a batch. None: there is no entry so far on.
+        An entry has the last offset of its batch. None if there is no such entry.
         """
-        low = bisect_left(self.batches, position, key=lambda kept: kept.position)
-        for kept in self.since(low):
-            if kept.indexed:
-                return kept.last_offset
+        low = bisect_left(self.batches, position, key=lambda batch: batch.position)
+        for batch in self.since(low):
+            if batch.indexed:
+                return batch.last_offset
         return None

@@ -1,4 +1,4 @@
-"""What of a topic's settings its partitions read."""
+"""The topic settings that partitions read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEVER = 2**63 - 1
 
 @dataclass
 class LogSettings:
-    """Settings of a topic's data, by Kafka's names; one object for all its partitions."""
+    """Settings of a topic's log, by Kafka's names; its partitions share one object."""
 
     max_message_bytes: int = 1048588
     append_time: bool = False
@@ -27,7 +27,7 @@ class LogSettings:
 
     @property
     def looks_at_records(self) -> bool:
-        """Whether a rule is about single records, so that compressed ones are looked at too."""
+        """Whether some setting requires checks of single records, even of compressed ones."""
         if self.compacted:
             return True
         limits = (self.timestamp_before_max_ms, self.timestamp_after_max_ms)

@@ -1,4 +1,4 @@
-"""A topic's settings: their types, defaults and bounds, and what may be set.
+"""Topic settings: types, defaults and bounds.
 
 Source: LogConfig, TopicConfig, ServerTopicConfigSynonyms and ConfigDef of Kafka 3.9.
 """
@@ -12,11 +12,13 @@ from coterie.errors import CoterieError
 from coterie.server.services.data.settings import LogSettings
 
 __all__ = [
+    "EFFECTIVE_TOPIC_CONFIGS",
     "TOPIC_CONFIGS",
     "InvalidConfig",
     "TopicConfig",
     "check_configs",
     "log_settings",
+    "parse_value",
     "read_config",
 ]
 
@@ -24,15 +26,30 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # as DescribeConfig
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _MAX = str(_INT64)
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+# The settings that partitions read (log_settings).
+EFFECTIVE_TOPIC_CONFIGS = frozenset(
+    {
+        "cleanup.policy",
+        "index.interval.bytes",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.ms",
+    }
+)
 _TYPES = {INT: "INT", LONG: "LONG", DOUBLE: "DOUBLE"}
 
 
 class InvalidConfig(CoterieError):
-    """A setting that does not exist or whose value is wrong; Kafka's message."""
+    """A setting that does not exist or has a wrong value; the message is Kafka's."""
 
 
 class TopicConfig(NamedTuple):
-    """A setting; ``server``: the name of the broker's setting that is its default."""
+    """A topic setting; ``server``: the broker setting that is its default."""
 
     name: str
     type: int
@@ -107,16 +124,27 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
 
 
 def read_config(name: str, text: str) -> Any:
-    """Return a setting's value from its text.
+    """Parse the value of a setting.
 
     Raises
     ------
     InvalidConfig
-        There is no such setting, or the value does not do.
+        There is no such setting, or its value is invalid.
     """
     row = TOPIC_CONFIGS.get(name)
     if row is None:
         raise InvalidConfig(f"Unknown topic config name: {name}")
+    return parse_value(row, text)
+
+
+def parse_value(row: TopicConfig, text: str) -> Any:
+    """Parse the value of a known setting.
+
+    Raises
+    ------
+    InvalidConfig
+        The value is invalid.
+    """
     text = text.strip()
     if row.type == BOOLEAN:
         if text.lower() not in ("true", "false"):
@@ -125,7 +153,7 @@ def read_config(name: str, text: str) -> Any:
     if row.type in _TYPES:
         return _number(row, text)
     words = [text]
-    if row.type == LIST:  # an empty one has no words: nothing to check
+    if row.type == LIST:  # an empty list is valid
         words = [word.strip() for word in text.split(",")] if text else []
     for word in words if row.words else ():
         if word not in row.words:
@@ -134,7 +162,7 @@ def read_config(name: str, text: str) -> Any:
 
 
 def check_configs(configs: Mapping[str, str]) -> None:
-    """Refuse settings that do not exist, or whose values do not do.
+    """Refuse unknown settings and invalid values.
 
     Raises
     ------
@@ -166,7 +194,7 @@ def _wrong(row: TopicConfig, text: str | float, why: str) -> InvalidConfig:
 
 
 def log_settings(configs: Mapping[str, str], defaults: Mapping[str, str]) -> LogSettings:
-    """Return what partitions read, of what is set for a topic and for the broker."""
+    """Return the settings that partitions read, from the topic's settings and the defaults."""
 
     def value(name: str) -> Any:
         text = configs.get(name, defaults.get(name, TOPIC_CONFIGS[name].default))

@@ -1,4 +1,4 @@
-"""All topics of a cluster: their names, ids, settings and partitions."""
+"""The topics of a cluster: names, ids, settings and partitions."""
 
 from __future__ import annotations
 
@@ -14,24 +14,36 @@ from coterie.server.services.data.partition import PartitionLog
 from coterie.server.services.data.settings import LogSettings
 from coterie.server.services.data.topic_configs import TOPIC_CONFIGS, log_settings
 
-__all__ = ["INTERNAL", "NO_ID", "Topic", "Topics", "name_refusal", "refuse_other_counts"]
+__all__ = [
+    "INTERNAL",
+    "METADATA_TOPIC",
+    "NO_ID",
+    "OFFSETS_TOPIC",
+    "STATE_TOPIC",
+    "Topic",
+    "Topics",
+    "name_refusal",
+    "refuse_other_counts",
+]
 
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # a topic that has none, or is not known
-INTERNAL = {  # topics of the server's own -> the setting that says how many partitions they have
-    "__consumer_offsets": "offsets.topic.num.partitions",
-    "__transaction_state": "transaction.state.log.num.partitions",
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the zero uuid, for no id or an unknown topic
+OFFSETS_TOPIC, STATE_TOPIC = "__consumer_offsets", "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
+INTERNAL = {  # internal topic -> the setting with its partition count
+    OFFSETS_TOPIC: "offsets.topic.num.partitions",
+    STATE_TOPIC: "transaction.state.log.num.partitions",
 }
 _LONGEST = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]*")
 _RETENTION_CHECK_MS = 300000
 _PRODUCER_CHECK_MS = 600000
 _PRODUCER_EXPIRATION_MS = 86400000
-# Topic's setting -> the server's, where their names differ from ServerTopicConfigSynonyms.
+# Topic setting -> broker setting, where this server's name differs from Kafka's synonym.
 _OF_SERVER = {"delete.retention.ms": "delete.retention.ms"}
 
 
 def name_refusal(name: str) -> str | None:
-    """Return why a topic cannot have a name, in Kafka's words; None: it can."""
+    """Return Kafka's reason to refuse a topic name; None if the name is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -47,10 +59,10 @@ def name_refusal(name: str) -> str | None:
 
 
 def refuse_other_counts(topics: Mapping[str, int | None], settings: Mapping[str, Any]) -> None:
-    """Refuse a topic of the server's own with other partitions than its setting says.
+    """Refuse an internal topic whose partition count differs from its setting.
 
-    Groups and transactional ids go to partitions by the setting: where one is missing, they
-    could not be written.
+    The setting maps groups and transactional ids to partitions; a missing partition would fail
+    their writes.
     """
     for name, setting in INTERNAL.items():
         count = topics.get(name)
@@ -66,9 +78,9 @@ class Topic:
     Attributes
     ----------
     configs : dict
-        What was set for it, as text, by Kafka's names.
+        The settings of the topic itself, as text, by Kafka's names.
     settings : LogSettings
-        What its partitions read.
+        The settings that its partitions read.
     """
 
     def __init__(self, name: str, topic_id: str, configs: Mapping[str, str]) -> None:
@@ -79,7 +91,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether it is the server's own."""
+        """Whether it is an internal topic of Kafka."""
         return self.name in INTERNAL
 
 
@@ -88,12 +100,15 @@ class Topics:
 
     Attributes
     ----------
+    static_defaults : dict
+        Defaults of topic settings from the server's configuration, as text, where they differ from
+        Kafka's.
     defaults : dict
-        Topics' settings as the server's are set, as text, where they differ from Kafka's own.
+        The same with dynamic broker settings.
     named : dict
         The topics by their names.
     on_delete : list
-        Functions that are called with each topic that is deleted.
+        Called with each deleted topic.
     """
 
     def __init__(self, context: Context) -> None:
@@ -102,20 +117,21 @@ class Topics:
         self.named: dict[str, Topic] = {}
         self._ids: dict[str, Topic] = {}
         self._sessions: dict[int, FetchSessions] = {}
-        self.defaults: dict[str, str] = {}
+        self.static_defaults: dict[str, str] = {}
         for row in TOPIC_CONFIGS.values():
             server = _OF_SERVER.get(row.name, row.server or row.name)
             if server in context.config and str(context.config[server]) != row.default:
-                self.defaults[row.name] = str(context.config[server])
+                self.static_defaults[row.name] = str(context.config[server])
+        self.defaults = self.static_defaults
         context.timers.call_at(context.now_ms + _RETENTION_CHECK_MS, self._retain)
         context.timers.call_at(context.now_ms + _PRODUCER_CHECK_MS, self._forget_producers)
 
     def __iter__(self) -> Iterator[Topic]:
-        """Walk through the topics, as they were made."""
+        """Iterate over the topics in the order of their creation."""
         return iter(list(self.named.values()))
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of topics."""
         return len(self.named)
 
     def get(self, name: str) -> Topic | None:
@@ -123,25 +139,25 @@ class Topics:
         return self.named.get(name)
 
     def by_id(self, topic_id: str) -> Topic | None:
-        """Return a topic by its id, as text."""
+        """Return a topic by its id in Kafka's text form."""
         return self._ids.get(topic_id)
 
     def colliding(self, name: str) -> str | None:
-        """Return a topic whose metrics would have the same names: ``.`` and ``_`` are one there."""
+        """Return a topic whose name differs only in ``.`` and ``_``; their metric names collide."""
         like = name.replace(".", "_")
         if like == name and "_" not in name:
             return None
         return next((other for other in self.named if other.replace(".", "_") == like), None)
 
     def partition(self, name: str, number: int) -> PartitionLog | None:
-        """Return a partition's log, if it exists."""
+        """Return the log of a partition; None if it does not exist."""
         topic = self.named.get(name)
         if topic is None or not 0 <= number < len(topic.partitions):
             return None
         return topic.partitions[number]
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
-        """Make a topic; what asks for it has checked the name and the settings."""
+        """Create a topic; the caller has checked its name and settings."""
         topic = Topic(name, self._context.ids.uuid(), configs or {})
         self.configure(topic, topic.configs)
         self.named[name] = self._ids[topic.topic_id] = topic
@@ -149,12 +165,12 @@ class Topics:
         return topic
 
     def internal(self, name: str) -> Topic:
-        """Return a topic of the server's own; it is made when it is first needed."""
+        """Return an internal topic; create it on first use."""
         topic = self.named.get(name)
         if topic is not None:
             return topic
         config = self._context.config
-        if name == "__consumer_offsets":
+        if name == OFFSETS_TOPIC:
             configs = {
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -171,7 +187,7 @@ class Topics:
         return self.create(name, config[INTERNAL[name]], configs)
 
     def grow(self, name: str, count: int) -> None:
-        """Add partitions, up to so many."""
+        """Add partitions up to a total count."""
         topic = self.named[name]
         for number in range(len(topic.partitions), count):
             topic.partitions.append(
@@ -186,7 +202,7 @@ class Topics:
             )
 
     def delete(self, name: str) -> None:
-        """Delete a topic and its data; who waits for a write is woken."""
+        """Delete a topic and its data; waiting fetches are woken."""
         topic = self.named.pop(name)
         del self._ids[topic.topic_id]
         for log in topic.partitions:
@@ -195,20 +211,26 @@ class Topics:
             function(topic)
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
-        """Set all that is set for a topic."""
+        """Replace the settings of a topic."""
         topic.configs = dict(configs)
         new = log_settings(topic.configs, self.defaults)
         for field in fields(new):
             setattr(topic.settings, field.name, getattr(new, field.name))
 
+    def override_defaults(self, overrides: Mapping[str, str]) -> None:
+        """Let dynamic broker settings, by topic setting, override the static defaults."""
+        self.defaults = {**self.static_defaults, **overrides}
+        for topic in self:
+            self.configure(topic, topic.configs)
+
     def sessions_of(self, node_id: int) -> FetchSessions:
         """Return the fetch sessions of a broker."""
-        found = self._sessions.get(node_id)
-        if found is None:
+        sessions = self._sessions.get(node_id)
+        if sessions is None:
             ids = self._context.ids
-            found = FetchSessions(ids.number, lambda: self._context.now_ms)
-            self._sessions[node_id] = found
-        return found
+            sessions = FetchSessions(ids.number, lambda: self._context.now_ms)
+            self._sessions[node_id] = sessions
+        return sessions
 
     def _logs(self) -> Iterator[PartitionLog]:
         for topic in self:

@@ -1,8 +1,8 @@
-"""SASL on the server's side: mechanisms, users, and the state of a connection. No I/O but the file.
+"""Server-side SASL: mechanisms, users and the authentication state of a connection.
 
-``users`` reads who may come in, ``plain`` and ``scram`` are the exchanges, ``authentication`` is
-what a connection may do before, while and after it authenticates. Time, nonces and
-salts are handed in. Sources: SaslServerAuthenticator, RFC 4616, RFC 5802.
+``users`` reads the users file, ``plain`` and ``scram`` implement the mechanisms, and
+``authentication`` decides which requests a connection may send. Time, nonces and salts are passed
+in; the only I/O is reading the users file. Sources: SaslServerAuthenticator, RFC 4616, RFC 5802.
 """
 
 from coterie.server.services.sasl.authentication import Authentication, Mechanisms

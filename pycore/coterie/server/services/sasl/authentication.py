@@ -1,8 +1,8 @@
-"""What a connection of a listener with SASL may do, before, while and after it authenticates.
+"""The authentication state of a connection to a SASL listener.
 
-Asked for each frame; it never sees a socket. The states are those of SaslServerAuthenticator. An
-answer that refuses, and a close in its place, come after ``connection.failed.authentication.delay
-.ms`` where ``delayed`` says so: who guesses passwords waits, and so does who speaks out of turn.
+The connection consults it for each frame. Its states are those of SaslServerAuthenticator. Where
+``delayed`` is true, an error response or a close follows only after
+``connection.failed.authentication.delay.ms``, which slows down password guessing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from coterie.server.config import Settings
 from coterie.server.ids import Ids
+from coterie.server.rate_limited_log import quoted
 from coterie.server.services.sasl.plain import Plain
 from coterie.server.services.sasl.refusals import Refused
 from coterie.server.services.sasl.scram import HASHES, Scram
@@ -21,10 +22,13 @@ from coterie.server.services.sasl.users import Users
 from coterie.values import Error
 
 __all__ = [
+    "API_VERSIONS",
     "MECHANISMS",
     "SASL_AUTHENTICATE",
+    "SASL_HANDSHAKE",
     "Authenticated",
     "Authentication",
+    "FailedLogin",
     "Mechanisms",
     "Refused",
 ]
@@ -37,18 +41,18 @@ MIN_BETWEEN_MS = 1000  # KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS
 
 
 class State(Enum):
-    """Where an authentication stands."""
+    """The states of an authentication."""
 
-    FIRST = auto()  # ApiVersions or SaslHandshake
-    HANDSHAKE = auto()  # after a good ApiVersions
+    FIRST = auto()  # accepts ApiVersions or SaslHandshake
+    HANDSHAKE = auto()  # after a successful ApiVersions
     TOKENS = auto()
     COMPLETE = auto()
-    OTHER_MECHANISM = auto()  # re-authentication with another one was asked for
+    OTHER_MECHANISM = auto()  # a re-authentication named another mechanism
     FAILED = auto()
 
 
 class Authenticated(NamedTuple):
-    """Answer to one token; ``error`` NONE: go on, or done where ``lifetime_ms`` may be above 0."""
+    """The response to one token; ``lifetime_ms`` is the session lifetime once complete, else 0."""
 
     error: Error
     message: str
@@ -56,30 +60,53 @@ class Authenticated(NamedTuple):
     lifetime_ms: int
 
 
-class Exchange(Protocol):
-    """One exchange of a mechanism."""
+class FailedLogin(NamedTuple):
+    """A failed authentication, for the log; the text has the peer's words escaped."""
 
+    mechanism: str
+    username: str | None
+    reason: str
+
+    @property
+    def known_mechanism(self) -> str | None:
+        """The mechanism, or None if it is not supported: one of few kinds of log lines."""
+        return self.mechanism if self.mechanism in MECHANISMS else None
+
+    def __str__(self) -> str:
+        """Return user, mechanism and reason in one line."""
+        user = "" if self.username is None else f" for user {quoted(self.username)}"
+        mechanism = self.known_mechanism or quoted(self.mechanism)
+        return f"authentication failed{user} with {mechanism}: {self.reason}"
+
+
+class Exchange(Protocol):
+    """A running exchange of a mechanism.
+
+    ``claimed_username`` is the user that the peer names, ``username`` the authenticated one.
+    """
+
+    claimed_username: str | None
     username: str | None
 
     def respond(self, token: bytes) -> bytes:
-        """Answer a token, or raise Refused."""
+        """Return the next token of the server, or raise Refused."""
 
 
 class Mechanisms:
-    """What all connections of a listener share.
+    """The SASL mechanisms of a listener, shared by its connections.
 
     Parameters
     ----------
     users
-        Who may come in.
+        The users that may authenticate.
     config
         The server's settings; ``connections.max.reauth.ms`` may have prefixes.
     listener
         The listener's name, which is its protocol.
     ids
-        Draws the server's part of each nonce.
+        The source of nonces and salts.
     now_ms
-        The time in ms, of any beginning. Lifetimes are the wall clock's, as the client counts.
+        The wall clock in ms, from any origin. Clients measure session lifetimes by it, too.
     """
 
     def __init__(
@@ -99,7 +126,7 @@ class Mechanisms:
         }
 
     def exchange(self, mechanism: str) -> Exchange:
-        """Begin an exchange."""
+        """Start an exchange."""
         if mechanism == "PLAIN":
             return Plain(self._users)
         credential_of = partial(self._users.credential, mechanism, self._salt)
@@ -109,7 +136,7 @@ class Mechanisms:
         return self._ids.uuid().encode("ascii")
 
     def authentication(self) -> Authentication:
-        """Return the state of a new connection."""
+        """Return the initial state of a connection."""
         return Authentication(self)
 
 
@@ -120,8 +147,10 @@ class Authentication:
     ----------
     principal : str or None
         ``User:NAME`` once it is authenticated.
+    failed_login : FailedLogin or None
+        The failure of the last handshake or token.
     delayed : bool
-        Whether what ended it (:attr:`failed`) is told, or the connection closed, after the delay.
+        After a failure: whether the error response or the close follows only after the delay.
     """
 
     def __init__(self, mechanisms: Mechanisms) -> None:
@@ -131,42 +160,43 @@ class Authentication:
         self._exchange: Exchange | None = None
         self._headers = False
         self._expires_ms: int | None = None
-        self._began_again_ms: int | None = None
+        self._reauthentication_began_ms: int | None = None
         self.principal: str | None = None
+        self.failed_login: FailedLogin | None = None
         self.delayed = False
 
     @property
     def failed(self) -> bool:
-        """Whether it ended badly: nothing more is read."""
+        """Whether it failed; no more requests are read."""
         return self._state is State.FAILED
 
     @property
     def tokens(self) -> bool:
-        """Whether tokens are exchanged: any other request is out of turn."""
+        """Whether an exchange is running; only tokens are allowed."""
         return self._state is State.TOKENS
 
     @property
     def bare(self) -> bool:
-        """Whether the next frame is a token without a request's header (SaslHandshake 0)."""
+        """Whether the next frame is a token without a request header (SaslHandshake 0)."""
         return self.tokens and not self._headers
 
     @property
     def max_frame_bytes(self) -> int | None:
-        """The longest frame that is read now; None: the server's own limit."""
+        """The current frame limit; None: ``socket.request.max.bytes``."""
         return None if self._state is State.COMPLETE else MAX_FRAME_BYTES
 
     def admits(self, api_key: int) -> bool:
-        """Whether a request is read on after its header; False: close, without an answer."""
+        """Return whether a request may be parsed; if not, the connection closes silently."""
         state = self._state
         if state is State.COMPLETE:
             return self._admits_again(api_key)
         if state is State.TOKENS:
-            return True  # what is out of turn is answered
+            return True  # other requests get an error response
         if api_key == SASL_HANDSHAKE and state in (State.FIRST, State.HANDSHAKE):
             return True
         if api_key == API_VERSIONS and state is State.FIRST:
             return True
-        # A second ApiVersions is the one thing that Kafka closes at once.
+        # Kafka closes without the delay only after a second ApiVersions.
         self._fail(delayed=api_key != API_VERSIONS or state is not State.HANDSHAKE)
         return False
 
@@ -174,9 +204,9 @@ class Authentication:
         now_ms, expires_ms = self._mechanisms.now_ms(), self._expires_ms
         if expires_ms is None:
             return True
-        began_ms = self._began_again_ms
+        began_ms = self._reauthentication_began_ms
         if api_key == SASL_HANDSHAKE and (began_ms is None or now_ms - began_ms >= MIN_BETWEEN_MS):
-            self._began_again_ms = now_ms
+            self._reauthentication_began_ms = now_ms
             self._state, self._headers = State.HANDSHAKE, False
             return True
         if now_ms > expires_ms:
@@ -185,23 +215,27 @@ class Authentication:
         return True
 
     def misplaced(self, api_key: int) -> bool:
-        """Whether a request that was read came between tokens: 34 in its own form, the end."""
+        """Return whether a request came between tokens; if so, the authentication fails.
+
+        The caller answers with ILLEGAL_SASL_STATE and closes.
+        """
         if not self.tokens or api_key == SASL_AUTHENTICATE:
             return False
         self._fail(delayed=True)
         return True
 
-    def versions_told(self) -> None:
-        """ApiVersions was answered without an error; before the handshake that may be once."""
+    def api_versions_answered(self) -> None:
+        """Record a successful ApiVersions; only one is allowed before the handshake."""
         if self._state is State.FIRST:
             self._state = State.HANDSHAKE
 
     def handshake(self, mechanism: str, version: int) -> Error:
-        """Handle SaslHandshake; after ``UNSUPPORTED_SASL_MECHANISM`` the connection closes."""
+        """Handle SaslHandshake; after UNSUPPORTED_SASL_MECHANISM the connection closes."""
         if self._state not in (State.FIRST, State.HANDSHAKE):
             return Error.ILLEGAL_SASL_STATE
         self._headers = self._headers or version >= 1
         if mechanism not in MECHANISMS:
+            self.failed_login = FailedLogin(mechanism, None, "the mechanism is not supported")
             self._fail(delayed=True)
             return Error.UNSUPPORTED_SASL_MECHANISM
         if self.principal is not None and mechanism != self._mechanism:
@@ -213,7 +247,7 @@ class Authentication:
         return Error.NONE
 
     def token(self, token: bytes) -> bytes | Refused:
-        """Answer a bare token; Refused: the connection closes, without an answer."""
+        """Answer a bare token; after Refused the connection closes without a response."""
         try:
             return self._respond(token)
         except Refused as refused:
@@ -221,7 +255,7 @@ class Authentication:
             return refused
 
     def authenticate(self, token: bytes) -> Authenticated:
-        """Handle SaslAuthenticate; after an error of ``failed`` the connection closes."""
+        """Handle SaslAuthenticate; after an error the connection closes."""
         again = self.principal is not None
         try:
             answer = self._respond(token)
@@ -232,19 +266,24 @@ class Authentication:
                 f"credentials with SASL mechanism {self._mechanism}"
             )
             return Authenticated(Error.SASL_AUTHENTICATION_FAILED, message, b"", 0)
-        return Authenticated(Error.NONE, "", answer, self._told_lifetime_ms())
+        return Authenticated(Error.NONE, "", answer, self._session_lifetime_ms())
 
-    def _told_lifetime_ms(self) -> int:
+    def _session_lifetime_ms(self) -> int:
         done = self._state is State.COMPLETE
         return self._mechanisms.lifetimes_ms[self._mechanism] if done else 0
 
     def _respond(self, token: bytes) -> bytes:
         exchange = self._exchange
         if exchange is None:
-            raise Refused
-        answer = exchange.respond(token)
-        if exchange.username is not None:
-            self._complete(f"User:{exchange.username}")
+            raise Refused(reason="the mechanism changed during re-authentication")
+        try:
+            answer = exchange.respond(token)
+            if exchange.username is not None:
+                self._complete(f"User:{exchange.username}")
+        except Refused as refused:
+            username = exchange.claimed_username
+            self.failed_login = FailedLogin(self._mechanism, username, refused.reason)
+            raise
         return answer
 
     def _complete(self, principal: str) -> None:
@@ -256,7 +295,7 @@ class Authentication:
         self.principal, self._exchange, self._state = principal, None, State.COMPLETE
 
     def refuse(self) -> None:
-        """End it as a wrong token does, unless it is complete."""
+        """Fail as after a wrong token, unless the authentication is complete."""
         if self._state is not State.COMPLETE:
             self._fail(delayed=True)
 

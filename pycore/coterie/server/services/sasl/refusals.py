@@ -1,8 +1,10 @@
-"""How an exchange ends badly, and what the client is told of it."""
+"""The failure of an authentication, and the message for the client."""
 
 from __future__ import annotations
 
-__all__ = ["OTHER_ID", "Refused"]
+__all__ = ["ANONYMOUS", "OTHER_ID", "Refused"]
+
+ANONYMOUS = "User:ANONYMOUS"  # the principal of a peer that did not authenticate
 
 OTHER_ID = (
     "Authentication failed: Client requested an authorization id that is different from username"
@@ -10,20 +12,24 @@ OTHER_ID = (
 
 
 class Refused(Exception):
-    """The client is not let in.
+    """The authentication failed.
 
     Attributes
     ----------
     message : str or None
-        What it is told; None: only that its credentials are invalid, as wherever more would say
-        which users there are (SaslException, beside SaslAuthenticationException).
+        The message for the client; None: it only learns that its credentials are invalid, so that
+        it cannot find out which users exist. Kafka throws SaslAuthenticationException with a
+        message and SaslException without one.
+    reason : str
+        The cause for the server's log.
     """
 
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or "invalid credentials")
+    def __init__(self, message: str | None = None, *, reason: str = "") -> None:
         self.message = message
+        self.reason = reason or message or "invalid credentials"
+        super().__init__(self.reason)
 
     @property
     def delayed(self) -> bool:
-        """Whether Kafka closes after its delay where it cannot tell this; else it does at once."""
+        """Whether a connection that gets no error response closes after the delay, not at once."""
         return self.message is not None

@@ -1,7 +1,7 @@
-"""Who may come in: the file of ``--sasl-users``, or a mapping of the same form.
+"""The users that may authenticate: the file of ``--sasl-users``, or a mapping of the same form.
 
-A user has a password, from which the keys of SCRAM are made when they are first asked for, or only
-the keys (as ``coterie serve --make-credential`` prints them), which let nobody in who steals them.
+A user has either a password or only SCRAM keys, as printed by ``coterie serve --make-credential``.
+From a password the keys are derived on first use. Stolen keys do not allow a login.
 """
 
 from __future__ import annotations
@@ -20,12 +20,17 @@ from typing import Any, NamedTuple
 
 from coterie.arguments import file_path, text
 from coterie.errors import ArgumentError, shown
-from coterie.server.services.sasl.scram import HASHES, MIN_ITERATIONS, Credential, derive
+from coterie.server.services.sasl.scram import (
+    HASHES,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    Credential,
+    derive,
+)
 
 __all__ = ["Users", "credential_toml", "read_users", "users_of"]
 
-MAX_ITERATIONS = 1_000_000  # a handshake derives the keys once, while the others wait
-TOLD_ITERATIONS = 16384  # Kafka's own most (ScramMechanism): what is printed may go there too
+MOST_ITERATIONS = 1_000_000  # deriving the keys blocks the other connections
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TABLES = {mechanism.lower(): mechanism for mechanism in HASHES}
 _SALTED = {"salt", "iterations"}
@@ -33,7 +38,7 @@ _KEYS = {"stored_key", "server_key"}
 
 
 class _Salted(NamedTuple):
-    """How the keys of one mechanism are made from a password."""
+    """The parameters for deriving one mechanism's keys from a password."""
 
     salt: bytes | None
     iterations: int
@@ -45,34 +50,61 @@ class _User(NamedTuple):
 
 
 class Users:
-    """The users of a server."""
+    """The users of a server; their SCRAM credentials can be altered in memory."""
 
     def __init__(self, users: Mapping[str, _User]) -> None:
         self._users = users
-        self._made: dict[tuple[str, str], Credential] = {}
+        self._derived: dict[tuple[str, str], Credential] = {}
+        self._altered: dict[tuple[str, str], Credential | None] = {}  # None: deleted
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all users, also of those without SCRAM credentials."""
+        return {*self._users, *(name for _, name in self._altered)}
 
     def password(self, username: str) -> bytes | None:
-        """Return a user's password; None: no such user, or only keys."""
+        """Return a user's password; None for an unknown user or one that has only keys."""
         user = self._users.get(username)
         return None if user is None else user.password
 
     def credential(
         self, mechanism: str, salts: Callable[[], bytes], username: str
     ) -> Credential | None:
-        """Return a user's credential for SCRAM; from a password it is made when first asked for.
+        """Return a user's SCRAM credential; it is derived from a password on first use.
 
-        ``salts`` gives a salt where none was given with the password.
+        ``salts`` returns a new salt, for a password without one.
         """
+        if (mechanism, username) in self._altered:
+            return self._altered[mechanism, username]
         user = self._users.get(username)
-        given = None if user is None else user.mechanisms.get(mechanism)
-        if isinstance(given, Credential) or user is None or user.password is None:
-            return given if isinstance(given, Credential) else None
-        made = self._made.get((mechanism, username))
-        if made is None:
-            salt, iterations = given or _Salted(None, MIN_ITERATIONS)
-            made = derive(mechanism, user.password, salt or salts(), iterations)
-            self._made[mechanism, username] = made
-        return made
+        entry = None if user is None else user.mechanisms.get(mechanism)
+        if isinstance(entry, Credential) or user is None or user.password is None:
+            return entry if isinstance(entry, Credential) else None
+        derived = self._derived.get((mechanism, username))
+        if derived is None:
+            salt, iterations = entry or _Salted(None, MIN_ITERATIONS)
+            derived = derive(mechanism, user.password, salt or salts(), iterations)
+            self._derived[mechanism, username] = derived
+        return derived
+
+    def iterations(self, mechanism: str, username: str) -> int | None:
+        """Return the iterations of a user's SCRAM credential; None if there is none."""
+        if (mechanism, username) in self._altered:
+            altered = self._altered[mechanism, username]
+            return None if altered is None else altered.iterations
+        user = self._users.get(username)
+        entry = None if user is None else user.mechanisms.get(mechanism)
+        if entry is not None:
+            return entry.iterations
+        return None if user is None or user.password is None else MIN_ITERATIONS
+
+    def set_credential(self, mechanism: str, username: str, credential: Credential) -> None:
+        """Create or replace a user's SCRAM credential; a password for PLAIN stays as it is."""
+        self._altered[mechanism, username] = credential
+
+    def delete_credential(self, mechanism: str, username: str) -> None:
+        """Delete a user's SCRAM credential."""
+        self._altered[mechanism, username] = None
 
 
 def read_users(path: str | Path) -> Users:
@@ -81,7 +113,7 @@ def read_users(path: str | Path) -> Users:
     Raises
     ------
     coterie.ArgumentError
-        It cannot be read, others than its owner may read it, or something in it is wrong.
+        It cannot be read, users other than its owner may read it, or its content is wrong.
     """
     path = file_path(path, "users file")
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -98,17 +130,17 @@ def read_users(path: str | Path) -> Users:
 
 
 def _check_private(path: str | Path, status: os.stat_result) -> None:
-    """Refuse a file that others may read; one of root's its group may, as secrets are mounted."""
+    """Refuse a file that others may read; a file of root may be readable by its group.
+
+    Container platforms mount secrets in that way.
+    """
     others = 0o007 if status.st_uid == 0 != os.geteuid() else 0o077
     if stat.S_IMODE(status.st_mode) & others:
         raise ArgumentError(f"users file {path}: others may read it; run chmod 600 {path}")
 
 
 def users_of(users: Mapping[str, Any], where: str = "users") -> Users:
-    """Check a mapping from names to what a users file says of each.
-
-    A password alone may stand for the table with it.
-    """
+    """Build users from a mapping: user name -> the user's table, or its password."""
     if not isinstance(users, Mapping):
         raise ArgumentError(f"{where} must be a table of users, not {shown(users)}")
     return Users(
@@ -116,13 +148,13 @@ def users_of(users: Mapping[str, Any], where: str = "users") -> Users:
     )
 
 
-def _name(name: Any, where: str) -> str:
+def _name(name: object, where: str) -> str:
     if not isinstance(name, str) or not name or not name.isprintable():
         raise ArgumentError(f"{where}: {shown(name)} is no user's name")
     return name
 
 
-def _user(table: Any, where: str) -> _User:
+def _user(table: object, where: str) -> _User:
     if isinstance(table, str):
         table = {"password": table}
     if not isinstance(table, Mapping):
@@ -149,7 +181,9 @@ def _first(names: set[Any]) -> str:
     return min(name if isinstance(name, str) else shown(name) for name in names)
 
 
-def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Credential | _Salted:
+def _mechanism(
+    mechanism: str, table: object, has_password: bool, where: str
+) -> Credential | _Salted:
     if not isinstance(table, Mapping):
         raise ArgumentError(f"{where} must be a table, not {shown(table)}")
     unknown = table.keys() - _SALTED - _KEYS
@@ -161,8 +195,8 @@ def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Cr
     if missing:
         raise ArgumentError(f"{where}.{min(missing)} is missing (or give a password)")
     iterations = table.get("iterations", MIN_ITERATIONS)
-    if type(iterations) is not int or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        limits = f"{MIN_ITERATIONS} to {MAX_ITERATIONS}"
+    if type(iterations) is not int or not MIN_ITERATIONS <= iterations <= MOST_ITERATIONS:
+        limits = f"{MIN_ITERATIONS} to {MOST_ITERATIONS}"
         raise ArgumentError(f"{where}.iterations must be {limits}, not {shown(iterations)}")
     salt = _bytes(table["salt"], f"{where}.salt") if "salt" in table else None
     if has_password or salt is None:
@@ -175,23 +209,23 @@ def _mechanism(mechanism: str, table: Any, has_password: bool, where: str) -> Cr
     return Credential(salt, iterations, **keys)
 
 
-def _bytes(given: Any, where: str) -> bytes:
+def _bytes(encoded: object, where: str) -> bytes:
     try:
-        data = base64.b64decode(given, validate=True) if isinstance(given, str) else b""
+        data = base64.b64decode(encoded, validate=True) if isinstance(encoded, str) else b""
     except (binascii.Error, ValueError):
         data = b""
     if not data:
-        raise ArgumentError(f"{where} must be base64, not {shown(given)}")
+        raise ArgumentError(f"{where} must be base64, not {shown(encoded)}")
     return data
 
 
 def credential_toml(user: str, password: str, salts: Callable[[], bytes]) -> str:
-    """Return the tables that let a user in by SCRAM and keep no password.
+    """Return the TOML tables of a user's SCRAM credentials, without the password.
 
     Raises
     ------
     coterie.ArgumentError
-        No such name or password can be had.
+        The name or the password is not allowed.
     """
     _name(user, "user")
     if not password:
@@ -201,13 +235,13 @@ def credential_toml(user: str, password: str, salts: Callable[[], bytes]) -> str
         name = '"' + user.replace("\\", "\\\\").replace('"', '\\"') + '"'
     tables = []
     for table, mechanism in sorted(_TABLES.items()):
-        made = derive(mechanism, password.encode(), salts(), TOLD_ITERATIONS)
+        credential = derive(mechanism, password.encode(), salts(), MAX_ITERATIONS)
         salt, stored_key, server_key = (
             base64.b64encode(data).decode("ascii")
-            for data in (made.salt, made.stored_key, made.server_key)
+            for data in (credential.salt, credential.stored_key, credential.server_key)
         )
         tables.append(
-            f'[users.{name}.{table}]\nsalt = "{salt}"\niterations = {made.iterations}\n'
+            f'[users.{name}.{table}]\nsalt = "{salt}"\niterations = {credential.iterations}\n'
             f'stored_key = "{stored_key}"\nserver_key = "{server_key}"\n'
         )
     return "\n".join(tables)

@@ -1,1 +1,1 @@
-"""Transactions: the state of each transactional id, and the log in which it is kept."""
+"""Transactions: the coordinator, the state of each transactional id, and its log."""

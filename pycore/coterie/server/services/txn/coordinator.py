@@ -1,8 +1,8 @@
 """The transaction coordinator (TransactionCoordinator, TransactionStateManager of Kafka 3.9).
 
-Under the cluster's clock; its log is the topic ``__transaction_state``, and a change counts once
-its record is there. Appends and markers are done within the request that asks for them, so that
-nobody sees a transaction between its decision and its markers, as a client of Kafka may (51).
+It runs by the cluster's clock. Its log is the topic ``__transaction_state``; a change takes effect
+once its record is written. Markers are written within the request that ends the transaction. So
+no client sees CONCURRENT_TRANSACTIONS after the end of a transaction, as it may in Kafka.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coterie._core.codec.checksum import partition_for
 from coterie._core.codec.reader import LogReader
 from coterie.server.clock import Timer
 from coterie.server.context import Context
-from coterie.server.services.data.topics import Topics
+from coterie.server.services.data.topics import OFFSETS_TOPIC, STATE_TOPIC, Topics
 from coterie.server.services.groups import Groups
 from coterie.server.services.txn.records import key_bytes, read_key, read_value, value_bytes
 from coterie.server.services.txn.transaction import (
@@ -28,16 +28,15 @@ from coterie.server.services.txn.transaction import (
 )
 from coterie.values import Error
 
-__all__ = ["STATE_TOPIC", "Initialized", "TransactionCoordinator"]
+__all__ = ["Initialized", "TransactionCoordinator"]
 
-STATE_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 CHECK_MS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 EXPIRY_CHECK_MS = "transaction.remove.expired.transaction.cleanup.interval.ms"
 EXPIRATION_MS = "transactional.id.expiration.ms"
 
 
 class Initialized(NamedTuple):
-    """Answer to InitProducerId."""
+    """The response to InitProducerId."""
 
     error: Error
     producer_id: int = NONE_YET
@@ -45,7 +44,7 @@ class Initialized(NamedTuple):
 
 
 class TransactionCoordinator:
-    """All transactional ids of a cluster. Timers abort what takes too long, and forget ids."""
+    """The transactional ids of a cluster; timers abort late transactions and expire ids."""
 
     def __init__(self, context: Context, topics: Topics, groups: Groups) -> None:
         self._context, self._topics, self._groups = context, topics, groups
@@ -60,22 +59,22 @@ class TransactionCoordinator:
         self._expiry_check_ms: int = config[EXPIRY_CHECK_MS]
         self._expiration_ms: int = config[EXPIRATION_MS]
 
-    # What others ask
+    # Access by other services
 
     def partition_for(self, transactional_id: str) -> int:
-        """Return the partition of ``__transaction_state`` that keeps an id."""
+        """Return the partition of ``__transaction_state`` for an id."""
         return partition_for(transactional_id, self._partitions)
 
     def ready(self) -> None:
-        """Make the topic, where it does not exist yet."""
+        """Create the topic if it does not exist."""
         self._topics.internal(STATE_TOPIC)
 
     def transaction(self, transactional_id: str) -> Transaction | None:
-        """Return what is known of an id."""
+        """Return the transaction of an id; None for an unknown id."""
         return self._by_id.get(transactional_id)
 
     def __iter__(self) -> Iterator[Transaction]:
-        """Walk through all that are known."""
+        """Iterate over all transactions."""
         return iter(self._by_id.values())
 
     def verify(
@@ -88,11 +87,12 @@ class TransactionCoordinator:
         *,
         abortable: bool = False,
     ) -> Error:
-        """Whether a transaction holds a partition, asked before something is appended to it.
+        """Check that a transaction contains a partition, before an append to the partition.
 
-        Not to be asked where the partition's log already has an open transaction of the producer
-        (ReplicaManager.maybeStartTransactionVerificationForPartitions). ``abortable``: the client
-        knows TRANSACTION_ABORTABLE (Produce above 10, TxnOffsetCommit from 4 on).
+        Do not call it if the partition already has an open transaction of the producer.
+        ``abortable``: the client knows TRANSACTION_ABORTABLE (Produce from version 11 on,
+        TxnOffsetCommit from version 4 on). Source:
+        ReplicaManager.maybeStartTransactionVerificationForPartitions.
         """
         if transactional_id is None:
             return Error.NONE
@@ -116,15 +116,17 @@ class TransactionCoordinator:
         producer_epoch: int,
         partitions: Iterable[Partition],
     ) -> dict[Partition, Error]:
-        """Answer AddPartitionsToTxn that only asks."""
-        found = self._found(transactional_id, producer_id, producer_epoch)
-        if isinstance(found, Transaction) and found.state in ENDING:
-            found = Error.CONCURRENT_TRANSACTIONS
-        if isinstance(found, Error):
-            return dict.fromkeys(partitions, found)
+        """Answer AddPartitionsToTxn with ``verifyOnly``."""
+        transaction = self._lookup(transactional_id, producer_id, producer_epoch)
+        if isinstance(transaction, Transaction) and transaction.state in ENDING:
+            transaction = Error.CONCURRENT_TRANSACTIONS
+        if isinstance(transaction, Error):
+            return dict.fromkeys(partitions, transaction)
         return {
-            each: Error.NONE if each in found.partitions else Error.TRANSACTION_ABORTABLE
-            for each in partitions
+            partition: Error.NONE
+            if partition in transaction.partitions
+            else Error.TRANSACTION_ABORTABLE
+            for partition in partitions
         }
 
     def init_producer_id(
@@ -133,10 +135,10 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: tuple[int, int] | None = None,
     ) -> Initialized:
-        """Answer InitProducerId; ``expected``: the id and epoch with which a producer goes on.
+        """Answer InitProducerId; ``expected``: the id and epoch of a producer that continues.
 
-        A transaction that its producer left open is aborted first, and the answer is
-        CONCURRENT_TRANSACTIONS: the next one begins.
+        If the producer has an open transaction, it is aborted and the response is
+        CONCURRENT_TRANSACTIONS; the client then tries again.
         """
         if transactional_id is None:
             return Initialized(Error.NONE, self._context.ids.producer_id(), 0)
@@ -146,35 +148,35 @@ class TransactionCoordinator:
             return Initialized(Error.INVALID_TRANSACTION_TIMEOUT)
         if not self._owned(transactional_id):
             return Initialized(Error.NOT_COORDINATOR)
-        found = self._by_id.get(transactional_id)
-        if found is None:
+        transaction = self._by_id.get(transactional_id)
+        if transaction is None:
             producer_id = self._context.ids.producer_id()
-            found = Transaction(
+            transaction = Transaction(
                 transactional_id, producer_id, NONE_YET, timeout_ms, self._context.now_ms
             )
-        if expected is not None and not found.is_from(*expected):
+        if expected is not None and not transaction.is_from(*expected):
             return Initialized(Error.PRODUCER_FENCED)
-        if found.state in ENDING:
+        if transaction.state in ENDING:
             return Initialized(Error.CONCURRENT_TRANSACTIONS)
-        if found.state is State.ONGOING:
-            error = self._end(found.fenced(), committed=False)
+        if transaction.state is State.ONGOING:
+            error = self._end(transaction.fenced(), committed=False)
             return Initialized(error if error else Error.CONCURRENT_TRANSACTIONS)
-        return self._begin(found, timeout_ms, None if expected is None else expected[1])
+        return self._begin(transaction, timeout_ms, None if expected is None else expected[1])
 
     def _begin(
-        self, found: Transaction, timeout_ms: int, expected_epoch: int | None
+        self, transaction: Transaction, timeout_ms: int, expected_epoch: int | None
     ) -> Initialized:
         now_ms = self._context.now_ms
         begun: Transaction | None
-        if found.producer_epoch < LAST_EPOCH:
-            begun = found.begun(timeout_ms, expected_epoch, now_ms)
+        if transaction.producer_epoch < LAST_EPOCH:
+            begun = transaction.begun(timeout_ms, expected_epoch, now_ms)
             if begun is None:
                 return Initialized(Error.PRODUCER_FENCED)
-        elif expected_epoch not in (None, found.producer_epoch):
-            return Initialized(Error.UNKNOWN_SERVER_ERROR)  # Kafka throws: no epoch is left
+        elif expected_epoch not in (None, transaction.producer_epoch):
+            return Initialized(Error.UNKNOWN_SERVER_ERROR)  # Kafka throws: the epochs are exhausted
         else:
             producer_id = self._context.ids.producer_id()
-            begun = found.rotated(producer_id, timeout_ms, expected_epoch, now_ms)
+            begun = transaction.rotated(producer_id, timeout_ms, expected_epoch, now_ms)
         error = self._store(begun)
         if error:
             return Initialized(error)
@@ -187,47 +189,49 @@ class TransactionCoordinator:
         producer_epoch: int,
         partitions: Iterable[Partition],
     ) -> Error:
-        """Answer AddPartitionsToTxn, and AddOffsetsToTxn: the first partitions begin it."""
-        found = self._found(transactional_id, producer_id, producer_epoch)
-        if isinstance(found, Error):
-            return found
-        if found.state in ENDING:
+        """Answer AddPartitionsToTxn and AddOffsetsToTxn; this may start a transaction."""
+        transaction = self._lookup(transactional_id, producer_id, producer_epoch)
+        if isinstance(transaction, Error):
+            return transaction
+        if transaction.state in ENDING:
             return Error.CONCURRENT_TRANSACTIONS
         added = frozenset(partitions)
-        if found.state is State.ONGOING and added <= found.partitions:
+        if transaction.state is State.ONGOING and added <= transaction.partitions:
             return Error.NONE
-        return self._store(found.with_partitions(added, self._context.now_ms))
+        return self._store(transaction.with_partitions(added, self._context.now_ms))
 
     def end_txn(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, committed: bool
     ) -> Error:
-        """Answer EndTxn: decide, write the markers, and note that they are written."""
-        found = self._found(transactional_id, producer_id, producer_epoch)
-        if isinstance(found, Error):
-            return found
-        error = found.answer_to_end(committed)
-        return self._end(found, committed=committed) if error is None else error
+        """Answer EndTxn: record the decision, write the markers, and record the completion."""
+        transaction = self._lookup(transactional_id, producer_id, producer_epoch)
+        if isinstance(transaction, Error):
+            return transaction
+        error = transaction.answer_to_end(committed)
+        return self._end(transaction, committed=committed) if error is None else error
 
     def described(self, transactional_id: str) -> Transaction | Error:
-        """Answer DescribeTransactions: an id's transaction, or why there is nothing to tell."""
+        """Return the transaction of an id for DescribeTransactions, or its error."""
         if not transactional_id:
             return Error.INVALID_REQUEST
         if not self._owned(transactional_id):
             return Error.NOT_COORDINATOR
         return self._by_id.get(transactional_id, Error.TRANSACTIONAL_ID_NOT_FOUND)
 
-    def _found(
+    def _lookup(
         self, transactional_id: str, producer_id: int, producer_epoch: int
     ) -> Transaction | Error:
-        """Return an id's transaction, if the producer is its producer."""
+        """Return the transaction of an id if it belongs to the producer, else the error."""
         if not transactional_id:
             return Error.INVALID_REQUEST
         if not self._owned(transactional_id):
             return Error.NOT_COORDINATOR
-        found = self._by_id.get(transactional_id)
-        if found is None or found.producer_id != producer_id:
+        transaction = self._by_id.get(transactional_id)
+        if transaction is None or transaction.producer_id != producer_id:
             return Error.INVALID_PRODUCER_ID_MAPPING
-        return found if found.producer_epoch == producer_epoch else Error.PRODUCER_FENCED
+        return (
+            transaction if transaction.producer_epoch == producer_epoch else Error.PRODUCER_FENCED
+        )
 
     # Changes
 
@@ -257,15 +261,15 @@ class TransactionCoordinator:
             at_ms = self._next_check(changed.due_ms + 1, self._check_ms)
             self._aborts[name] = self._context.timers.call_at(at_ms, partial(self._abort, name))
 
-    def _end(self, found: Transaction, *, committed: bool) -> Error:
-        decided = found.ending(committed, self._context.now_ms)
+    def _end(self, transaction: Transaction, *, committed: bool) -> Error:
+        decided = transaction.ending(committed, self._context.now_ms)
         return self._store(decided) or self._complete(decided)
 
     def _complete(self, decided: Transaction) -> Error:
-        """Write the markers of what was decided, and that they are written."""
+        """Write the markers of a decided transaction, and record its completion."""
         topics, now_ms = self._topics, self._context.now_ms
         own = topics.partition(STATE_TOPIC, self.partition_for(decided.transactional_id))
-        assert own is not None  # what was decided is stored there
+        assert own is not None  # the decision was written there
         marker = (
             decided.producer_id,
             decided.producer_epoch,
@@ -276,7 +280,7 @@ class TransactionCoordinator:
         for topic, number in sorted(decided.partitions):
             log = topics.partition(topic, number)
             if log is None:
-                continue  # it was deleted, or never there
+                continue  # deleted, or never created
             if topic == OFFSETS_TOPIC:
                 of_groups.append(number)
             else:
@@ -288,45 +292,52 @@ class TransactionCoordinator:
     # Time
 
     def _next_check(self, at_ms: int, every_ms: int) -> int:
-        """Return when what is due at a time is found: Kafka looks again and again."""
+        """Return the time of Kafka's first periodic check at or after a time."""
         checks = -(-(at_ms - self._began_ms) // every_ms)
         return self._began_ms + max(checks, 1) * every_ms
 
     def _abort(self, name: str) -> None:
-        """Abort a transaction that took too long, and shut its producer out."""
+        """Abort a transaction after its time-out, and fence its producer."""
         del self._aborts[name]
         self._end(self._by_id[name].fenced(), committed=False)
 
     def _watch_expiry(self, updated_ms: int) -> None:
-        """Look when the first id may be due; that some were used since is found then."""
+        """Schedule the expiry check; it ignores ids that were used in the meantime."""
         if self._expiry is None:
             at_ms = self._next_check(updated_ms + self._expiration_ms, self._expiry_check_ms)
             self._expiry = self._context.timers.call_at(at_ms, self._expire)
 
     def _expire(self) -> None:
-        """Forget the ids that nobody used for a week."""
+        """Expire the ids that were not used for ``transactional.id.expiration.ms``."""
         self._expiry = None
         now_ms, topics = self._context.now_ms, self._topics
-        idle = [each for each in self._by_id.values()
-                if each.state is not State.ONGOING and each.state not in ENDING]  # fmt: skip
+        idle = [
+            transaction
+            for transaction in self._by_id.values()
+            if transaction.state is not State.ONGOING and transaction.state not in ENDING
+        ]
         tombstones: dict[int, list[tuple[int, bytes, None]]] = {}
-        for each in idle:
-            if each.updated_ms <= now_ms - self._expiration_ms:
-                name = each.transactional_id
+        for transaction in idle:
+            if transaction.updated_ms <= now_ms - self._expiration_ms:
+                name = transaction.transactional_id
                 tombstones.setdefault(self.partition_for(name), []).append(
                     (now_ms, key_bytes(name), None)
                 )
                 del self._by_id[name]
         for partition, records in sorted(tombstones.items()):
             log = topics.partition(STATE_TOPIC, partition)
-            if log is not None:  # else somebody deleted the topic
+            if log is not None:  # None after a deletion of the topic
                 log.append_records(records)
-        left = [each.updated_ms for each in idle if each.transactional_id in self._by_id]
-        if left:
-            self._watch_expiry(min(left))
+        remaining = [
+            transaction.updated_ms
+            for transaction in idle
+            if transaction.transactional_id in self._by_id
+        ]
+        if remaining:
+            self._watch_expiry(min(remaining))
 
     def load(self) -> None:
-        """Begin again from the log, as after an election; decided transactions are completed."""
+        """Load all ids from the log, as after an election, and complete decided transactions."""
         for timer in (*self._aborts.values(), *filter(None, [self._expiry])):
             timer.cancel()
         self._by_id.clear()
@@ -342,8 +353,8 @@ class TransactionCoordinator:
                         loaded.pop(name, None)
                     elif name is not None and value is not None:
                         loaded[name] = Transaction.loaded(name, read_value(value))
-        for each in loaded.values():
-            self._take(each)
-        for each in loaded.values():
-            if each.state in ENDING:
-                self._complete(each)
+        for transaction in loaded.values():
+            self._take(transaction)
+        for transaction in loaded.values():
+            if transaction.state in ENDING:
+                self._complete(transaction)

@@ -1,7 +1,7 @@
-"""The records of ``__transaction_state``: key version 0, value version 0 (1 is read, too).
+"""The records of ``__transaction_state``: key version 0, value versions 0 and 1.
 
-Kafka 3.9.1 writes version 0 (TransactionLog.valueToBytes); version 1 has compact lengths and
-tagged fields, of which there are none.
+Values are written in version 0, as Kafka 3.9.1 does. Version 1, which is only read, has compact
+lengths and tagged fields. Source: TransactionLog.valueToBytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INT, _SHORT = struct.Struct(">i"), struct.Struct(">h")
 
 
 class Value(NamedTuple):
-    """What a record says of a transactional id; ``partitions`` None: null, as it is in Empty."""
+    """The value of a record; ``partitions`` is None (null) in the state Empty."""
 
     producer_id: int
     producer_epoch: int
@@ -32,12 +32,12 @@ class Value(NamedTuple):
 
 
 def key_bytes(transactional_id: str) -> bytes:
-    """Return a record's key."""
+    """Encode a record's key."""
     return _SHORT.pack(0) + _text(transactional_id)
 
 
 def value_bytes(value: Value) -> bytes:
-    """Return a record's value, in version 0."""
+    """Encode a record's value in version 0."""
     parts = [
         _HEAD.pack(0, value.producer_id, value.producer_epoch, value.timeout_ms, value.status),
         _INT.pack(-1 if value.partitions is None else len(value.partitions)),
@@ -62,7 +62,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self.at + size
         if not 0 <= size <= len(self.data) - self.at:
-            raise CorruptData(f"{size} bytes wanted", position=self.at)
+            raise CorruptData(f"{size} bytes needed", position=self.at)
         taken, self.at = self.data[self.at : end], end
         return taken
 
@@ -78,7 +78,7 @@ class _Reader:
     def count(self, form: struct.Struct = _INT) -> int:
         count = self.varint() - 1 if self.flexible else self.number(form)
         if count > len(self.data) - self.at:
-            raise CorruptData(f"{count} wanted", position=self.at)
+            raise CorruptData(f"{count} entries needed", position=self.at)
         return count
 
     def text(self) -> str:
@@ -91,7 +91,7 @@ class _Reader:
 
 
 def read_key(key: bytes) -> str | None:
-    """Return the transactional id of a key; None: a version that is not known."""
+    """Return the transactional id of a key; None if its version is unknown."""
     reader = _Reader(key, False, 0)
     return reader.text() if reader.number(_SHORT) == 0 else None
 
@@ -102,7 +102,7 @@ def read_value(value: bytes) -> Value:
     Raises
     ------
     coterie.CorruptData
-        It ends too early, or its version is not known.
+        It is too short, or its version is unknown.
     """
     head = _Reader(value, False, 0).take(_HEAD.size)
     version, producer_id, producer_epoch, timeout_ms, status = _HEAD.unpack(head)
@@ -123,8 +123,8 @@ def read_value(value: bytes) -> Value:
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Group partitions by their topic, both in order."""
-    found: dict[str, list[int]] = {}
+    """Group partitions by topic; topics and partitions are sorted."""
+    topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
-        found.setdefault(topic, []).append(number)
-    return found
+        topics.setdefault(topic, []).append(number)
+    return topics

@@ -1,6 +1,6 @@
-"""What is known of one transactional id, and what it turns into (TransactionMetadata).
+"""The state of one transactional id and its transitions. Source: TransactionMetadata.
 
-A change makes a new value: it counts once its record is in the log.
+A transition returns a new value, which takes effect once its record is in the log.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["ENDING", "LAST_EPOCH", "NONE_YET", "Partition", "State", "Transactio
 
 Partition = tuple[str, int]
 NONE_YET = -1  # no producer id, no epoch, no start
-LAST_EPOCH = 2**15 - 2  # one is left, to fence with
+LAST_EPOCH = 2**15 - 2  # the one after it is for fencing
 
 
 class State(IntEnum):
-    """States, by their numbers in the log; the fence has none, it is written as PrepareAbort."""
+    """The states by their numbers in the log; PrepareEpochFence is written as PrepareAbort."""
 
     EMPTY = 0
     ONGOING = 1
@@ -40,7 +40,7 @@ ENDING = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id. Of the last producer only who was there when it went on knows."""
+    """One transactional id; the last producer id and epoch are not in the log."""
 
     transactional_id: str
     producer_id: int
@@ -55,26 +55,26 @@ class Transaction:
 
     @property
     def due_ms(self) -> int:
-        """The time after which an ongoing transaction is aborted."""
+        """The time at which an ongoing transaction times out."""
         return self.start_ms + self.timeout_ms
 
     def is_from(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer that goes on may be the one of this id; its epoch comes later.
+        """Return whether a producer id may continue this transactional id; ignores the epoch.
 
-        Its id is the present one, or the one before, whose epochs were used up: it may not have
-        heard of the new one.
+        A producer may also present the last producer id, whose epochs are exhausted, if it missed
+        the response with the new one.
         """
         if self.producer_epoch == NONE_YET or producer_id == self.producer_id:
             return True
         return producer_id == self.last_producer_id and epoch >= LAST_EPOCH
 
     def begun(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction | None:
-        """Return it as a producer begins or goes on with it; None: the producer is fenced."""
+        """Return the state after InitProducerId; None if the producer is fenced."""
         epoch, last_epoch = self.producer_epoch + 1, NONE_YET
         if expected_epoch is not None:
             if self.producer_epoch in (NONE_YET, expected_epoch):
                 last_epoch = self.producer_epoch
-            elif expected_epoch == self.last_producer_epoch:  # it repeats what was done
+            elif expected_epoch == self.last_producer_epoch:  # a repeated request
                 epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
             else:
                 return None
@@ -83,7 +83,7 @@ class Transaction:
     def rotated(
         self, producer_id: int, timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transaction:
-        """Return it under a new producer id, as the epochs of the old one are used up."""
+        """Return the state with a new producer id, once the epochs of the old one are exhausted."""
         last_epoch = NONE_YET if expected_epoch is None else self.producer_epoch
         return self._emptied(producer_id, 0, last_epoch, timeout_ms, now_ms)
 
@@ -104,7 +104,7 @@ class Transaction:
         )
 
     def with_partitions(self, added: frozenset[Partition], now_ms: int) -> Transaction:
-        """Return it with more partitions; the first ones start it."""
+        """Return the state with more partitions; the first ones start the transaction."""
         return replace(
             self,
             state=State.ONGOING,
@@ -114,33 +114,33 @@ class Transaction:
         )
 
     def fenced(self) -> Transaction:
-        """Return it with an epoch that nobody is told, so that its producer is shut out."""
+        """Return the state with the next epoch, which no producer has, to fence the producer."""
         return replace(self, producer_epoch=self.producer_epoch + 1, last_producer_epoch=NONE_YET)
 
     def ending(self, committed: bool, now_ms: int) -> Transaction:
-        """Return it as its end is decided."""
+        """Return the state after the decision to commit or abort."""
         state = State.PREPARE_COMMIT if committed else State.PREPARE_ABORT
         return replace(self, state=state, updated_ms=now_ms)
 
     def ended(self, now_ms: int) -> Transaction:
-        """Return it as all its markers are written."""
+        """Return the state after all markers are written."""
         done = self.state is State.PREPARE_COMMIT
         state = State.COMPLETE_COMMIT if done else State.COMPLETE_ABORT
         return replace(self, state=state, partitions=frozenset(), updated_ms=now_ms)
 
     def answer_to_end(self, committed: bool) -> Error | None:
-        """Return what EndTxn is answered in this state; None: it ends the transaction now."""
+        """Return the response to EndTxn in this state; None: the transaction ends now."""
         if self.state is State.ONGOING:
             return None
         word = "COMMIT" if committed else "ABORT"
-        wanted = {
+        errors = {
             State[f"COMPLETE_{word}"]: Error.NONE,
             State[f"PREPARE_{word}"]: Error.CONCURRENT_TRANSACTIONS,
         }
-        return wanted.get(self.state, Error.INVALID_TXN_STATE)
+        return errors.get(self.state, Error.INVALID_TXN_STATE)
 
     def value(self) -> Value:
-        """Return what its record says."""
+        """Return the value of its record."""
         return Value(
             self.producer_id,
             self.producer_epoch,
@@ -153,7 +153,7 @@ class Transaction:
 
     @classmethod
     def loaded(cls, transactional_id: str, value: Value) -> Transaction:
-        """Return it as a record has it."""
+        """Build the state from the value of a record."""
         partitions = value.partitions or {}
         return cls(
             transactional_id,

@@ -1,0 +1,123 @@
+"""Features: what ApiVersions reports, and UpdateFeatures; DescribeQuorum of a single node."""
+
+import pytest
+
+from support.server.asking import ask
+from support.server.playing import Server
+
+INVALID_UPDATE = 95
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+NO_ID = "A" * 22
+
+
+@pytest.fixture
+def peer():
+    return Server({}).connect()
+
+
+def features(peer, version):
+    body = {"clientSoftwareName": "tests", "clientSoftwareVersion": "1"}
+    found = ask(peer, "ApiVersions", version, body)
+    supported = {f["name"]: (f["minVersion"], f["maxVersion"]) for f in found["supportedFeatures"]}
+    finalized = {f["name"]: f["maxVersionLevel"] for f in found["finalizedFeatures"]}
+    return supported, finalized
+
+
+def update(peer, name, level, kind=UPGRADE, **fields):
+    row = {"feature": name, "maxVersionLevel": level, "upgradeType": kind}
+    found = ask(peer, "UpdateFeatures", 1, {"featureUpdates": [row], **fields})
+    assert (found["errorCode"], found["errorMessage"]) == (0, "")
+    (result,) = found["results"]
+    assert result["feature"] == name
+    return result["errorCode"], result["errorMessage"]
+
+
+def test_kraft_version_is_reported_from_version_4_on_only(peer):
+    metadata = {"metadata.version": (1, 21)}
+    assert features(peer, 3) == (metadata, {"metadata.version": 21})
+    assert features(peer, 4) == ({**metadata, "kraft.version": (0, 1)}, {"metadata.version": 21})
+
+
+def test_a_feature_is_finalized_by_an_update_and_only_validated_on_request(peer):
+    assert update(peer, "kraft.version", 1, validateOnly=True) == (0, None)
+    assert features(peer, 4)[1] == {"metadata.version": 21}
+    assert update(peer, "kraft.version", 1) == (0, None)
+    assert features(peer, 4)[1] == {"metadata.version": 21, "kraft.version": 1}
+
+
+def test_an_update_to_the_present_level_changes_nothing(peer):
+    assert update(peer, "metadata.version", 21) == (0, None)
+    assert features(peer, 4)[1] == {"metadata.version": 21}
+
+
+def test_a_safe_downgrade_to_a_version_of_the_same_metadata_format_is_made(peer):
+    assert update(peer, "metadata.version", 17, SAFE) == (0, None)
+    assert features(peer, 4)[1] == {"metadata.version": 17}
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind", "message"),
+    [
+        ("metadata.version", 22, UPGRADE, "Invalid update version 22 for feature metadata.version."
+         " Local controller 1 only supports versions 1-21"),
+        ("metadata.version", 20, UPGRADE, "Invalid update version 20 for feature metadata.version."
+         " Can't downgrade the version of this feature without setting the upgrade type to either "
+         "safe or unsafe downgrade."),
+        ("metadata.version", 16, SAFE, "Invalid metadata.version 16. Refusing to perform the "
+         "requested downgrade because it might delete metadata information."),
+        ("metadata.version", 16, UNSAFE, "Invalid metadata.version 16. Unsafe metadata downgrade "
+         "is not supported in this version."),
+        ("metadata.version", 3, SAFE, "Invalid metadata.version 3. Unable to set a "
+         "metadata.version less than 3.3-IV0"),
+        ("kraft.version", 1, SAFE, "Invalid update version 1 for feature kraft.version. "
+         "Can't downgrade to a newer version."),
+        ("kraft.version", -1, UPGRADE, "Invalid update version -1 for feature kraft.version. "
+         "A feature version cannot be less than 0."),
+        ("other", 1, UPGRADE, "Invalid update version 1 for feature other. Local controller 1 "
+         "does not support this feature."),
+        ("kraft.version", 1, 0, "Invalid update version 1 for feature kraft.version. The "
+         "controller does not support the given upgrade type."),
+    ],
+)  # fmt: skip
+def test_an_update_that_the_controller_refuses_has_kafka_s_message(
+    peer, name, level, kind, message
+):
+    assert update(peer, name, level, kind) == (INVALID_UPDATE, message)
+    assert features(peer, 4)[1] == {"metadata.version": 21}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_quorum_is_the_one_node(version):
+    server = Server({})
+    topics = [{"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}]
+    found = ask(server.connect(), "DescribeQuorum", version, {"topics": topics})
+    (topic,) = found["topics"]
+    (partition,) = topic["partitions"]
+    assert (found["errorCode"], partition["errorCode"]) == (0, 0)
+    assert (partition["leaderId"], partition["leaderEpoch"]) == (1, 1)
+    (voter,) = partition["currentVoters"]
+    assert voter["replicaId"] == 1
+    assert voter["logEndOffset"] == partition["highWatermark"]
+    assert partition["observers"] == []
+    if version >= 1:
+        now_ms = server.cluster.now_ms
+        assert voter["lastFetchTimestamp"] == voter["lastCaughtUpTimestamp"] == now_ms
+    if version >= 2:
+        assert voter["replicaDirectoryId"] == NO_ID
+        assert found["errorMessage"] == partition["errorMessage"] == ""
+        assert [node["nodeId"] for node in found["nodes"]] == [1]
+
+
+def test_the_quorum_of_another_topic_is_unknown_in_each_partition(peer):
+    topics = [{"topicName": "t", "partitions": [{"partitionIndex": 0}, {"partitionIndex": 1}]}]
+    found = ask(peer, "DescribeQuorum", 2, {"topics": topics})
+    assert found["errorCode"] == 0
+    errors = [
+        (each["errorCode"], each["errorMessage"]) for each in found["topics"][0]["partitions"]
+    ]
+    assert errors == [(3, "This server does not host this topic-partition.")] * 2
+
+
+def test_there_are_no_client_metrics_resources(peer):
+    found = ask(peer, "ListClientMetricsResources", 0, {})
+    assert (found["errorCode"], found["clientMetricsResources"]) == (0, [])
