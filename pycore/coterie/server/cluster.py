@@ -26,23 +26,24 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Listener:
-    """A listener: its name, as ``sasl_plaintext``, is its protocol; ``number`` tells equals apart.
+    """A listener: its name in lower case, and its protocol; ``number`` tells equals apart.
 
-    ``sasl`` and ``tls``: whether its peers authenticate, and by which layer they come.
+    ``protocol`` "": the name is the protocol, as ``sasl_plaintext``.
     """
 
     name: str = "plaintext"
     number: int = 0
+    protocol: str = ""
 
     @property
     def sasl(self) -> bool:
         """Whether peers have to authenticate by SASL."""
-        return self.name.startswith("sasl_")
+        return (self.protocol or self.name).startswith("sasl_")
 
     @property
     def tls(self) -> bool:
         """Whether TLS is below."""
-        return self.name.endswith("ssl")
+        return (self.protocol or self.name).endswith("ssl")
 
 
 @dataclass
