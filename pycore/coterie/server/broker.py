@@ -139,12 +139,12 @@ class Broker:
         thread = self._new_thread()
         try:
             thread.start()
+            return self
         except BaseException:
             self._thread = None
             thread.end()
             thread.join()
             raise
-        return self
 
     def __exit__(
         self,
@@ -160,12 +160,12 @@ class Broker:
         thread = self._new_thread()
         try:
             await asyncio.to_thread(thread.start)
+            return self
         except BaseException:
             self._thread = None
             thread.end()
             await asyncio.to_thread(thread.join)
             raise
-        return self
 
     async def __aexit__(
         self,
