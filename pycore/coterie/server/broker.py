@@ -390,7 +390,7 @@ def _places_of(
     texts = [listen] if isinstance(listen, str) else [*walked(listen, "listen", "addresses")]
     if not texts:
         raise ArgumentError("listen must name an address, but names none")
-    listens = () if listen == _ANY_PORT else texts
+    listens = () if isinstance(listen, str) and listen == _ANY_PORT else texts
     places, advertised = chosen_listeners(settings, listens, default=_ANY_PORT)
     context, needs_certificate = _tls_of(tls)
     if context is None and any(place.protocol.endswith("ssl") for place in places):

@@ -31,7 +31,7 @@ class GroupCondition:
         self.group_id = text(group_id, "group_id")
         if state is None and members is None:
             raise ArgumentError("state or members is missing: one of them must be set")
-        if state is not None and state not in STATES:
+        if state is not None and (not isinstance(state, str) or state not in STATES):
             raise ArgumentError(f"state must be one of {', '.join(STATES)}, not {shown(state)}")
         self._state: str | None = state
         self._members = None if members is None else within(members, "members", 0, _MAX_MEMBERS)

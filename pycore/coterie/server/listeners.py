@@ -83,7 +83,9 @@ def chosen_listeners(
     if not places:
         places = _broker_places(settings, LISTENERS, protocols) or (place_of(default),)
         _refuse_foreign_names(settings, [place.label.upper() for place in places], protocols)
-    addresses = tuple(place_of(text, protocols=PLAINTEXT) for text in advertises)
+    addresses: tuple[Place | None, ...] = tuple(
+        place_of(text, protocols=PLAINTEXT) for text in advertises
+    )
     if addresses and len(addresses) != len(places):
         raise ArgumentError("--advertise: give one for each listener")
     by_name = {place.label: place for place in _broker_places(settings, ADVERTISED, protocols)}
