@@ -83,14 +83,14 @@ class CoordinatorFactory:
         if self._recorded and callable(kwargs.get("member_ids")):
             kwargs["member_ids"] = recording.numbered(kwargs["member_ids"])
         kwargs.setdefault("now_ms", self.clock.now_ms)
-        made = GroupCoordinator(on_event=on_event, **kwargs)
-        made.live_by(self.clock)
-        self.coordinators.append(made)
+        coordinator = GroupCoordinator(on_event=on_event, **kwargs)
+        coordinator.live_by(self.clock)
+        self.coordinators.append(coordinator)
         self.timelines.append(timeline)
         if self._recorded:
             self.recordings.append(recording)
-            made._record_into(recording)
-        return made
+            coordinator._record_into(recording)
+        return coordinator
 
 
 def _file_name(nodeid: str) -> str:
@@ -104,12 +104,12 @@ def coordinator_factory(request: pytest.FixtureRequest) -> Iterator[CoordinatorF
     factory = CoordinatorFactory(recorded=folder is not None)
     request.node.stash[COORDINATORS] = factory
     yield factory
-    for number, (made, recording) in enumerate(
+    for number, (coordinator, recording) in enumerate(
         zip(factory.coordinators, factory.recordings, strict=False)
     ):
         suffix = f"-{number + 1}" if number else ""
         name = f"{_file_name(request.node.nodeid)}{suffix}.trace.jsonl"
-        recording.write(Path(folder) / name, made.config, made.now_ms)
+        recording.write(Path(folder) / name, coordinator.config, coordinator.now_ms)
 
 
 def _marker_options(

@@ -35,8 +35,8 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
     "advertised",
     metavar="HOST:PORT",
     multiple=True,
-    help="What clients are told instead; once for each --listen. Default: the setting "
-    "advertised.listeners.",
+    help="The address that clients get in its place; once for each --listen. Default: the "
+    "setting advertised.listeners.",
 )
 @click.option("--data", metavar="DIR", help="A log on disk; not served yet.")
 @click.option(
@@ -52,7 +52,7 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
     "topics",
     metavar="NAME[:PARTITIONS][,KEY=VALUE...]",
     multiple=True,
-    help="A topic that is there from the start, with settings of its own; repeatable.",
+    help="A topic that exists from the start, with settings of its own; repeatable.",
 )
 @click.option(
     "--config",
@@ -63,14 +63,15 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
 @click.option(
     "--environment",
     is_flag=True,
-    help="Settings from variables KAFKA_..., as container images of Kafka read them.",
+    help="Settings from variables KAFKA_..., as Kafka's container images read them.",
 )
 @click.option(
     "--set",
     "settings",
     metavar=SETTING,
     multiple=True,
-    help="A setting by Kafka's name; repeatable. It overrides --environment, and that --config.",
+    help="A setting by Kafka's name; repeatable. --set overrides --environment, which "
+    "overrides --config.",
 )
 @click.option(
     "--sync",
@@ -88,13 +89,13 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
     "--tls-client-ca",
     type=click.Path(dir_okay=False),
     metavar="F",
-    help="Who signs the certificates that clients must have.",
+    help="The authority that signs the certificates of clients; each client needs one.",
 )
 @click.option(
     "--sasl-users",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Who may come in by SASL: a TOML file that only you may read.",
+    help="The users of SASL: a TOML file that only you may read.",
 )
 @click.option(
     "--make-credential",
@@ -104,16 +105,18 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Listen on an address that others reach, though nobody has to say who they are.",
+    help="Listen on an address that other machines reach, without authentication.",
 )
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write what the coordinator was asked as a trace, at the end.",
+    help="Write the requests to the coordinator as a trace, at the end.",
 )
-@click.option("--overwrite", is_flag=True, help="Let --trace replace a file that is there.")
-@click.option("--metrics", metavar="HOST:PORT", help="Where to tell Prometheus about it.")
+@click.option("--overwrite", is_flag=True, help="Let --trace replace an existing file.")
+@click.option(
+    "--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus at this address."
+)
 @click.option(
     "--clock",
     type=click.Choice(["wall", "virtual"]),
@@ -125,9 +128,11 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
 @click.option(
     "--control",
     metavar="HOST:PORT",
-    help="Where tests advance the clock and ask for faults, by HTTP.",
+    help="Where tests advance the clock and inject faults, by HTTP.",
 )
-@click.option("--seed", type=int, metavar="N", help="Draw ids from N: they repeat.")
+@click.option(
+    "--seed", type=int, metavar="N", help="Draw ids from N: the same requests get the same ids."
+)
 def command(**options: Any) -> None:
     """Serve Kafka's protocol: a Kafka for tests, its data in memory.
 
@@ -196,9 +201,8 @@ def _listeners(
     from coterie.server.listeners import chosen_listeners
     from coterie.server.options import refuse_open, refuse_unroutable
 
-    advertises = [text for texts in command_line["advertised"] for text in texts.split(",")]
     places, advertised = chosen_listeners(
-        settings, command_line["listens"], advertises, default=DEFAULT_LISTEN
+        settings, command_line["listens"], command_line["advertised"], default=DEFAULT_LISTEN
     )
     for place in places:
         refuse_open(

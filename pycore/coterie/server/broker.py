@@ -71,9 +71,9 @@ class Broker:
     tls
         ``{"cert": FILE, "key": FILE, "client_ca": FILE}`` or an ``ssl.SSLContext``.
     trace
-        A file that gets what was asked of the coordinator, as a trace, at the end.
+        A file for the requests to the coordinator, written as a trace at the end.
     seed
-        What ids are drawn from: the same requests at the same times then give the same bytes.
+        Ids are drawn from it: the same requests at the same times then give the same bytes.
 
     Attributes
     ----------
@@ -114,14 +114,14 @@ class Broker:
         if seed is not None:
             seed = whole(seed, "seed")
         settings = server_config(config)
-        made = _topics_of(topics)
-        refuse_wrong_topics(made, settings)
+        topic_options = _topics_of(topics)
+        refuse_wrong_topics(topic_options, settings)
         places, advertised, context = _places_of(listen, settings, tls)
         self._options = Options(
             config=dict(config or {}),
             places=places,
             advertised=advertised,
-            topics=made,
+            topics=topic_options,
             virtual=clock == "virtual",
             seed=seed,
             users=_users_of(sasl_users, places),
@@ -152,7 +152,7 @@ class Broker:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        """Stop: what is decided is answered, connections close, the trace is written."""
+        """Stop: answers that are ready are sent, connections close, the trace is written."""
         self.stop()
 
     async def __aenter__(self) -> Broker:
@@ -197,7 +197,7 @@ class Broker:
         return self._thread
 
     def _prepare(self, running: Running) -> None:
-        """Keep requests, events and the trace from the first request on."""
+        """Record requests, events and the trace from the first request on."""
         _ = running.watch
         self._cluster = running.cluster
         self._recording = Recording()
@@ -223,9 +223,9 @@ class Broker:
 
     @called
     def advance(self, ms: int) -> None:
-        """Move the virtual clock on; returns when all that fell due has been sent."""
-        by = span(ms)
-        self._thread_here().call(lambda running: running.advance(by))
+        """Move the virtual clock on; returns when all answers that fell due are sent."""
+        span_ms = span(ms)
+        self._thread_here().call(lambda running: running.advance(span_ms))
 
     @called
     def fail(
@@ -273,11 +273,11 @@ class Broker:
         )  # fmt: skip
 
     def requests(self) -> list[dict[str, Any]]:
-        """Return what was asked, oldest first: time, API, version, who asked, and the body."""
+        """Return the requests, oldest first: time, API, version, client, and the body."""
         return self._thread_here().call(Running.requests)
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return what was asked of the coordinator as a trace that ``coterie trace run`` takes."""
+        """Return the requests to the coordinator as a trace for ``coterie trace run``."""
         return self._thread_here().call(
             lambda running: self._recording.lines(
                 "broker", running.cluster.groups.config, self._now(running)
@@ -291,7 +291,7 @@ class Broker:
 
     @called
     def start(self, node: int | None = None) -> None:
-        """Start a broker that was killed: it has its address again, and its groups by the log."""
+        """Start a broker that was killed, at its old address; it loads its groups from the log."""
         self._thread_here().run(lambda running: running.revive(node))
 
     @called

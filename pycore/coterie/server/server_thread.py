@@ -31,8 +31,6 @@ class ServerThread:
 
     Attributes
     ----------
-    is_here : bool
-        Whether it was made in this process: a forked child has no threads of its parent.
     failure : BaseException or None
         What ended it, other than :meth:`end`.
     """
@@ -49,7 +47,7 @@ class ServerThread:
 
     @property
     def is_here(self) -> bool:
-        """Whether it was made in this process."""
+        """Whether it was made in this process: a forked child has no threads of its parent."""
         return os.getpid() == self._process_id
 
     @property
@@ -67,7 +65,9 @@ class ServerThread:
 
     def end(self) -> None:
         """Ask the server to end, from any thread; does not wait for it."""
-        self._is_ending = True  # read after `_loop` is written, as that is read after this: no gap
+        # This writes `_is_ending` and then reads `_loop`; the thread writes `_loop` and then reads
+        # `_is_ending`. So at least one of the two sees what the other wrote.
+        self._is_ending = True
         loop, task = self._loop, self._task
         if loop is not None and task is not None:
             with contextlib.suppress(RuntimeError):  # it has ended, and the loop is closed
@@ -75,7 +75,7 @@ class ServerThread:
 
     def join(self) -> None:
         """Wait until the thread has ended."""
-        # Not begun: the exception came first, and if it begins still, it sees that it has to end.
+        # RuntimeError: an exception came before the thread ran. If it runs later, it ends at once.
         with contextlib.suppress(RuntimeError):
             self._thread.join()
 

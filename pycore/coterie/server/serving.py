@@ -31,7 +31,7 @@ def serve(options: Options, *, trace: Path | None = None, insecure: bool = False
 
 async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
     running = Running(options)
-    recording = None if trace is None else _recorded(running)
+    recording = None if trace is None else _recording_of(running)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -52,7 +52,7 @@ async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
         recording.write(trace, groups.config, groups.now_ms)
 
 
-def _recorded(running: Running) -> Recording:
+def _recording_of(running: Running) -> Recording:
     from coterie.traces.recording import Recording
 
     recording = Recording()
