@@ -5,9 +5,10 @@ import pytest
 from coterie.coordinator.config import DEFAULTS as OF_COORDINATOR
 from coterie.errors import ConfigError
 from coterie.server.broker_settings import is_known
-from coterie.server.config import server_config
+from coterie.server.config import DEFAULTS, server_config
 from coterie.server.config_sources import read_setting
 from coterie.server.ids import Ids
+from coterie.server.services.data.topic_configs import TOPIC_CONFIGS
 
 SPECIFIED = {  # what the server reads, beside the settings of the coordinator
     *("auto.create.topics.enable", "num.partitions", "offsets.topic.num.partitions"),
@@ -122,3 +123,25 @@ def test_the_broker_has_its_id(config, expected):
 @pytest.mark.parametrize("name", ["num.partitions", "zookeeper.connect", "group.streams.max.size"])
 def test_a_name_of_either_version_is_known(name):
     assert is_known(name)
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+def test_a_setting_with_an_effect_is_a_brokers_or_our_own(name):
+    own = name.startswith("coterie.") or name == "delete.retention.ms"  # a topic's own name
+    assert is_known(name) or own
+
+
+def test_every_default_of_a_topic_can_be_set_by_its_brokers_setting():
+    for row in TOPIC_CONFIGS.values():
+        if row.server is not None:
+            assert is_known(row.server)
+            settings = server_config({row.server: _value(row)})
+            assert row.server in settings or row.name in settings, row
+            assert settings.without_effect == ()
+
+
+def _value(row):
+    """A value other than the default that the setting of a topic can have."""
+    if row.words:
+        return row.words[0]
+    return {"true": False, "false": True}.get(row.default, 1)
