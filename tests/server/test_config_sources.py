@@ -31,6 +31,11 @@ def values(text):
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
         ("a=b\\\n#c", {"a": "b#c"}),
         ("a=b\\", {"a": "b"}),
+        # what java.util.Properties of JDK 17 makes of lines that begin with nothing
+        ("\\\n!a\nb=c", {"b": "c"}),
+        ("\\\n\nb=c", {"b": "c"}),
+        ("\\\n", {"": ""}),
+        ("a=b\\\n\n", {"a": "b"}),
         (r"a\ b\=c = d\:e", {"a b=c": "d:e"}),
         (r"a=\t\n\r\f\q\"", {"a": '\t\n\r\fq"'}),
         (r"a=\u00e9\u0041\ud83d\ude00", {"a": "éA😀"}),

@@ -44,23 +44,24 @@ def read_properties(data: bytes) -> dict[str, tuple[str, int]]:
 
 
 def _logical_lines(text: str) -> list[tuple[str, int]]:
-    """Join continued lines; leave out blank lines and comments."""
+    """Join continued lines; leave out blank lines and comments, also after an empty beginning."""
     lines: list[tuple[str, int]] = []
-    begun: tuple[str, int] | None = None
-    for number, natural in enumerate(_LINE_END.split(text), 1):
+    begun, first = "", 0
+    naturals = _LINE_END.split(text)
+    if not naturals[-1]:
+        naturals.pop()  # behind the last line end
+    for number, natural in enumerate(naturals, 1):
         stripped = natural.lstrip(_BLANKS)
-        if begun is None and (not stripped or stripped[0] in "#!"):
+        if not begun and (not stripped or stripped[0] in "#!"):
             continue
-        before, first = ("", number) if begun is None else begun
+        first = first if begun else number
         backslashes = len(stripped) - len(stripped.rstrip("\\"))
-        if backslashes % 2:
-            begun = before + stripped[:-1], first
+        if backslashes % 2 and number < len(naturals):
+            begun += stripped[:-1]
         else:
-            begun = None
-            lines.append((before + stripped, first))
-    if begun is not None:  # the file ends in a continuation
-        lines.append(begun)
-    return lines
+            lines.append((begun + (stripped[:-1] if backslashes % 2 else stripped), first))
+            begun = ""
+    return [*lines, (begun, first)] if begun else lines  # a continuation that nothing follows
 
 
 def _parts(line: str) -> tuple[int, int]:
