@@ -270,3 +270,11 @@ def test_a_broker_has_the_id_of_its_settings_and_is_killed_by_it():
         body = {"resources": resources, "includeSynonyms": False}
         told = sockets.ask(sockets.connect(broker), "DescribeConfigs", 1, body)
         assert [row["configs"][0]["value"] for row in told["results"]] == ["2000", "2000"]
+
+
+def test_a_broker_names_its_settings_without_effect_once(capfd):
+    with Broker({"process.roles": "broker", "default.replication.factor": 1}):
+        pass
+    assert capfd.readouterr().err == (
+        "settings that have no effect here: default.replication.factor, process.roles\n"
+    )
