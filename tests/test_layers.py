@@ -83,8 +83,11 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
     for room, rows in {
         "insight": ["render", "records", "groups", "offsets", "brokerlogs", "questions", "asking"],
         "server": [
-            *("clock config ids options rate_limited_log", "context", "services", "cluster"),
-            *("api", "net", "running", "admin", "serving", "broker"),
+            "broker_settings clock config config_sources ids listeners options properties "
+            "rate_limited_log",
+            *("context", "services", "cluster", "api", "net"),
+            *("group_waits", "topics_at_start", "running", "admin", "serving server_thread"),
+            "broker",
         ],
     }.items()
 }

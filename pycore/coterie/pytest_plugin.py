@@ -7,8 +7,10 @@ Fixtures ``coordinator``, ``coordinator_factory`` and ``broker``; markers
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +19,14 @@ import pytest
 from coterie.coordinator.batches import read_log
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.errors import CoterieError
 from coterie.traces.recording import Recording
 
 if TYPE_CHECKING:
     from coterie.server import Broker
 
 COORDINATORS = pytest.StashKey["CoordinatorFactory"]()
-TIMELINE = pytest.StashKey[list[Any]]()
+BROKER = pytest.StashKey["Broker"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the markers."""
     config.addinivalue_line(
         "markers",
         "coordinator(config=None, appends='immediate', log=(), ...): "
@@ -109,13 +112,34 @@ def coordinator_factory(request: pytest.FixtureRequest) -> Iterator[CoordinatorF
         recording.write(Path(folder) / name, coordinator.config, coordinator.now_ms)
 
 
+def _marker_options(
+    request: pytest.FixtureRequest, name: str, made_by: Callable[..., Any]
+) -> dict[str, Any]:
+    """Return the options of a marker; fail the test if ``made_by`` does not take one of them."""
+    marker = request.node.get_closest_marker(name)
+    if marker is None:
+        return {}
+    if marker.args:
+        pytest.fail(
+            f"@pytest.mark.{name} takes options by name, as config={{...}}, "
+            f"not {marker.args[0]!r:.60}",
+            pytrace=False,
+        )
+    known = inspect.signature(made_by).parameters
+    if unknown := [option for option in marker.kwargs if option not in known]:
+        pytest.fail(
+            f"@pytest.mark.{name} has no option {unknown[0]}; they are {', '.join(known)}",
+            pytrace=False,
+        )
+    return dict(marker.kwargs)
+
+
 @pytest.fixture
 def coordinator(
     request: pytest.FixtureRequest, coordinator_factory: CoordinatorFactory
 ) -> GroupCoordinator:
     """Return a fresh GroupCoordinator; options by ``@pytest.mark.coordinator(config={...})``."""
-    marker = request.node.get_closest_marker("coordinator")
-    return coordinator_factory(**(marker.kwargs if marker else {}))
+    return coordinator_factory(**_marker_options(request, "coordinator", GroupCoordinator))
 
 
 @pytest.fixture
@@ -123,13 +147,12 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """Yield a running Broker; options by ``@pytest.mark.broker(clock="virtual", topics={...})``."""
     from coterie.server import Broker
 
-    marker = request.node.get_closest_marker("broker")
-    options = dict(marker.kwargs) if marker else {}
+    options = _marker_options(request, "broker", Broker)
     folder = request.config.getoption("--coterie-trace")
     if folder is not None:
         options.setdefault("trace", Path(folder) / f"{_file_name(request.node.nodeid)}.trace.jsonl")
     with Broker(**options) as running:
-        request.node.stash[TIMELINE] = running.timeline
+        request.node.stash[BROKER] = running
         yield running
 
 
@@ -144,7 +167,15 @@ def pytest_runtest_makereport(
         for number, timeline in enumerate(factory.timelines):
             title = "coordinator timeline" + (f" {number + 1}" if number else "")
             report.sections.append((title, "\n".join(map(str, timeline)) or "(no event)"))
-    events = item.stash.get(TIMELINE, None)
-    if events is not None and report.failed:
-        report.sections.append(("broker timeline", "\n".join(map(str, events)) or "(no event)"))
+    broker = item.stash.get(BROKER, None)
+    if broker is not None and report.failed:
+        report.sections.append(("broker timeline", "\n".join(_timeline_lines(broker))))
     return report
+
+
+def _timeline_lines(broker: Broker) -> list[str]:
+    """Return what happened to the groups of a broker, and what each of them waits for."""
+    lines = list(map(str, broker.timeline))
+    with contextlib.suppress(CoterieError):  # it has stopped
+        lines += broker._pending_work()
+    return lines or ["(no event)"]

@@ -45,3 +45,55 @@ def test_a_failure_shows_what_happened_and_the_trace_lies_where_it_is_asked_for(
     told.stdout.fnmatch_lines(["*broker timeline*", "*from_='Empty'*JOIN*", "*SESSION_TIMEOUT*"])
     (file,) = (pytester.path / "traces").iterdir()
     assert "join_group" in file.read_text(encoding="utf-8")
+
+
+WAITING = """
+    import socket, pytest
+    from coterie import wire
+
+    @pytest.mark.broker(clock="virtual")
+    def test_it(broker):
+        host, port = broker.bootstrap_servers.split(":")
+        body = {"groupId": "g", "sessionTimeoutMs": 6000, "rebalanceTimeoutMs": 60000,
+                "memberId": "", "protocolType": "consumer",
+                "protocols": [{"name": "range", "metadata": b""}]}
+        frame = wire.encode_request(11, 3, body)
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(len(frame).to_bytes(4, "big") + frame)
+            broker.wait_for("g", members=1)
+            assert False
+"""
+
+
+def test_a_failure_shows_what_the_group_is_waiting_for(pytester):
+    pytester.makepyfile(WAITING)
+    ran = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(["*group 'g' waits for joins until 3000; the clock is at 0*"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ("broker(5)", "@pytest.mark.broker takes options by name, as config={...}, not 5"),
+        ("broker({'a': 1})", "takes options by name, as config={...}, not {'a': 1}"),
+        ("broker(colour=5)", "@pytest.mark.broker has no option colour; they are config, brokers,"),
+        (
+            "coordinator({})",
+            "coordinator takes options by name, as config={...}, not {}",
+        ),
+        (
+            "coordinator(topics=1)",
+            "coordinator has no option topics; they are config,",
+        ),
+    ],
+)
+def test_a_marker_that_is_not_understood_is_one_line(pytester, marker, message):
+    fixture = marker.partition("(")[0]
+    code = f"import pytest\n\n@pytest.mark.{marker}\ndef test_it({fixture}):\n    pass\n"
+    pytester.makepyfile(code)
+    ran = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-q")
+    ran.assert_outcomes(errors=1)
+    ran.stdout.no_fnmatch_line("*Traceback*")
+    assert len([line for line in ran.outlines if line.startswith("@pytest.mark")]) == 1
+    assert any(message in line for line in ran.outlines)

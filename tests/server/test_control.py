@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from coterie.arguments import text
 from coterie.errors import CoterieError
 from coterie.server.admin.control import Control
 from coterie.server.admin.http import Refusal, Request
@@ -28,6 +29,7 @@ class Controlled:
             advance=self.advance,
             kill=self.note("kill"),
             revive=self.note("start"),
+            move_coordinator=self.move,
         )
         self.control = Control(self.running)
         self.peer = self.server.connect()
@@ -36,6 +38,10 @@ class Controlled:
         if ms == 13:
             raise CoterieError("the clock is the wall's")
         self.server.cluster.clock.advance(ms)
+
+    def move(self, group_id, node):
+        self.server.cluster.groups.move(text(group_id, "group_id"))
+        self.done.append(("move", node))
 
     def note(self, what):
         async def noted(node):
@@ -136,7 +142,7 @@ def test_brokers_are_killed_and_started_and_groups_moved():
     asking.member(control.peer, "g")
     assert control("POST", "/kill", {"node": 1}) == {}
     assert control("POST", "/start") == {}
-    assert control.done == [("kill", 1), ("start", 1)]
+    assert control.done == [("kill", 1), ("start", None)]
     assert control("POST", "/move", {"group_id": "g", "node": 1}) == {}
     assert control("GET", "/snapshot/g")["group_id"] == "g"
 
@@ -168,7 +174,13 @@ def test_brokers_are_killed_and_started_and_groups_moved():
         (("DELETE", "/fail/-1"), 404, "there is no fault '-1'"),
         (("POST", "/fail/1"), 405, "/fail/1 is asked by GET, and ended by DELETE"),
         (("DELETE", "/fail"), 405, "/fail is asked by POST"),
-        (("POST", "/kill", {"node": 2}), 400, "node must be from 1 to 1"),
+        (("POST", "/fail", {"api": "Heartbeat", "error": "NONE"}), 400, "not NONE"),
+        (("POST", "/wait", {"state": "Stable"}), 400, "argument: 'group_id'"),
+        (
+            ("POST", "/wait", {"group_id": "g", "timeout_s": 51}),
+            400,
+            "timeout_s must be at most",
+        ),
         (("POST", "/move", {"group_id": 1}), 400, "group_id must be"),
     ],
 )

@@ -109,15 +109,6 @@ def test_an_error_of_a_produce_that_wants_no_answer_closes(server):
     assert "wants no acks and failed with NOT_LEADER_OR_FOLLOWER" in server.log_lines[0]
 
 
-def test_a_produce_that_wants_no_answer_may_be_lost_without_a_word(server):
-    log = server.cluster.topics.create("t", 1).partitions[0]
-    peer = server.connect()
-    server.watch.fail("Produce", error="NONE")
-    peer.send(request("Produce", 9, producing(0)))
-    assert log.log_end_offset == 0
-    assert ask(peer, "ApiVersions", 0, {})["errorCode"] == 0
-
-
 def test_an_error_of_sasl_is_told_after_its_delay_and_closes(server):
     password = {"authBytes": b"\0alice\0alice-secret"}
     for api in ("SaslHandshake", "SaslAuthenticate"):

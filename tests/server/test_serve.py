@@ -1,5 +1,6 @@
 """``coterie serve`` as a process: its lines, its end, and what it refuses."""
 
+import os
 import signal
 
 import pytest
@@ -51,6 +52,68 @@ def test_all_addresses_are_listened_on_where_another_is_advertised():
         assert told["brokers"][0]["host"] == "kafka.test"
 
 
+def test_the_variables_of_a_usual_container_make_a_server(tmp_path):
+    file = tmp_path / "server.properties"
+    file.write_text("log.retention.hours = 1\nnum.partitions = 2\n")
+    variables = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": "INSIDE://127.0.0.1:0,PLAINTEXT_HOST://0.0.0.0:0,CONTROLLER://:9093",
+        "KAFKA_ADVERTISED_LISTENERS": "INSIDE://kafka:29092,PLAINTEXT_HOST://localhost:9092",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,INSIDE:PLAINTEXT,"
+        "PLAINTEXT_HOST:PLAINTEXT",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "INSIDE",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_HEAP_OPTS": "-Xmx1g",
+        "KAFKA_NUM_PARTITIONS": "3",
+    }
+    args = ("--config", str(file), "--environment", "--insecure", "--topic", "t")
+    with serving(*args, environment=variables) as (server, lines):
+        assert [line.split()[1] for line in lines[:-1]] == ["INSIDE", "PLAINTEXT_HOST"]
+        for line, address in zip(lines, [("kafka", 29092), ("localhost", 9092)], strict=False):
+            connection = connect(line.replace("0.0.0.0", "127.0.0.1"))
+            told = sockets.ask(connection, "Metadata", 9, {"topics": [{"name": "t"}]})
+            assert (told["brokers"][0]["host"], told["brokers"][0]["port"]) == address
+            assert len(told["topics"][0]["partitions"]) == 3
+        server.terminate()
+        ignored = server.stderr.readline()
+    assert ignored == (
+        "settings that have no effect here: controller.quorum.voters, "
+        "offsets.topic.replication.factor, process.roles\n"
+    )
+
+
+def test_a_topic_has_the_settings_that_it_is_given():
+    topic = "t:2:1,cleanup.policy=compact,delete,retention.ms=5"
+    with serving("--listen", "127.0.0.1:0", "--topic", topic) as (_, lines):
+        keys = ["cleanup.policy", "retention.ms"]
+        resource = {"resourceType": 2, "resourceName": "t", "configurationKeys": keys}
+        body = {"resources": [resource], "includeSynonyms": False}
+        told = sockets.ask(connect(lines[0]), "DescribeConfigs", 1, body)
+        found = {row["name"]: row["value"] for row in told["results"][0]["configs"]}
+        assert found == {"cleanup.policy": "compact,delete", "retention.ms": "5"}
+
+
+def test_a_trace_replaces_a_file_only_if_it_is_told_to(tmp_path):
+    trace = tmp_path / "t.trace.jsonl"
+    trace.write_text("mine")
+    args = ("serve", "--listen", "127.0.0.1:0", "--trace", str(trace))
+    fails(*args, status=2, says="is there already; name another file, or give --overwrite")
+    assert trace.read_text() == "mine"
+    with serving(*args[1:], "--overwrite") as (server, _):
+        server.terminate()
+        server.communicate()
+    assert "coterie-trace" in trace.read_text()
+
+
+def test_a_trace_is_no_pipe_and_no_device(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for path in (pipe, "/dev/null"):
+        fails("serve", "--trace", str(path), "--overwrite", status=2, says="is no regular file")
+
+
 def test_an_address_that_is_taken_ends_it_with_a_line():
     with serving("--listen", "127.0.0.1:0") as (_, lines):
         fails("serve", "--listen", lines[0].split()[2], says="cannot be listened on")
@@ -77,7 +140,24 @@ def test_an_address_that_is_taken_ends_it_with_a_line():
         (["--advertise", "a:1", "--advertise", "b:2"], "--advertise"),
         (["--topic", "a b"], "a b"),
         (["--topic", "a:0"], "PARTITIONS"),
-        (["--topic", "a:x"], "NAME[:PARTITIONS]"),
+        (["--topic", "a:x"], "NAME[:PARTITIONS[:REPLICAS]]"),
+        (["--topic", "a:3:2"], "REPLICAS must be 1, not 2: one broker is served"),
+        (["--topic", "a:3:1:1"], "NAME[:PARTITIONS[:REPLICAS]]"),
+        (["--topic", "a", "--topic", "b", "--topic", "a:2"], "--topic a is given twice"),
+        (["--topic", "a,retention.ms=1,retention.ms=2"], "retention.ms is set twice"),
+        (["--topic", "a,retention.ms=soon"], "topic a: Invalid value soon"),
+        (["--topic", "a,retention=5"], "topic a: Unknown topic config name: retention"),
+        (["--topic", "a,compact"], "topic a: a setting is KEY=VALUE, not 'compact'"),
+        (["--set", "log.segment.bytes=x"], "log.segment.bytes: Invalid value x"),
+        (["--set", "node.id=1", "--set", "broker.id=2"], "node.id and broker.id"),
+        (["--set", "retention.hours=2"], "did you mean 'log.retention.hours'?"),
+        (["--listen", "INSIDE://127.0.0.1:0"], "listener.security.protocol.map"),
+        (["--set", "listener.security.protocol.map=INSIDE"], "NAME:PROTOCOL"),
+        (["--set", "listeners=PLAINTEXT://:9092"], "--insecure"),
+        (["--set", "listeners=PLAINTEXT://h:1,PLAINTEXT://h:2"], "listeners has a name twice"),
+        (["--set", "advertised.listeners=SSL://h:1"], "there is no listener SSL"),
+        (["--set", "inter.broker.listener.name=INSIDE"], "there is no listener INSIDE"),
+        (["--config", "no-such-file"], "--config no-such-file: No such file"),
         (["--topic", "__consumer_offsets:3"], "offsets.topic.num.partitions says"),
         (["--set", "num.partitons=3"], "num.partitions"),
         (["--set", "num.partitions=many"], "num.partitions"),
@@ -100,6 +180,7 @@ def test_help_names_every_option_that_is_specified():
     for option in (
         *("--listen", "--advertise", "--data", "--brokers", "--topic", "--set", "--sync"),
         *("--tls-cert", "--tls-key", "--tls-client-ca", "--sasl-users", "--insecure", "--trace"),
-        *("--metrics", "--clock", "--control", "--seed", "--make-credential"),
+        *("--metrics", "--clock", "--control", "--seed", "--make-credential", "--config"),
+        *("--environment", "--overwrite"),
     ):
         assert option in told

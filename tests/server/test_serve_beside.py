@@ -55,6 +55,24 @@ def test_time_is_moved_and_numbers_are_told_over_http():
         assert http(at["metrics"], "/")[0] == 404
 
 
+def test_a_group_is_waited_for_over_http():
+    with serving(
+        *("--listen", "127.0.0.1:0", "--topic", "t", "--clock", "virtual"),
+        *("--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0"),
+    ) as (server, lines):
+        at = addresses(server, "control", "metrics")
+        peer = connect(lines[0])
+        peer.send(asking.request("JoinGroup", 3, asking.joining("g")))
+        status, answer = http(at["control"], "/wait", {"group_id": "g", "members": 1})
+        assert (status, json.loads(answer)["state"]) == (200, "PreparingRebalance")
+        condition = {"group_id": "g", "state": "Stable", "timeout_s": 0}
+        status, answer = http(at["control"], "/wait", condition)
+        assert status == 400
+        assert "waits for joins until 3000; the clock is at 0" in json.loads(answer)["error"]
+        numbers = http(at["metrics"], "/metrics")[1]  # which a wait takes nothing from
+        assert 'coterie_requests_total{api="JoinGroup"} 1\n' in numbers
+
+
 def test_users_and_certificates_are_those_of_the_files(tmp_path):
     authority = trustme.CA()
     own = authority.issue_cert("127.0.0.1")

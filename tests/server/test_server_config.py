@@ -4,8 +4,11 @@ import pytest
 
 from coterie.coordinator.config import DEFAULTS as OF_COORDINATOR
 from coterie.errors import ConfigError
-from coterie.server.config import read_setting, server_config
+from coterie.server.broker_settings import is_known
+from coterie.server.config import DEFAULTS, server_config
+from coterie.server.config_sources import read_setting
 from coterie.server.ids import Ids
+from coterie.server.services.data.topic_configs import TOPIC_CONFIGS
 
 SPECIFIED = {  # what the server reads, beside the settings of the coordinator
     *("auto.create.topics.enable", "num.partitions", "offsets.topic.num.partitions"),
@@ -60,3 +63,85 @@ def test_ids_of_a_seed_repeat_and_others_differ():
 def test_no_uuid_looks_like_an_option():
     ids = Ids(1)
     assert not [text for text in (ids.uuid() for _ in range(1000)) if text.startswith("-")]
+
+
+CONTAINER = {  # what compose files of Kafka's images set, beside listeners
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "default.replication.factor": 1,
+    "delete.topic.enable": True,
+    "process.roles": "broker,controller",
+    "controller.quorum.voters": "1@localhost:9093",
+    "log.dirs": "/var/lib/kafka/data",
+    "share.coordinator.state.topic.replication.factor": 1,
+    "zookeeper.connect": "zookeeper:2181",
+    "num.network.threads": 3,
+    "super.users": "User:admin",
+    "ssl.keystore.location": "/etc/keystore",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.plaintext.ssl.client.auth": "none",
+    "listener.name.controller.oauthbearer.sasl.jaas.config": "x",
+    "confluent.support.metrics.enable": False,
+}
+
+
+@pytest.mark.parametrize("name", CONTAINER)
+def test_a_setting_of_a_broker_that_has_no_effect_here_is_accepted_and_named(name):
+    config = {name: CONTAINER[name], "controller.listener.names": "CONTROLLER"}
+    assert server_config(config).without_effect == (name,)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"log.retention.hours": 2}, {"log.retention.ms": 7_200_000}),
+        ({"log.retention.minutes": 2}, {"log.retention.ms": 120_000}),
+        ({"log.retention.hours": -1}, {"log.retention.ms": -1}),
+        ({"log.retention.hours": 2, "log.retention.minutes": 3}, {"log.retention.ms": 180_000}),
+        ({"log.retention.hours": 2, "log.retention.ms": 4}, {"log.retention.ms": 4}),
+        ({"log.roll.hours": 1}, {"log.roll.ms": "3600000"}),
+        ({"log.cleaner.delete.retention.ms": 5}, {"delete.retention.ms": 5}),
+        ({"log.segment.bytes": 1000}, {"log.segment.bytes": "1000"}),
+        ({"log.preallocate": True}, {"log.preallocate": "true"}),
+    ],
+)
+def test_the_first_synonym_that_is_set_counts_as_in_kafka(config, expected):
+    settings = server_config(config)
+    assert {name: settings[name] for name in expected} == expected
+    assert settings.without_effect == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [({}, 1), ({"node.id": 7}, 7), ({"broker.id": 3}, 3), ({"broker.id": -1, "node.id": 0}, 0)],
+)
+def test_the_broker_has_its_id(config, expected):
+    assert server_config(config).node_id == expected
+
+
+@pytest.mark.parametrize("name", ["num.partitions", "zookeeper.connect", "group.streams.max.size"])
+def test_a_name_of_either_version_is_known(name):
+    assert is_known(name)
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+def test_a_setting_with_an_effect_is_a_brokers_or_our_own(name):
+    own = name.startswith("coterie.") or name == "delete.retention.ms"  # a topic's own name
+    assert is_known(name) or own
+
+
+def test_every_default_of_a_topic_can_be_set_by_its_brokers_setting():
+    for row in TOPIC_CONFIGS.values():
+        if row.server is not None:
+            assert is_known(row.server)
+            settings = server_config({row.server: _value(row)})
+            assert row.server in settings or row.name in settings, row
+            assert settings.without_effect == ()
+
+
+def _value(row):
+    """A value other than the default that the setting of a topic can have."""
+    if row.words:
+        return row.words[0]
+    return {"true": False, "false": True}.get(row.default, 1)

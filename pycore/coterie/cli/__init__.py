@@ -18,6 +18,7 @@ from types import FrameType
 import click
 
 from coterie.cli.failures import Terminated, status_of
+from coterie.cli.standard_streams import open_closed_streams
 
 HEARD_AGAIN_S = 0.05
 COMMANDS = {  # and what each is for, in a line: to list them, none is imported
@@ -103,6 +104,7 @@ def main() -> None:
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
+    open_closed_streams()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's others spin, and have no work here
     sys.unraisablehook = heard_again
     signal.signal(signal.SIGTERM, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ import click
 from coterie.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
-    from coterie.server.options import Options, Place
+    from coterie.server.config import Settings
+    from coterie.server.options import Options, Place, TopicOptions
 
 SETTING = "KEY=VALUE"
+DEFAULT_LISTEN = "127.0.0.1:9092"
 
 
 @click.command(name="serve")
@@ -24,14 +27,16 @@ SETTING = "KEY=VALUE"
     metavar="[PROTOCOL://]HOST:PORT",
     multiple=True,
     help="Where to listen; repeatable. PROTOCOL: plaintext (default), ssl, "
-    "sasl_plaintext, sasl_ssl. Port 0 chooses one. Default: 127.0.0.1:9092.",
+    "sasl_plaintext, sasl_ssl, or a name of listener.security.protocol.map. "
+    "Port 0 chooses one. Default: the setting listeners, else 127.0.0.1:9092.",
 )
 @click.option(
     "--advertise",
     "advertised",
     metavar="HOST:PORT",
     multiple=True,
-    help="What clients are told instead; once for each --listen.",
+    help="The address that clients get in its place; once for each --listen. Default: the "
+    "setting advertised.listeners.",
 )
 @click.option("--data", metavar="DIR", help="A log on disk; not served yet.")
 @click.option(
@@ -45,16 +50,28 @@ SETTING = "KEY=VALUE"
 @click.option(
     "--topic",
     "topics",
-    metavar="NAME[:PARTITIONS]",
+    metavar="NAME[:PARTITIONS][,KEY=VALUE...]",
     multiple=True,
-    help="A topic that is there from the start; repeatable.",
+    help="A topic that exists from the start, with settings of its own; repeatable.",
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Settings from a Java properties file, as server.properties.",
+)
+@click.option(
+    "--environment",
+    is_flag=True,
+    help="Settings from variables KAFKA_..., as Kafka's container images read them.",
 )
 @click.option(
     "--set",
     "settings",
     metavar=SETTING,
     multiple=True,
-    help="A setting by Kafka's name; repeatable.",
+    help="A setting by Kafka's name; repeatable. --set overrides --environment, which "
+    "overrides --config.",
 )
 @click.option(
     "--sync",
@@ -72,13 +89,13 @@ SETTING = "KEY=VALUE"
     "--tls-client-ca",
     type=click.Path(dir_okay=False),
     metavar="F",
-    help="Who signs the certificates that clients must have.",
+    help="The authority that signs the certificates of clients; each client needs one.",
 )
 @click.option(
     "--sasl-users",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Who may come in by SASL: a TOML file that only you may read.",
+    help="The users of SASL: a TOML file that only you may read.",
 )
 @click.option(
     "--make-credential",
@@ -88,15 +105,18 @@ SETTING = "KEY=VALUE"
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Listen on an address that others reach, though nobody has to say who they are.",
+    help="Listen on an address that other machines reach, without authentication.",
 )
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write what the coordinator was asked as a trace, at the end.",
+    help="Write the requests to the coordinator as a trace, at the end.",
 )
-@click.option("--metrics", metavar="HOST:PORT", help="Where to tell Prometheus about it.")
+@click.option("--overwrite", is_flag=True, help="Let --trace replace an existing file.")
+@click.option(
+    "--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus at this address."
+)
 @click.option(
     "--clock",
     type=click.Choice(["wall", "virtual"]),
@@ -108,82 +128,106 @@ SETTING = "KEY=VALUE"
 @click.option(
     "--control",
     metavar="HOST:PORT",
-    help="Where tests advance the clock and ask for faults, by HTTP.",
+    help="Where tests advance the clock and inject faults, by HTTP.",
 )
-@click.option("--seed", type=int, metavar="N", help="Draw ids from N: they repeat.")
-def command(**given: Any) -> None:
+@click.option(
+    "--seed", type=int, metavar="N", help="Draw ids from N: the same requests get the same ids."
+)
+def command(**options: Any) -> None:
     """Serve Kafka's protocol: a Kafka for tests, its data in memory.
 
     When it takes requests it prints `listening PROTOCOL HOST:PORT` for each listener, then `ready`.
     """
-    if given["make_credential"] is not None:
+    if options["make_credential"] is not None:
         from coterie.cli.credential import make_credential
 
-        make_credential(given["make_credential"])
+        make_credential(options["make_credential"])
         return
-    gc.disable()  # what is imported is no garbage; `serve` lets the collector run once it is ready
+    gc.disable()  # imports make no garbage; `serve` lets the collector run once it is ready
     try:
-        _serve(given)
+        _serve(options)
     finally:
         gc.enable()
 
 
-def _serve(given: dict[str, Any]) -> None:
+def _serve(command_line: dict[str, Any]) -> None:
     try:
-        options, trace = options_of(given), _trace(given["trace"])
+        options = options_of(command_line)
+        trace = _trace(command_line["trace"], overwrite=command_line["overwrite"])
     except (ArgumentError, ConfigError) as error:
         raise click.UsageError(str(error)) from None
     from coterie.server.serving import serve
 
-    serve(options, trace=trace, insecure=given["insecure"])
+    serve(options, trace=trace, insecure=command_line["insecure"])
 
 
-def options_of(given: dict[str, Any]) -> Options:
-    """Return what the options ask for; ArgumentError where they do not go together."""
-    from coterie.server.config import read_setting, server_config
-    from coterie.server.options import (
-        Options,
-        place_of,
-        refuse_open,
-        refuse_unroutable,
-        topic_of,
-    )
-    from coterie.server.services.data.topics import refuse_other_counts
+def options_of(command_line: dict[str, Any]) -> Options:
+    """Return what the server is made of; ArgumentError where options do not go together."""
+    from coterie.server.config import server_config
+    from coterie.server.config_sources import merged_settings
+    from coterie.server.options import Options
+    from coterie.server.topics_at_start import refuse_wrong_topics
 
-    if given["data"] is not None or given["sync"] is not None:
+    if command_line["data"] is not None or command_line["sync"] is not None:
         raise ArgumentError("--data and --sync: a log on disk is not served yet; leave them out")
-    if given["brokers"] != 1:
+    if command_line["brokers"] != 1:
         raise ArgumentError("--brokers: several brokers are not served yet; leave it out")
-    config = dict(map(read_setting, given["settings"]))
-    topics = dict(map(topic_of, given["topics"]))
-    refuse_other_counts(topics, server_config(config))
-    places = tuple(map(place_of, given["listens"] or ("127.0.0.1:9092",)))
-    certified = given["tls_client_ca"] is not None
-    for place in places:
-        refuse_open(place, client_certificates=certified, insecure=given["insecure"])
-    advertised = tuple(place_of(each, protocols=("plaintext",)) for each in given["advertised"])
-    if advertised and len(advertised) != len(places):
-        raise ArgumentError("--advertise: give one for each --listen")
-    remedy = "give --advertise HOST:PORT, by which they reach this machine"
-    refuse_unroutable(places, advertised, remedy)
-    beside = {name: _place_beside(name, given) for name in ("control", "metrics")}
-    if given["clock"] == "virtual" and beside["control"] is None:
+    environment = os.environ if command_line["environment"] else None
+    config = merged_settings(command_line["config"], environment, command_line["settings"])
+    settings = server_config(config)
+    topics = _topics(command_line["topics"])
+    refuse_wrong_topics(topics, settings)
+    places, advertised = _listeners(command_line, settings)
+    beside = {name: _place_beside(name, command_line) for name in ("control", "metrics")}
+    if command_line["clock"] == "virtual" and beside["control"] is None:
         raise ArgumentError("--clock virtual needs --control, by which the clock is advanced")
     return Options(
         config=config,
         places=places,
         advertised=advertised,
         topics=topics,
-        virtual=given["clock"] == "virtual",
-        seed=given["seed"],
-        users=_users(given["sasl_users"], places),
-        tls=_tls(given, places),
+        virtual=command_line["clock"] == "virtual",
+        seed=command_line["seed"],
+        users=_users(command_line["sasl_users"], places),
+        tls=_tls(command_line, places),
         **beside,
     )
 
 
-def _trace(text: str | None) -> Path | None:
-    """Refuse, before anything is served, a file that cannot be written at the end."""
+def _listeners(
+    command_line: dict[str, Any], settings: Settings
+) -> tuple[tuple[Place, ...], tuple[Place | None, ...]]:
+    """Return where to listen, and what clients get in place of each address."""
+    from coterie.server.listeners import chosen_listeners
+    from coterie.server.options import refuse_open, refuse_unroutable
+
+    places, advertised = chosen_listeners(
+        settings, command_line["listens"], command_line["advertised"], default=DEFAULT_LISTEN
+    )
+    for place in places:
+        refuse_open(
+            place,
+            client_certificates=command_line["tls_client_ca"] is not None,
+            insecure=command_line["insecure"],
+        )
+    remedy = "give --advertise HOST:PORT, by which they reach this machine"
+    refuse_unroutable(places, advertised, remedy)
+    return places, advertised
+
+
+def _topics(texts: Sequence[str]) -> dict[str, TopicOptions]:
+    from coterie.server.options import topic_of
+
+    topics: dict[str, TopicOptions] = {}
+    for name, options in map(topic_of, texts):
+        if name in topics:
+            raise ArgumentError(f"--topic {name} is given twice; leave one out")
+        topics[name] = options
+    return topics
+
+
+def _trace(text: str | None, *, overwrite: bool) -> Path | None:
+    """Refuse, before anything is served, a file that cannot or must not be written at the end."""
     if text is None:
         return None
     path = Path(text)
@@ -193,43 +237,49 @@ def _trace(text: str | None) -> Path | None:
         raise ArgumentError(f"--trace {text}: {error.filename}: {error.strerror}") from None
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise ArgumentError(f"--trace {text}: no file can be written there; name another")
+    if path.exists() and not path.is_file():
+        raise ArgumentError(f"--trace {text}: is no regular file; name one that is new")
+    if path.exists() and not overwrite:
+        raise ArgumentError(
+            f"--trace {text}: is there already; name another file, or give --overwrite"
+        )
     return path
 
 
-def _place_beside(name: str, given: dict[str, Any]) -> Place | None:
-    from coterie.server.options import place_of
+def _place_beside(name: str, command_line: dict[str, Any]) -> Place | None:
+    from coterie.server.options import PLAINTEXT, place_of
 
-    text = given[name]
+    text = command_line[name]
     if text is None:
         return None
-    place = place_of(text, protocols=("plaintext",))
+    place = place_of(text, protocols=PLAINTEXT)
     if name == "control" and not place.is_loopback:
         raise ArgumentError(f"--control {text} is not a loopback address; use 127.0.0.1")
-    if not place.is_loopback and not given["insecure"]:
+    if not place.is_loopback and not command_line["insecure"]:
         raise ArgumentError(f"--metrics {text} is not a loopback address: it needs --insecure")
     return place
 
 
 def _users(file: str | None, places: tuple[Place, ...]) -> Any:
-    asked = [place for place in places if place.protocol.startswith("sasl_")]
+    with_sasl = [place for place in places if place.protocol.startswith("sasl_")]
     if file is None:
-        if asked:
-            raise ArgumentError(f"{asked[0].protocol}://{asked[0].told()} needs --sasl-users")
+        if with_sasl:
+            raise ArgumentError(f"{with_sasl[0].label}://{with_sasl[0].address} needs --sasl-users")
         return None
     from coterie.server.services import sasl
 
     return sasl.read_users(Path(file))
 
 
-def _tls(given: dict[str, Any], places: tuple[Place, ...]) -> Any:
-    cert, key = given["tls_cert"], given["tls_key"]
+def _tls(command_line: dict[str, Any], places: tuple[Place, ...]) -> Any:
+    cert, key = command_line["tls_cert"], command_line["tls_key"]
     if (cert is None) != (key is None):
         raise ArgumentError("--tls-cert and --tls-key go together")
-    asked = [place for place in places if place.protocol.endswith("ssl")]
+    with_tls = [place for place in places if place.protocol.endswith("ssl")]
     if cert is None:
-        if asked:
-            raise ArgumentError(f"{asked[0].protocol}://{asked[0].told()} needs --tls-cert")
+        if with_tls:
+            raise ArgumentError(f"{with_tls[0].label}://{with_tls[0].address} needs --tls-cert")
         return None
     from coterie.server.net.tls import server_context
 
-    return server_context(cert, key, given["tls_client_ca"])
+    return server_context(cert, key, command_line["tls_client_ca"])

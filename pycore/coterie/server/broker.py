@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from coterie.arguments import called, file_path, span, walked, whole, within
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.api.faults import Fault
-from coterie.server.config import server_config
+from coterie.server.config import Settings, server_config
+from coterie.server.group_waits import pending_work
+from coterie.server.listeners import chosen_listeners
 from coterie.server.options import (
+    MAX_PARTITIONS,
     Options,
     Place,
-    place_of,
+    TopicOptions,
     refuse_open,
     refuse_unroutable,
     topic_of,
 )
 from coterie.server.running import Running
-from coterie.server.services.data.topics import refuse_other_counts
+from coterie.server.server_thread import ServerThread
+from coterie.server.topics_at_start import refuse_wrong_topics
 from coterie.traces.recording import Recording
 
 __all__ = ["Broker"]
 
-T = TypeVar("T")
-_MOST_PARTITIONS = 100_000
+_ANY_PORT = "127.0.0.1:0"
 
 
 class CoordinatorView:
@@ -41,7 +42,7 @@ class CoordinatorView:
 
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
         """Return a frozen view of a group, None if there is none."""
-        return self._broker._do(lambda running: running.snapshot(group_id))
+        return self._broker._thread_here().call(lambda running: running.snapshot(group_id))
 
 
 class Broker:
@@ -50,7 +51,8 @@ class Broker:
     Parameters
     ----------
     config
-        Settings by Kafka's names.
+        Settings by Kafka's names, as in ``server.properties``. Those without an effect are named
+        on standard error.
     brokers
         1: more are not served yet.
     topics
@@ -61,15 +63,17 @@ class Broker:
         ``"wall"``, or ``"virtual"``: the time of groups, transactions and retention stands until
         :meth:`advance`.
     listen
-        ``[PROTOCOL://]HOST:PORT``, or several; port 0 chooses one.
+        ``[NAME://]HOST:PORT``, or several; port 0 chooses one. NAME is a protocol, or a name of
+        ``listener.security.protocol.map``. By default ``listeners`` of ``config`` counts, else a
+        free port of this machine.
     sasl_users
         A users file, or its contents as a mapping, for listeners with SASL.
     tls
         ``{"cert": FILE, "key": FILE, "client_ca": FILE}`` or an ``ssl.SSLContext``.
     trace
-        A file that gets what was asked of the coordinator, as a trace, at the end.
+        A file for the requests to the coordinator, written as a trace at the end.
     seed
-        What ids are drawn from: the same requests at the same times then give the same bytes.
+        Ids are drawn from it: the same requests at the same times then give the same bytes.
 
     Attributes
     ----------
@@ -95,7 +99,7 @@ class Broker:
         topics: Mapping[str, int] | Iterable[str] | None = None,
         data: Any = None,
         clock: str = "wall",
-        listen: str | Iterable[str] = "127.0.0.1:0",
+        listen: str | Iterable[str] = _ANY_PORT,
         sasl_users: Any = None,
         tls: Any = None,
         trace: str | Path | None = None,
@@ -110,42 +114,37 @@ class Broker:
         if seed is not None:
             seed = whole(seed, "seed")
         settings = server_config(config)
-        made = _topics_of(topics)
-        refuse_other_counts(made, settings)
-        places, context = _places_of(listen, tls)
+        topic_options = _topics_of(topics)
+        refuse_wrong_topics(topic_options, settings)
+        places, advertised, context = _places_of(listen, settings, tls)
         self._options = Options(
             config=dict(config or {}),
             places=places,
-            topics=made,
+            advertised=advertised,
+            topics=topic_options,
             virtual=clock == "virtual",
             seed=seed,
             users=_users_of(sasl_users, places),
             tls=context,
         )
         self._trace = None if trace is None else file_path(trace, "trace")
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._running: Running | None = None
+        self._thread: ServerThread | None = None
         self.coordinator = CoordinatorView(self)
         self.timeline: list[Any] = []
 
     # Life
 
     def __enter__(self) -> Broker:
-        """Start; it takes requests when this returns."""
-        if self._thread is not None:
-            raise CoterieError("the broker runs already; make another")
-        ready: Future[None] = Future()
-        self._thread = threading.Thread(
-            target=self._live, args=(ready,), name="coterie-broker", daemon=True
-        )
-        self._thread.start()
+        """Start; it takes requests when this returns. Ctrl-C meanwhile leaves nothing behind."""
+        thread = self._new_thread()
         try:
-            ready.result()
+            thread.start()
+            return self
         except BaseException:
-            self._end()
+            self._thread = None
+            thread.end()
+            thread.join()
             raise
-        return self
 
     def __exit__(
         self,
@@ -153,12 +152,20 @@ class Broker:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        """Stop: what is decided is answered, connections close, the trace is written."""
+        """Stop: answers that are ready are sent, connections close, the trace is written."""
         self.stop()
 
     async def __aenter__(self) -> Broker:
-        """Start, as ``with`` does."""
-        return await asyncio.to_thread(self.__enter__)
+        """Start, as ``with`` does; a task that is cancelled meanwhile leaves nothing behind."""
+        thread = self._new_thread()
+        try:
+            await asyncio.to_thread(thread.start)
+            return self
+        except BaseException:
+            self._thread = None
+            thread.end()
+            await asyncio.to_thread(thread.join)
+            raise
 
     async def __aexit__(
         self,
@@ -170,69 +177,55 @@ class Broker:
         await asyncio.to_thread(self.stop)
 
     def stop(self) -> None:
-        """Stop the server; nothing happens if it does not run."""
-        if self._running is not None:
-            running = self._running
-            self._running = None
-            try:
-                self._await(running.stop())
-                if self._trace is not None:
-                    self._recording.write(
-                        self._trace, running.cluster.groups.config, self._now(running)
-                    )
-            finally:
-                self._end()
+        """Stop the server; nothing happens if it does not run, or not in this process."""
+        thread = self._thread
+        if thread is None or not thread.is_here:
+            return
+        self._thread = None
+        thread.end()
+        thread.join()
+        if thread.failure is not None:
+            raise thread.failure
+        if self._trace is not None and thread.has_started:
+            cluster = self._cluster
+            self._recording.write(self._trace, cluster.groups.config, cluster.now_ms)
 
-    def _end(self) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+    def _new_thread(self) -> ServerThread:
         if self._thread is not None:
-            self._thread.join()
-        self._thread = self._loop = None
+            raise CoterieError("the broker runs already; make another")
+        self._thread = ServerThread(self._options, self._prepare)
+        return self._thread
 
-    def _live(self, ready: Future[None]) -> None:
-        from coterie.server.net.listener import new_loop
-
-        loop = self._loop = new_loop()
-        try:
-            running = Running(self._options)
-            _ = running.watch  # it keeps requests from the first one on
-            groups = running.cluster.groups
-            groups.on_event = self.timeline.append
-            self._recording = Recording()
-            groups.record_into(self._recording)
-            loop.run_until_complete(running.start())
-            self._running = running
-        except BaseException as error:
-            ready.set_exception(error)
-        else:
-            ready.set_result(None)
-        loop.run_forever()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+    def _prepare(self, running: Running) -> None:
+        """Record requests, events and the trace from the first request on."""
+        _ = running.watch
+        self._cluster = running.cluster
+        self._recording = Recording()
+        running.cluster.groups.on_event = self.timeline.append
+        running.cluster.groups.record_into(self._recording)
 
     # What a test does
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given: ``HOST:PORT`` of the first listener."""
-        return self._do(lambda running: running.bound[0].told())
+        """``HOST:PORT`` of the first listener, to connect clients to."""
+        return self._thread_here().call(lambda running: running.bound[0].address)
 
     @property
     def addresses(self) -> list[str]:
         """``HOST:PORT`` of each listener, in the order of ``listen``."""
-        return self._do(lambda running: [place.told() for place in running.bound])
+        return self._thread_here().call(lambda running: [place.address for place in running.bound])
 
     @property
     def now_ms(self) -> int:
         """The time of the clock, in ms."""
-        return self._do(self._now)
+        return self._thread_here().call(self._now)
 
     @called
     def advance(self, ms: int) -> None:
-        """Move the virtual clock on; returns when all that fell due has been sent."""
-        by = span(ms)
-        self._do(lambda running: running.advance(by))
+        """Move the virtual clock on; returns when all answers that fell due are sent."""
+        span_ms = span(ms)
+        self._thread_here().call(lambda running: running.advance(span_ms))
 
     @called
     def fail(
@@ -272,7 +265,7 @@ class Broker:
             ``.count`` says how many requests have met it, ``.left`` how many more can (None: all);
             ``.cancel()`` ends it.
         """
-        return self._do(
+        return self._thread_here().call(
             lambda running: running.fail(
                 api, error=error, delay_ms=delay_ms, disconnect=disconnect, times=times,
                 client_id=client_id, group_id=group_id,
@@ -280,31 +273,83 @@ class Broker:
         )  # fmt: skip
 
     def requests(self) -> list[dict[str, Any]]:
-        """Return what was asked, oldest first: time, API, version, who asked, and the body."""
-        return self._do(Running.requests)
+        """Return the requests, oldest first: time, API, version, client, and the body."""
+        return self._thread_here().call(Running.requests)
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return what was asked of the coordinator as a trace that ``coterie trace run`` takes."""
-        return self._do(
+        """Return the requests to the coordinator as a trace for ``coterie trace run``."""
+        return self._thread_here().call(
             lambda running: self._recording.lines(
                 "broker", running.cluster.groups.config, self._now(running)
             )
         )
 
     @called
-    def kill(self, node: int = 1) -> None:
-        """Kill a broker: its connections close at once, and nobody can connect."""
-        self._await(self._living().kill(node))
+    def kill(self, node: int | None = None) -> None:
+        """Kill a broker: its connections close at once, and it accepts none; None: the only one."""
+        self._thread_here().run(lambda running: running.kill(node))
 
     @called
-    def start(self, node: int = 1) -> None:
-        """Start a broker that was killed: it has its address again, and its groups by the log."""
-        self._await(self._living().revive(node))
+    def start(self, node: int | None = None) -> None:
+        """Start a broker that was killed, at its old address; it loads its groups from the log."""
+        self._thread_here().run(lambda running: running.revive(node))
 
     @called
-    def move_coordinator(self, group_id: str, node: int = 1) -> None:
+    def move_coordinator(self, group_id: str, node: int | None = None) -> None:
         """Let a group's coordinator move to a broker, which loads the group from the log."""
-        self._do(lambda running: running.move_coordinator(group_id, node))
+        self._thread_here().call(lambda running: running.move_coordinator(group_id, node))
+
+    @called
+    def wait_for(
+        self,
+        group_id: str,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        timeout_s: float = 10,
+    ) -> GroupSnapshot | None:
+        """Wait until a group has a state, or so many members, or both.
+
+        It looks whenever a request came or time was moved, so a test need not sleep before it
+        moves the clock. A member counts from its first join on.
+
+        Parameters
+        ----------
+        state
+            ``"PreparingRebalance"``, ``"CompletingRebalance"``, ``"Stable"``, ``"Empty"`` or
+            ``"Dead"``, which a group is that does not exist.
+        members
+            How many members.
+        timeout_s
+            How long to wait, in seconds of the wall clock.
+
+        Returns
+        -------
+        GroupSnapshot or None
+            The group; None: it does not exist, as it was to be.
+
+        Raises
+        ------
+        CoterieError
+            The time is over. The message says in which state the group is, and what it waits for.
+        """
+        return self._thread_here().run(
+            lambda running: running.wait_for(
+                group_id, state=state, members=members, timeout_s=timeout_s
+            )
+        )
+
+    def _pending_work(self) -> list[str]:
+        """Return a line for each group that the timeline names: its state and what it waits for."""
+        group_ids = dict.fromkeys(
+            event.group_id for event in self.timeline if hasattr(event, "group_id")
+        )
+        return self._thread_here().call(
+            lambda running: [
+                f"group {group_id!r} {pending_work(running.snapshot(group_id), self._now(running))}"
+                for group_id in group_ids
+            ]
+        )
 
     # Inside
 
@@ -312,36 +357,24 @@ class Broker:
     def _now(running: Running) -> int:
         return running.cluster.now_ms
 
-    def _living(self) -> Running:
-        if self._running is None:
+    def _thread_here(self) -> ServerThread:
+        if self._thread is None or not self._thread.has_started:
             raise CoterieError("the broker does not run: use `with Broker(...) as broker:`")
-        return self._running
-
-    def _do(self, function: Callable[[Running], T]) -> T:
-        """Call a function in the broker's thread."""
-
-        async def run() -> T:
-            return function(running)
-
-        running = self._living()
-        return self._await(run())
-
-    def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return self._thread
 
 
-def _topics_of(given: Any) -> dict[str, int | None]:
-    if given is None:
+def _topics_of(topics: Any) -> dict[str, TopicOptions]:
+    if topics is None:
         return {}
-    if not isinstance(given, Mapping):
-        given = dict.fromkeys(map(_topic_name, walked(given, "topics", "{name: partitions}")))
-    topics: dict[str, int | None] = {}
-    for name, count in given.items():
+    if not isinstance(topics, Mapping):
+        topics = dict.fromkeys(map(_topic_name, walked(topics, "topics", "{name: partitions}")))
+    checked: dict[str, TopicOptions] = {}
+    for name, count in topics.items():
         _topic_name(name)
         topic, _ = topic_of(f"{name}:1")
-        topics[topic] = None if count is None else within(count, name, 1, _MOST_PARTITIONS)
-    return topics
+        partitions = None if count is None else within(count, name, 1, MAX_PARTITIONS)
+        checked[topic] = TopicOptions(partitions)
+    return checked
 
 
 def _topic_name(name: Any) -> str:
@@ -350,42 +383,45 @@ def _topic_name(name: Any) -> str:
     return name
 
 
-def _places_of(listen: Any, tls: Any) -> tuple[tuple[Place, ...], Any]:
-    """Return where to listen, and the context of TLS."""
-    given = [listen] if isinstance(listen, str) else walked(listen, "listen", "addresses")
-    places = tuple(map(place_of, given))
-    if not places:
+def _places_of(
+    listen: Any, settings: Settings, tls: Any
+) -> tuple[tuple[Place, ...], tuple[Place | None, ...], Any]:
+    """Return where to listen, what clients get in place of that, and the context of TLS."""
+    texts = [listen] if isinstance(listen, str) else [*walked(listen, "listen", "addresses")]
+    if not texts:
         raise ArgumentError("listen must name an address, but names none")
-    context, certified = _tls_of(tls)
+    listens = () if isinstance(listen, str) and listen == _ANY_PORT else texts
+    places, advertised = chosen_listeners(settings, listens, default=_ANY_PORT)
+    context, needs_certificate = _tls_of(tls)
     if context is None and any(place.protocol.endswith("ssl") for place in places):
         raise ArgumentError("a listener with TLS needs tls")
     for place in places:
-        refuse_open(place, client_certificates=certified, insecure=False)
-    refuse_unroutable(places, (), "listen at the address by which they reach this machine")
-    return places, context
+        refuse_open(place, client_certificates=needs_certificate, insecure=False)
+    refuse_unroutable(places, advertised, "listen at the address by which they reach this machine")
+    return places, advertised, context
 
 
-def _users_of(given: Any, places: tuple[Place, ...]) -> Any:
-    if given is None:
+def _users_of(users: Any, places: tuple[Place, ...]) -> Any:
+    if users is None:
         if any(place.protocol.startswith("sasl_") for place in places):
             raise ArgumentError("a listener with SASL needs sasl_users")
         return None
     from coterie.server.services import sasl
 
-    return sasl.users_of(given) if isinstance(given, Mapping) else sasl.read_users(given)
+    return sasl.users_of(users) if isinstance(users, Mapping) else sasl.read_users(users)
 
 
-def _tls_of(given: Any) -> tuple[Any, bool]:
+def _tls_of(tls: Any) -> tuple[Any, bool]:
     """Return the context, and whether clients need a certificate."""
-    if given is None:
+    if tls is None:
         return None, False
     from ssl import CERT_REQUIRED, SSLContext
 
-    if isinstance(given, SSLContext):
-        return given, given.verify_mode == CERT_REQUIRED
-    if not isinstance(given, Mapping) or not {"cert", "key"} <= given.keys():
+    if isinstance(tls, SSLContext):
+        return tls, tls.verify_mode == CERT_REQUIRED
+    if not isinstance(tls, Mapping) or not {"cert", "key"} <= tls.keys():
         raise ArgumentError("tls must be {'cert': FILE, 'key': FILE, 'client_ca': FILE or None}")
     from coterie.server.net.tls import server_context
 
-    client_ca = given.get("client_ca")
-    return server_context(given["cert"], given["key"], client_ca), client_ca is not None
+    client_ca = tls.get("client_ca")
+    return server_context(tls["cert"], tls["key"], client_ca), client_ca is not None

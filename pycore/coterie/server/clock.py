@@ -1,7 +1,7 @@
-"""What falls due later: functions by their time. Nothing here knows what time it is.
+"""Timers: functions that are called at their time. Nothing here reads a clock.
 
-A server has two of these: one by its clock (groups, transactions, retention), which stands where
-it is virtual, and one for waits, which is always moved by the wall clock.
+A server has two sets of them. One goes by the server's clock (groups, transactions, retention),
+which stands still where it is virtual. The other is for waits and always goes by the wall clock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import count
 
 __all__ = ["Timer", "Timers"]
 
-_FEW = 64  # cancelled timers that are not worth sweeping
+_FEW = 64  # so many cancelled timers are not worth a sweep
 
 
 class Timer:
@@ -26,7 +26,7 @@ class Timer:
         self.function: Callable[[], None] | None = function
 
     def cancel(self) -> None:
-        """Forget it; nothing happens if it was called or cancelled before."""
+        """Cancel it; nothing happens if it was called or cancelled before."""
         if self.function is not None:
             self.function = None
             self._timers._cancelled += 1
@@ -34,14 +34,14 @@ class Timer:
 
 
 class Timers:
-    """Functions by deadline, then in the order in which they were asked for.
+    """Functions by deadline, then in the order in which they were armed.
 
     Attributes
     ----------
     now_ms : int
         The time, in ms; :meth:`advance` moves it.
     on_armed
-        Called when a timer becomes the earliest: who moves the time may have to look sooner.
+        Called when a timer becomes the earliest one: the time may have to move sooner.
     """
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -85,7 +85,7 @@ class Timers:
         return len(self._heap) - self._cancelled
 
     def _sweep(self) -> None:
-        """Drop those that were cancelled, before they are most."""
+        """Drop cancelled timers before they are the majority."""
         if self._cancelled > max(_FEW, len(self._heap) // 2):
             self._heap = [entry for entry in self._heap if entry[2].function is not None]
             heapify(self._heap)

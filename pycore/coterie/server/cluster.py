@@ -28,23 +28,25 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Listener:
-    """A listener; its name is its protocol, such as ``sasl_plaintext``.
+    """A listener: its name in lower case, and its protocol.
 
-    ``number`` distinguishes listeners of the same protocol.
+    ``protocol`` "": the name is the protocol, as ``sasl_plaintext``. ``number`` distinguishes
+    listeners of the same name.
     """
 
     name: str = "plaintext"
     number: int = 0
+    protocol: str = ""
 
     @property
     def sasl(self) -> bool:
         """Whether peers have to authenticate by SASL."""
-        return self.name.startswith("sasl_")
+        return (self.protocol or self.name).startswith("sasl_")
 
     @property
     def tls(self) -> bool:
         """Whether connections use TLS."""
-        return self.name.endswith("ssl")
+        return (self.protocol or self.name).endswith("ssl")
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """Settings of a server: Kafka's names, defaults and bounds.
 
-Those of the coordinator are in ``coterie.coordinator.config``; here are the others that are
-served. A name may have Kafka's prefixes: ``listener.name.NAME.`` and, behind it, a mechanism.
+Those of the coordinator are in ``coterie.coordinator.config``; here are the others that have an
+effect. Every other setting of a Kafka broker is accepted and has none. A name may have Kafka's
+prefixes: ``listener.name.NAME.`` and, behind it, a mechanism.
 """
 
 from __future__ import annotations
@@ -14,12 +15,21 @@ from coterie.arguments import boolean, within
 from coterie.coordinator.config import DEFAULTS as OF_COORDINATOR
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError, ConfigError, shown
-from coterie.server.options import PROTOCOLS
+from coterie.server.broker_settings import refuse_unknown
+from coterie.server.listeners import (
+    ADVERTISED,
+    CONTROLLERS,
+    INTER_BROKER,
+    LISTENERS,
+    PROTOCOL_MAP,
+    listener_names,
+)
 
-__all__ = ["DEFAULTS", "Settings", "read_setting", "server_config"]
+__all__ = ["DEFAULTS", "Settings", "refuse_foreign", "server_config"]
 
 _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
 # name -> (default, least, most)
 _NUMBERS: dict[str, tuple[int, int, int]] = {
@@ -41,10 +51,36 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
 }
 _FLAGS = {"auto.create.topics.enable": True}
 _RATIOS = {"log.cleaner.min.cleanable.ratio": 0.5}
-_WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}"), re.compile(r"[+-]?[0-9]{0,9}\.[0-9]{1,20}")
+# Another name of a setting -> (the name here, its unit in the unit here, least). The first of
+# several that are set counts, and the name here comes first. Source: ServerTopicConfigSynonyms.
+_SYNONYMS: dict[str, tuple[str, int, int]] = {
+    "log.retention.minutes": ("log.retention.ms", _MINUTE_MS, -1),
+    "log.retention.hours": ("log.retention.ms", _HOUR_MS, -1),
+    "log.roll.hours": ("log.roll.ms", _HOUR_MS, 1),
+    "log.roll.jitter.hours": ("log.roll.jitter.ms", _HOUR_MS, 0),
+    "log.flush.scheduler.interval.ms": ("log.flush.interval.ms", 1, 0),
+    "log.cleaner.delete.retention.ms": ("delete.retention.ms", 1, 0),
+}
+# Defaults of topics' settings, as text: `Topics` reads them, `topics_at_start.py` checks them.
+_OF_TOPICS = {
+    *("compression.gzip.level", "compression.lz4.level", "compression.type"),
+    *("compression.zstd.level", "log.cleaner.max.compaction.lag.ms", "log.cleanup.policy"),
+    *("log.cleaner.min.compaction.lag.ms", "log.flush.interval.messages", "log.flush.interval.ms"),
+    *("log.index.interval.bytes", "log.index.size.max.bytes", "log.local.retention.bytes"),
+    *("log.local.retention.ms", "log.message.downconversion.enable", "log.message.format.version"),
+    *("log.message.timestamp.after.max.ms", "log.message.timestamp.before.max.ms"),
+    *("log.message.timestamp.difference.max.ms", "log.message.timestamp.type"),
+    *("log.preallocate", "log.roll.jitter.ms", "log.roll.ms", "log.segment.bytes"),
+    *("log.segment.delete.delay.ms", "min.insync.replicas", "unclean.leader.election.enable"),
+}
+_OF_LISTENERS = {LISTENERS, ADVERTISED, PROTOCOL_MAP, CONTROLLERS, INTER_BROKER}
+_OF_TEXT = _OF_TOPICS | _OF_LISTENERS
+_IDS = ("node.id", "broker.id")
 _OF_MECHANISM = "connections.max.reauth.ms"
 _PREFIXED = {_OF_MECHANISM, "max.connections"}
-_PREFIX = re.compile(r"listener\.name\.([^.]+)\.(?:(plain|scram-sha-256|scram-sha-512)\.)?(.+)")
+_PREFIX = re.compile(
+    r"listener\.name\.([^.]+)\.(?:(plain|scram-sha-\d+|gssapi|oauthbearer)\.)?(.+)"
+)
 
 DEFAULTS: Mapping[str, Any] = {
     **OF_COORDINATOR,
@@ -56,10 +92,17 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 class Settings(Mapping[str, Any]):
-    """All settings, read-only; those of a listener or a mechanism too, where they were given."""
+    """The settings of a server, read-only: all of ``DEFAULTS``, and others that are set.
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    Attributes
+    ----------
+    without_effect : tuple of str
+        Settings of a broker that are set and change nothing here.
+    """
+
+    def __init__(self, values: Mapping[str, Any], without_effect: tuple[str, ...] = ()) -> None:
         self._values = dict(values)
+        self.without_effect = without_effect
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting by Kafka's name."""
@@ -78,72 +121,109 @@ class Settings(Mapping[str, Any]):
         """Those that the group coordinator reads."""
         return {name: self._values[name] for name in OF_COORDINATOR}
 
+    @property
+    def node_id(self) -> int:
+        """The id of the broker: ``node.id``, else ``broker.id``, else 1."""
+        ids = [self._values[name] for name in _IDS if self._values.get(name, -1) != -1]
+        return ids[0] if ids else 1
 
-def server_config(given: Mapping[str, Any] | None) -> Settings:
-    """All settings, with defaults where none is given.
+
+def refuse_foreign(name: Any, where: str = "") -> None:
+    """Refuse what names neither a setting of a Kafka broker nor one of coterie's own.
 
     Raises
     ------
     ConfigError
-        A name that is not served, a value of the wrong type or out of range.
+        See above; ``where`` begins the message.
     """
-    if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(f"the configuration must be a mapping, not {type(given).__name__}")
+    if not isinstance(name, str):
+        raise ConfigError(f"{where}a setting has a name, not {shown(name)}")
+    if name not in DEFAULTS:
+        refuse_unknown(name, where)
+
+
+def server_config(config: Mapping[str, Any] | None) -> Settings:
+    """Return all settings, with defaults where none is set.
+
+    Raises
+    ------
+    ConfigError
+        A name that no Kafka broker knows, a value of the wrong type or out of range.
+    """
+    if config is not None and not isinstance(config, Mapping):
+        raise ConfigError(f"the configuration must be a mapping, not {type(config).__name__}")
     own: dict[str, Any] = {}
     of_coordinator: dict[str, Any] = {}
-    for name, value in (given or {}).items():
-        if not isinstance(name, str):
-            raise ConfigError(f"a setting has a name, not {shown(name)}")
+    without_effect: list[str] = []
+    for name, value in (config or {}).items():
+        refuse_foreign(name)
         prefixed = _PREFIX.fullmatch(name)
         if name in OF_COORDINATOR:
             of_coordinator[name] = value
-        elif name in DEFAULTS:
+        elif prefixed is not None:
+            _refuse_no_listener(name, prefixed[1], config or {})
+            if prefixed[3] in _PREFIXED:
+                _refuse_no_mechanism(name, *prefixed.groups()[1:])
+                own[name.lower()] = _checked(name, prefixed[3], value)
+            else:
+                refuse_foreign(prefixed[3], f"{name}: ")
+                without_effect.append(name)
+        elif _has_effect(name):
             own[name] = _checked(name, name, value)
-        elif prefixed is not None and prefixed[3] in _PREFIXED:
-            _refuse_no_effect(name, *prefixed.groups())
-            own[name.lower()] = _checked(name, prefixed[3], value)
         else:
-            raise ConfigError(f"{shown(name)} is no setting that is served{_like(name)}")
-    known = {**DEFAULTS, **own}
-    known.update(coordinator_config({"coterie.cleanup": "periodic", **of_coordinator}))
-    return Settings(known)
+            without_effect.append(name)
+    for name, (here, unit, _) in _SYNONYMS.items():
+        if name in own and here not in own:
+            amount = own[name]
+            in_unit = amount if amount < 0 else min(amount * unit, _INT64)
+            own[here] = str(in_unit) if here in _OF_TOPICS else in_unit
+    _refuse_two_ids(own)
+    values = {**DEFAULTS, **own}
+    values.update(coordinator_config({"coterie.cleanup": "periodic", **of_coordinator}))
+    return Settings(values, tuple(without_effect))
 
 
-def _refuse_no_effect(told: str, listener: str, mechanism: str | None, name: str) -> None:
-    """Refuse what Kafka would pass over in silence."""
-    if listener.lower() not in PROTOCOLS:
-        raise ConfigError(f"{shown(told)}: a listener is one of {', '.join(PROTOCOLS)}")
-    if mechanism is not None and name != _OF_MECHANISM:
-        raise ConfigError(f"{shown(told)}: {name} is of a listener, not of a mechanism")
+def _has_effect(name: str) -> bool:
+    return name in DEFAULTS or name in _IDS or name in _SYNONYMS or name in _OF_TEXT
 
 
-def _checked(told: str, name: str, value: Any) -> Any:
+def _refuse_no_listener(name: str, listener: str, config: Mapping[str, Any]) -> None:
+    """Refuse a listener that does not exist, which Kafka would pass over in silence."""
+    known = listener_names(config)
+    if listener.lower() not in known:
+        raise ConfigError(f"{shown(name)}: a listener is one of {', '.join(sorted(known))}")
+
+
+def _refuse_no_mechanism(name: str, mechanism: str | None, setting: str) -> None:
+    """Refuse a setting of a listener behind a mechanism, which Kafka would pass over in silence."""
+    if mechanism is not None and setting != _OF_MECHANISM:
+        raise ConfigError(f"{shown(name)}: {setting} is of a listener, not of a mechanism")
+
+
+def _refuse_two_ids(own: Mapping[str, Any]) -> None:
+    ids = {own[name] for name in _IDS if own.get(name, -1) != -1}
+    if len(ids) > 1:
+        raise ConfigError(f"node.id and broker.id must be the same, not {sorted(ids)}")
+
+
+def _checked(whole_name: str, name: str, value: Any) -> Any:
+    """Return the value of a setting; ``whole_name`` is its name with prefixes, for the message."""
+    if name in _OF_TEXT:
+        return str(value).lower() if isinstance(value, bool) else str(value).strip()
     try:
         if name in _FLAGS:
-            return boolean(value, told)
+            return boolean(value, whole_name)
         if name in _RATIOS:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise ArgumentError(f"{told} must be a number from 0 to 1, not {shown(value)}")
+                raise ArgumentError(
+                    f"{whole_name} must be a number from 0 to 1, not {shown(value)}"
+                )
             return float(value)
+        if name in _IDS:
+            return within(value, whole_name, -1 if name == "broker.id" else 0, _INT32)
+        if name in _SYNONYMS:
+            return within(value, whole_name, _SYNONYMS[name][2], _INT64)
         _, least, most = _NUMBERS[name]
-        return within(value, told, least, most)
+        return within(value, whole_name, least, most)
     except ArgumentError as error:
         raise ConfigError(str(error)) from None
-
-
-def _like(name: str) -> str:
-    from difflib import get_close_matches  # only for the message
-
-    near = get_close_matches(name[:80], DEFAULTS, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def read_setting(text: str) -> tuple[str, Any]:
-    """Read ``KEY=VALUE`` of a command line: the value a bool, a number, or text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"{text!r} must be KEY=VALUE")
-    if value.lower() in ("true", "false"):
-        return name, value.lower() == "true"
-    kind = int if _WHOLE.fullmatch(value) else float if _DECIMAL.fullmatch(value) else str
-    return name, kind(value)

@@ -1,4 +1,4 @@
-"""What a server is to be: addresses, topics, the clock, who may come in. Checked here, once."""
+"""What a server is made of: addresses, topics, the clock, users. Values are checked here."""
 
 from __future__ import annotations
 
@@ -11,20 +11,43 @@ from typing import Any, NamedTuple
 from coterie.arguments import within
 from coterie.errors import ArgumentError, shown
 
-__all__ = ["Options", "Place", "place_of", "refuse_open", "refuse_unroutable", "topic_of"]
+__all__ = [
+    "MAX_PARTITIONS",
+    "PLAINTEXT",
+    "PROTOCOLS",
+    "Options",
+    "Place",
+    "TopicOptions",
+    "place_of",
+    "refuse_open",
+    "refuse_unroutable",
+    "topic_of",
+]
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-_PLACE = re.compile(r"(?:([A-Za-z_]+)://)?(\[[^\[\]]+\]|[^:\[\]/]*):(\d{1,5})")
+MAX_PARTITIONS = 100_000
+_PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9_.-]*)://)?(\[[^\[\]]+\]|[^:\[\]/]*):(\d{1,5})")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_PORTS = 65535
+_LARGEST_PORT = 65535
+PLAINTEXT = {"PLAINTEXT": "plaintext"}  # `protocols` of `place_of` for an address without any
+_OWN_NAMES = {protocol.upper(): protocol for protocol in PROTOCOLS}
 
 
 class Place(NamedTuple):
-    """An address to listen on, and the protocol that is spoken there."""
+    """An address, and the protocol that is spoken there.
+
+    ``name`` is that of the listener in upper case; None: it is the protocol.
+    """
 
     protocol: str
     host: str
     port: int
+    name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the listener, else the protocol."""
+        return self.name or self.protocol
 
     @property
     def is_loopback(self) -> bool:
@@ -44,36 +67,101 @@ class Place(NamedTuple):
         except ValueError:
             return False
 
-    def told(self) -> str:
-        """Return HOST:PORT, an address of IPv6 in brackets."""
+    @property
+    def address(self) -> str:
+        """HOST:PORT, an address of IPv6 in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def place_of(text: Any, *, protocols: Iterable[str] = PROTOCOLS) -> Place:
-    """Read ``[PROTOCOL://]HOST:PORT``."""
-    found = _PLACE.fullmatch(text) if isinstance(text, str) else None
-    if found is None or int(found[3]) > _PORTS or not found[2]:
+def place_of(
+    text: Any,
+    *,
+    protocols: Mapping[str, str] = _OWN_NAMES,
+    any_host: str | None = None,
+) -> Place:
+    """Read ``[NAME://]HOST:PORT``.
+
+    Parameters
+    ----------
+    protocols
+        Name of a listener, in upper case -> its protocol.
+    any_host
+        Stands for a host that is left out; None: it must be there.
+
+    Raises
+    ------
+    ArgumentError
+        It is no address, or its name no listener's.
+    """
+    match = _PLACE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None or int(match[3]) > _LARGEST_PORT or not (match[2] or any_host):
         raise ArgumentError(f"an address is [PROTOCOL://]HOST:PORT, not {shown(text)}")
-    protocol = (found[1] or "plaintext").lower()
-    if protocol not in protocols:
-        raise ArgumentError(f"{found[1]} is no protocol; they are {', '.join(PROTOCOLS)}")
-    return Place(protocol, found[2].strip("[]"), int(found[3]))
+    name = (match[1] or "plaintext").upper()
+    if name not in protocols:
+        raise ArgumentError(
+            f"{match[1]} is no protocol; they are {', '.join(PROTOCOLS)}, and a listener of "
+            "another name needs its protocol in listener.security.protocol.map"
+        )
+    protocol = protocols[name]
+    host = match[2].strip("[]") or any_host or ""
+    return Place(protocol, host, int(match[3]), None if name == protocol.upper() else name)
 
 
-def topic_of(text: str) -> tuple[str, int | None]:
-    """Read ``NAME[:PARTITIONS]``."""
-    name, colon, count = text.partition(":")
-    if not _TOPIC.fullmatch(name) or name in (".", "..") or (colon and not count.isdecimal()):
-        raise ArgumentError(f"a topic is NAME[:PARTITIONS], not {shown(text)}")
-    return name, within(int(count), "PARTITIONS", 1, 100_000) if colon else None
+class TopicOptions(NamedTuple):
+    """A topic that exists from the start; ``partitions`` None: ``num.partitions``."""
+
+    partitions: int | None = None
+    configs: Mapping[str, str] = {}
+
+
+def topic_of(text: str) -> tuple[str, TopicOptions]:
+    """Read ``NAME[:PARTITIONS[:REPLICAS]][,KEY=VALUE...]``.
+
+    A value may have commas: a part without ``=`` belongs to the value before it.
+
+    Raises
+    ------
+    ArgumentError
+        It has another form, too many partitions, or more replicas than brokers.
+    """
+    head, *parts = text.split(",")
+    name, *counts = head.split(":")
+    is_name = _TOPIC.fullmatch(name) and name not in (".", "..")
+    if not is_name or len(counts) > 2 or not all(re.fullmatch("[0-9]{1,9}", n) for n in counts):
+        raise ArgumentError(
+            f"a topic is NAME[:PARTITIONS[:REPLICAS]][,KEY=VALUE...], not {shown(text)}"
+        )
+    partitions = within(int(counts[0]), "PARTITIONS", 1, MAX_PARTITIONS) if counts else None
+    if len(counts) == 2 and int(counts[1]) != 1:
+        raise ArgumentError(
+            f"topic {name}: REPLICAS must be 1, not {counts[1]}: one broker is served"
+        )
+    return name, TopicOptions(partitions, _configs_of(name, parts))
+
+
+def _configs_of(name: str, parts: Iterable[str]) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    last = ""
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if equals and key.strip() in configs:
+            raise ArgumentError(f"topic {name}: {key.strip()} is set twice; leave one out")
+        if equals:
+            last = key.strip()
+            configs[last] = value
+        elif last:
+            configs[last] += f",{part}"
+        else:
+            raise ArgumentError(f"topic {name}: a setting is KEY=VALUE, not {shown(part)}")
+    return configs
 
 
 def refuse_open(place: Place, *, client_certificates: bool, insecure: bool) -> None:
-    """Refuse an address that others reach, where nobody has to say who they are."""
+    """Refuse an address that others reach without a password or a certificate."""
     guarded = place.protocol == "sasl_ssl" or (place.protocol == "ssl" and client_certificates)
     if not (place.is_loopback or guarded or insecure):
         raise ArgumentError(
-            f"{place.told()} is not a loopback address: give it SASL over TLS (sasl_ssl://) or "
+            f"{place.address} is not a loopback address: give it SASL over TLS (sasl_ssl://) or "
             "client certificates (--tls-client-ca), or --insecure"
         )
 
@@ -81,29 +169,30 @@ def refuse_open(place: Place, *, client_certificates: bool, insecure: bool) -> N
 def refuse_unroutable(
     places: Iterable[Place], advertised: Iterable[Place | None], remedy: str
 ) -> None:
-    """Refuse that clients are told an address that leads to no machine.
+    """Refuse to give clients an address that leads to no machine.
 
-    ``advertised`` is what they are told, for each place or not at all; ``remedy``: what helps.
+    ``advertised`` is what they get, for each place or not at all; ``remedy``: what helps.
     Source: KafkaConfig.validateValues, which does not know that of IPv6.
     """
-    told = tuple(advertised) or tuple(places)
-    for place in told:
+    for place in tuple(advertised) or tuple(places):
         if place is not None and place.is_unroutable:
             raise ArgumentError(
-                f"clients would be told {place.told()}, which is no machine's address: {remedy}"
+                f"clients would be told {place.address}, which is no machine's address: {remedy}"
             )
 
 
 @dataclass
 class Options:
-    """What a server is to be.
+    """What a server is made of.
 
     Attributes
     ----------
     places
-        Where it listens; ``advertised``: what its clients are told instead, an address a broker.
+        Where it listens.
+    advertised
+        What its clients get in place of each; empty, or None: the address where it listens.
     topics
-        Name -> partitions; None: ``num.partitions``.
+        Name -> its partitions and settings.
     virtual
         Whether the clock stands until it is advanced.
     tls
@@ -113,7 +202,7 @@ class Options:
     config: Mapping[str, Any] = field(default_factory=dict)
     places: tuple[Place, ...] = (Place("plaintext", "127.0.0.1", 0),)
     advertised: tuple[Place | None, ...] = ()
-    topics: Mapping[str, int | None] = field(default_factory=dict)
+    topics: Mapping[str, TopicOptions] = field(default_factory=dict)
     virtual: bool = False
     seed: int | None = None
     users: Any = None

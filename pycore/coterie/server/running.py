@@ -1,4 +1,4 @@
-"""A server at work: its cluster, its listeners, and what stands beside them, in one loop."""
+"""A running server: its cluster, its listeners, and its HTTP servers, in one loop."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from typing import Any
 from coterie.arguments import text, whole
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError
-from coterie.server.api.call import Dispatcher
+from coterie.server.api.call import Call, Dispatcher, Handler
 from coterie.server.api.faults import Fault, Watch
 from coterie.server.cluster import Cluster, Listener, Node
+from coterie.server.group_waits import GroupCondition, GroupWaits, timeout_of
 from coterie.server.net.accepting import Acceptor
 from coterie.server.net.listener import Heart, Peer, Peers, epoch_ms
 from coterie.server.options import Options, Place
-from coterie.server.services.data.topics import INTERNAL
+from coterie.server.topics_at_start import make_topics
 
-__all__ = ["Running"]
+__all__ = ["Running", "end_other_tasks"]
 
-_GOODBYE_S = 0.5  # for answers that are on their way when a server ends
+_GOODBYE_S = 0.5  # for answers that are still being sent when a server ends
 
 
 class Running:
-    """What ``coterie serve`` and ``Broker`` both are.
+    """A server in the loop of its caller: ``coterie serve`` and ``Broker`` both run one.
 
     Attributes
     ----------
     cluster
-        What is served.
-    bound : list
-        Each listener's protocol and the address that it has.
+        The state that is served.
+    bound : list of Place
+        Each listener with the address that it has.
     """
 
     def __init__(self, options: Options, log: Callable[[str], None] | None = None) -> None:
@@ -43,13 +44,15 @@ class Running:
         )
         self.bound: list[Place] = []
         self._listeners = [
-            Listener(place.protocol, number) for number, place in enumerate(options.places)
+            Listener(place.label.lower(), number, place.protocol)
+            for number, place in enumerate(options.places)
         ]
         self._servers: list[Acceptor] = []
         self._beside: list[asyncio.AbstractServer] = []
         self._watch: Watch | None = None
-        self._node = Node(1)
-        self.cluster.nodes[1] = self._node
+        self._waits: GroupWaits | None = None
+        self._node = Node(self.cluster.config.node_id)
+        self.cluster.nodes[self._node.id] = self._node
         self.dispatcher = Dispatcher(self.cluster)
 
     async def start(self) -> None:
@@ -58,18 +61,16 @@ class Running:
         Raises
         ------
         CoterieError
-            An address is taken, or is none of this machine's.
+            An address is taken, or does not belong to this machine.
         """
         cluster = self.cluster
         self._loop = asyncio.get_running_loop()
         self._heart = Heart(self._loop, cluster, virtual=self.options.virtual)
         self._peers = Peers(self.dispatcher, self._heart)
-        for name, count in self.options.topics.items():
-            if name in INTERNAL:
-                cluster.topics.internal(name)
-            else:
-                cluster.topics.create(name, count or cluster.config["num.partitions"])
-        _ = cluster.groups  # its clean-up begins now
+        if ignored := cluster.config.without_effect:
+            cluster.log(f"settings that have no effect here: {', '.join(sorted(ignored))}")
+        make_topics(cluster, self.options.topics)
+        _ = cluster.groups  # its periodic clean-up begins now
         await self._listen(self.options.places)
         self._heart.arm()
 
@@ -84,9 +85,9 @@ class Running:
             self._servers.append(server)
             bound = place._replace(port=server.port)
             self.bound.append(bound)
-            told = self.options.advertised[number] if self.options.advertised else None
-            host, port = (bound.host, bound.port) if told is None else (told.host, told.port)
-            self._node.addresses[listener] = (host, port)
+            advertised = self.options.advertised[number] if self.options.advertised else None
+            client_place = advertised or bound
+            self._node.addresses[listener] = (client_place.host, client_place.port or bound.port)
 
     async def _bind(self, factory: Callable[[], Peer], place: Place, tls: Any) -> Acceptor:
         acceptor = Acceptor(factory, tls)
@@ -95,9 +96,10 @@ class Running:
             return acceptor
         except (OSError, OverflowError) as error:
             await self._close_servers()
-            told = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
             raise CoterieError(
-                f"{place.told()} cannot be listened on ({told}); choose another address, or port 0"
+                f"{place.address} cannot be listened on ({reason}); choose another address, or "
+                "port 0"
             ) from None
 
     @property
@@ -106,18 +108,18 @@ class Running:
         return len(self._peers.all)
 
     def beside(self, server: asyncio.AbstractServer) -> None:
-        """Let a server of another kind end with this one."""
+        """Close a server of HTTP when this one stops."""
         self._beside.append(server)
 
     def advance(self, ms: int) -> None:
-        """Move a virtual clock: all that falls due is answered and handed to the sockets."""
+        """Move a virtual clock; answers that fall due are handed to the sockets."""
         if not self.options.virtual:
             raise CoterieError("the clock is the wall's: time can be advanced with clock='virtual'")
         self.cluster.clock.advance(ms)
 
     @property
     def watch(self) -> Watch:
-        """What sees each request, from when it is first asked for."""
+        """The record of requests and faults; it begins with the first use of this."""
         if self._watch is None:
             self.dispatcher.observer = self._watch = Watch(self.cluster)
         return self._watch
@@ -127,44 +129,76 @@ class Running:
         return self.watch.fail(api, **how)
 
     def requests(self) -> list[dict[str, Any]]:
-        """Return what was asked, oldest first."""
+        """Return the requests, oldest first."""
         return list(self.watch.requests)
 
     def snapshot(self, group_id: str) -> GroupSnapshot | None:
         """Return a frozen view of a group, None if there is none."""
         return self.cluster.groups.snapshot(text(group_id, "group_id"))
 
-    def move_coordinator(self, group_id: str, node: int = 1) -> None:
+    async def wait_for(
+        self, group_id: Any, *, state: Any = None, members: Any = None, timeout_s: Any = 10
+    ) -> GroupSnapshot | None:
+        """Wait until a group has a state or so many members; see ``Broker.wait_for``."""
+        condition = GroupCondition(group_id, state=state, members=members)
+        return await self._group_waits().wait(condition, timeout_of(timeout_s))
+
+    def _group_waits(self) -> GroupWaits:
+        """Return the waits for groups; from the first one on, requests and time wake them."""
+        if self._waits is None:
+            cluster, _ = self.cluster, self.watch  # a watched request takes the way of all events
+            observer = self.dispatcher.observer
+            assert observer is not None
+            waits = self._waits = GroupWaits(cluster.groups.snapshot, cluster.now_ms)
+            cluster.clock.add(waits, moved=waits.notice)
+
+            def observe(call: Call, handler: Handler) -> bool:
+                waits.notice()  # which looks after this request was handled
+                return observer(call, handler)
+
+            self.dispatcher.observer = observe
+        return self._waits
+
+    def move_coordinator(self, group_id: str, node: int | None = None) -> None:
         """Let a group's coordinator move to a broker, which loads the group from the log."""
         self._known(node)
         self.cluster.groups.move(text(group_id, "group_id"))
+        self._notice()
+
+    def _notice(self) -> None:
+        """Wake those who wait for a group."""
+        if self._waits is not None:
+            self._waits.notice()
 
     def _known(self, node_id: Any) -> Node:
-        found = self.cluster.nodes.get(whole(node_id, "node"))
-        if found is None:
+        """Return a broker by its id; None: the only one."""
+        node = self._node if node_id is None else self.cluster.nodes.get(whole(node_id, "node"))
+        if node is None:
             raise ArgumentError(f"node must be one of {sorted(self.cluster.nodes)}, not {node_id}")
-        return found
+        return node
 
-    async def kill(self, node_id: int) -> None:
+    async def kill(self, node_id: int | None = None) -> None:
         """End a broker at once: its connections close, and its groups wait to be loaded."""
         node = self._known(node_id)
         if self._servers:
             await self._close_servers()
             for peer in self._peers.of(node):
-                peer.connection.lost()  # whoever waits hears nothing more
+                peer.connection.lost()  # what waits for an answer gets none
                 peer.transport.abort()
             self.cluster.groups.resign()
+            self._notice()
 
-    async def revive(self, node_id: int) -> None:
+    async def revive(self, node_id: int | None = None) -> None:
         """Start a broker again at its address; it loads its groups from the log."""
         self._known(node_id)
         if not self._servers:
             self.cluster.groups.load()
             self.cluster.transactions.load()
             await self._listen(self.bound)
+            self._notice()
 
     async def stop(self) -> None:
-        """Send what is decided, and close."""
+        """Send the answers that are ready, and close."""
         await self._close_servers()
         for server in self._beside:
             server.close()
@@ -185,3 +219,11 @@ class Running:
         for server in self._servers:
             server.close()
         self._servers.clear()
+
+
+async def end_other_tasks() -> None:
+    """Cancel the other tasks of the loop, as connections to HTTP, and wait for their end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.server.net.listener import new_loop
 from coterie.server.options import Options, Place
-from coterie.server.running import Running
+from coterie.server.running import Running, end_other_tasks
 
 if TYPE_CHECKING:
     from coterie.traces.recording import Recording
@@ -20,26 +20,18 @@ __all__ = ["serve"]
 
 
 def serve(options: Options, *, trace: Path | None = None, insecure: bool = False) -> None:
-    """Serve until the process is told to end."""
+    """Serve until SIGTERM or SIGINT."""
     loop = new_loop()
     try:
         loop.run_until_complete(_serve(options, trace, insecure))
     finally:
-        loop.run_until_complete(_end_others())
+        loop.run_until_complete(end_other_tasks())
         loop.close()
-
-
-async def _end_others() -> None:
-    """End what is left: connections to what stands beside the server."""
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
 
 
 async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
     running = Running(options)
-    recording = None if trace is None else _recorded(running)
+    recording = None if trace is None else _recording_of(running)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -49,10 +41,10 @@ async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
     if insecure:
         running.cluster.log("coterie serve --insecure: whoever reaches this address may do all")
     for place in running.bound:
-        _say(f"listening {place.protocol} {place.told()}")
-    gc.freeze()  # what is there now stays: nobody has to walk through it again
+        _print_line(f"listening {place.label} {place.address}")
+    gc.freeze()  # what exists now stays: the collector need not look at it again
     gc.enable()
-    _say("ready")
+    _print_line("ready")
     await ended.wait()
     await running.stop()
     if recording is not None and trace is not None:
@@ -60,7 +52,7 @@ async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
         recording.write(trace, groups.config, groups.now_ms)
 
 
-def _recorded(running: Running) -> Recording:
+def _recording_of(running: Running) -> Recording:
     from coterie.traces.recording import Recording
 
     recording = Recording()
@@ -69,7 +61,7 @@ def _recorded(running: Running) -> Recording:
 
 
 async def _start_beside(running: Running) -> None:
-    """Start what HTTP asks: the control of tests, and metrics."""
+    """Start what answers HTTP: the control of tests, and metrics."""
     options, log = running.options, running.cluster.log
     if options.control is not None:
         from coterie.server.admin.control import Control
@@ -87,8 +79,8 @@ async def http_beside(running: Running, place: Place, respond: Any) -> str:
 
     server = await http.serve(place.host, place.port, respond)
     running.beside(server)
-    return place._replace(port=server.sockets[0].getsockname()[1]).told()
+    return place._replace(port=server.sockets[0].getsockname()[1]).address
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, file=sys.stdout, flush=True)  # noqa: T201

@@ -9,12 +9,12 @@ from support.server.playing import play
 
 
 @contextmanager
-def serving(*args):
+def serving(*args, environment=None):
     """A server that is ready, with its lines on standard output."""
     command = [*COTERIE, "serve", *args]
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | ENVIRONMENT, preexec_fn=default_sigint,
+        env=os.environ | ENVIRONMENT | (environment or {}), preexec_fn=default_sigint,
     )  # fmt: skip
     try:
         lines = []

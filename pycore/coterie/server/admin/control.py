@@ -1,9 +1,10 @@
 """``--control``: the methods of ``Broker`` over HTTP and JSON, for tests in other languages.
 
 POST /advance {"ms"}, /fail {"api", ...}, /kill {"node"}, /start {"node"}, /move {"group_id",
-"node"}; GET /snapshot/GROUP, /requests, /fail/ID; DELETE /fail/ID. Arguments and
-checks are those of the methods of ``Broker``. POST /fail returns the id of the fault. Requests from
-web pages are refused, as are names other than localhost.
+"node"}, /wait {"group_id", "state", "members", "timeout_s"}; GET /snapshot/GROUP, /requests,
+/fail/ID; DELETE /fail/ID. Arguments and checks are those of the methods of ``Broker``. POST /fail
+returns the id of the fault, POST /wait the group as GET /snapshot/GROUP does. Requests from web
+pages are refused, as are names other than localhost.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from coterie.arguments import span, text, within
-from coterie.errors import CoterieError
+from coterie.arguments import span
+from coterie.errors import ArgumentError, CoterieError
 from coterie.server.admin.http import Answer, Refusal, Request, json_answer
 from coterie.server.api.faults import Fault
+from coterie.server.group_waits import timeout_of
 from coterie.server.running import Running
 from coterie.values import plain
 
@@ -39,6 +41,7 @@ class Control:
             "/kill": self._kill,
             "/start": self._start,
             "/move": self._move,
+            "/wait": self._wait,
         }
 
     async def respond(self, request: Request) -> Answer:
@@ -70,7 +73,7 @@ class Control:
             raise Refusal(HTTPStatus.BAD_REQUEST, _argument_error(error)) from None
         except CoterieError as error:
             raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
-        return json_answer(result)
+        return json_answer(plain_json(result))
 
     def _get(self, path: str) -> object:
         if path == "/requests":
@@ -100,23 +103,28 @@ class Control:
             raise Refusal(HTTPStatus.NOT_FOUND, f"there is no fault {number[:60]!r}")
         return fault
 
-    async def _kill(self, *, node: int = 1) -> dict[str, Any]:
-        await self._running.kill(within(node, "node", 1, 1))
+    async def _kill(self, *, node: int | None = None) -> dict[str, Any]:
+        await self._running.kill(node)
         return {}
 
-    async def _start(self, *, node: int = 1) -> dict[str, Any]:
-        await self._running.revive(within(node, "node", 1, 1))
+    async def _start(self, *, node: int | None = None) -> dict[str, Any]:
+        await self._running.revive(node)
         return {}
 
-    def _move(self, *, group_id: str, node: int = 1) -> dict[str, Any]:
-        within(node, "node", 1, 1)
-        self._running.cluster.groups.move(text(group_id, "group_id"))
+    def _move(self, *, group_id: str, node: int | None = None) -> dict[str, Any]:
+        self._running.move_coordinator(group_id, node)
         return {}
 
+    async def _wait(self, *, group_id: str, timeout_s: float = 10, **what: Any) -> Any:
+        if timeout_of(timeout_s) > _MAX_WAIT_S:
+            raise ArgumentError(f"timeout_s must be at most {_MAX_WAIT_S}, not {timeout_s:g}")
+        return await self._running.wait_for(group_id, timeout_s=timeout_s, **what)
 
+
+_MAX_WAIT_S = 50  # a connection whose answer takes a minute is closed
 _FAULT = "/fail/"
 _KNOWN = (
-    "there are POST /advance, /fail, /kill, /start, /move, GET /snapshot/GROUP, /requests, "
+    "there are POST /advance, /fail, /kill, /start, /move, /wait, GET /snapshot/GROUP, /requests, "
     "/fail/ID and DELETE /fail/ID"
 )
 

@@ -14,6 +14,7 @@ from coterie.server.api.handlers.sasl import refuse as refuse_sasl
 from coterie.server.api.table import ALTER_USER_SCRAM_CREDENTIALS, SERVED
 from coterie.server.context import Context
 from coterie.server.services.sasl.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from coterie.values import Error
 
 __all__ = ["Fault", "Watch"]
 
@@ -67,6 +68,8 @@ class Fault:
     ) -> None:
         self.api_key = _key_of(api)
         self.error = None if error is None else log_error({"error": error}, "error", None)
+        if self.error == Error.NONE:
+            raise ArgumentError("error must be an error of Kafka's, not NONE; leave it out")
         self.delay_ms = within(delay_ms, "delay_ms", 0, _LONGEST_MS)
         self.disconnect = boolean(disconnect, "disconnect")
         self._times = None if times is None else within(times, "times", 0, _LONGEST_MS)

@@ -67,7 +67,9 @@ def of_broker(call: Call) -> list[Body]:
     for row in TOPIC_CONFIGS.values():
         if row.server is not None and row.server not in WITHOUT_DEFAULT:
             value, default = rows.pop(row.name, None), row.default
-            text = default if value is None else value["value"]
+            text = call.cluster.topics.static_defaults.get(row.name, default)
+            if value is not None:  # a name of our own for Kafka's
+                text = value["value"]
             if row.server in rows:
                 text = rows[row.server]["value"]
             rows[row.server] = _broker_row(row.server, text, default, row.type)

@@ -1,0 +1,154 @@
+"""Waits until a group has a state or a number of members; and what a group waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from coterie.arguments import text, whole, within
+from coterie.coordinator.snapshot import GroupSnapshot
+from coterie.errors import ArgumentError, CoterieError, shown
+
+__all__ = ["GroupCondition", "GroupWaits", "pending_work", "timeout_of"]
+
+STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+_MAX_MEMBERS = 2**31 - 1
+_MAX_TIMEOUT_S = 86_400.0
+_KINDS = {"join": "joins", "sync": "syncs"}  # of timers that a rebalance waits for
+
+
+class GroupCondition:
+    """What is expected of a group: its state, the number of its members, or both.
+
+    Raises
+    ------
+    ArgumentError
+        Neither is set, or one is no such value.
+    """
+
+    def __init__(self, group_id: Any, *, state: Any = None, members: Any = None) -> None:
+        self.group_id = text(group_id, "group_id")
+        if state is None and members is None:
+            raise ArgumentError("state or members is missing: one of them must be set")
+        if state is not None and (not isinstance(state, str) or state not in STATES):
+            raise ArgumentError(f"state must be one of {', '.join(STATES)}, not {shown(state)}")
+        self._state: str | None = state
+        self._members = None if members is None else within(members, "members", 0, _MAX_MEMBERS)
+
+    def is_met(self, group: GroupSnapshot | None) -> bool:
+        """Whether a group has it; one that does not exist is Dead and has no members."""
+        state, members = ("Dead", 0) if group is None else (group.state, len(group.members))
+        return self._state in (None, state) and self._members in (None, members)
+
+    def __str__(self) -> str:
+        """Return it as part of a message: ``Stable with 2 members``."""
+        parts = [] if self._state is None else [self._state]
+        if self._members is not None:
+            parts.append(f"with {_members_text(self._members)}")
+        return " ".join(parts)
+
+
+def timeout_of(timeout_s: Any) -> float:
+    """Return a time-out in seconds; ArgumentError for what is none."""
+    if isinstance(timeout_s, float) and 0 <= timeout_s <= _MAX_TIMEOUT_S:
+        return timeout_s
+    if isinstance(timeout_s, float) or not 0 <= whole(timeout_s, "timeout_s") <= _MAX_TIMEOUT_S:
+        raise ArgumentError(
+            f"timeout_s must be from 0 to {_MAX_TIMEOUT_S:.0f}, not {shown(timeout_s)}"
+        )
+    return float(timeout_s)
+
+
+def pending_work(group: GroupSnapshot | None, now_ms: int) -> str:
+    """Return what a group waits for, as ``waits for joins until 3000; the clock is at 0``."""
+    clock = f"the clock is at {now_ms}"
+    if group is None:
+        return f"waits for nothing: it does not exist; {clock}"
+    rebalance = [timer for timer in group.timers if timer.kind in _KINDS]
+    if rebalance:
+        first = min(rebalance, key=lambda timer: timer.deadline_ms)
+        return f"waits for {_KINDS[first.kind]} until {first.deadline_ms}; {clock}"
+    if group.timers:
+        deadline_ms = min(timer.deadline_ms for timer in group.timers)
+        return f"waits for heartbeats until {deadline_ms}; {clock}"
+    return f"waits for nothing; {clock}"
+
+
+def state_text(group: GroupSnapshot | None) -> str:
+    """Return a group's state and members: ``PreparingRebalance with 1 member``."""
+    if group is None:
+        return "Dead with 0 members"
+    return f"{group.state} with {_members_text(len(group.members))}"
+
+
+def _members_text(count: int) -> str:
+    return "1 member" if count == 1 else f"{count} members"
+
+
+class GroupWaits:
+    """Wakes those who wait for a group; looks only after something happened.
+
+    It is part of the cluster's clock, to look after each move of it.
+
+    Parameters
+    ----------
+    snapshot
+        Returns a group by its id; None: it does not exist.
+    now_ms
+        The time of the clock.
+    """
+
+    def __init__(self, snapshot: Callable[[str], GroupSnapshot | None], now_ms: int) -> None:
+        self.now_ms = now_ms
+        self._snapshot = snapshot
+        self._waiting: set[asyncio.Event] = set()
+        self._loop = asyncio.get_running_loop()
+        self._is_looking = False
+
+    # As part of a clock
+
+    def next_deadline_ms(self) -> int | None:
+        """Return None: it does nothing by itself."""
+        return None
+
+    def advance(self, now_ms: int) -> None:
+        """Move to a time."""
+        self.now_ms = now_ms
+
+    # Waits
+
+    def notice(self) -> None:
+        """Look at the groups once in this turn of the loop: something happens to them."""
+        if self._waiting and not self._is_looking:
+            self._is_looking = True
+            self._loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._is_looking = False
+        for event in self._waiting:
+            event.set()
+
+    async def wait(self, condition: GroupCondition, timeout_s: float) -> GroupSnapshot | None:
+        """Return the group once it meets a condition.
+
+        Raises
+        ------
+        CoterieError
+            It does not within ``timeout_s`` of the wall clock.
+        """
+        event = asyncio.Event()
+        self._waiting.add(event)
+        end_s = self._loop.time() + timeout_s
+        try:
+            while not condition.is_met(group := self._snapshot(condition.group_id)):
+                event.clear()
+                await asyncio.wait_for(event.wait(), end_s - self._loop.time())
+            return group
+        except asyncio.TimeoutError:
+            raise CoterieError(
+                f"group {condition.group_id!r} is {state_text(group)}, not {condition}, after "
+                f"{timeout_s:g} s; it {pending_work(group, self.now_ms)}"
+            ) from None
+        finally:
+            self._waiting.remove(event)

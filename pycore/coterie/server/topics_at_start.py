@@ -1,0 +1,58 @@
+"""Topics that exist from the start, and the defaults of topics' settings: refused or made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from coterie.errors import ArgumentError, ConfigError, CoterieError
+from coterie.server.cluster import Cluster
+from coterie.server.config import Settings
+from coterie.server.options import TopicOptions
+from coterie.server.services.data.topic_configs import (
+    TOPIC_CONFIGS,
+    InvalidConfig,
+    check_configs,
+    read_config,
+)
+from coterie.server.services.data.topics import INTERNAL, refuse_other_counts
+
+__all__ = ["make_topics", "refuse_wrong_topics"]
+
+
+def refuse_wrong_topics(topics: Mapping[str, TopicOptions], settings: Settings) -> None:
+    """Refuse settings of topics that do not exist or have a wrong value.
+
+    Raises
+    ------
+    ArgumentError, ConfigError
+        The message names the topic, or the server's setting that is a default.
+    """
+    for row in TOPIC_CONFIGS.values():
+        if row.server is not None and row.server in settings:
+            with _named(row.server, ConfigError):
+                read_config(row.name, str(settings[row.server]))
+    refuse_other_counts({name: topic.partitions for name, topic in topics.items()}, settings)
+    for name, topic in topics.items():
+        with _named(f"topic {name}", ArgumentError):
+            check_configs(topic.configs)
+
+
+@contextlib.contextmanager
+def _named(where: str, kind: type[CoterieError]) -> Iterator[None]:
+    """Turn an InvalidConfig into an error that says where it is."""
+    try:
+        yield
+    except InvalidConfig as error:
+        raise kind(f"{where}: {error}") from None
+
+
+def make_topics(cluster: Cluster, topics: Mapping[str, TopicOptions]) -> None:
+    """Make topics with their settings; ``num.partitions`` counts where a number is missing."""
+    for name, options in topics.items():
+        if name in INTERNAL:
+            topic = cluster.topics.internal(name)
+            cluster.topics.configure(topic, {**topic.configs, **options.configs})
+        else:
+            partitions = options.partitions or cluster.config["num.partitions"]
+            cluster.topics.create(name, partitions, options.configs)

@@ -1,0 +1,79 @@
+"""Listeners by Kafka's settings: names, protocols, and what is advertised for each."""
+
+import os
+
+import pytest
+
+from coterie.errors import ArgumentError, ConfigError
+from coterie.server import Broker
+from coterie.server.listeners import chosen_listeners
+from coterie.server.options import Place
+from support.server import sockets
+
+MAP = "listener.security.protocol.map"
+TWO = {
+    "listeners": "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0,CONTROLLER://:9093",
+    "advertised.listeners": "EXTERNAL://localhost:19092,INTERNAL://kafka.test:29092",
+    MAP: "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "INTERNAL",
+}
+
+
+def test_clients_of_a_listener_get_its_advertised_address():
+    with Broker(TWO) as broker:
+        assert len(broker.addresses) == 2
+        for number, expected in enumerate([("kafka.test", 29092), ("localhost", 19092)]):
+            client = sockets.connect(broker, number)
+            (node,) = sockets.ask(client, "Metadata", 9, {"topics": []})["brokers"]
+            body = {"coordinatorKeys": ["g"], "keyType": 0}
+            (found,) = sockets.ask(client, "FindCoordinator", 4, body)["coordinators"]
+            assert (node["host"], node["port"]) == expected
+            assert (found["host"], found["port"]) == expected
+
+
+def test_a_named_listener_has_its_protocol_and_its_own_limits():
+    config = {
+        MAP: "INSIDE:SASL_PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "listener.name.outside.max.connections": 0,
+    }
+    listen = ("INSIDE://127.0.0.1:0", "outside://127.0.0.1:0")
+    with Broker(config, listen=listen, sasl_users={"u": "p"}) as broker:
+        body = {"mechanism": "PLAIN"}
+        inside = sockets.connect(broker)
+        assert sockets.ask(inside, "SaslHandshake", 1, body)["errorCode"] == 0
+        sockets.connect(broker, 1).closed(10)
+
+
+def test_an_empty_host_is_every_address_and_advertised_by_the_name_of_the_machine():
+    places, advertised = chosen_listeners({"listeners": "PLAINTEXT://:9092"}, ())
+    assert places == (Place("plaintext", "0.0.0.0", 9092),)
+    assert advertised == (Place("plaintext", os.uname().nodename, 9092),)
+
+
+def test_the_command_line_overrides_listeners_and_keeps_what_is_advertised():
+    places, advertised = chosen_listeners(TWO, ["EXTERNAL://127.0.0.1:5"], ["a.test:6"])
+    assert [place.port for place in places] == [5]
+    assert advertised == (Place("plaintext", "a.test", 6),)
+
+
+def test_a_listener_that_is_not_advertised_gives_its_own_address():
+    settings = {"listeners": "PLAINTEXT://h:1,SSL://h:2", "advertised.listeners": "SSL://k:3"}
+    _, advertised = chosen_listeners(settings, ())
+    assert advertised == (None, Place("ssl", "k", 3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"listeners": "A://h:1"}, "A is no protocol"),
+        ({"listeners": "PLAINTEXT//h:1"}, "listeners: an address is"),
+        ({"listeners": "PLAINTEXT://h:1", MAP: "PLAINTEXT:TLS"}, "NAME:PROTOCOL"),
+        ({"listeners": "PLAINTEXT://h:1", "advertised.listeners": "SSL://h:1"}, "listener SSL"),
+        ({"listeners": "PLAINTEXT://h:1", "inter.broker.listener.name": "B"}, "listener B"),
+        ({"listeners": "PLAINTEXT://h:1,plaintext://h:2"}, "a name twice"),
+    ],
+)
+def test_listeners_that_do_not_fit_together_are_refused(settings, message):
+    with pytest.raises((ArgumentError, ConfigError), match=message):
+        chosen_listeners(settings, ())
