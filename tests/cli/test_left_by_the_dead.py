@@ -82,7 +82,7 @@ def test_what_is_of_another_name_host_or_kind_stays(tmp_path, kind, writing, mon
     for name in others:
         (tmp_path / name).touch()
     write(kind, tmp_path / "another")
-    monkeypatch.setattr(atomic_file, "_here", lambda: ("elsewher", "somewher"))
+    monkeypatch.setattr(atomic_file, "_machine", lambda: ("elsewher", "somewher"))
     write(kind, tmp_path / "out")
     assert sorted(hidden(tmp_path)) == sorted([left, *others])
 
@@ -91,16 +91,16 @@ def test_what_is_of_another_name_host_or_kind_stays(tmp_path, kind, writing, mon
 def test_the_same_host_or_the_same_kernel_is_enough(tmp_path, kind, writing, monkeypatch, changed):
     """A host that was started again, and a container that has another name than the last one."""
     kill(writing)
-    here = list(atomic_file._here())
+    here = list(atomic_file._machine())
     here[changed] = "changed0"
-    monkeypatch.setattr(atomic_file, "_here", lambda: tuple(here))
+    monkeypatch.setattr(atomic_file, "_machine", lambda: tuple(here))
     write(kind, tmp_path / "out")
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_output_that_was_replaced_goes_only_where_there_is_a_newer_one(tmp_path):
     out = tmp_path / "out"
-    before = atomic_file.beside(out, atomic_file.REPLACED)
+    before = atomic_file.temporary_name(out, atomic_file.REPLACED)
     before.mkdir()
     (before / "only").touch()
     write("folder", tmp_path / "another")
@@ -123,7 +123,7 @@ def test_one_that_was_taken_away_before_it_was_held_is_made_again(tmp_path):
         if len(times) == 1:
             made.rmdir()
 
-    with atomic_file.held(tmp_path / "out", make, made):
+    with atomic_file.create_locked(tmp_path / "out", make, made):
         assert made.is_dir()
     assert times == [0, 1]
 

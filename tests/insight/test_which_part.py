@@ -177,8 +177,8 @@ def test_a_reset_of_a_pattern_names_the_groups(tmp_path):
 
 def test_of_very_many_partitions_the_groups_are_told(monkeypatch, tmp_path):
     folder = log_of(tmp_path, *NAMES)
-    monkeypatch.setattr(undo, "ROWS_TOLD", 4)
-    monkeypatch.setattr(undo, "WARNINGS_TOLD", 0)
+    monkeypatch.setattr(undo, "ROWS_SHOWN", 4)
+    monkeypatch.setattr(undo, "WARNINGS_SHOWN", 0)
     told = coterie_ok("undo", folder, "--all-groups", "--at", 2_000)
     assert "5 partitions of 5 groups; --against-latest shows each" in told.stderr
     lines = [line.split() for line in told.stderr.splitlines()]

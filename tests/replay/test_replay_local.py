@@ -235,7 +235,7 @@ def test_every_group_metadata_record_is_a_generation(tmp_path):
 
 def test_generations_written_while_reading_are_those_written_at_the_end(tmp_path, monkeypatch):
     replayed("basic", tmp_path / "end")
-    monkeypatch.setattr(files, "ROWS_HELD", 10)
+    monkeypatch.setattr(files, "GENERATIONS_BUFFERED", 10)
     monkeypatch.setattr(parallel_scan, "SCAN_PIECE_BYTES", 5000)
     replayed("basic", tmp_path / "reading")
     late, early = (tables(tmp_path / name)["generations"] for name in ("end", "reading"))

@@ -61,7 +61,7 @@ def test_a_commit_at_the_time_0_has_a_time():
 def test_metadata_is_each_offsets_own_in_every_chunk_of_a_table(monkeypatch):
     pytest.importorskip("pyarrow")
     told = [b"", b"one", b"", b"three", b"four"]
-    monkeypatch.setattr(tables, "ROWS_A_CHUNK", 2)
+    monkeypatch.setattr(tables, "ROWS_PER_CHUNK", 2)
     state = scanned(*(commit(5, partition=n, metadata=one) for n, one in enumerate(told)))
     found = state.to_arrow()["offsets"]
     assert found["metadata"].to_pylist() == [one.decode() for one in told]
@@ -186,7 +186,7 @@ def test_commits_of_a_transaction_without_an_end_are_in_the_history(tmp_path):
 def test_no_generation_is_written_that_a_later_fault_takes_back(
     tmp_path, monkeypatch, on_fault, count
 ):
-    monkeypatch.setattr(files, "ROWS_HELD", 0)
+    monkeypatch.setattr(files, "GENERATIONS_BUFFERED", 0)
     monkeypatch.setattr("coterie.replay.parallel_scan.SCAN_PIECE_BYTES", 1)
     lives = [batch(at, [(at, group_key(b"g"), group_value(at + 1, [b"m"]))]) for at in range(2)]
     in_folder(tmp_path / "log", 0, *lives, batch(2, [(9, b"\0", b"")]))

@@ -1,4 +1,4 @@
-"""``coterie designs``: scenarios under the designs before today's coordinator, and beside it."""
+"""``coterie designs``: run scenarios under earlier designs, and compare them with today's."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
 def _refuse_loss(
     out: str, targets: Iterable[Path], *, overwrite: bool, keep: Iterable[str]
 ) -> None:
-    """Refuse, before any work, an output that is there already."""
+    """Refuse existing outputs before any scenario runs."""
     from coterie.cli import outfile
 
     if Path(out).exists() and not Path(out).is_dir():
@@ -68,15 +68,15 @@ def _refuse_loss(
 
 
 def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -> bool:
-    """Run a scenario; whether that went well. If not, it is said."""
+    """Run a scenario; print an error and return False if it fails."""
     from coterie.cli.outfile import whole_file
     from coterie.cli.outfolder import room_for
     from coterie.designs.files import read_json, told
 
-    at: Path = path
+    file_at_fault: Path = path
     try:
         actual = _actual(read_json(path), path.stem)
-        at = target
+        file_at_fault = target
         with (
             room_for(target),
             whole_file(str(target), overwrite=overwrite, keep=keep) as part,
@@ -85,13 +85,13 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
             json.dump(actual, file, ensure_ascii=False, indent=1)
             file.write("\n")
     except (OSError, ValueError, RecursionError, CoterieError) as error:
-        say(f"coterie: {at}: {told(error)}")
+        say(f"coterie: {file_at_fault}: {told(error)}")
         return False
     return True
 
 
 def _actual(scenario: Any, name: str) -> dict[str, Any]:
-    """Run what a file holds; return what goes into its output."""
+    """Run the scenario of a file; return its output."""
     from coterie.designs.scenario import SIMPLE
 
     if isinstance(scenario, Mapping) and scenario.get("format") == SIMPLE:
@@ -161,25 +161,26 @@ def compare_command(
     target: contextlib.AbstractContextManager[Path | None] = contextlib.nullcontext()
     if out is not None:
         target = whole_file(out, overwrite=overwrite, keep=[str(path)])
-    with target as part:  # refused, if it must be, before any work
+    with target as part:  # an existing file is refused before any work
         try:
             checked = _scenario(path, added)
-            found = compare(checked, designs or DESIGNS, timeline=form == "html")
+            comparison = compare(checked, designs or DESIGNS, timeline=form == "html")
         except (OSError, ValueError, RecursionError, CoterieError) as error:
             raise Failed(f"{scenario}: {told(error)}") from None
         with text_of(part) as file:
-            file.writelines(_lines(found, form))
+            file.writelines(_lines(comparison, form))
 
 
-def _lines(found: Comparison, form: str) -> Iterable[str]:
+def _lines(comparison: Comparison, form: str) -> Iterable[str]:
     """Return a comparison in a format, in pieces."""
     if form == "html":
         from coterie.designs.page import render
 
-        return render(found)
+        return render(comparison)
     if form == "json":
-        return [json.dumps({"name": found.name, "costs": found.costs}, indent=1), "\n"]
-    rows = [["cost", *found.runs], *found.rows()]
+        document = {"name": comparison.name, "costs": comparison.costs}
+        return [json.dumps(document, indent=1), "\n"]
+    rows = [["cost", *comparison.runs], *comparison.rows()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return (
         "  ".join([name.ljust(widths[0]), *map(str.rjust, values, widths[1:])]) + "\n"
@@ -188,33 +189,33 @@ def _lines(found: Comparison, form: str) -> Iterable[str]:
 
 
 def _scenario(path: Path, added: Mapping[str, str]) -> Scenario:
-    """Read a scenario, with consumer settings over its own."""
+    """Read a scenario; ``added`` consumer settings override those of the file."""
     from coterie.designs import read_scenario
     from coterie.designs.files import read_json
 
-    given = read_json(path)
-    if added and isinstance(given, dict) and isinstance(given.get("config", {}), dict):
-        config = given.get("config", {})
+    document = read_json(path)
+    if added and isinstance(document, dict) and isinstance(document.get("config", {}), dict):
+        config = document.get("config", {})
         consumer = config.get("consumer", {})
         if isinstance(consumer, dict):
-            given = {**given, "config": {**config, "consumer": {**consumer, **added}}}
-    return read_scenario(given, name=path.stem)
+            document = {**document, "config": {**config, "consumer": {**consumer, **added}}}
+    return read_scenario(document, name=path.stem)
 
 
-def _settings(given: Iterable[str]) -> dict[str, str]:
-    """Return settings as they were given, each of which there is, with a value that it can have."""
+def _settings(pairs: Iterable[str]) -> dict[str, str]:
+    """Parse ``--set`` options; raise a usage error for an unknown setting or a wrong value."""
     from coterie.designs.consumer08.config import KNOWN, consumer_config
 
-    found = {}
-    for one in given:
-        key, equals, value = one.partition("=")
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
         if not key or not equals:
-            raise click.UsageError(f"--set takes KEY=VALUE, not {one}")
+            raise click.UsageError(f"--set takes KEY=VALUE, not {pair}")
         if key not in KNOWN:
-            raise click.UsageError(f"--set {one}: no such setting; there are {', '.join(KNOWN)}")
+            raise click.UsageError(f"--set {pair}: no such setting; there are {', '.join(KNOWN)}")
         try:
             consumer_config({key: value})
         except ArgumentError as error:
-            raise click.UsageError(f"--set {one}: {error}") from None
-        found[key] = value
-    return found
+            raise click.UsageError(f"--set {pair}: {error}") from None
+        settings[key] = value
+    return settings

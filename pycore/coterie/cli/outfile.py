@@ -1,4 +1,4 @@
-"""An output file that appears whole or not at all: written beside, then renamed."""
+"""Output files of commands: written under a temporary name, then renamed."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from coterie.atomic_file import written_beside
+from coterie.atomic_file import atomic_write
 from coterie.cli.failures import Failed
 
 
 @contextlib.contextmanager
 def whole_file(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iterator[Path]:
-    """Give a file to write; it becomes ``out`` when the block ends well.
+    """Yield a temporary file, which becomes ``out`` when the block succeeds.
 
     Parameters
     ----------
     out : str
-        The file to make. Refused if it is there, unless ``overwrite``.
+        The file to create. An existing file is refused unless ``overwrite`` is true.
     overwrite : bool
-        See above.
+        Replace an existing file.
     keep : iterable of str
-        Files that must not be overwritten: what is being read.
+        The command's inputs, which are never overwritten.
     """
     target = Path(os.path.realpath(out))
     check(out, target, overwrite, keep)
-    # Checked again at the end: what came there meanwhile is not ours to replace.
-    with written_beside(target, lambda: check(out, target, overwrite, keep)) as sibling:
+    # Checked again at the end: another process may have created the target meanwhile.
+    with atomic_write(target, lambda: check(out, target, overwrite, keep)) as sibling:
         yield sibling
 
 
 def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
-    """Refuse what would lose something, or cannot be."""
+    """Refuse a target that cannot be written, or whose writing would lose data."""
     if not target.parent.is_dir():
         raise Failed(f"--out {out}: its folder does not exist; make it, or name another")
     refuse_loss(out, target, overwrite, keep)
 
 
 def refuse_loss(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
-    """Refuse to replace a file unasked, or one that is read."""
+    """Refuse to replace an existing file without ``--overwrite``, or an input."""
     if not target.exists():
         return
     if not target.is_file():
@@ -55,7 +55,7 @@ def refuse_loss(out: str, target: Path, overwrite: bool, keep: Iterable[str]) ->
 
 @contextlib.contextmanager
 def text_of(path: Path | None) -> Iterator[TextIO]:
-    """Give a file, or standard output, to write text to: UTF-8, whatever the locale."""
+    """Open a file, or standard output, for text in UTF-8, whatever the locale."""
     if path is not None:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             yield file

@@ -1,4 +1,4 @@
-"""``coterie report``: one self-contained page about the groups of a log, or a Markdown summary."""
+"""``coterie report``: a self-contained page about the groups of a log, or a Markdown summary."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def command(
     if out is None and (form == "html" or overwrite):
         raise click.UsageError("the page goes into a file: --out FILE")
     end_ms = end_of(at_ms, since_ms, until_ms)
-    told = read_logs(server_logs, request_logs, log_zone)
+    broker_log_lines = read_logs(server_logs, request_logs, log_zone)
     listing = logs.listing
-    basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, told)
+    basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, broker_log_lines)
     chosen = chosen_groups(groups, listing)
     with TerminalProgress() as progress:
         read = each_partition(
@@ -110,12 +110,12 @@ def command(
 
 
 def now_of(log: Log, now_ms: int | None, at_ms: int | None) -> int:
-    """Return when to judge expiry: as said, as of ``--at``, or the newest record's time."""
+    """Return the time for expiry: ``--now``, ``--at``, or the time of the newest record."""
     if now_ms is not None:
         return now_ms
     if at_ms is not None:
         return at_ms
     try:
         return newest_ms(log)
-    except Failed:  # no record has a time, so nothing of it expires
+    except Failed:  # no record has a time, so nothing expires
         return 0
