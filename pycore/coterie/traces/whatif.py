@@ -16,6 +16,7 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.fields import MemberOf
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.events import Response, Transition
 from coterie.operations import NUMBER
@@ -106,6 +107,7 @@ class _Replay:
             details,
         ) in self.trace.requests():
             self.advance(at)
+            member, details = self.with_ids(member), self.with_ids(details)
             handler = {NUMBER["join_group"]: self.join, NUMBER["leave_group"]: self.leave}
             if op in handler:
                 handler[op](request_id, group_id, member, instance, details)
@@ -114,6 +116,16 @@ class _Replay:
             else:
                 self.ask(op, request_id, group_id, generation, member, instance, details)
         self.advance(at if self.trace.count else 0)
+
+    def with_ids(self, value: Any) -> Any:
+        """Replace each ``member_id_of`` by the member id of that response in the recorded run."""
+        if isinstance(value, MemberOf):
+            return self.answers[value.request_id].member_id
+        if type(value) is tuple:
+            return tuple(map(self.with_ids, value))
+        if type(value) is dict:
+            return {self.with_ids(key): item for key, item in value.items()}
+        return value
 
     def advance(self, at: int) -> None:
         """Advance to a time from deadline to deadline; clients react at each."""
@@ -213,8 +225,10 @@ class _Replay:
             client.generation_id = answer.generation_id
             if event.id > self.trace.last_id:
                 self.resync(client, answer)
-        elif answer.error == Error.UNKNOWN_MEMBER_ID:
+        elif answer.error == Error.UNKNOWN_MEMBER_ID and client.member_id:
             client.member_id = ""
+            if recorded is None or recorded.error != Error.UNKNOWN_MEMBER_ID:
+                self.rejoin(client)  # in the recorded run it had no reason to
 
     def rejoin(self, client: _Client) -> None:
         if client.join is not None:
