@@ -4,6 +4,9 @@ A killed process leaves its temporary file behind. While it ran, it locked that 
 process that writes the same target sees that the lock is free, and removes the file. Locks work
 between the processes of one kernel only. So a temporary name contains the host and the kernel that
 made it, and files of another host are not touched.
+
+``check_file`` and ``check_folder`` refuse outputs that would lose data. Every command that writes
+calls one of them before its work, and again before the rename.
 """
 
 from __future__ import annotations
@@ -17,14 +20,21 @@ import re
 import secrets
 import shutil
 import signal
+import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+from coterie.errors import CoterieError
 
 __all__ = [
     "PARTIAL",
     "REPLACED",
+    "OutputError",
+    "OverlapError",
     "atomic_write",
+    "check_file",
+    "check_folder",
     "create_locked",
     "signals_ignored",
     "temporary_name",
@@ -33,13 +43,136 @@ __all__ = [
 
 PARTIAL, REPLACED = ".partial", ".replaced"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in every container
+StrPath = str | os.PathLike[str]
+
+
+class OutputError(CoterieError):
+    """An output that is refused; the message says why, and what to do."""
+
+
+class OverlapError(OutputError):
+    """An output that would replace an input, or lie inside it."""
+
+
+def check_file(
+    out: StrPath,
+    *,
+    overwrite: bool,
+    inputs: Iterable[StrPath] = (),
+    option: str = "--out",
+    needs_folder: bool = True,
+) -> Path:
+    """Check an output file before it is written; return its path without symbolic links.
+
+    Parameters
+    ----------
+    out
+        The file to write.
+    overwrite
+        Allow the replacement of an existing file. Only regular files are ever replaced.
+    inputs
+        The files and folders that the command reads.
+    option
+        The option that named the file, for messages.
+    needs_folder
+        Refuse a file whose folder does not exist.
+
+    Raises
+    ------
+    OverlapError
+        The file is an input, or lies inside one.
+    OutputError
+        The file exists and cannot be replaced, or it has no folder.
+    """
+    name, target = f"{option} {os.fspath(out)}", Path(os.path.realpath(out))
+    _refuse_overlap(name, target, inputs)
+    mode = _mode(out)
+    if mode is None:
+        if needs_folder and not target.parent.is_dir():
+            raise OutputError(f"{name}: its folder does not exist; make it, or name another")
+    elif stat.S_ISDIR(mode):
+        raise OutputError(f"{name}: is a folder; name a file")
+    elif not stat.S_ISREG(mode):
+        raise OutputError(f"{name}: is not a regular file; name one that is new")
+    elif not overwrite:
+        raise OutputError(f"{name}: is there already; name another file, or give --overwrite")
+    return target
+
+
+def check_folder(
+    out: StrPath,
+    *,
+    overwrite: bool,
+    is_output: Callable[[Path], bool],
+    inputs: Iterable[StrPath] = (),
+    option: str = "--out",
+) -> Path:
+    """Check an output folder before it is written; return its path without symbolic links.
+
+    Parameters
+    ----------
+    is_output
+        Whether coterie writes an entry of that name into such a folder. A folder with any other
+        entry is not replaced.
+    out, overwrite, inputs, option
+        As for :func:`check_file`.
+
+    Raises
+    ------
+    OverlapError
+        The folder is an input, lies inside one, or contains one.
+    OutputError
+        The folder has contents and cannot be replaced, or is not a folder.
+    """
+    name, target = f"{option} {os.fspath(out)}", Path(os.path.realpath(out))
+    _refuse_overlap(name, target, inputs)
+    mode = _mode(out)
+    if mode is None:
+        return target
+    if not stat.S_ISDIR(mode):
+        what = "a file" if stat.S_ISREG(mode) else "not a folder"
+        raise OutputError(f"{name}: is {what}; name a folder that is new or empty")
+    entries = sorted(target.iterdir())
+    if entries and not overwrite:
+        raise OutputError(f"{name}: is not empty; name another folder, or give --overwrite")
+    for path in (os.curdir, os.path.expanduser("~")):
+        if entries and Path(os.path.realpath(path)).is_relative_to(target):
+            raise OutputError(f"{name}: --overwrite would delete {path}; name another folder")
+    for entry in entries:
+        if not is_output(entry):
+            raise OutputError(
+                f"{name}: --overwrite would delete {entry.name}, which coterie did not write; "
+                "name another folder"
+            )
+    return target
+
+
+def _mode(path: StrPath) -> int | None:
+    """Return the mode of the file that a path leads to; None if there is no file."""
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _refuse_overlap(name: str, target: Path, inputs: Iterable[StrPath]) -> None:
+    """Refuse a target that is an input, lies inside one, or contains one."""
+    for path in inputs:
+        source, shown = Path(os.path.realpath(path)), os.fspath(path)
+        if target == source:
+            raise OverlapError(f"{name}: would replace {shown}, which is read; name another")
+        if source in target.parents:
+            raise OverlapError(f"{name}: lies inside {shown}, which is read; name another")
+        if target in source.parents and source.exists():
+            raise OverlapError(f"{name}: would delete {shown}, which is read; name another")
 
 
 @contextlib.contextmanager
 def atomic_write(target: Path, last_check: Callable[[], None] = lambda: None) -> Iterator[Path]:
     """Yield a temporary file beside the target, and rename it when the block succeeds.
 
-    ``last_check`` runs just before the rename, and may raise to prevent it.
+    ``last_check`` runs just before the rename, and may raise to prevent it. Only a regular file
+    is replaced: never a FIFO, a device or a socket.
     """
     sibling = temporary_name(target)  # chosen first, so that an interruption can remove it
     try:
@@ -47,6 +180,9 @@ def atomic_write(target: Path, last_check: Callable[[], None] = lambda: None) ->
             yield sibling
             use_umask(sibling, 0o666)
             last_check()
+            mode = _mode(target)
+            if mode is not None and not stat.S_ISREG(mode):
+                raise OutputError(f"{target}: is not a regular file; name one that is new")
             sibling.replace(target)
     except BaseException:
         with signals_ignored():

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from coterie.atomic_file import OutputError, OverlapError
 from coterie.cli import expire, growth, undo
-from coterie.cli.failures import Failed
 from coterie.cli.outfile import whole_file
 from coterie.cli.outfolder import whole_folder
 from support.commandline import coterie, coterie_ok
@@ -39,7 +39,7 @@ def test_a_file_that_came_there_meanwhile_is_not_replaced(tmp_path):
         path.write_text("ours")
         out.write_text("theirs")
 
-    with pytest.raises(Failed, match="is there already"):
+    with pytest.raises(OutputError, match="is there already"):
         filled(whole_file, out, work, overwrite=False)
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
     assert out.read_text() == "theirs"
@@ -49,9 +49,9 @@ def test_what_is_read_is_not_replaced_whatever_its_name(tmp_path):
     out, link = tmp_path / "log", tmp_path / "link"
     out.write_text("read")
     link.symlink_to(out)
-    for name, kept in ((out, link), (link, out)):
-        with pytest.raises(Failed, match="would replace what is read"):
-            filled(whole_file, name, print, overwrite=True, keep=[str(kept)])
+    for name, read in ((out, link), (link, out)):
+        with pytest.raises(OverlapError, match=r"would replace .*, which is read"):
+            filled(whole_file, name, print, overwrite=True, inputs=[str(read)])
     assert out.read_text() == "read"
 
 
@@ -69,7 +69,7 @@ def test_the_folder_that_one_stands_in_is_not_overwritten(tmp_path, monkeypatch)
     inner = tmp_path / "out" / "inner"
     inner.mkdir(parents=True)
     monkeypatch.chdir(inner)
-    with pytest.raises(Failed, match="--overwrite would delete"):
+    with pytest.raises(OutputError, match="--overwrite would delete"):
         filled(whole_folder, tmp_path / "out", print, overwrite=True)
     assert inner.is_dir()
 

@@ -54,7 +54,7 @@ def write(kind, out):
     with MAKERS[kind](str(out), overwrite=False) as part:
         names = sorted(entry.name for entry in part.parent.iterdir())
         if kind == "folder":
-            (part / "whole").touch()
+            (part / "groups.json").touch()
     return names
 
 
@@ -109,9 +109,9 @@ def test_an_output_that_was_replaced_goes_only_where_there_is_a_newer_one(tmp_pa
     assert (before / "only").exists()
     write("folder", out)
     with MAKERS["folder"](str(out), overwrite=True) as part:
-        (part / "newer").touch()
+        (part / "commits.jsonl").touch()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["another", "out"]
-    assert [entry.name for entry in out.iterdir()] == ["newer"]
+    assert [entry.name for entry in out.iterdir()] == ["commits.jsonl"]
 
 
 def test_one_that_was_taken_away_before_it_was_held_is_made_again(tmp_path):

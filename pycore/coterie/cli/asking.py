@@ -17,6 +17,7 @@ from typing import Any, TextIO, TypeVar, cast
 
 import click
 
+from coterie.atomic_file import check_file
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import (
@@ -80,11 +81,17 @@ class Options:
     until_ms: int | None = None
     trusted_from_ms: Since = field(default_factory=dict)  # set by the answer
     notes: list[str] = field(default_factory=list)  # printed after the answer
+    files: list[str] = field(default_factory=list)  # read beside the log
 
     @property
     def where(self) -> Where:
         """The engine with its settings."""
         return Where(self.engine, self.master, self.conf)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The files and folders that no output may replace, or lie in."""
+        return (*self.logs.inputs, *self.files)
 
 
 def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
@@ -176,6 +183,8 @@ def parts_of(
     """
     check(options)
     listing = options.logs.listing
+    if options.out is not None:  # before any work
+        check_file(options.out, overwrite=options.overwrite, inputs=options.inputs)
     groups = chosen_groups(options.groups, listing, options.where)
     end_ms = until(options, at_ms)
     since_ms, (_, master, conf) = options.since_ms, options.where
@@ -266,7 +275,7 @@ def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | 
     """
     own, fields = fields, {**fields, **TRUSTED}
     counted = Counted(rows)
-    with out_file(options.logs.listing, options.out, options.overwrite) as path:
+    with out_file(options.inputs, options.out, options.overwrite) as path:
         if options.form == "parquet":
             assert path is not None  # see `check`
             write_parquet(fields, counted, path)
@@ -302,19 +311,18 @@ class Counted:
 
 
 def out_file(
-    listing: Listing, out: str | None, overwrite: bool
+    inputs: Iterable[str], out: str | None, overwrite: bool
 ) -> contextlib.AbstractContextManager[Path | None]:
     """Yield the temporary file of ``--out``; None for standard output."""
     if out is None:
         return contextlib.nullcontext()
-    keep = [segment.path for segment in listing.segments]
-    return whole_file(out, overwrite=overwrite, keep=keep)
+    return whole_file(out, overwrite=overwrite, inputs=inputs)
 
 
 @contextlib.contextmanager
-def text_out(listing: Listing, out: str | None, overwrite: bool) -> Iterator[TextIO]:
+def text_out(inputs: Iterable[str], out: str | None, overwrite: bool) -> Iterator[TextIO]:
     """Open the file of ``--out``, or standard output, for text."""
-    with out_file(listing, out, overwrite) as path, text_of(path) as file:
+    with out_file(inputs, out, overwrite) as path, text_of(path) as file:
         yield file
 
 

@@ -96,6 +96,7 @@ def command(
     log's.
     """
     asking.check(options)
+    options.files.extend(request_logs)
     if audit.DIVERGENCE in only and live_file is None:
         raise click.UsageError("--only divergence needs --live FILE")
     kinds = tuple(kind for kind in only or audit.KINDS if kind not in except_)
@@ -120,6 +121,7 @@ def command(
 
 def live_of(file: str, options: asking.Options) -> Live:
     """Read the live state of ``--live``, and count the topic's partitions in the log."""
+    options.files.append(file)
     return Live(read_live(file), options.logs.listing.partition_count())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
     Formats: coterie-zk08 (what is there at each settle) and coterie-simple08 (the response to each
     request). What a file says is expected is not read. Exit 1 if any scenario is wrong.
     """
+    from coterie.cli.outfile import check_files_in
     from coterie.designs.files import ACTUAL, files_of
 
     source: dict[Path, Path] = {}
@@ -44,10 +44,10 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
         if target in source:
             raise click.UsageError(f"{path} and {source[target]} would both be written to {target}")
         source[target] = path
-    keep = [str(path) for path in source.values()]
-    _refuse_loss(out, source, overwrite=overwrite, keep=keep)
+    inputs = [str(path) for path in source.values()]
+    check_files_in(out, source, overwrite=overwrite, inputs=inputs)
     failed = sum(
-        not _run_one(path, target, overwrite=overwrite, keep=keep)
+        not _run_one(path, target, overwrite=overwrite, inputs=inputs)
         for target, path in source.items()
     )
     say(f"{len(source) - failed} run, {failed} failed")
@@ -55,19 +55,7 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _refuse_loss(
-    out: str, targets: Iterable[Path], *, overwrite: bool, keep: Iterable[str]
-) -> None:
-    """Refuse existing outputs before any scenario runs."""
-    from coterie.cli import outfile
-
-    if Path(out).exists() and not Path(out).is_dir():
-        raise Failed(f"--out {out}: is a file; name a folder")
-    for target in targets:
-        outfile.refuse_loss(str(target), Path(os.path.realpath(target)), overwrite, keep)
-
-
-def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -> bool:
+def _run_one(path: Path, target: Path, *, overwrite: bool, inputs: Iterable[str]) -> bool:
     """Run a scenario; print an error and return False if it fails."""
     from coterie.cli.outfile import whole_file
     from coterie.cli.outfolder import room_for
@@ -79,7 +67,7 @@ def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) 
         file_at_fault = target
         with (
             room_for(target),
-            whole_file(str(target), overwrite=overwrite, keep=keep) as part,
+            whole_file(str(target), overwrite=overwrite, inputs=inputs) as part,
             part.open("w", encoding="utf-8") as file,
         ):
             json.dump(actual, file, ensure_ascii=False, indent=1)
@@ -160,7 +148,7 @@ def compare_command(
     path = place_of(scenario)
     target: contextlib.AbstractContextManager[Path | None] = contextlib.nullcontext()
     if out is not None:
-        target = whole_file(out, overwrite=overwrite, keep=[str(path)])
+        target = whole_file(out, overwrite=overwrite, inputs=[str(path)])
     with target as part:  # an existing file is refused before any work
         try:
             checked = _scenario(path, added)

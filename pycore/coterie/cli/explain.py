@@ -59,6 +59,7 @@ def command(
     the rebalance took; without a server log it is known at most (<), where the group's record
     before it is next to this one.
     """
+    options.files.extend((*server_logs, *request_logs))
     broker_log_lines = read_logs(server_logs, request_logs, log_zone)
     ask = explain.Ask(flap_count, flap_window_ms, broker_log_lines)
     seen: set[str] = set()

@@ -13,6 +13,7 @@ import traceback
 
 import click
 
+from coterie.atomic_file import OverlapError
 from coterie.errors import CoterieError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -68,6 +69,8 @@ def explain(error: BaseException) -> tuple[int, str]:
         # The reader closed the pipe. Without this, the flush at exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1, ""
+    if isinstance(error, OverlapError):
+        return 2, one_line(str(error))
     if isinstance(error, CoterieError):
         return 1, one_line(str(error))
     if isinstance(error, MemoryError):

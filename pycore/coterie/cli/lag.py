@@ -56,6 +56,7 @@ def command(
     later than the log has the status beyond_log, and the lag as it would be at most.
     """
     asking.check(options)
+    options.files.append(file)
     ends = read_end_offsets(file)
     if at_ms is not None and ends.timed:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
@@ -46,6 +47,15 @@ class Logs:
     def listing(self) -> Listing:
         """The segments; raises what ``find_segments`` raises."""
         return find_segments(self.paths, include_deleted=self.include_deleted)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The files and folders that no output may replace, or lie in; none for URLs."""
+        if self.by_url:
+            return ()
+        segments = [segment.path for segment in self.listing.segments]
+        folders = {os.path.dirname(path) for path in segments if path not in self.paths}
+        return (*self.paths, *sorted(folders), *segments)
 
 
 @contextlib.contextmanager

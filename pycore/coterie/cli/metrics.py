@@ -80,7 +80,10 @@ def command(
     Names are those of kafka_exporter, braedon's exporter and KMinion. Samples carry no timestamp:
     they are of the end of the log, or of TIME. --format gives the rows behind them as data.
     """
-    ends = None if file is None else read_end_offsets(file)
+    ends = None
+    if file is not None:
+        options.files.append(file)
+        ends = read_end_offsets(file)
     if ends is not None and ends.timed and at_ms is not None:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     if ends is None and log_until_ms is not None:
@@ -98,7 +101,7 @@ def command(
     rows = statuses.of(row for part in parts for row in part.rows)
     if options.form == TEXT:
         all_rows = list(rows)
-        with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
+        with asking.text_out(options.inputs, options.out, options.overwrite) as out:
             out.writelines(prometheus.text_lines(all_rows, names, granularity))
         count = len(all_rows)
     else:

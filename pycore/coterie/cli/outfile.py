@@ -10,47 +10,34 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from coterie.atomic_file import atomic_write
-from coterie.cli.failures import Failed
+from coterie.atomic_file import OutputError, atomic_write, check_file
 
 
 @contextlib.contextmanager
-def whole_file(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iterator[Path]:
+def whole_file(out: str, *, overwrite: bool, inputs: Iterable[str] = ()) -> Iterator[Path]:
     """Yield a temporary file, which becomes ``out`` when the block succeeds.
 
-    Parameters
-    ----------
-    out : str
-        The file to create. An existing file is refused unless ``overwrite`` is true.
-    overwrite : bool
-        Replace an existing file.
-    keep : iterable of str
-        The command's inputs, which are never overwritten.
+    See ``coterie.atomic_file.check_file`` for what is refused.
     """
-    target = Path(os.path.realpath(out))
-    check(out, target, overwrite, keep)
-    # Checked again at the end: another process may have created the target meanwhile.
-    with atomic_write(target, lambda: check(out, target, overwrite, keep)) as sibling:
-        yield sibling
+    read = tuple(inputs)
+    target = check_file(out, overwrite=overwrite, inputs=read)
+
+    def check_again() -> None:  # another process may have created the target meanwhile
+        check_file(out, overwrite=overwrite, inputs=read)
+
+    with atomic_write(target, check_again) as temporary:
+        yield temporary
 
 
-def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
-    """Refuse a target that cannot be written, or whose writing would lose data."""
-    if not target.parent.is_dir():
-        raise Failed(f"--out {out}: its folder does not exist; make it, or name another")
-    refuse_loss(out, target, overwrite, keep)
-
-
-def refuse_loss(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
-    """Refuse to replace an existing file without ``--overwrite``, or an input."""
-    if not target.exists():
-        return
-    if not target.is_file():
-        raise Failed(f"--out {out}: is no file; name one that is new")
-    if not overwrite:
-        raise Failed(f"--out {out}: is there already; name another file, or give --overwrite")
-    if any(Path(os.path.realpath(path)) == target for path in keep):
-        raise Failed(f"--out {out}: --overwrite would replace what is read; name another file")
+def check_files_in(
+    folder: str, targets: Iterable[Path], *, overwrite: bool, inputs: Iterable[str]
+) -> None:
+    """Check the output files of a folder, which may not exist yet, before any work."""
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise OutputError(f"--out {folder}: is a file; name a folder")
+    read = tuple(inputs)
+    for target in targets:
+        check_file(target, overwrite=overwrite, inputs=read, needs_folder=False)
 
 
 @contextlib.contextmanager

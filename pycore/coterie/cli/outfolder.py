@@ -7,36 +7,31 @@ that writes the same folder removes it (``coterie.atomic_file``).
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coterie.atomic_file import (
     REPLACED,
+    check_folder,
     create_locked,
     signals_ignored,
     temporary_name,
     use_umask,
 )
-from coterie.cli.failures import Failed
+from coterie.state.schemas import SCHEMAS
+
+OUTPUTS = {*(f"{name}.parquet" for name in SCHEMAS), "groups.json", "commits.jsonl"}
 
 
 @contextlib.contextmanager
-def whole_folder(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iterator[Path]:
+def whole_folder(out: str, *, overwrite: bool, inputs: Iterable[str] = ()) -> Iterator[Path]:
     """Yield an empty temporary folder, which becomes ``out`` when the block succeeds.
 
-    Parameters
-    ----------
-    out : str
-        The folder to create. A folder with contents is refused unless ``overwrite`` is true.
-    overwrite : bool
-        Replace an existing folder, with its contents.
-    keep : iterable of str
-        The command's inputs, which are never deleted.
+    See ``coterie.atomic_file.check_folder`` for what is refused.
     """
-    target = Path(os.path.realpath(out))
-    check(out, target, overwrite, keep)
+    read = tuple(inputs)
+    target = check_folder(out, overwrite=overwrite, inputs=read, is_output=is_output)
     sibling = temporary_name(target)  # chosen first, so that an interruption can remove it
     with room_for(target):
         try:
@@ -44,7 +39,7 @@ def whole_folder(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iter
                 yield sibling
                 use_umask(sibling, 0o777)
                 # Another process may have filled the target meanwhile.
-                check(out, target, overwrite, keep)
+                check_folder(out, overwrite=overwrite, inputs=read, is_output=is_output)
                 put_in_place(sibling, target)
         except BaseException:
             with signals_ignored():
@@ -67,19 +62,13 @@ def room_for(target: Path) -> Iterator[None]:
         raise
 
 
-def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
-    """Refuse a folder whose replacement would lose data."""
-    if not target.exists():
-        return
-    if not target.is_dir():
-        raise Failed(f"--out {out}: is a file; name a folder that is new or empty")
-    if not any(target.iterdir()):
-        return
-    if not overwrite:
-        raise Failed(f"--out {out}: is not empty; name another folder, or give --overwrite")
-    for path in [*keep, os.curdir, os.path.expanduser("~")]:
-        if Path(os.path.realpath(path)).is_relative_to(target):
-            raise Failed(f"--out {out}: --overwrite would delete {path}; name another folder")
+def is_output(entry: Path) -> bool:
+    """Return whether ``coterie replay`` writes such an entry: a table, or a folder of its parts."""
+    if entry.name not in OUTPUTS or entry.is_symlink():
+        return False
+    if not entry.is_dir():
+        return entry.is_file()
+    return all(part.match("part-*.parquet") and part.is_file() for part in entry.iterdir())
 
 
 def put_in_place(sibling: Path, target: Path) -> None:

@@ -92,7 +92,7 @@ def command(
             options = ScanOptions(on_fault=on_fault, at_ms=at_ms, groups=chosen, history=history)
             with (
                 TerminalProgress() as progress,
-                whole_folder(out, overwrite=overwrite, keep=logs.paths) as folder,
+                whole_folder(out, overwrite=overwrite, inputs=logs.inputs) as folder,
             ):
                 request = ReplayRequest(log, folder, form, options, master, conf)
                 summary = replay(request, progress)

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from coterie.atomic_file import check_file
 from coterie.cli import asking
 from coterie.cli.brokerlogs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import Failed
@@ -81,6 +82,9 @@ def command(
     if out is None and (form == "html" or overwrite):
         raise click.UsageError("the page goes into a file: --out FILE")
     end_ms = end_of(at_ms, since_ms, until_ms)
+    inputs = (*logs.inputs, *server_logs, *request_logs)
+    if out is not None:  # before any work
+        check_file(out, overwrite=overwrite, inputs=inputs)
     broker_log_lines = read_logs(server_logs, request_logs, log_zone)
     listing = logs.listing
     basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, broker_log_lines)
@@ -100,7 +104,7 @@ def command(
     if missing is not None:
         raise missing
     subtitle = "From " + ", ".join(logs.paths)
-    with asking.text_out(listing, out, overwrite) as file:
+    with asking.text_out(inputs, out, overwrite) as file:
         if form == "markdown":
             file.writelines(markdown.render(whole, title, subtitle, basis, chosen is not None))
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from coterie.cli.failures import Failed, say
+from coterie.cli.failures import say
 from coterie.coordinator.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
 from coterie.traces.files import found_traces, open_text, stem
@@ -45,28 +44,18 @@ def unreadable(path: Path, error: Exception) -> str:
 READ_ERRORS = (OSError, EOFError, ValueError, RecursionError, CoterieError, zlib.error)
 
 
-def write_lines(path: Path, lines: Any, *, overwrite: bool, keep: Iterable[str]) -> None:
+def write_lines(path: Path, lines: Any, *, overwrite: bool, inputs: Iterable[str]) -> None:
     """Write JSON lines to a new file, atomically; create its folder."""
     from coterie.cli.outfile import whole_file
     from coterie.cli.outfolder import room_for
 
     with (
         room_for(path),
-        whole_file(str(path), overwrite=overwrite, keep=keep) as part,
+        whole_file(str(path), overwrite=overwrite, inputs=inputs) as part,
         part.open("w", encoding="utf-8") as out,
     ):
         for line in lines:
             out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
-
-
-def refuse_loss(out: str, targets: Iterable[Path], *, overwrite: bool, keep: Iterable[str]) -> None:
-    """Refuse existing outputs before any work."""
-    from coterie.cli import outfile
-
-    if Path(out).exists() and not Path(out).is_dir():
-        raise Failed(f"--out {out}: is a file; name a folder")
-    for target in targets:
-        outfile.refuse_loss(str(target), Path(os.path.realpath(target)), overwrite, keep)
 
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
@@ -81,29 +70,32 @@ def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
 
     One output a trace, NAME.actual.jsonl; subfolders are kept. Exit 1 if any trace is wrong.
     """
+    from coterie.cli.outfile import check_files_in
+
     source: dict[Path, Path] = {}
     for path, place in found_traces(traces):
         target = Path(out) / place.with_name(place.name + ".actual.jsonl")
         if target in source:
             raise click.UsageError(f"{path} and {source[target]} would both be written to {target}")
         source[target] = path
-    keep = [str(path) for path in source.values()]
-    refuse_loss(out, source, overwrite=overwrite, keep=keep)
+    inputs = [str(path) for path in source.values()]
+    check_files_in(out, source, overwrite=overwrite, inputs=inputs)
     failed = sum(
-        not run_one(path, target, overwrite=overwrite, keep=keep) for target, path in source.items()
+        not run_one(path, target, overwrite=overwrite, inputs=inputs)
+        for target, path in source.items()
     )
     say(f"{len(source) - failed} run, {failed} failed")
     if failed:
         raise click.exceptions.Exit(1)
 
 
-def run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -> bool:
+def run_one(path: Path, target: Path, *, overwrite: bool, inputs: Iterable[str]) -> bool:
     """Run a trace; print an error and return False if it fails."""
     from coterie.traces.trace import run_trace
 
     try:
         with open_text(path) as lines:
-            write_lines(target, run_trace(lines), overwrite=overwrite, keep=keep)
+            write_lines(target, run_trace(lines), overwrite=overwrite, inputs=inputs)
     except READ_ERRORS as error:
         say(f"coterie: {unreadable(path, error)}")
         return False
@@ -198,18 +190,19 @@ def import_command(
     that are not Kafka's defaults with --set. A restart of the broker becomes a failover; it shows
     in its connections, and in its server log. Groups of the newer protocols are left out.
     """
+    from coterie.cli.outfile import check_files_in
     from coterie.traces.requestlog import import_request_log
     from coterie.traces.restarts import started_times
 
     config = settings(pairs)
     title = name or log.name.removesuffix(".gz").removesuffix(".log")
     targets = [Path(out) / f"{title}.{kind}.jsonl" for kind in ("trace", "expected")]
-    keep = [str(log), *map(str, server_logs)]
-    refuse_loss(out, targets, overwrite=overwrite, keep=keep)
+    inputs = [str(log), *map(str, server_logs)]
+    check_files_in(out, targets, overwrite=overwrite, inputs=inputs)
     started = [at_ms for file in server_logs for at_ms in read_lines(file, started_times)]
     imported = read_lines(log, lambda lines: import_request_log(lines, config, title, started))
     for target, written in zip(targets, (imported.trace, imported.expected), strict=True):
-        write_lines(target, written, overwrite=overwrite, keep=keep)
+        write_lines(target, written, overwrite=overwrite, inputs=inputs)
     say(f"{len(imported.trace) - 1} events from {imported.start} on")
     for last, first in imported.outages:
         say(f"the broker was down between {last} and {first}: failover")

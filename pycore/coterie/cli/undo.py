@@ -95,7 +95,7 @@ def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     if not planned:
         raise nothing_planned(options, at_ms)
     single_group = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
-    with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
+    with asking.text_out(options.inputs, options.out, options.overwrite) as out:
         out.writelines(reset_lines(planned, with_group=not single_group))
     show_tables(draw(rows) if len(rows) <= ROWS_SHOWN else draw_groups(rows), sys.stderr)
 
