@@ -15,7 +15,7 @@ from coterie.errors import CoterieError
 from coterie.insight.brokerlogs import server_log
 from coterie.insight.questions import explain
 from coterie.times import log_zone
-from coterie.traces.files import open_text
+from coterie.user_files import open_lines
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 UTC = "Z"
@@ -100,7 +100,7 @@ def read_kind(names: Iterable[str], read: Reader, zone: str) -> Iterator[server_
 def read_one(name: str, read: Reader, zone: str) -> Iterator[server_log.BrokerLogLine]:
     """Yield the lines about groups in one log."""
     try:
-        with open_text(Path(name)) as lines:
+        with open_lines(Path(name)) as lines:
             yield from read(lines, zone)
     except (UnicodeDecodeError, EOFError, zlib.error) as error:
         raise Failed(f"{name}: cannot be read as text ({error}); copy it again") from error

@@ -13,7 +13,8 @@ import click
 from coterie.cli.failures import say
 from coterie.coordinator.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
-from coterie.traces.files import found_traces, open_text, stem
+from coterie.traces.files import found_traces, stem
+from coterie.user_files import open_lines
 
 EXPECTED_ENDS = (".expected.jsonl", ".expected.jsonl.gz")
 T = TypeVar("T")
@@ -94,7 +95,7 @@ def run_one(path: Path, target: Path, *, overwrite: bool, inputs: Iterable[str])
     from coterie.traces.trace import run_trace
 
     try:
-        with open_text(path) as lines:
+        with open_lines(path) as lines:
             write_lines(target, run_trace(lines), overwrite=overwrite, inputs=inputs)
     except READ_ERRORS as error:
         say(f"coterie: {unreadable(path, error)}")
@@ -132,7 +133,7 @@ def diff_command(expected: Path, actual: Path, show_all: bool, responses: bool) 
         try:
             if actual_file is None:
                 raise CoterieError(f"there is no output of it in {actual}")
-            with open_text(expected_file) as wanted_lines, open_text(actual_file) as lines:
+            with open_lines(expected_file) as wanted_lines, open_lines(actual_file) as lines:
                 differences = list(compare(wanted_lines, lines))
         except READ_ERRORS as error:
             say(f"coterie: {name}: {unreadable(expected_file, error)}")
@@ -213,7 +214,7 @@ def import_command(
 def read_lines(path: Path, read: Callable[[Iterable[str]], T]) -> T:
     """Pass the lines of a log to a reader; raise CoterieError if the log cannot be read."""
     try:
-        with open_text(path) as lines:
+        with open_lines(path) as lines:
             return read(lines)
     except READ_ERRORS as error:
         raise CoterieError(unreadable(path, error)) from None
@@ -253,7 +254,7 @@ def whatif_command(
 
     changes = Changes(settings(pairs), factors(scale_session), frozenset(static))
     try:
-        with open_text(trace) as lines:
+        with open_lines(trace) as lines:
             base, changed = what_if(load_trace(lines), changes)
     except READ_ERRORS as error:
         raise CoterieError(unreadable(trace, error)) from None

@@ -1,24 +1,15 @@
-"""Find and open trace files, plain or gzipped (``.gz``)."""
+"""Find trace files, plain or gzipped (``.gz``)."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
 
 from coterie.errors import CoterieError
 
-__all__ = ["TRACE_ENDS", "found_traces", "open_text", "stem"]
+__all__ = ["TRACE_ENDS", "found_traces", "stem"]
 
 TRACE_ENDS = (".trace.jsonl", ".trace.jsonl.gz")
-
-
-def open_text(path: Path) -> IO[str]:
-    """Open a text file; a ``.gz`` file is decompressed."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
 
 
 def stem(path: Path, ends: tuple[str, ...]) -> str:

@@ -8,10 +8,12 @@ from typing import Any
 
 from coterie.arguments import file_path
 from coterie.errors import ArgumentError
+from coterie.user_files import FileTooLarge, read_bytes
 
 __all__ = ["ANONYMOUS", "peer_principal", "server_context"]
 
 ANONYMOUS = "User:ANONYMOUS"
+PEM_BYTES_MAX = 16 << 20  # a bundle of all public authorities has 0.3 MB
 # OpenSSL's names of what stands in a subject -> those that Java writes (RFC 2253).
 _KEYWORDS = {
     "commonName": "CN",
@@ -71,9 +73,11 @@ def server_context(
 
 def _check_readable(what: str, file: str | Path) -> None:
     try:
-        Path(file).read_bytes()
+        read_bytes(file, PEM_BYTES_MAX)
     except OSError as error:
         raise ArgumentError(f"{what} {file}: {error.strerror}") from None
+    except FileTooLarge as error:
+        raise ArgumentError(f"{what} {file}: {error}") from None
 
 
 def _told(error: OSError) -> str:
