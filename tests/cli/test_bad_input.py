@@ -318,14 +318,30 @@ def test_many_faults_are_told_in_few_lines(tmp_path):
     assert "30 faults" in told.stderr
 
 
-def test_a_reader_of_the_output_that_leaves_stops_the_command_quietly():
-    log = golden_data.log("corrupt/value-empty")
+TO_STANDARD_OUTPUT = [  # every command that writes there, but a server
+    *(("verify",), ("records",), ("groups", "--list")),
+    *(("explain",), ("explain", "--format", "json"), ("expire",), ("growth",), ("metrics",)),
+    *(("undo", "--all-groups", "--at", "1796133900000"), ("audit", "--format", "csv")),
+    *(("report", "--format", "markdown"), ("--version",), ("growth", "--help")),
+    *(("lag", "--end-offsets", "ends"), ("designs", "list"), ("designs", "compare", "herd")),
+    *(("trace", "whatif", "trace"), ("trace", "diff", "lines", "lines")),
+]
+
+
+@pytest.mark.parametrize("command", TO_STANDARD_OUTPUT, ids=" ".join)
+def test_a_reader_of_the_output_that_leaves_stops_the_command_quietly(command, tmp_path):
+    (tmp_path / "ends").write_text("orders:0:10\n")
+    (tmp_path / "trace").write_text('{"format": "coterie-trace", "version": 1, "name": "t"}\n')
+    (tmp_path / "lines").touch()
+    has_log = command[0] not in ("designs", "trace", "--version")
+    case = "corrupt/value-empty" if command[0] == "verify" else "default50"
+    log = [golden_data.log(case)] if has_log else []
     read, write = os.pipe()
     os.close(read)
-    command = [*COTERIE, "verify", str(log)]
-    told = subprocess.run(command, stdout=write, stderr=subprocess.PIPE)
+    line = [*COTERIE, *command, *map(str, log)]
+    ran = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, cwd=tmp_path)
     os.close(write)
-    assert (told.returncode, told.stderr) == (1, b"")
+    assert (ran.returncode, ran.stderr) == (1, b"")
 
 
 def test_help_and_version_are_answers():

@@ -8,6 +8,7 @@ from coterie.atomic_file import OutputError, OverlapError
 from coterie.cli import expire, growth, undo
 from coterie.cli.outfile import whole_file
 from coterie.cli.outfolder import whole_folder
+from coterie.times import format_time
 from support.commandline import coterie, coterie_ok
 from support.log_writer import batch, commit, each, group_key, group_value
 
@@ -138,6 +139,17 @@ def test_a_compacted_log_is_warned_of_before_the_time_from_which_it_is_whole(at_
         line for line in undo.warnings([row | {"pending": False}], at_ms) if "compacted" in line
     ]
     assert len(told) == count
+
+
+@pytest.mark.parametrize(
+    ("rewound", "before_ms"),  # of the partitions of a group
+    [((950_000, 990_000), 950_000), ((990_000, 950_000), 950_000), ((940_000, 990_000), 990_000)],
+)
+def test_the_advice_on_rewinds_names_the_first_of_the_last_minute(rewound, before_ms):
+    row = {"group_id": "g", "state": "Empty", "trusted_from": None, "change": "same"}
+    row |= {"expires_at": None, "pending": False}
+    (line,) = undo.warnings([row | {"rewound_at": ms} for ms in rewound], 1_000_000)
+    assert f"--before {format_time(before_ms)} gives what was before it" in line
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Segments: cut where a scan may begin, and read as they are."""
 
 import itertools
+import os
+import shutil
 
 import pytest
 from hypothesis import assume, given
@@ -11,6 +13,7 @@ from coterie.errors import LogError
 from coterie.log.folders import cut_points, find_segments, left_alone, read_segment
 from coterie.state.partial import ScanOptions
 from support import golden_data
+from support.commandline import fails
 
 DATA = b"".join(path.read_bytes() for path in golden_data.segments("transactions"))
 BATCHES = list(LogReader(DATA))
@@ -144,6 +147,31 @@ def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path)
         (folder / segment.name).write_bytes(segment.read_bytes())
     with pytest.raises(LogError, match="no __consumer_offsets-N folder in it"):
         find_segments([tmp_path])
+
+
+@pytest.fixture
+def truncated(tmp_path, monkeypatch):
+    """A log whose segment loses its second half once its size is known; all files are large."""
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    path = folder / f"{0:020}.log"
+    shutil.copy(golden_data.segments("basic")[0], path)
+    real, half = os.fstat, path.stat().st_size // 2
+
+    def truncating(file):
+        status = real(file)
+        if os.path.samestat(status, path.stat()):
+            os.truncate(path, half)
+        return status
+
+    monkeypatch.setattr("coterie.log.folders.os.fstat", truncating)
+    monkeypatch.setattr("coterie.log.folders.MAP_FROM_BYTES", 1)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["verify", "records"])
+def test_a_segment_that_is_truncated_while_it_is_read_is_one_line(truncated, command):
+    fails(command, truncated, says=(f"{0:020}.log", "was truncated while it was read"))
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])

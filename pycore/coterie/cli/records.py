@@ -59,7 +59,7 @@ def command(
         lines: list[str] = []
         to_line = JsonLines().line
         for row in segment_records(
-            read_segment(segment),
+            read_segment(segment, in_memory=True),
             partition=segment.partition,
             segment=segment.log_name,
             groups=only,

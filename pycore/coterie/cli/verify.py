@@ -47,7 +47,7 @@ def faults(listing: Listing, progress: Progress) -> Iterator[Fault]:
 
 def segment_faults(segment: Segment) -> Iterator[Fault]:
     """Yield the faults of one segment; discard its state."""
-    data = memoryview(read_segment(segment))
+    data = memoryview(read_segment(segment, in_memory=True))
     at, expected = 0, -1
     while at < len(data):
         fold = ScanOptions().new_fold()
