@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coterie.arguments import walked, whole
 from coterie.errors import ArgumentError, CoterieError, FaultFound, shown
@@ -270,7 +270,7 @@ def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Li
     """Return the segments that paths, or URLs, lead to; a listing as it is."""
     if isinstance(paths, Listing):
         return paths
-    given = [paths]
+    given: list[Any] = [paths]
     if not isinstance(paths, str | os.PathLike):
         given = list(walked(paths, "paths", "a path, or a list of paths"))
     for path in given:
