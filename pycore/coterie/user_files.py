@@ -18,7 +18,7 @@ from coterie.errors import CoterieError
 
 __all__ = ["FileTooLarge", "open_lines", "read_bytes", "read_text"]
 
-TEXT_BYTES_MAX = 256 << 20  # the end offsets of 100,000 partitions, 50 times
+FILE_BYTES_MAX = 256 << 20  # the end offsets of 100,000 partitions, 50 times
 LINE_LENGTH_MAX = 64 << 20  # in characters; one request of a request log is a line
 BLOCK_BYTES = 1 << 20
 
@@ -27,7 +27,7 @@ class FileTooLarge(CoterieError):
     """A file, or a line of it, is larger than any that is meant."""
 
 
-def read_bytes(path: str | Path, max_bytes: int = TEXT_BYTES_MAX) -> bytes:
+def read_bytes(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:
     """Read a whole file.
 
     Raises
