@@ -153,9 +153,9 @@ def fails_as(child, *args, says):
     imports = f"import {', '.join(modules)}"
     code = f"{imports}\n{child.get('prepare', '')}\ncoterie.cli.main()"
     command = [sys.executable, "-c", code, *map(str, args)]
-    told = subprocess.run(command, capture_output=True, text=True)
-    assert told.returncode == 1, told.stderr
-    (line,) = told.stderr.splitlines()
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 1, ran.stderr
+    (line,) = ran.stderr.splitlines()
     for text in says:
         assert str(text) in line
 
@@ -311,11 +311,11 @@ def test_many_faults_are_told_in_few_lines(tmp_path):
     (segment,) = golden_data.segments("corrupt/value-empty")
     for base in range(30):
         shutil.copy(segment, folder / f"{base * 1000:020d}.log")
-    told = coterie_ok(*local(folder, tmp_path / "out", "--format", "json"))
-    lines = [line for line in told.stderr.splitlines() if line.startswith("fault: ")]
+    ran = coterie_ok(*local(folder, tmp_path / "out", "--format", "json"))
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("fault: ")]
     assert len(lines) == 21
     assert "10 more" in lines[-1]
-    assert "30 faults" in told.stderr
+    assert "30 faults" in ran.stderr
 
 
 TO_STANDARD_OUTPUT = [  # every command that writes there, but a server

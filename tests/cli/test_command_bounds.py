@@ -105,8 +105,9 @@ def ends(folder):
 
 
 def test_the_biggest_stand_first(tmp_path):
-    told = [commit(at, group=group) for at, group in enumerate([b"small", b"big", b"big", b"big"])]
-    shown = coterie_ok("growth", log_of(tmp_path, each(0, *told)), "--top", 1).stdout
+    names = [b"small", b"big", b"big", b"big"]
+    commits = [commit(at, group=group) for at, group in enumerate(names)]
+    shown = coterie_ok("growth", log_of(tmp_path, each(0, *commits)), "--top", 1).stdout
     assert " big " in shown
     assert " small " not in shown
 
@@ -126,8 +127,8 @@ def test_what_goes_exactly_within_a_time_goes_within_it(remaining_ms, goes):
 def test_groups_that_lose_nothing_stand_last(tmp_path):
     data = [batch(0, [(1, group_key(b"a"), group_value(1, [b"m"])), commit(2, group=b"a")])]
     data += [batch(2, [commit(9, group=b"c"), commit(5, group=b"b")])]
-    asked = ("expire", log_of(tmp_path, data), "--now", 10, "--retention", "1d")
-    lines = [line.split() for line in coterie_ok(*asked).stdout.splitlines()]
+    command = ("expire", log_of(tmp_path, data), "--now", 10, "--retention", "1d")
+    lines = [line.split() for line in coterie_ok(*command).stdout.splitlines()]
     assert [line[0] for line in lines if line and line[0] in "abc"] == ["b", "c", "a"]
 
 
@@ -135,10 +136,10 @@ def test_groups_that_lose_nothing_stand_last(tmp_path):
 def test_a_compacted_log_is_warned_of_before_the_time_from_which_it_is_whole(at_ms, count):
     row = {"group_id": "g", "state": "Empty", "trusted_from": 1000, "change": "same"}
     row |= {"rewound_at": None, "expires_at": None}
-    told = [
+    commits = [
         line for line in undo.warnings([row | {"pending": False}], at_ms) if "compacted" in line
     ]
-    assert len(told) == count
+    assert len(commits) == count
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_the_advice_on_rewinds_names_the_first_of_the_last_minute(rewound, befor
     ],
 )
 def test_a_reset_names_the_group_where_there_are_two_and_offset_0_is_one(tmp_path, groups, lines):
-    told = [commit(1, 0), commit(2, 7, partition=1), commit(3, 5, group=b"h")]
-    log = log_of(tmp_path, [batch(0, told)])
+    commits = [commit(1, 0), commit(2, 7, partition=1), commit(3, 5, group=b"h")]
+    log = log_of(tmp_path, [batch(0, commits)])
     named = [word for group in groups for word in ("--group", group)]
     assert coterie_ok("undo", log, *named, "--at", 10).stdout.splitlines() == lines

@@ -165,8 +165,8 @@ def test_a_run_replaces_only_regular_files(place, command, name):
 
 def test_an_import_never_replaces_the_log_that_it_reads(place):
     shutil.copy("request.log", "one.trace.jsonl")
-    asked = ("trace", "import", "one.trace.jsonl", "--name", "one", "--out", ".", "--overwrite")
-    fails(*asked, status=2, says=("one.trace.jsonl", "which is read"))
+    command = ("trace", "import", "one.trace.jsonl", "--name", "one", "--out", ".", "--overwrite")
+    fails(*command, status=2, says=("one.trace.jsonl", "which is read"))
 
 
 def test_a_special_file_that_came_there_meanwhile_is_not_replaced(tmp_path):

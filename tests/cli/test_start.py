@@ -26,8 +26,8 @@ RUN = f"import json, sys; from coterie.cli import run; [run(line) for line in {{
 
 def loaded(code):
     """Run code in a process of its own; what its last line on standard error says as JSON."""
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return json.loads(told.stderr.splitlines()[-1])
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return json.loads(ran.stderr.splitlines()[-1])
 
 
 def loaded_by(*lines):
@@ -125,11 +125,11 @@ def test_every_command_is_listed_with_what_it_is_for():
     context = click.Context(group, terminal_width=80)
     lines = group.get_help(context).splitlines()
     assert group.list_commands(context) == list(COMMANDS)
-    for name, told in COMMANDS.items():
-        assert f"  {name:7}  {told}" in lines  # whole, on a terminal of 80 columns
+    for name, summary in COMMANDS.items():
+        assert f"  {name:7}  {summary}" in lines  # whole, on a terminal of 80 columns
         command = group.get_command(context, name)
         assert command.name == name
-        assert command.get_short_help_str(80) == told
+        assert command.get_short_help_str(80) == summary
     assert group.get_command(context, "no-such") is None
 
 

@@ -45,7 +45,7 @@ def test_what_follows_a_wrong_length_is_one_piece_with_the_batch_before(at, max_
     assert cuts[-1] == len(data)
     assert cuts == sorted(set(cuts))
     whole = LogReader(data, check_crc=False)
-    found = [batch.position for batch in whole]
+    positions = [batch.position for batch in whole]
     wrong = [f.position for f in whole.faults if f.kind in {"length", "tail"}]
     assume(wrong)  # the noise may be just what the batch that was cut lacked
     fault = min(wrong)
@@ -54,7 +54,7 @@ def test_what_follows_a_wrong_length_is_one_piece_with_the_batch_before(at, max_
     for start, end in itertools.pairwise(cuts):
         reader = LogReader(memoryview(data)[start:end], check_crc=False)
         pieces += [start + batch.position for batch in reader]
-    assert pieces == found
+    assert pieces == positions
 
 
 @given(st.integers(1, 2 * len(DATA)))
@@ -135,8 +135,8 @@ def test_of_a_segment_that_lies_there_twice_one_is_named_and_left_alone(tmp_path
     listing = find_segments([tmp_path])
     assert [s.path for s in listing.segments] == [str(folder / f"{0:020d}.log")]
     assert listing.passed_over == (str(folder / f"{0:020d}.log.zst"),)
-    (told,) = left_alone(listing.passed_over)
-    assert told.endswith("the same segment lies beside it")
+    (line,) = left_alone(listing.passed_over)
+    assert line.endswith("the same segment lies beside it")
 
 
 def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path):

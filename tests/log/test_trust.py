@@ -27,8 +27,8 @@ def segments_of(log):
 def cleaned(segments, count):
     """Keep the last record of each key in the first ``count`` segments; the rest as it is."""
     last = {key: offset for segment in segments[:count] for offset, _, key in segment}
-    kept = [[r for r in segment if last[r[2]] == r[0]] for segment in segments[:count]]
-    return kept + segments[count:]
+    retained = [[r for r in segment if last[r[2]] == r[0]] for segment in segments[:count]]
+    return retained + segments[count:]
 
 
 def pieces(segments):

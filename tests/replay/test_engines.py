@@ -41,7 +41,7 @@ def test_an_engine_that_is_installed_is_asked_with_the_log_as_it_was_listed(inst
     assert done.exit_code == 0, done.output
     (request,) = ASKED
     assert isinstance(request.log, Listing)
-    assert [one.path for one in request.log.segments] == list(
+    assert [segment.path for segment in request.log.segments] == list(
         map(str, golden_data.segments("basic"))
     )
     assert (tmp_path / "out" / "told").is_file()

@@ -110,8 +110,8 @@ def test_any_number_of_threads_says_the_same_of_a_log_that_no_broker_wrote(
     with tempfile.TemporaryDirectory() as home:
         listing = in_files(home, pieces or [(0, f"{0:020d}.log", b"")])
         for threads in THREADS:
-            found = folded(listing, options, threads, unit_bytes)
-            assert said(found) == one_scan(listing, options)
+            state = folded(listing, options, threads, unit_bytes)
+            assert said(state) == one_scan(listing, options)
 
 
 def unreadable(folder):
@@ -236,8 +236,8 @@ def test_a_segment_is_cut_where_a_unit_ends_inside_of_it():
     share = sum(segment.size for segment in segments) / len(units)
     assert max(abs(sum(part.size for part in unit) - share) for unit in units) < 1000
     by_segment = itertools.groupby((p for unit in units for p in unit), lambda part: part.segment)
-    found = [(segment, sum(part.size for part in parts)) for segment, parts in by_segment]
-    assert found == [(segment, segment.size) for segment in segments]
+    sizes = [(segment, sum(part.size for part in parts)) for segment, parts in by_segment]
+    assert sizes == [(segment, segment.size) for segment in segments]
 
 
 def test_an_interruption_is_heard_while_units_are_scanned(monkeypatch):

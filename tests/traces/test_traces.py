@@ -102,7 +102,7 @@ def test_a_group_is_answered_alike_whatever_other_groups_do(name):
             first["config"],
             member_ids=lambda p: f"{p}-{next(others if p == 'other' else number):08d}",
         )
-        asked = set()
+        request_ids = set()
         for event in events:
             coordinator.advance(event["at"])
             before_each(coordinator)
@@ -110,11 +110,11 @@ def test_a_group_is_answered_alike_whatever_other_groups_do(name):
             assert answer.members == ()
             number_before = coordinator.events[-1].id
             coordinator.handle(event)
-            asked |= {number_before + 1} if "id" in event else set()
+            request_ids |= {number_before + 1} if "id" in event else set()
         return [
             {k: v for k, v in event.as_dict().items() if k != "id"}
             for event in coordinator.events
-            if getattr(event, "group_id", None) == "g" or getattr(event, "id", None) in asked
+            if getattr(event, "group_id", None) == "g" or getattr(event, "id", None) in request_ids
         ]
 
     def disturb(coordinator):
