@@ -1,7 +1,7 @@
-"""What users get wrong: one clear line on standard error, the right status, nothing half-written.
+"""Bad input: one clear line on standard error, the right status, and no partial output.
 
-``replay`` and ``verify`` stand for the rest: they share the code that
-finds logs and the one that ends the process.
+Some tests use only ``replay`` and ``verify``: all commands share the code that lists logs and the
+code that ends the process.
 """
 
 import os
@@ -45,7 +45,7 @@ COMMANDS = [
 
 @pytest.fixture(params=COMMANDS, ids=lambda command: command[0])
 def command(request, tmp_path):
-    """A command without its LOG; whatever it is given must leave no output behind."""
+    """A command without its LOG; the test must not leave an output behind."""
     out, ends, file = tmp_path / "nowhere" / "out", tmp_path / "ends", tmp_path / "answer"
     if "{ends}" in request.param:
         ends.write_text("orders:0:10\n")

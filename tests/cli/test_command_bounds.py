@@ -1,4 +1,4 @@
-"""What commands write, show and warn of right at their bounds."""
+"""Outputs, tables and warnings of commands at their limits."""
 
 import os
 
@@ -16,7 +16,7 @@ DAY = 86_400_000
 
 
 def log_of(folder, *partitions):
-    """A log whose partitions hold these batches."""
+    """Write a log with these batches in its partitions."""
     for number, batches in enumerate(partitions):
         place = folder / f"__consumer_offsets-{number}"
         place.mkdir(parents=True)
@@ -28,7 +28,7 @@ def log_of(folder, *partitions):
 
 
 def filled(maker, out, work, **options):
-    """Do the work in what a maker of files or folders gives."""
+    """Call ``work`` with the temporary file or folder of a maker."""
     with maker(str(out), **options) as path:
         work(path)
 

@@ -1,4 +1,4 @@
-"""Files of the wrong kind: endless ones end in a line, with little memory; pipes are read."""
+"""Input files of the wrong kind: an endless file is one error line; a pipe is read as a file."""
 
 import json
 import os
@@ -33,7 +33,7 @@ READERS = {  # what stands before the file
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    """Limits that are reached at once; those of users are the same code with other numbers."""
+    """Lower the limits, so that tests reach them at once."""
     monkeypatch.setattr(user_files, "LINE_LENGTH_MAX", 10_000)
     monkeypatch.setattr(user_files.read_bytes, "__defaults__", (10_000,))
 
@@ -79,7 +79,7 @@ def test_a_users_file_of_many_megabytes_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("reader", ["end offsets", "server log", "trace"])
 def test_an_endless_file_takes_no_more_than_its_limit(reader):
-    """A process of its own, that has a limit as a container has."""
+    """The process has a memory limit, as in a container."""
 
     def little_memory():
         resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
@@ -112,7 +112,7 @@ def test_a_line_of_as_many_characters_as_may_be_is_whole(tmp_path, small_limits)
 
 @pytest.fixture
 def piped(tmp_path):
-    """Make a pipe that gives a text, as ``<(command)`` does; the writer waits for its reader."""
+    """Make a named pipe with a text, as ``<(command)`` does."""
     writers = []
 
     def pipe(text):

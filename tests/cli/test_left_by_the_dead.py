@@ -1,4 +1,4 @@
-"""What a killed process left of an output goes with the next one; what is being written stays."""
+"""Leftovers of a killed process are removed by the next one; files in use are not."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def kind(request):
 
 @pytest.fixture
 def writing(tmp_path, kind):
-    """A process that has begun an output ``out``."""
+    """A process that is writing an output ``out``."""
     command = [sys.executable, "-c", BEGIN, kind, tmp_path / "out"]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -89,7 +89,7 @@ def test_what_is_of_another_name_host_or_kind_stays(tmp_path, kind, writing, mon
 
 @pytest.mark.parametrize("changed", [0, 1])
 def test_the_same_host_or_the_same_kernel_is_enough(tmp_path, kind, writing, monkeypatch, changed):
-    """A host that was started again, and a container that has another name than the last one."""
+    """The kernel changes when a host is rebooted, the name when a container is replaced."""
     kill(writing)
     here = list(atomic_file._machine())
     here[changed] = "changed0"

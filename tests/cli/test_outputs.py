@@ -1,4 +1,4 @@
-"""What no command writes over: an input, what is there unasked, and what is no plain file."""
+"""No command overwrites an input, an existing file without ``--overwrite``, or a special file."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ TRACE = "vote-tie.trace.jsonl"
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A folder with a log, end offsets, a trace, a request log and a scenario; it is current."""
+    """The current folder, with a log, end offsets, a trace, a request log and a scenario."""
     place = tmp_path / "place"
     place.mkdir()
     shutil.copytree(golden_data.log("compression-zstd"), place / "copy")

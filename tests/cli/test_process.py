@@ -1,4 +1,4 @@
-"""The command line as a process: each command says there what it says in this process."""
+"""The command line as a process: outputs equal those of the call in this process."""
 
 import re
 

@@ -21,7 +21,7 @@ def golden_rows(path, limit=None):
 
 
 def without_errors(row):
-    """``error`` is in our own words."""
+    """Replace each ``error``, whose text is coterie's own."""
     if isinstance(row, dict):
         return {
             name: True if name == "error" else without_errors(item) for name, item in row.items()
@@ -30,7 +30,7 @@ def without_errors(row):
 
 
 def decode(case, tell=None):
-    """Rows of every segment of a case, as JSON has them."""
+    """Yield the rows of all segments of a case, through JSON."""
     for path in segments(case):
         number = int(path.parent.name.rpartition("-")[2])
         data = path.read_bytes()

@@ -232,7 +232,7 @@ def what_if(tmp_path, events, *options):
 
 
 def one_synced_member():
-    """A member alone, without an initial delay, that has synced at once and says no more."""
+    """A single member that joins without an initial delay, syncs, and sends nothing more."""
     return [
         header(group_initial_rebalance_delay_ms=0),
         join(0, 1),

@@ -1,7 +1,7 @@
-"""Every command over versions that nothing is known of: keys -2 to 40, values -1 to 10.
+"""Every command with unknown versions: keys -2 to 40, values -1 to 10.
 
-A key version without a schema is no fault: its bytes are kept, and it is counted. An unknown value
-version under a key of a known one is a fault, and is passed over.
+A key version without a schema is not a fault: the record is counted, and its bytes are retained.
+An unknown value version under a known key version is a fault, and is skipped.
 """
 
 import base64
@@ -55,7 +55,7 @@ COMMANDS = {  # with the status that each documents for a log with faults, and w
 
 
 def example(fields):
-    """Some data of fields of the table."""
+    """Example data for fields of the table of messages."""
     return {name: example_of(kind, below) for name, kind, *_, below in fields}
 
 
@@ -74,7 +74,7 @@ def key_of(version):
 
 
 def value_of(key_version, version):
-    """A value that can be read if both versions are known; else one of the last known layout."""
+    """A valid value of these versions, or of the last known layout if a version is unknown."""
     _, section = RECORDS.get(key_version, RECORDS[0])
     data = {"version": min(max(version, 0), section.last), "data": example(section.fields("value"))}
     whole = encode_value(key_version if key_version in RECORDS else 0, data)
@@ -92,7 +92,7 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A record of each pair of versions, in the order of ``PLACES``; then keys without fields."""
+    """A record for each pair of versions, in the order of ``PLACES``, then keys without fields."""
     folder = tmp_path_factory.mktemp("log") / "__consumer_offsets-0"
     folder.mkdir()
     pairs = [(1000, key_of(key), value_of(key, value)) for key, value in PLACES]

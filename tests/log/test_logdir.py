@@ -1,4 +1,4 @@
-"""Segments: cut where a scan may begin, and read as they are."""
+"""Segments are cut at batch boundaries, and read completely or not at all."""
 
 import itertools
 import os
@@ -151,7 +151,7 @@ def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path)
 
 @pytest.fixture
 def truncated(tmp_path, monkeypatch):
-    """A log whose segment loses its second half once its size is known; all files are large."""
+    """A log whose segment is truncated between the look at its size and the read."""
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
     path = folder / f"{0:020}.log"

@@ -1,4 +1,4 @@
-"""The topics of a subscription: one reading of them, live, after a load and in a replay."""
+"""The topics of a subscription are the same live, after a load and in a replay."""
 
 import struct
 
@@ -60,7 +60,7 @@ def live(*subscriptions):
 
 
 def replayed(coordinator):
-    """What a replay of the coordinator's log says of its one group."""
+    """Return the only group of a replay of the coordinator's log."""
     records = [(0, *record) for entry in coordinator.log for record in entry.records]
     (group,) = scan(batch(0, records)).groups()
     return group["subscribed_topics"]

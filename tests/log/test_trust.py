@@ -1,4 +1,4 @@
-"""How far back a compacted log can be trusted, against a cleaner of a few lines."""
+"""Since when a compacted log can be trusted, compared with a small model of the cleaner."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +32,7 @@ def cleaned(segments, count):
 
 
 def pieces(segments):
-    """What a fold says of the segments, each record a batch of its own."""
+    """Return ``Scanned`` of the segments, with each record in its own batch."""
     for number, segment in enumerate(segments):
         offsets = [offset for offset, _, _ in segment] or [-1]
         times = [moment for _, moment, _ in segment] or [-1]

@@ -1,4 +1,4 @@
-"""An engine is one entry point: the command line takes its name as soon as it is installed."""
+"""An engine is an entry point; the command line accepts the name of any installed engine."""
 
 import sys
 from importlib.metadata import EntryPoint, EntryPoints

@@ -1,4 +1,4 @@
-"""``coterie replay --engine local`` against the state that Kafka's own coordinator holds."""
+"""``coterie replay --engine local`` compared with the state of Kafka's own coordinator."""
 
 import base64
 import json

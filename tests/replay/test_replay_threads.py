@@ -1,4 +1,4 @@
-"""A log folded on several threads says what one scan of each segment says, in the same order."""
+"""Folding a log on several threads gives the same result as scanning its segments in order."""
 
 import functools
 import itertools
@@ -33,14 +33,14 @@ CASES = [*golden_data.cases(), *(f"corrupt/{case}" for case in golden_data.corru
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    """Cut what would be one piece into many."""
+    """Lower the sizes, so that small logs are cut into many pieces."""
     monkeypatch.setattr(parallel_scan, "SCAN_PIECE_BYTES", 700)
     monkeypatch.setattr(parallel_scan, "CUT_BYTES", 1)
     monkeypatch.setattr(parallel_scan, "CUT_OFF_BYTES_MIN", 350)
 
 
 def said(state):
-    """Everything that a state says, its keys and groups in their order."""
+    """Return all contents of a state, with its keys and groups in order."""
     folds = {number: state.partitions[number] for number in state.numbers()}
     ended = {n for n, fold in folds.items() if fold.failed or fold.cut or fold.stopped}
     keys = {n: [key_at(f, i) for i in range(f.key_count)] for n, f in folds.items()}
@@ -115,7 +115,7 @@ def test_any_number_of_threads_says_the_same_of_a_log_that_no_broker_wrote(
 
 
 def unreadable(folder):
-    """The listing of a log whose last partition went away after it was listed."""
+    """The listing of a log whose last partition was removed after the listing."""
     listing = find_segments([folder])
     (gone, *_) = (s for s in reversed(listing.segments) if s.size)
     Path(gone.path).unlink()

@@ -1,4 +1,4 @@
-"""Rows, tables and documents right at their bounds, from records that are written for it."""
+"""Rows, tables and documents of hand-made records at their limits."""
 
 import json
 import struct
@@ -34,7 +34,7 @@ def scanned(*records, partition=0, **options):
 
 
 def opened(base_offset, producer_id, **fields):
-    """A commit that no marker decides."""
+    """A commit of a transaction without a marker."""
     return batch(base_offset, [commit(5, **fields)], producer_id=producer_id, transactional=True)
 
 

@@ -1,4 +1,4 @@
-"""What a coordinator was asked, recorded: the trace does the same again, or says that it cannot."""
+"""A recording is a trace that gives the same output, or its ``doc`` lists what it lacks."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from support.trace_data import join as join_event
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Make a coordinator whose requests are kept, and a way to read them back as lines."""
+    """Make a coordinator that records, and a function that returns the lines of its trace."""
 
     def made(**kwargs):
         recording = Recording()
@@ -34,7 +34,7 @@ def written(recording, coordinator, path):
 
 
 def did(coordinator):
-    """What a coordinator did, as a trace's output says it."""
+    """Return a coordinator's events as the output of a trace."""
     return [event.as_dict() for event in coordinator.events if type(event).__name__ != "Unanswered"]
 
 

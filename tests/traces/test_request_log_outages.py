@@ -1,4 +1,4 @@
-"""A broker's restart within a request log is a failover of the trace."""
+"""A restart of the broker within a request log becomes a failover of the trace."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def utc_ms(text):
 
 
 def down(*commits, started=()):
-    """When the broker was down, in s of the log, by commits of (s, connection)."""
+    """Return the outages, in seconds of the log, for commits at (second, connection)."""
     lines = [commit(0, ms=1000 * s, connection=f"{AT}:{where}") for s, where in commits]
     made = import_request_log(lines, started_ms=started)
     return [(float(last[17:]), float(first[17:])) for last, first in made.outages]

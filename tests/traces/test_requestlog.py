@@ -1,4 +1,4 @@
-"""Request logs beyond the sample: what a broker refused, never answered, or wrote otherwise."""
+"""Request logs with refused requests, missing responses and other formats."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ from support.request_lines import commit, fetch, line, markers, txn_commit
 
 
 def responses(made):
-    """What the trace answers, in the order of the requests, without the times."""
+    """Return the responses of the trace in the order of the requests, without times."""
     return [
         {key: value for key, value in answer.items() if key != "at"}
         for answer in sorted(run_trace(made.trace), key=lambda x: x.get("id", 0))

@@ -1,4 +1,4 @@
-"""Traces, recordings and request logs right at their bounds."""
+"""Traces, recordings and request logs at their limits."""
 
 import json
 

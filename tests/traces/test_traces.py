@@ -1,4 +1,4 @@
-"""Every golden trace, and what traces are worth: the same bytes each time, wrong ones refused."""
+"""Golden traces give Kafka's output, the same bytes each time; wrong traces are refused."""
 
 import contextlib
 import gc
@@ -42,7 +42,7 @@ def test_a_heavy_trace_is_answered_as_kafka_answered_it(name):
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("metadata", ["AAEAAAAA", "AAAAAAABAAk="])
 def test_a_trace_leaves_the_garbage_collector_on_or_off_as_it_was(on, metadata):
-    """Also one that ends in an error: the second metadata cannot be read."""
+    """Also for a trace that fails: the second metadata cannot be read."""
     events = [join(0, 1, protocols=[{"name": "range", "metadata": metadata}])]
     before = gc.isenabled()
     try:

@@ -1,4 +1,4 @@
-"""What a trace's clients do under other settings: they are replayed, not their bytes."""
+"""A what-if replays the clients of a trace, not its bytes."""
 
 from dataclasses import asdict
 
@@ -34,7 +34,7 @@ def leave(at, request_id, member_of=1):
 
 
 def begun(*events, until):
-    """A trace of a member ``c`` that joins at 0 and syncs at 1500, then what is given."""
+    """A trace of a member ``c`` that joins at 0 and syncs at 1500, with further events."""
     head = header(group_initial_rebalance_delay_ms=1000)
     return [head, join(0, 1), SYNC, *events, {"at": until, "op": "advance"}]
 
@@ -72,7 +72,7 @@ def test_a_member_that_a_heartbeat_tells_it_is_unknown_joins_again_and_goes_on_w
 
 
 def test_a_member_whose_join_is_answered_that_it_is_unknown_joins_again_without_its_id():
-    """As AbstractCoordinator's JoinGroupResponseHandler: it resets its id, and retries."""
+    """Source: AbstractCoordinator.JoinGroupResponseHandler, which resets the id and retries."""
     trace = begun(
         join(7000, 3, client_id="other"),
         join(7600, 4, member_id_of=1),  # its heartbeat told it of the rebalance

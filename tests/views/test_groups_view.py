@@ -1,8 +1,7 @@
-"""``coterie groups`` beside what Kafka's own tools printed on the living broker, to the byte.
+"""``coterie groups`` equals the output of Kafka's own tools on the running broker, to the byte.
 
-Compared is the whole text, but for COORDINATOR, LOG-END-OFFSET and LAG, which a log does not
-tell (a dash stands there), and the order of rows that Kafka leaves to a hash. What else differs
-is named in ``ONLY_LIVE`` and ``OTHER_THEN``.
+The comparison ignores COORDINATOR, LOG-END-OFFSET and LAG, which a log does not have, and the order
+of rows that depends on a hash in Kafka. ``ONLY_LIVE`` and ``OTHER_THEN`` list other differences.
 """
 
 import csv
@@ -83,7 +82,7 @@ def blocks(text):
 
 
 def leave_out(found, groups):
-    """The blocks without those groups' rows, and a block less for each that is left empty."""
+    """Remove the rows of these groups, and the blocks that become empty."""
     retained = []
     for blank, heading, rows in found:
         left = tuple(row for row in rows if row.split()[0] not in groups)

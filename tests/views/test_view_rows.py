@@ -1,4 +1,4 @@
-"""Rows of the views, from groups that are written down here: order, epochs, what is not known."""
+"""Rows of the views, from hand-made groups: order, epochs, unknown values."""
 
 import pytest
 
