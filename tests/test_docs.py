@@ -1,5 +1,6 @@
 """The examples of the documentation run and print what the pages show."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -38,6 +39,17 @@ def test_the_example_trace_ends_as_the_page_says():
     ]
     last = [x for x in lines if x["event"] == "transition"][-1]
     assert (last["at"], last["to"]) == (11_500, "Empty")
+
+
+def test_a_what_if_of_the_example_trace_compares_it_with_itself(tmp_path):
+    (trace,) = blocks("traces.md", "jsonl")
+    path = tmp_path / "alone.trace.jsonl"
+    path.write_text(trace, encoding="utf-8")
+    ran = coterie("trace", "whatif", path, "--format", "json")
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert result["as_recorded"] == result["what_if"]
+    assert result["as_recorded"]["evicted by session timeout"] == 1  # as the page says
 
 
 def test_the_page_on_traces_names_every_operation_that_a_trace_or_a_caller_asks_for():

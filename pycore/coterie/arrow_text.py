@@ -1,6 +1,6 @@
-"""Texts out of bytes that lie end to end, as Arrow columns: no Python object a row.
+"""Arrow text columns from concatenated bytes, without a Python object per row.
 
-Keys are those of offset commits without their version: int16 length and group id, int16 length
+A key is the key of an offset commit without its version: int16 length and group id, int16 length
 and topic, int32 partition.
 """
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-MOST_TEXT = 2**31 - 1  # bytes in an Arrow string array
+TEXT_BYTES_MAX = 2**31 - 1  # of an Arrow string array
 FIRST_NOT_ASCII = 0x80
 
 
 def slices(data: np.ndarray[Any, Any], bounds: np.ndarray[Any, Any]) -> pa.Array:
-    """Cut bytes at ``bounds`` (rising): element i is [bounds[i], bounds[i + 1])."""
+    """Cut bytes at rising ``bounds``: element i is ``data[bounds[i]:bounds[i + 1]]``."""
     import pyarrow as pa
 
     ends = np.ascontiguousarray(bounds, dtype=np.int64)
@@ -31,7 +31,7 @@ def slices(data: np.ndarray[Any, Any], bounds: np.ndarray[Any, Any]) -> pa.Array
 
 
 def to_text(array: pa.Array) -> pa.Array:
-    """Bytes as text; where they are not UTF-8, as Java reads them."""
+    """Decode bytes as UTF-8; invalid bytes are decoded as Java decodes them."""
     import pyarrow as pa
 
     try:
@@ -44,14 +44,14 @@ def to_text(array: pa.Array) -> pa.Array:
 def texts_of(
     data: np.ndarray[Any, Any], bounds: np.ndarray[Any, Any], nulls: np.ndarray[Any, Any]
 ) -> pa.Array:
-    """Cut bytes at ``bounds`` into texts, some of which are null and take no bytes."""
+    """Cut bytes at ``bounds`` into texts; a null takes no bytes."""
     import pyarrow as pa
 
     count = len(nulls)
     holes = None
     if nulls.any():
         holes = pa.py_buffer(np.packbits(~nulls, bitorder="little"))
-    if len(data) <= MOST_TEXT and (not len(data) or data.max() < FIRST_NOT_ASCII):
+    if len(data) <= TEXT_BYTES_MAX and (not len(data) or data.max() < FIRST_NOT_ASCII):
         ends = pa.py_buffer(bounds.astype(np.int32))
         return pa.Array.from_buffers(pa.string(), count, [holes, ends, pa.py_buffer(data)])
     ends = pa.py_buffer(bounds)

@@ -1,4 +1,4 @@
-"""Rows as CSV, whatever character a cell has: an offset's metadata may have any."""
+"""Rows as CSV, with any character in a cell: an offset's metadata may contain all of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# Before 3.11 the module takes NUL for the escape character that it was not given, and refuses a
-# cell with a NUL. No file of UTF-8 has this one.
+# Before Python 3.11, a csv.writer without an escape character refuses a cell with a NUL. This
+# escape character cannot occur: it has no form in UTF-8.
 ESCAPE = None if sys.version_info >= (3, 11) else "\udfff"
-ROW_END = "\r\n"  # the module quotes a cell with either of them, so a lone CR too
+ROW_END = "\r\n"  # csv quotes cells that contain either character, so a lone CR is quoted too
 
 
 def line_writer() -> Callable[[Iterable[Any]], str]:
-    """Return what makes a line of a row's cells; a cell is quoted only where it has to be."""
-    # `writerow` gives what the `write` of its file gives, which it calls once a row.
+    """Return a function from a row's cells to its line; it quotes a cell only if necessary."""
+    # `writerow` returns the result of its file's `write`, which it calls once per row.
     write: Callable[[Iterable[Any]], str] = csv.writer(
         Lines(), lineterminator=ROW_END, escapechar=ESCAPE
     ).writerow
@@ -23,8 +23,8 @@ def line_writer() -> Callable[[Iterable[Any]], str]:
 
 
 class Lines:
-    """Takes rows for a file's, and gives them back."""
+    """A file for ``csv.writer`` whose ``write`` returns the row."""
 
     def write(self, row: str) -> str:
-        """Return the row as a line."""
+        """Return the row as a line, ended by a newline alone."""
         return row.removesuffix(ROW_END) + "\n"

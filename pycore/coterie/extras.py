@@ -1,10 +1,10 @@
-"""Packages that an extra brings: what to say where one is missing."""
+"""Errors for missing optional dependencies."""
 
 from __future__ import annotations
 
 from coterie.errors import CoterieError
 
-NEEDS = {  # module that may be missing -> what to do
+NEEDS = {  # optional module -> how to get it
     "pyspark": "pip install 'coterie[spark]', or use --engine local",
     "pandas": "pip install 'coterie[spark]', or use --engine local",
     "coterie_spark": "pip install 'coterie[spark]', or use --engine local",
@@ -15,7 +15,7 @@ NEEDS = {  # module that may be missing -> what to do
 
 
 def missing_module(error: ModuleNotFoundError) -> CoterieError:
-    """Return what to raise where a module that an extra brings is missing."""
+    """Build the error for a missing optional dependency; raise ``error`` for any other module."""
     name = (error.name or "").partition(".")[0]
     if name not in NEEDS:
         raise error

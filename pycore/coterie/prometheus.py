@@ -1,7 +1,7 @@
-"""Rows of ``metrics`` in Prometheus' text format, under the names that exporters made known.
+"""Rows of ``metrics`` in Prometheus' text format, under the names of known exporters.
 
-A family is a line of the table below: whose name it is, what it says, and which rows give a value.
-Values stand as they are, whole numbers to the last digit; what is not known has no sample.
+``FAMILIES`` lists the metrics: the exporter, the name, the labels, and the rows with their values.
+Integers are exact. An unknown value has no sample.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ Row = dict[str, Any]
 TOPIC, PARTITION = GRANULARITIES = ("topic", "partition")
 NAMES = ("kafka_exporter", "braedon", "kminion")
 STABLE = "Stable"
-TEXTS_KEPT = 4096  # of labels: a group and its topics come again and again
+LABELS_CACHED = 4096  # a group and its topics repeat
 
 
 class Family(NamedTuple):
-    """A metric: whose name, of what rows (``level``: "group", "topic", "partition"), which value.
+    """A metric of one exporter.
 
-    ``labels`` maps a label to the field that it shows.
+    ``level`` selects the rows: "group", "topic", "partition", or "each" for the requested
+    granularity. ``labels`` maps a label to the row field with its value.
     """
 
     of: str
@@ -33,12 +34,12 @@ class Family(NamedTuple):
 
 
 def field(name: str) -> Callable[[Row], Any]:
-    """Return what gives a field."""
+    """Return a getter of a row field."""
     return lambda row: row[name]
 
 
 def seconds(name: str) -> Callable[[Row], Any]:
-    """Return what gives a time in seconds, to the millisecond."""
+    """Return a getter of a time field, in seconds with three decimals."""
 
     def value(row: Row) -> str | None:
         ms = row[name]
@@ -138,16 +139,16 @@ def text_lines(
 ) -> Iterator[str]:
     """Yield the lines of Prometheus' text format, each family under its HELP and TYPE.
 
-    A family without a sample is left out.
+    A family without samples is omitted.
 
     Parameters
     ----------
     rows
-        Those of ``metrics.rows``.
+        The rows of ``metrics.rows``.
     names
-        Whose names to give, of ``NAMES``.
+        The exporters whose names to use, of ``NAMES``.
     granularity
-        ``topic`` leaves out the families of single partitions, and gives commits by topic.
+        ``topic`` omits families of single partitions, and sums commits by topic.
     """
     by_level = {
         "group": [row for row in rows if row["topic"] is None],
@@ -172,43 +173,44 @@ def text_lines(
 
 
 def topic_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return one row a group and topic: sums, and the last time.
+    """Return one row per group and topic: sums, and the latest commit time.
 
-    A lag is known where that of each partition with an offset is.
+    A topic's lag is known only if it is known for every partition with an offset.
     """
-    found: dict[tuple[str, str], list[Row]] = {}
+    by_topic: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row["topic"] is not None:
-            found.setdefault((row["group_id"], row["topic"]), []).append(row)
+            by_topic.setdefault((row["group_id"], row["topic"]), []).append(row)
     return [
         {
             "group_id": group,
             "topic": topic,
-            "offset": total(row["offset"] for row in theirs if row["offset"] is not None),
-            "lag": total(row["lag"] for row in theirs if row["offset"] is not None),
-            "commits": total(row["commits"] for row in theirs),
+            "offset": total(row["offset"] for row in partitions if row["offset"] is not None),
+            "lag": total(row["lag"] for row in partitions if row["offset"] is not None),
+            "commits": total(row["commits"] for row in partitions),
             "commit_timestamp": max(
-                (ms for row in theirs if (ms := row["commit_timestamp"]) is not None), default=None
+                (ms for row in partitions if (ms := row["commit_timestamp"]) is not None),
+                default=None,
             ),
         }
-        for (group, topic), theirs in found.items()
+        for (group, topic), partitions in by_topic.items()
     ]
 
 
 def total(values: Iterable[int | None]) -> int | None:
-    """Return a sum; None of nothing, and where one is not known."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if known and len(known) == len(found) else None
+    """Return the sum; None if there are no values or one is unknown."""
+    terms = list(values)
+    known = [value for value in terms if value is not None]
+    return sum(known) if known and len(known) == len(terms) else None
 
 
 def label_text(labels: Mapping[str, Any]) -> str:
-    """Return labels with their values as they stand between braces."""
+    """Return labels with their values, as they are written between braces."""
     return ",".join(f'{label}="{escaped(value)}"' for label, value in labels.items())
 
 
-@functools.lru_cache(TEXTS_KEPT, typed=True)
+@functools.lru_cache(LABELS_CACHED, typed=True)
 def escaped(value: Any) -> str:
-    """Return a label's value with what the format escapes; null is the empty text."""
+    """Return a label's value, escaped; None becomes the empty text."""
     text = "" if value is None else str(value)
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""TIME as people write it: ISO 8601 with zone, or epoch milliseconds. No clock is read here."""
+"""Parse and format times and durations. Nothing here reads a clock."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FORMS = "write 2026-01-31T14:05:00Z, with +02:00 for another zone, or epoch mill
 
 
 def parse_time(text: str) -> int:
-    """Return ``text`` in epoch ms; what is finer than a millisecond is cut off.
+    """Parse ISO 8601 with a zone, or epoch milliseconds; return epoch ms, truncated.
 
     Raises
     ------
     ValueError
-        It is no time, or one without a zone; the message says how to write it.
+        ``text`` is not a time, or has no zone; the message says how to write it.
     """
     text = text.strip()
     if re.fullmatch(r"[+-]?[0-9]+", text):
@@ -56,10 +56,10 @@ def _zone(text: str) -> timezone:
 
 
 class LogClock:
-    """Tells when the lines of one log were written, whose times are local and have no zone.
+    """Converts the local times of one log's lines, which have no zone, to epoch ms.
 
-    A name of the tz database has summer time. Of a local time that comes twice when it ends, the
-    first is meant, unless that would be before the line before it.
+    When summer time ends, some local times occur twice. The first occurrence is taken, unless it
+    would be before the previous line.
 
     Parameters
     ----------
@@ -69,17 +69,17 @@ class LogClock:
     Raises
     ------
     ValueError
-        It is no zone.
+        ``zone`` is not a zone.
     """
 
-    SLACK_S = 5  # lines are in order of time, but for those of several threads
+    SLACK_S = 5  # lines of several threads may be out of order by this much
 
     def __init__(self, zone: str = "Z") -> None:
         self.zone = log_zone(zone)
         self.latest_s = float("-inf")
 
     def ms(self, text: str) -> float:
-        """Return the time of a line, ``2026-01-31 14:05:00,123``, in epoch ms."""
+        """Convert the time of the next line, as ``2026-01-31 14:05:00,123``, to epoch ms."""
         whole, fraction = datetime.fromisoformat(text[:19]), text[20:]
         moment = whole.replace(tzinfo=self.zone)
         at_s = moment.timestamp()
@@ -90,14 +90,14 @@ class LogClock:
 
 
 def log_zone(text: str) -> tzinfo:
-    """Return a zone by its offset or its name; see :class:`LogClock`."""
+    """Return the zone of an offset or a name; see :class:`LogClock`."""
     if LOG_ZONE.fullmatch(text):
         return _zone(text)
     from zoneinfo import ZoneInfo  # few commands need it
 
     try:
         return ZoneInfo(text)
-    except (ValueError, KeyError, OSError) as error:  # no name, none that is known, a folder
+    except (ValueError, KeyError, OSError) as error:  # not a name, an unknown name, a folder
         raise ValueError(
             f"{text!r} is no zone; write +02:00, Z, or a name such as Europe/Berlin "
             "(which needs the system's tz database or the package tzdata)"
@@ -105,7 +105,7 @@ def log_zone(text: str) -> tzinfo:
 
 
 def format_time(epoch_ms: int) -> str:
-    """Return epoch ms as ISO 8601 in UTC, to the millisecond."""
+    """Format epoch ms as ISO 8601 in UTC, with milliseconds."""
     try:
         moment = EPOCH + timedelta(milliseconds=epoch_ms)
     except OverflowError:
@@ -118,12 +118,12 @@ DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?
 
 
 def parse_duration(text: str) -> int:
-    """Return a length of time such as ``7d``, ``1h30m`` or ``250ms`` in ms.
+    """Parse a duration such as ``7d``, ``1h30m`` or ``250ms``; return ms.
 
     Raises
     ------
     ValueError
-        It is none, or too long; the message says how to write it.
+        ``text`` is not a duration, or too long; the message says how to write it.
     """
     match = DURATION.fullmatch(text.strip())
     if not match or not any(match.groups()):
@@ -135,11 +135,11 @@ def parse_duration(text: str) -> int:
     return length
 
 
-@functools.lru_cache(maxsize=1 << 12)  # a table has the same ones again and again
+@functools.lru_cache(maxsize=1 << 12)  # durations repeat within a table
 def format_duration(length_ms: int) -> str:
-    """Return ms as its two greatest units, the rest cut off: ``6d4h``; ``-`` before what is past.
+    """Format ms as its two greatest units, truncated: ``6d4h``. A negative one begins with ``-``.
 
-    :func:`parse_duration` of one or two whole units gives it back.
+    :func:`parse_duration` reverses it for a length of at most two units.
     """
     left, parts = abs(length_ms), []
     for unit in ("d", "h", "m", "s", "ms"):

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
-from coterie.traces.files import found_traces, open_text
+from coterie.traces.files import found_traces
 from coterie.traces.trace import run_trace
+from coterie.user_files import open_lines
 from coterie_spark.replay_job.closures import a_row_a_task, shipped
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def trace_rows(name: str, path: str) -> Iterator[dict[str, Any]]:
     """Yield the output of a trace as rows; a wrong trace ends with a row that has the error."""
     number = 0
     try:
-        with open_text(Path(path)) as lines:
+        with open_lines(Path(path)) as lines:
             for number, line in enumerate(run_trace(lines), 1):
                 row = {field: line.get(field) for field in FIELDS}
                 # A response has an error of its own, which stays in its line.

@@ -1,4 +1,4 @@
-"""``--at`` in every command that takes it: what has no time of its own counts as of any."""
+"""``--at`` in every command with this option: records without a time always count."""
 
 import json
 

@@ -1,13 +1,14 @@
-"""What commands write, show and warn of right at their bounds."""
+"""Outputs, tables and warnings of commands at their limits."""
 
 import os
 
 import pytest
 
+from coterie.atomic_file import OutputError, OverlapError
 from coterie.cli import expire, growth, undo
-from coterie.cli.failures import Failed
 from coterie.cli.outfile import whole_file
 from coterie.cli.outfolder import whole_folder
+from coterie.times import format_time
 from support.commandline import coterie, coterie_ok
 from support.log_writer import batch, commit, each, group_key, group_value
 
@@ -15,7 +16,7 @@ DAY = 86_400_000
 
 
 def log_of(folder, *partitions):
-    """A log whose partitions hold these batches."""
+    """Write a log with these batches in its partitions."""
     for number, batches in enumerate(partitions):
         place = folder / f"__consumer_offsets-{number}"
         place.mkdir(parents=True)
@@ -27,7 +28,7 @@ def log_of(folder, *partitions):
 
 
 def filled(maker, out, work, **options):
-    """Do the work in what a maker of files or folders gives."""
+    """Call ``work`` with the temporary file or folder of a maker."""
     with maker(str(out), **options) as path:
         work(path)
 
@@ -39,7 +40,7 @@ def test_a_file_that_came_there_meanwhile_is_not_replaced(tmp_path):
         path.write_text("ours")
         out.write_text("theirs")
 
-    with pytest.raises(Failed, match="is there already"):
+    with pytest.raises(OutputError, match="is there already"):
         filled(whole_file, out, work, overwrite=False)
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
     assert out.read_text() == "theirs"
@@ -49,9 +50,9 @@ def test_what_is_read_is_not_replaced_whatever_its_name(tmp_path):
     out, link = tmp_path / "log", tmp_path / "link"
     out.write_text("read")
     link.symlink_to(out)
-    for name, kept in ((out, link), (link, out)):
-        with pytest.raises(Failed, match="would replace what is read"):
-            filled(whole_file, name, print, overwrite=True, keep=[str(kept)])
+    for name, read in ((out, link), (link, out)):
+        with pytest.raises(OverlapError, match=r"would replace .*, which is read"):
+            filled(whole_file, name, print, overwrite=True, inputs=[str(read)])
     assert out.read_text() == "read"
 
 
@@ -69,7 +70,7 @@ def test_the_folder_that_one_stands_in_is_not_overwritten(tmp_path, monkeypatch)
     inner = tmp_path / "out" / "inner"
     inner.mkdir(parents=True)
     monkeypatch.chdir(inner)
-    with pytest.raises(Failed, match="--overwrite would delete"):
+    with pytest.raises(OutputError, match="--overwrite would delete"):
         filled(whole_folder, tmp_path / "out", print, overwrite=True)
     assert inner.is_dir()
 
@@ -104,8 +105,9 @@ def ends(folder):
 
 
 def test_the_biggest_stand_first(tmp_path):
-    told = [commit(at, group=group) for at, group in enumerate([b"small", b"big", b"big", b"big"])]
-    shown = coterie_ok("growth", log_of(tmp_path, each(0, *told)), "--top", 1).stdout
+    names = [b"small", b"big", b"big", b"big"]
+    commits = [commit(at, group=group) for at, group in enumerate(names)]
+    shown = coterie_ok("growth", log_of(tmp_path, each(0, *commits)), "--top", 1).stdout
     assert " big " in shown
     assert " small " not in shown
 
@@ -125,8 +127,8 @@ def test_what_goes_exactly_within_a_time_goes_within_it(remaining_ms, goes):
 def test_groups_that_lose_nothing_stand_last(tmp_path):
     data = [batch(0, [(1, group_key(b"a"), group_value(1, [b"m"])), commit(2, group=b"a")])]
     data += [batch(2, [commit(9, group=b"c"), commit(5, group=b"b")])]
-    asked = ("expire", log_of(tmp_path, data), "--now", 10, "--retention", "1d")
-    lines = [line.split() for line in coterie_ok(*asked).stdout.splitlines()]
+    command = ("expire", log_of(tmp_path, data), "--now", 10, "--retention", "1d")
+    lines = [line.split() for line in coterie_ok(*command).stdout.splitlines()]
     assert [line[0] for line in lines if line and line[0] in "abc"] == ["b", "c", "a"]
 
 
@@ -134,10 +136,21 @@ def test_groups_that_lose_nothing_stand_last(tmp_path):
 def test_a_compacted_log_is_warned_of_before_the_time_from_which_it_is_whole(at_ms, count):
     row = {"group_id": "g", "state": "Empty", "trusted_from": 1000, "change": "same"}
     row |= {"rewound_at": None, "expires_at": None}
-    told = [
+    commits = [
         line for line in undo.warnings([row | {"pending": False}], at_ms) if "compacted" in line
     ]
-    assert len(told) == count
+    assert len(commits) == count
+
+
+@pytest.mark.parametrize(
+    ("rewound", "before_ms"),  # of the partitions of a group
+    [((950_000, 990_000), 950_000), ((990_000, 950_000), 950_000), ((940_000, 990_000), 990_000)],
+)
+def test_the_advice_on_rewinds_names_the_first_of_the_last_minute(rewound, before_ms):
+    row = {"group_id": "g", "state": "Empty", "trusted_from": None, "change": "same"}
+    row |= {"expires_at": None, "pending": False}
+    (line,) = undo.warnings([row | {"rewound_at": ms} for ms in rewound], 1_000_000)
+    assert f"--before {format_time(before_ms)} gives what was before it" in line
 
 
 @pytest.mark.parametrize(
@@ -149,7 +162,7 @@ def test_a_compacted_log_is_warned_of_before_the_time_from_which_it_is_whole(at_
     ],
 )
 def test_a_reset_names_the_group_where_there_are_two_and_offset_0_is_one(tmp_path, groups, lines):
-    told = [commit(1, 0), commit(2, 7, partition=1), commit(3, 5, group=b"h")]
-    log = log_of(tmp_path, [batch(0, told)])
+    commits = [commit(1, 0), commit(2, 7, partition=1), commit(3, 5, group=b"h")]
+    log = log_of(tmp_path, [batch(0, commits)])
     named = [word for group in groups for word in ("--group", group)]
     assert coterie_ok("undo", log, *named, "--at", 10).stdout.splitlines() == lines

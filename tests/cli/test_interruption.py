@@ -1,6 +1,6 @@
-"""A signal ends whatever runs long, between two timers or two requests; nothing is lost by it.
+"""Signals interrupt long calls between two timers or two requests, without loss of state.
 
-Signals come from a timer of the process's own CPU time, or are there before C code is entered.
+Signals come from a CPU-time timer of the process, or are pending before C code is called.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ SOON_S = 0.01  # of CPU time
 
 @contextmanager
 def interrupted():
-    """Let KeyboardInterrupt come while the block works, and hold that it came through."""
+    """Interrupt the block with SIGINT, and check that it raises KeyboardInterrupt."""
     before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, SOON_S)
@@ -46,7 +46,7 @@ def interrupted():
 
 
 def call_with_a_signal_there(function, *args):
-    """Call C code with a SIGINT that no bytecode has seen before it."""
+    """Call C code while a SIGINT is pending that Python has not handled yet."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     trip = ctypes.pythonapi.PyErr_SetInterruptEx
     try:
@@ -57,7 +57,7 @@ def call_with_a_signal_there(function, *args):
 
 
 def lively(**kwargs):
-    """Timers in each millisecond, and events every half a second for a minute and more."""
+    """A trace with timers in each millisecond, and an event every half second for over a minute."""
     coordinator = GroupCoordinator(EACH_MS, **kwargs)
     expiring = {
         ("t", n): OffsetAndMetadata(n, expire_timestamp=500 * n + n % 7) for n in range(1, 150)
@@ -126,7 +126,7 @@ def test_a_played_trace_is_interrupted_and_what_it_did_by_then_is_told():
 
 
 def test_a_trace_of_requests_alone_is_interrupted():
-    """Within a trace, not only where one begins: that it falls there each time is no chance."""
+    """The interruption falls within a trace, not only at its start."""
     count = 100_000
     trace = Trace({})
     for _ in range(count):
@@ -252,7 +252,7 @@ cli.main()
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_a_signal_that_comes_as_an_object_is_freed_is_heard_and_shows_no_traceback(name, status):
-    """Python can raise nothing there: it would print a traceback, and go on."""
+    """Python cannot raise there: it would print a traceback and continue."""
     command = [sys.executable, "-c", HEARD_IN_DEL, name]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=default_sigint)
     assert done.returncode == status

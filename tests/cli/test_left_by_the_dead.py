@@ -1,4 +1,4 @@
-"""What a killed process left of an output goes with the next one; what is being written stays."""
+"""Leftovers of a killed process are removed by the next one; files in use are not."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def kind(request):
 
 @pytest.fixture
 def writing(tmp_path, kind):
-    """A process that has begun an output ``out``."""
+    """A process that is writing an output ``out``."""
     command = [sys.executable, "-c", BEGIN, kind, tmp_path / "out"]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -54,7 +54,7 @@ def write(kind, out):
     with MAKERS[kind](str(out), overwrite=False) as part:
         names = sorted(entry.name for entry in part.parent.iterdir())
         if kind == "folder":
-            (part / "whole").touch()
+            (part / "groups.json").touch()
     return names
 
 
@@ -82,25 +82,25 @@ def test_what_is_of_another_name_host_or_kind_stays(tmp_path, kind, writing, mon
     for name in others:
         (tmp_path / name).touch()
     write(kind, tmp_path / "another")
-    monkeypatch.setattr(atomic_file, "_here", lambda: ("elsewher", "somewher"))
+    monkeypatch.setattr(atomic_file, "_machine", lambda: ("elsewher", "somewher"))
     write(kind, tmp_path / "out")
     assert sorted(hidden(tmp_path)) == sorted([left, *others])
 
 
 @pytest.mark.parametrize("changed", [0, 1])
 def test_the_same_host_or_the_same_kernel_is_enough(tmp_path, kind, writing, monkeypatch, changed):
-    """A host that was started again, and a container that has another name than the last one."""
+    """The kernel changes when a host is rebooted, the name when a container is replaced."""
     kill(writing)
-    here = list(atomic_file._here())
+    here = list(atomic_file._machine())
     here[changed] = "changed0"
-    monkeypatch.setattr(atomic_file, "_here", lambda: tuple(here))
+    monkeypatch.setattr(atomic_file, "_machine", lambda: tuple(here))
     write(kind, tmp_path / "out")
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_output_that_was_replaced_goes_only_where_there_is_a_newer_one(tmp_path):
     out = tmp_path / "out"
-    before = atomic_file.beside(out, atomic_file.REPLACED)
+    before = atomic_file.temporary_name(out, atomic_file.REPLACED)
     before.mkdir()
     (before / "only").touch()
     write("folder", tmp_path / "another")
@@ -109,9 +109,9 @@ def test_an_output_that_was_replaced_goes_only_where_there_is_a_newer_one(tmp_pa
     assert (before / "only").exists()
     write("folder", out)
     with MAKERS["folder"](str(out), overwrite=True) as part:
-        (part / "newer").touch()
+        (part / "commits.jsonl").touch()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["another", "out"]
-    assert [entry.name for entry in out.iterdir()] == ["newer"]
+    assert [entry.name for entry in out.iterdir()] == ["commits.jsonl"]
 
 
 def test_one_that_was_taken_away_before_it_was_held_is_made_again(tmp_path):
@@ -123,7 +123,7 @@ def test_one_that_was_taken_away_before_it_was_held_is_made_again(tmp_path):
         if len(times) == 1:
             made.rmdir()
 
-    with atomic_file.held(tmp_path / "out", make, made):
+    with atomic_file.create_locked(tmp_path / "out", make, made):
         assert made.is_dir()
     assert times == [0, 1]
 

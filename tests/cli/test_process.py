@@ -1,4 +1,4 @@
-"""The command line as a process: each command says there what it says in this process."""
+"""The command line as a process: outputs equal those of the call in this process."""
 
 import re
 
@@ -52,7 +52,7 @@ def written(folder):
 def test_a_process_says_and_writes_what_a_call_in_this_one_does(args, tmp_path):
     if args[0] == "report":
         pytest.importorskip("jinja2")
-    told = []
+    results = []
     for run in (coterie, coterie_process):
         folder = tmp_path / run.__name__
         folder.mkdir()
@@ -61,6 +61,6 @@ def test_a_process_says_and_writes_what_a_call_in_this_one_does(args, tmp_path):
         (folder / "traces").symlink_to(TRACES / "scenarios")
         done = run(*args, cwd=folder)
         said = re.sub(r"; [0-9.]+ s, .*", "", done.stderr)  # replay says how long it took
-        told.append((done.returncode, done.stdout, said, written(folder)))
-    assert told[0] == told[1]
-    assert told[0][1:] != ("", "", {})
+        results.append((done.returncode, done.stdout, said, written(folder)))
+    assert results[0] == results[1]
+    assert results[0][1:] != ("", "", {})

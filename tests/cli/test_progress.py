@@ -1,4 +1,4 @@
-"""Progress: on a terminal, after a second, on standard error; elsewhere nothing."""
+"""The progress bar appears on a terminal, after a second, on standard error."""
 
 import io
 import sys

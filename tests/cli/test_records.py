@@ -21,7 +21,7 @@ def golden_rows(path, limit=None):
 
 
 def without_errors(row):
-    """``error`` is in our own words."""
+    """Replace each ``error``, whose text is coterie's own."""
     if isinstance(row, dict):
         return {
             name: True if name == "error" else without_errors(item) for name, item in row.items()
@@ -30,11 +30,11 @@ def without_errors(row):
 
 
 def decode(case, tell=None):
-    """Rows of every segment of a case, as JSON has them."""
+    """Yield the rows of all segments of a case, through JSON."""
     for path in segments(case):
         number = int(path.parent.name.rpartition("-")[2])
         data = path.read_bytes()
-        for row in segment_records(data, partition=number, segment=path.name, tell=tell):
+        for row in segment_records(data, partition=number, segment=path.name, on_fault=tell):
             yield json.loads(to_json(row))
 
 
@@ -130,7 +130,7 @@ def test_a_marker_is_told_as_the_fold_judges_it_by_its_first_record(keys):
     data = encode_batch(pairs, producer_id=7, producer_epoch=0, transactional=True, control=True)
     told = []
     tell = lambda *fault: told.append(fault)  # noqa: E731
-    rows = list(segment_records(data, partition=0, segment="s", tell=tell))
+    rows = list(segment_records(data, partition=0, segment="s", on_fault=tell))
     (fold,) = scan(data).partitions.values()
     assert [fault[:4] for fault in told] == [fault[1:5] for fault in fold.faults]
     assert len(rows) == len(keys)

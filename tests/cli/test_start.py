@@ -1,4 +1,4 @@
-"""What is loaded when: nobody waits for modules that they do not use."""
+"""Which modules are imported: no command imports modules that it does not use."""
 
 import ast
 import json
@@ -25,13 +25,13 @@ RUN = f"import json, sys; from coterie.cli import run; [run(line) for line in {{
 
 
 def loaded(code):
-    """Run code in a process of its own; what its last line on standard error says as JSON."""
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return json.loads(told.stderr.splitlines()[-1])
+    """Run code in a new process; return the JSON in its last line on standard error."""
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return json.loads(ran.stderr.splitlines()[-1])
 
 
 def loaded_by(*lines):
-    """Run command lines one after another; the names of all modules that are loaded then."""
+    """Run command lines in turn; return the names of the imported modules."""
     return set(loaded(RUN.format([list(line) for line in lines])))
 
 
@@ -125,11 +125,11 @@ def test_every_command_is_listed_with_what_it_is_for():
     context = click.Context(group, terminal_width=80)
     lines = group.get_help(context).splitlines()
     assert group.list_commands(context) == list(COMMANDS)
-    for name, told in COMMANDS.items():
-        assert f"  {name:7}  {told}" in lines  # whole, on a terminal of 80 columns
+    for name, summary in COMMANDS.items():
+        assert f"  {name:7}  {summary}" in lines  # whole, on a terminal of 80 columns
         command = group.get_command(context, name)
         assert command.name == name
-        assert command.get_short_help_str(80) == told
+        assert command.get_short_help_str(80) == summary
     assert group.get_command(context, "no-such") is None
 
 

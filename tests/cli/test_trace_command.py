@@ -49,28 +49,28 @@ def test_diff_names_the_first_difference_and_exits_1(traces):
     answer = next(line for line in lines if line["event"] == "response")
     answer["error"] = "FENCED_INSTANCE_ID"
     path.write_text("\n".join(map(json.dumps, lines)))
-    told = coterie("trace", "diff", traces / "in", traces / "out")
-    assert told.returncode == 1
-    assert "vote-tie at" in told.stdout
-    assert 'came "FENCED_INSTANCE_ID"' in told.stdout
-    assert told.stdout.endswith("2 passed, 1 failed\n")
+    ran = coterie("trace", "diff", traces / "in", traces / "out")
+    assert ran.returncode == 1
+    assert "vote-tie at" in ran.stdout
+    assert 'came "FENCED_INSTANCE_ID"' in ran.stdout
+    assert ran.stdout.endswith("2 passed, 1 failed\n")
 
 
 def test_diff_counts_a_missing_output_as_failed(traces):
     (traces / "out").mkdir()
-    told = coterie("trace", "diff", traces / "in", traces / "out")
-    assert told.returncode == 1
-    assert "there is no output of it" in told.stderr
+    ran = coterie("trace", "diff", traces / "in", traces / "out")
+    assert ran.returncode == 1
+    assert "there is no output of it" in ran.stderr
 
 
 def test_a_wrong_trace_is_one_line_and_the_others_still_run(traces):
     bad = traces / "in" / "bad.trace.jsonl"
     bad.write_text(json.dumps(header()) + "\n" + json.dumps({"at": 0, "op": "poll"}) + "\n")
-    told = coterie("trace", "run", traces / "in", "--out", traces / "out")
-    assert told.returncode == 1
-    assert "bad.trace.jsonl: line 2: 'poll' is no op" in told.stderr
-    assert "Traceback" not in told.stderr
-    assert "3 run, 1 failed" in told.stderr
+    ran = coterie("trace", "run", traces / "in", "--out", traces / "out")
+    assert ran.returncode == 1
+    assert "bad.trace.jsonl: line 2: 'poll' is no op" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "3 run, 1 failed" in ran.stderr
     assert not list((traces / "out").rglob("*bad*"))
 
 
@@ -87,9 +87,9 @@ def test_a_wrong_trace_is_one_line_and_the_others_still_run(traces):
 def test_a_line_that_no_parser_takes_is_one_line_and_the_others_still_run(traces, line, says):
     bad = traces / "in" / "bad.trace.jsonl"
     bad.write_text(f"{json.dumps(header())}\n{line}\n", "utf-8", "surrogateescape")
-    told = coterie("trace", "run", traces / "in", "--out", traces / "out")
-    assert told.returncode == 1
-    first, last = told.stderr.splitlines()
+    ran = coterie("trace", "run", traces / "in", "--out", traces / "out")
+    assert ran.returncode == 1
+    first, last = ran.stderr.splitlines()
     assert first.startswith(f"coterie: {bad}: {says}")
     assert last == "3 run, 1 failed"
     assert not list((traces / "out").rglob("*bad*"))
@@ -105,9 +105,9 @@ def test_a_what_if_of_a_line_that_no_parser_takes_is_one_line(tmp_path):
 def test_diff_says_of_a_line_that_is_nested_too_deeply_where_it_is(traces):
     deep = traces / "deep.jsonl"
     deep.write_text('{"at": 0}\n' + "[" * 100_000)
-    told = coterie("trace", "diff", deep, deep)
-    assert told.returncode == 1
-    assert told.stderr == f"coterie: deep: {deep}: line 2: nested too deeply\n"
+    ran = coterie("trace", "diff", deep, deep)
+    assert ran.returncode == 1
+    assert ran.stderr == f"coterie: deep: {deep}: line 2: nested too deeply\n"
 
 
 def test_an_import_of_a_line_that_is_nested_too_deeply_is_one_line(tmp_path):
@@ -142,9 +142,9 @@ def test_run_writes_beside_other_files_and_into_folders_that_are_there(traces):
 def test_run_refuses_an_output_folder_that_is_a_file_and_one_that_may_not_be(traces):
     source = traces / "in" / "sub" / "vote-tie.trace.jsonl"
     fails("trace", "run", source, "--out", source, says=("is a file", "name a folder"))
-    told = coterie("trace", "run", source, "--out", source / "out")
-    assert told.returncode == 1
-    assert "Traceback" not in told.stderr
+    ran = coterie("trace", "run", source, "--out", source / "out")
+    assert ran.returncode == 2  # inside an input
+    assert "Traceback" not in ran.stderr
 
 
 def test_a_trace_that_fails_leaves_the_output_of_before_and_no_new_folder(traces):
@@ -181,10 +181,10 @@ def test_two_traces_of_one_name_are_refused_before_anything_is_written(traces):
     ],
 )
 def test_bad_use_is_said_in_one_line_with_its_status(args, status, tmp_path):
-    told = coterie(*args, cwd=tmp_path)
-    assert told.returncode == status
-    assert "Traceback" not in told.stderr
-    assert len(told.stderr.strip().splitlines()) <= 2
+    ran = coterie(*args, cwd=tmp_path)
+    assert ran.returncode == status
+    assert "Traceback" not in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) <= 2
 
 
 def test_a_brokers_request_log_is_answered_as_that_broker_did(tmp_path):
@@ -204,9 +204,9 @@ def test_a_brokers_request_log_is_answered_as_that_broker_did(tmp_path):
 
 def test_a_what_if_without_changes_changes_nothing(tmp_path):
     trace = TRACES / "scenarios" / "rolling-deploy-dynamic.trace.jsonl"
-    told = coterie("trace", "whatif", trace, "--format", "json")
-    assert told.returncode == 0, told.stderr
-    result = json.loads(told.stdout)
+    ran = coterie("trace", "whatif", trace, "--format", "json")
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
     assert result["as_recorded"] == result["what_if"]
     assert result["as_recorded"]["rebalances"] > 0
 
@@ -215,9 +215,9 @@ def test_a_shorter_initial_delay_shortens_the_wait(tmp_path):
     path = tmp_path / "one.trace.jsonl"
     events = [header(), join(0, 1), {"at": 9000, "op": "advance"}]
     path.write_text("\n".join(map(json.dumps, events)))
-    told = coterie("trace", "whatif", path, "--set", "group.initial.rebalance.delay.ms=500",
+    ran = coterie("trace", "whatif", path, "--set", "group.initial.rebalance.delay.ms=500",
                    "--format", "json")  # fmt: skip
-    result = json.loads(told.stdout)
+    result = json.loads(ran.stdout)
     assert result["as_recorded"]["ms in PreparingRebalance"] == 3000
     assert result["what_if"]["ms in PreparingRebalance"] == 500
 
@@ -225,14 +225,14 @@ def test_a_shorter_initial_delay_shortens_the_wait(tmp_path):
 def what_if(tmp_path, events, *options):
     path = tmp_path / "one.trace.jsonl"
     path.write_text("\n".join(map(json.dumps, events)))
-    told = coterie("trace", "whatif", path, "--format", "json", *options)
-    assert told.returncode == 0, told.stderr
-    result = json.loads(told.stdout)
+    ran = coterie("trace", "whatif", path, "--format", "json", *options)
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
     return result["as_recorded"], result["what_if"]
 
 
 def one_synced_member():
-    """A member alone, without an initial delay, that has synced at once and says no more."""
+    """A single member that joins without an initial delay, syncs, and sends nothing more."""
     return [
         header(group_initial_rebalance_delay_ms=0),
         join(0, 1),

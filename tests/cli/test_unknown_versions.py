@@ -1,7 +1,7 @@
-"""Every command over versions that nothing is known of: keys -2 to 40, values -1 to 10.
+"""Every command with unknown versions: keys -2 to 40, values -1 to 10.
 
-A key version without a schema is no fault: its bytes are kept, and it is counted. An unknown value
-version under a key of a known one is a fault, and is passed over.
+A key version without a schema is not a fault: the record is counted, and its bytes are retained.
+An unknown value version under a known key version is a fault, and is skipped.
 """
 
 import base64
@@ -55,7 +55,7 @@ COMMANDS = {  # with the status that each documents for a log with faults, and w
 
 
 def example(fields):
-    """Some data of fields of the table."""
+    """Example data for fields of the table of messages."""
     return {name: example_of(kind, below) for name, kind, *_, below in fields}
 
 
@@ -74,7 +74,7 @@ def key_of(version):
 
 
 def value_of(key_version, version):
-    """A value that can be read if both versions are known; else one of the last known layout."""
+    """A valid value of these versions, or of the last known layout if a version is unknown."""
     _, section = RECORDS.get(key_version, RECORDS[0])
     data = {"version": min(max(version, 0), section.last), "data": example(section.fields("value"))}
     whole = encode_value(key_version if key_version in RECORDS else 0, data)
@@ -92,7 +92,7 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A record of each pair of versions, in the order of ``PLACES``; then keys without fields."""
+    """A record for each pair of versions, in the order of ``PLACES``, then keys without fields."""
     folder = tmp_path_factory.mktemp("log") / "__consumer_offsets-0"
     folder.mkdir()
     pairs = [(1000, key_of(key), value_of(key, value)) for key, value in PLACES]
@@ -112,9 +112,9 @@ def test_every_command_passes_over_what_it_does_not_know(command, log, tmp_path)
     ends = tmp_path / "ends"
     ends.write_text("t:1:5\n")
     name, *options = (part.format(ends=ends, out=tmp_path / "out") for part in command)
-    told = coterie(name, log, *options)
-    assert "a fault of coterie itself" not in told.stderr
-    assert told.returncode == COMMANDS[command], told.stderr
+    ran = coterie(name, log, *options)
+    assert "a fault of coterie itself" not in ran.stderr
+    assert ran.returncode == COMMANDS[command], ran.stderr
 
 
 def test_a_record_of_an_unknown_version_keeps_its_bytes(log):
@@ -133,8 +133,8 @@ def test_a_record_of_an_unknown_version_keeps_its_bytes(log):
 
 
 def test_a_fault_is_told_of_each_unknown_value_version_under_a_known_key_and_no_more(log):
-    told = [json.loads(line) for line in coterie("verify", log).stdout.splitlines()]
-    assert [(fault["kind"], fault["offset"]) for fault in told] == [
+    faults = [json.loads(line) for line in coterie("verify", log).stdout.splitlines()]
+    assert [(fault["kind"], fault["offset"]) for fault in faults] == [
         ("value", offset) for offset in FAULTS
     ]
 
@@ -167,16 +167,16 @@ def test_records_of_unknown_keys_fill_the_topic_as_those_of_no_group(log):
 
 
 def test_on_spark_a_replay_passes_over_what_it_does_not_know(spark, log, tmp_path):
-    said = {}
+    outputs = {}
     for engine in ("local", "spark"):
         options = ("--engine", engine, "--format", "json", "--out", tmp_path / engine)
-        told = coterie("replay", log, "--history", *options)
-        assert told.returncode == 0, told.stderr
-        said[engine] = [x for x in told.stderr.splitlines() if x.startswith("key version")]
-    assert len(said["spark"]) == len(UNKNOWN_KEYS)
-    assert said["spark"] == said["local"]
+        ran = coterie("replay", log, "--history", *options)
+        assert ran.returncode == 0, ran.stderr
+        outputs[engine] = [x for x in ran.stderr.splitlines() if x.startswith("key version")]
+    assert len(outputs["spark"]) == len(UNKNOWN_KEYS)
+    assert outputs["spark"] == outputs["local"]
     for name in folder_of(tmp_path / "local"):
-        ours, theirs = ((tmp_path / engine / name).read_bytes() for engine in said)
+        ours, theirs = ((tmp_path / engine / name).read_bytes() for engine in outputs)
         assert ours == theirs, name
 
 

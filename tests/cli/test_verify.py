@@ -38,8 +38,8 @@ KIND_OF = {  # beginning of a case's name -> kind, as the specification of `veri
 
 
 def verified(*logs):
-    told = coterie("verify", *logs)
-    return told.returncode, [json.loads(line) for line in told.stdout.splitlines()], told.stderr
+    ran = coterie("verify", *logs)
+    return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()], ran.stderr
 
 
 def kind_of(case):
@@ -51,9 +51,9 @@ def test_a_fault_is_told_at_its_place(case, capsys):
     expect = golden_data.json_of(f"corrupt/{case}", "expect.json")
     folder = golden_data.log(f"corrupt/{case}")
     assert run(["verify", str(folder)]) == 1
-    told = capsys.readouterr()
-    assert told.err == ""
-    first = json.loads(told.out.splitlines()[0])
+    output = capsys.readouterr()
+    assert output.err == ""
+    first = json.loads(output.out.splitlines()[0])
     assert list(first) == ["file", "position", "base_offset", "kind", "offset", "detail"]
     place = folder / f"__consumer_offsets-{expect['partition']}" / expect["segment"]
     assert first["file"] == str(place)
@@ -64,8 +64,8 @@ def test_a_fault_is_told_at_its_place(case, capsys):
 
 
 def test_a_log_without_a_fault_is_verified_in_silence():
-    told = coterie_ok("verify", golden_data.log("compacted"))
-    assert told.stdout == told.stderr == ""
+    ran = coterie_ok("verify", golden_data.log("compacted"))
+    assert ran.stdout == ran.stderr == ""
 
 
 def test_what_kafka_loads_is_no_fault(tmp_path):
@@ -74,8 +74,8 @@ def test_what_kafka_loads_is_no_fault(tmp_path):
         folder = tmp_path / f"__consumer_offsets-{number}"
         folder.mkdir()
         shutil.copy(segment, folder)
-    told = coterie_ok("verify", tmp_path)
-    assert told.stdout == told.stderr == ""
+    ran = coterie_ok("verify", tmp_path)
+    assert ran.stdout == ran.stderr == ""
 
 
 def test_every_fault_is_told_and_the_segments_after_one_are_read(tmp_path):
@@ -104,8 +104,8 @@ def test_what_kafka_set_aside_is_named_and_left_alone(tmp_path):
     aside = tmp_path / "__consumer_offsets-2.0d9bb4bfaf774f3c9cdb3e6a5c6e9c0f-delete"
     aside.mkdir()
     (aside / segment.name).write_bytes(b"not a log")
-    told = coterie_ok("verify", tmp_path)
-    (line,) = told.stderr.splitlines()
+    ran = coterie_ok("verify", tmp_path)
+    (line,) = ran.stderr.splitlines()
     first = min(str(aside), str(folder / "00000000000000000000.log.swap"))
     assert line == f"coterie: 3 files left alone, set aside by Kafka (the first: {first})"
 
@@ -121,8 +121,8 @@ def test_a_folder_whose_name_is_not_utf8_is_spelled_out(tmp_path):
     status, (fault,), _ = verified(os.fsdecode(folder))
     assert (status, fault["kind"]) == (1, "magic")
     assert fault["file"] == f"{tmp_path}/caf\\udce9/__consumer_offsets-1/{segment.name}"
-    told = coterie_ok("replay", os.fsdecode(folder), "--out", tmp_path / "o", "--engine", "local")
-    assert "caf\\udce9" in told.stderr
+    ran = coterie_ok("replay", os.fsdecode(folder), "--out", tmp_path / "o", "--engine", "local")
+    assert "caf\\udce9" in ran.stderr
 
 
 def test_a_bare_segment_is_verified_under_any_folder(tmp_path):

@@ -197,7 +197,7 @@ def test_the_page_is_written_whole_or_not_at_all(tmp_path):
     wrong = ("designs", "compare", tmp_path / "s.json", "--format", "html", "-o")
     assert fails(*wrong, tmp_path / "x.html", says="events[0].op: unknown op 'explode'")
     keep = (tmp_path / "s.json", "--overwrite")
-    assert fails(*wrong, *keep, says="would replace what is read")
+    assert fails(*wrong, *keep, status=2, says="which is read")
     assert out.read_text() == "mine"
     assert folder_of(tmp_path) == ["page.html", "s.json"]
 

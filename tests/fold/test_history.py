@@ -222,7 +222,7 @@ def test_what_is_pending_can_be_asked_for_again():
 
 
 def test_chunks_of_a_table_have_their_own_metadata(monkeypatch):
-    monkeypatch.setattr(module, "ROWS_A_CHUNK", 2)
+    monkeypatch.setattr(module, "ROWS_PER_CHUNK", 2)
     metadata = [b"", b"one", "zwei\xdf".encode(), b"\xff", b"four"]
     fold = PartitionFold(history=True)
     records = [write.commit(5, partition=n, metadata=one) for n, one in enumerate(metadata)]

@@ -134,7 +134,7 @@ def test_as_csv_there_is_one_heading():
 def made_log(folder):
     """A group with members and an open transaction, whose log was compacted: offset 1 is gone."""
     folder = folder / "__consumer_offsets-0"
-    folder.mkdir()
+    folder.mkdir(parents=True)
 
     def commit(partition, offset, time):
         return time, commit_key(1, b"g", b"t", partition), commit_value(offset, -1, b"", time)
@@ -174,13 +174,13 @@ def test_before_a_time_is_up_to_the_millisecond_that_ends_there(tmp_path):
 
 def test_there_is_no_file_where_there_is_nothing_to_go_back_to(tmp_path):
     out = tmp_path / "out.csv"
-    log = made_log(tmp_path)
+    log = made_log(tmp_path / "log")
     fails("undo", log, "--group", "g", "--at", 50, "--out", out, says="no offset is left")
-    assert folder_of(tmp_path) == ["__consumer_offsets-0"]
+    assert folder_of(tmp_path) == ["log"]
 
 
 def test_a_file_is_replaced_only_if_that_is_requested(tmp_path):
-    log, out = made_log(tmp_path), tmp_path / "out.csv"
+    log, out = made_log(tmp_path / "log"), tmp_path / "out.csv"
     arguments = ("undo", log, "--group", "g", "--out", out)
     coterie_ok(*arguments, "--at", 150)
     fails(*arguments, "--at", 210, says="--overwrite")
@@ -190,7 +190,7 @@ def test_a_file_is_replaced_only_if_that_is_requested(tmp_path):
     segment = log / "__consumer_offsets-0" / f"{0:020}.log"
     before = segment.read_bytes()
     arguments = ("undo", log, "--group", "g", "--at", 150, "--out", segment, "--overwrite")
-    fails(*arguments, says="what is read")
+    fails(*arguments, status=2, says="which is read")
     assert segment.read_bytes() == before
 
 

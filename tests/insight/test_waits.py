@@ -5,7 +5,7 @@ import pytest
 from coterie.insight.brokerlogs.server_log import read_server_log
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
-from coterie.traces.files import open_text
+from coterie.user_files import open_lines
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN
 from support.insight.broker_session import SERVER, made_log
@@ -28,7 +28,7 @@ def generations(folder, **parameters):
 
 
 def told_by(server_log):
-    with open_text(server_log) as lines:
+    with open_lines(server_log) as lines:
         return tuple(read_server_log(lines))
 
 

@@ -25,7 +25,7 @@ def rows(*arguments):
 def log_of(home, *named):
     """A log with a commit for each group, 1,000 ms apart."""
     folder = home / "__consumer_offsets-0"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     batches = [batch(at, [commit(1000 * at, 5, group=name)]) for at, name in enumerate(named, 1)]
     (folder / f"{0:020d}.log").write_bytes(b"".join(batches))
     return home
@@ -154,7 +154,7 @@ NAMES = (b"pay", b"pay-1", b"Pay-2", b"[p]*", b"other")
     ],
 )
 def test_a_pattern_stands_for_the_groups_that_match_it(given, found, tmp_path):
-    folder = log_of(tmp_path, *NAMES)
+    folder = log_of(tmp_path / "log", *NAMES)
     arguments = [word for name in given for word in ("--group", name)]
     expire_rows = rows("expire", folder, *arguments)
     assert sorted({row["group_id"] for row in expire_rows}) == found
@@ -171,7 +171,8 @@ def test_a_pattern_stands_for_the_groups_that_match_it(given, found, tmp_path):
 @pytest.mark.parametrize("command", ["expire", "records", "report"])
 def test_a_pattern_that_nothing_matches_is_reported(command, tmp_path):
     more = ("--out", tmp_path / "page.html") if command == "report" else ()
-    fails(command, log_of(tmp_path, *NAMES), "--group", "x*", *more, says="that matches 'x*'")
+    log = log_of(tmp_path / "log", *NAMES)
+    fails(command, log, "--group", "x*", *more, says="that matches 'x*'")
 
 
 def test_a_reset_of_a_pattern_names_the_groups(tmp_path):
@@ -182,8 +183,8 @@ def test_a_reset_of_a_pattern_names_the_groups(tmp_path):
 
 def test_of_very_many_partitions_the_groups_are_reported(monkeypatch, tmp_path):
     folder = log_of(tmp_path, *NAMES)
-    monkeypatch.setattr(undo, "ROWS_TOLD", 4)
-    monkeypatch.setattr(undo, "WARNINGS_TOLD", 0)
+    monkeypatch.setattr(undo, "ROWS_SHOWN", 4)
+    monkeypatch.setattr(undo, "WARNINGS_SHOWN", 0)
     result = coterie_ok("undo", folder, "--all-groups", "--at", 2_000)
     assert "5 partitions of 5 groups; --against-latest shows each" in result.stderr
     lines = [line.split() for line in result.stderr.splitlines()]
@@ -214,7 +215,7 @@ def test_auto_is_spark_for_a_large_log_or_a_master(
 
 
 def test_a_replay_says_that_it_works_in_this_process(tmp_path):
-    done = coterie_ok("replay", log_of(tmp_path, b"g"), "--out", tmp_path / "out")
+    done = coterie_ok("replay", log_of(tmp_path / "log", b"g"), "--out", tmp_path / "out")
     assert done.stderr.splitlines()[-1] == "replayed in this process (--engine spark: on Spark)"
     done = coterie("replay", tmp_path / "none", "--out", tmp_path / "other")
     assert len(done.stderr.splitlines()) == 1  # a failure is one line

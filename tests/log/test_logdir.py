@@ -1,6 +1,8 @@
-"""Segments: cut where a scan may begin, and read as they are."""
+"""Segments are cut at batch boundaries, and read completely or not at all."""
 
 import itertools
+import os
+import shutil
 
 import pytest
 from hypothesis import assume, given
@@ -11,6 +13,7 @@ from coterie.errors import LogError
 from coterie.log.folders import cut_points, find_segments, left_alone, read_segment
 from coterie.state.partial import ScanOptions
 from support import golden_data
+from support.commandline import fails
 
 DATA = b"".join(path.read_bytes() for path in golden_data.segments("transactions"))
 BATCHES = list(LogReader(DATA))
@@ -42,7 +45,7 @@ def test_what_follows_a_wrong_length_is_one_piece_with_the_batch_before(at, max_
     assert cuts[-1] == len(data)
     assert cuts == sorted(set(cuts))
     whole = LogReader(data, check_crc=False)
-    found = [batch.position for batch in whole]
+    positions = [batch.position for batch in whole]
     wrong = [f.position for f in whole.faults if f.kind in {"length", "tail"}]
     assume(wrong)  # the noise may be just what the batch that was cut lacked
     fault = min(wrong)
@@ -51,7 +54,7 @@ def test_what_follows_a_wrong_length_is_one_piece_with_the_batch_before(at, max_
     for start, end in itertools.pairwise(cuts):
         reader = LogReader(memoryview(data)[start:end], check_crc=False)
         pieces += [start + batch.position for batch in reader]
-    assert pieces == found
+    assert pieces == positions
 
 
 @given(st.integers(1, 2 * len(DATA)))
@@ -132,8 +135,8 @@ def test_of_a_segment_that_lies_there_twice_one_is_named_and_left_alone(tmp_path
     listing = find_segments([tmp_path])
     assert [s.path for s in listing.segments] == [str(folder / f"{0:020d}.log")]
     assert listing.passed_over == (str(folder / f"{0:020d}.log.zst"),)
-    (told,) = left_alone(listing.passed_over)
-    assert told.endswith("the same segment lies beside it")
+    (line,) = left_alone(listing.passed_over)
+    assert line.endswith("the same segment lies beside it")
 
 
 def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path):
@@ -144,6 +147,31 @@ def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path)
         (folder / segment.name).write_bytes(segment.read_bytes())
     with pytest.raises(LogError, match="no __consumer_offsets-N folder in it"):
         find_segments([tmp_path])
+
+
+@pytest.fixture
+def truncated(tmp_path, monkeypatch):
+    """A log whose segment is truncated between the look at its size and the read."""
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    path = folder / f"{0:020}.log"
+    shutil.copy(golden_data.segments("basic")[0], path)
+    real, half = os.fstat, path.stat().st_size // 2
+
+    def truncating(file):
+        status = real(file)
+        if os.path.samestat(status, path.stat()):
+            os.truncate(path, half)
+        return status
+
+    monkeypatch.setattr("coterie.log.folders.os.fstat", truncating)
+    monkeypatch.setattr("coterie.log.folders.MAP_FROM_BYTES", 1)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["verify", "records"])
+def test_a_segment_that_is_truncated_while_it_is_read_is_one_line(truncated, command):
+    fails(command, truncated, says=(f"{0:020}.log", "was truncated while it was read"))
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])

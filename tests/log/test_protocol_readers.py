@@ -1,4 +1,4 @@
-"""Subscriptions and assignments: whoever reads their bytes takes and refuses what Kafka does.
+"""All readers of subscriptions and assignments accept and refuse the same bytes as Kafka.
 
 Sources: ConsumerProtocol.java, ConsumerProtocolAssignment.json, ConsumerProtocolSubscription.json
 and the readers that Kafka generates from those.

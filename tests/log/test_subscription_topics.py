@@ -1,4 +1,4 @@
-"""The topics of a subscription: one reading of them, live, after a load and in a replay."""
+"""The topics of a subscription are the same live, after a load and in a replay."""
 
 import struct
 
@@ -60,8 +60,8 @@ def live(*subscriptions):
 
 
 def replayed(coordinator):
-    """What a replay of the coordinator's log says of its one group."""
-    records = [(0, *record) for each in coordinator.log for record in each.records]
+    """Return the only group of a replay of the coordinator's log."""
+    records = [(0, *record) for entry in coordinator.log for record in entry.records]
     (group,) = scan(batch(0, records)).groups()
     return group["subscribed_topics"]
 
@@ -82,7 +82,7 @@ def test_a_topic_that_is_not_utf_8_is_read_as_java_reads_it(data):
 def test_live_after_a_load_and_in_a_replay_the_topics_are_the_same(members):
     coordinator = live(*(subscription(*topics) for topics in members))
     topics = coordinator.snapshot("g").subscribed_topics
-    assert len(topics) <= len({topic for each in members for topic in each})
+    assert len(topics) <= len({topic for entry in members for topic in entry})
     assert replayed(coordinator) == sorted(topics, key=lambda name: name.encode("utf-16-be"))
     coordinator.failover()
     assert coordinator.snapshot("g").subscribed_topics == topics

@@ -1,4 +1,4 @@
-"""How far back a compacted log can be trusted, against a cleaner of a few lines."""
+"""Since when a compacted log can be trusted, compared with a small model of the cleaner."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,12 +27,12 @@ def segments_of(log):
 def cleaned(segments, count):
     """Keep the last record of each key in the first ``count`` segments; the rest as it is."""
     last = {key: offset for segment in segments[:count] for offset, _, key in segment}
-    kept = [[r for r in segment if last[r[2]] == r[0]] for segment in segments[:count]]
-    return kept + segments[count:]
+    retained = [[r for r in segment if last[r[2]] == r[0]] for segment in segments[:count]]
+    return retained + segments[count:]
 
 
 def pieces(segments):
-    """What a fold says of the segments, each record a batch of its own."""
+    """Return ``Scanned`` of the segments, with each record in its own batch."""
     for number, segment in enumerate(segments):
         offsets = [offset for offset, _, _ in segment] or [-1]
         times = [moment for _, moment, _ in segment] or [-1]

@@ -1,4 +1,4 @@
-"""An engine is one entry point: the command line takes its name as soon as it is installed."""
+"""An engine is an entry point; the command line accepts the name of any installed engine."""
 
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -41,7 +41,7 @@ def test_an_engine_that_is_installed_is_asked_with_the_log_as_it_was_listed(inst
     assert done.exit_code == 0, done.output
     (request,) = ASKED
     assert isinstance(request.log, Listing)
-    assert [one.path for one in request.log.segments] == list(
+    assert [segment.path for segment in request.log.segments] == list(
         map(str, golden_data.segments("basic"))
     )
     assert (tmp_path / "out" / "told").is_file()

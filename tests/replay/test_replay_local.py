@@ -1,4 +1,4 @@
-"""``coterie replay --engine local`` against the state that Kafka's own coordinator holds."""
+"""``coterie replay --engine local`` compared with the state of Kafka's own coordinator."""
 
 import base64
 import json
@@ -93,10 +93,10 @@ def test_types_and_offsets_of_the_newer_protocols_groups_are_kafkas():
 
 def test_members_of_the_newer_protocols_have_their_epochs_in_the_tables(tmp_path):
     replayed("kip848", tmp_path / "out")
-    found = tables(tmp_path / "out")
+    written = tables(tmp_path / "out")
     documents = {group["group_id"]: group for group in groups_of("kip848")}
     count = 0
-    for row in found["members"].to_pylist():
+    for row in written["members"].to_pylist():
         (member,) = [
             m for m in documents[row["group_id"]]["members"] if m["member_id"] == row["member_id"]
         ]
@@ -109,7 +109,7 @@ def test_members_of_the_newer_protocols_have_their_epochs_in_the_tables(tmp_path
             assert mine in (whole, {**whole, "topic": None})
         count += row["member_epoch"] is not None
     assert count > 5
-    for row in found["groups"].to_pylist():
+    for row in written["groups"].to_pylist():
         assert row["type"] == documents[row["group_id"]]["type"]
         assert row["group_epoch"] == documents[row["group_id"]].get("group_epoch")
 
@@ -119,15 +119,15 @@ def test_parquet_and_json_say_the_same(case, tmp_path):
     replayed(case, tmp_path / "p")
     replayed(case, tmp_path / "j", form="json")
     groups = json.loads((tmp_path / "j/groups.json").read_text(encoding="utf-8"))["groups"]
-    found = tables(tmp_path / "p")
+    written = tables(tmp_path / "p")
     members, offsets = [], []
     for group in groups:
         members += [{"group_id": group["group_id"], **m} for m in group.pop("members")]
         offsets += [{"group_id": group["group_id"], **o} for o in group.pop("offsets")]
     for name, rows in {"groups": groups, "members": members, "offsets": offsets}.items():
         fields = list(rows[0]) if rows else []
-        assert found[name].schema.names[0] == "group_id"
-        assert plain(found[name].select(fields)) == in_order(rows)
+        assert written[name].schema.names[0] == "group_id"
+        assert plain(written[name].select(fields)) == in_order(rows)
 
 
 def plain(table):
@@ -195,9 +195,9 @@ def test_texts_that_are_not_utf8_read_as_java_reads_them_and_nulls_stay():
 @pytest.mark.parametrize("case", ["value-bad-utf8", "key-bad-utf8"])
 def test_names_and_metadata_that_are_not_utf8_are_in_every_table(case, tmp_path):
     replayed(f"corrupt/{case}", tmp_path / "out", history=True)
-    found = tables(tmp_path / "out")
+    written = tables(tmp_path / "out")
     column = "metadata" if case == "value-bad-utf8" else "group_id"
-    assert any("\ufffd" in text for text in found["commits"][column].to_pylist())
+    assert any("\ufffd" in text for text in written["commits"][column].to_pylist())
 
 
 DAMAGE = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), min_size=1, max_size=20)
@@ -213,9 +213,9 @@ def test_a_damaged_log_still_gives_tables_and_a_document(damage, case, on_fault)
         options = ScanOptions(on_fault=on_fault, history=True)
         state = scan(bytes(data), partition=0, options=options)
         groups = as_json(list(document_groups(state)))
-        found = state.to_arrow()
-        assert found["groups"].num_rows == len(groups)
-        assert found["offsets"].num_rows == sum(len(group["offsets"]) for group in groups)
+        written = state.to_arrow()
+        assert written["groups"].num_rows == len(groups)
+        assert written["offsets"].num_rows == sum(len(group["offsets"]) for group in groups)
 
 
 def test_every_group_metadata_record_is_a_generation(tmp_path):
@@ -235,7 +235,7 @@ def test_every_group_metadata_record_is_a_generation(tmp_path):
 
 def test_generations_written_while_reading_are_those_written_at_the_end(tmp_path, monkeypatch):
     replayed("basic", tmp_path / "end")
-    monkeypatch.setattr(files, "ROWS_HELD", 10)
+    monkeypatch.setattr(files, "GENERATIONS_BUFFERED", 10)
     monkeypatch.setattr(parallel_scan, "SCAN_PIECE_BYTES", 5000)
     replayed("basic", tmp_path / "reading")
     late, early = (tables(tmp_path / name)["generations"] for name in ("end", "reading"))
@@ -279,21 +279,21 @@ def test_a_log_without_a_record_gives_empty_tables(tmp_path):
     (tmp_path / "out").mkdir()
     summary = replay(ReplayRequest((str(folder),), tmp_path / "out"), Silent())
     assert (summary.files, summary.records, summary.groups) == (1, 0, 0)
-    found = tables(tmp_path / "out")
-    assert sorted(found) == ["faults", "generations", "groups", "members", "offsets"]
-    assert all(table.num_rows == 0 for table in found.values())
-    assert PartialState().to_arrow()["groups"].schema == found["groups"].schema
+    written = tables(tmp_path / "out")
+    assert sorted(written) == ["faults", "generations", "groups", "members", "offsets"]
+    assert all(table.num_rows == 0 for table in written.values())
+    assert PartialState().to_arrow()["groups"].schema == written["groups"].schema
 
 
 @pytest.mark.parametrize("case", ["basic", "corrupt/magic-3"])
 def test_the_command_writes_the_same_document(case, tmp_path):
     out = tmp_path / "new" / "folder"
     log = golden_data.log(case)
-    told = coterie_ok("replay", log, "--out", out, "--engine", "local", "--format", "json")
+    ran = coterie_ok("replay", log, "--out", out, "--engine", "local", "--format", "json")
     written = json.loads((out / "groups.json").read_text(encoding="utf-8"))
     assert written["groups"] == groups_of(case)
-    assert told.stdout == ""
-    assert f"{len(written['groups'])} groups, {int('corrupt' in case)} fault" in told.stderr
+    assert ran.stdout == ""
+    assert f"{len(written['groups'])} groups, {int('corrupt' in case)} fault" in ran.stderr
     assert [path.name for path in Path(out).parent.iterdir()] == ["folder"]
 
 

@@ -1,4 +1,4 @@
-"""A log folded on several threads says what one scan of each segment says, in the same order."""
+"""Folding a log on several threads gives the same result as scanning its segments in order."""
 
 import functools
 import itertools
@@ -34,14 +34,14 @@ CASES = [*golden_data.cases(), *(f"corrupt/{case}" for case in golden_data.corru
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    """Cut what would be one piece into many."""
+    """Lower the sizes, so that small logs are cut into many pieces."""
     monkeypatch.setattr(parallel_scan, "SCAN_PIECE_BYTES", 700)
     monkeypatch.setattr(parallel_scan, "CUT_BYTES", 1)
     monkeypatch.setattr(parallel_scan, "CUT_OFF_BYTES_MIN", 350)
 
 
 def said(state):
-    """Everything that a state says, its keys and groups in their order."""
+    """Return all contents of a state, with its keys and groups in order."""
     folds = {number: state.partitions[number] for number in state.numbers()}
     ended = {n for n, fold in folds.items() if fold.failed or fold.cut or fold.stopped}
     keys = {n: [key_at(f, i) for i in range(f.key_count)] for n, f in folds.items()}
@@ -111,12 +111,12 @@ def test_any_number_of_threads_says_the_same_of_a_log_that_no_broker_wrote(
     with tempfile.TemporaryDirectory() as home:
         listing = in_files(home, pieces or [(0, f"{0:020d}.log", b"")])
         for threads in THREADS:
-            found = folded(listing, options, threads, unit_bytes)
-            assert said(found) == one_scan(listing, options)
+            state = folded(listing, options, threads, unit_bytes)
+            assert said(state) == one_scan(listing, options)
 
 
 def unreadable(folder):
-    """The listing of a log whose last partition went away after it was listed."""
+    """The listing of a log whose last partition was removed after the listing."""
     listing = find_segments([folder])
     (gone, *_) = (s for s in reversed(listing.segments) if s.size)
     Path(gone.path).unlink()
@@ -237,8 +237,8 @@ def test_a_segment_is_cut_where_a_unit_ends_inside_of_it():
     share = sum(segment.size for segment in segments) / len(units)
     assert max(abs(sum(part.size for part in unit) - share) for unit in units) < 1000
     by_segment = itertools.groupby((p for unit in units for p in unit), lambda part: part.segment)
-    found = [(segment, sum(part.size for part in parts)) for segment, parts in by_segment]
-    assert found == [(segment, segment.size) for segment in segments]
+    sizes = [(segment, sum(part.size for part in parts)) for segment, parts in by_segment]
+    assert sizes == [(segment, segment.size) for segment in segments]
 
 
 def test_an_interruption_is_heard_while_units_are_scanned(monkeypatch):

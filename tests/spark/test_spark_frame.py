@@ -103,6 +103,20 @@ def test_a_column_that_is_missing_is_named(spark):
         replay_frame(spark.createDataFrame([], DDL).drop("timestamp"))
 
 
+def test_a_null_offset_is_named_by_its_column(spark):
+    rows = [(commit_key(1, b"g", b"t", 0), None, "t", 3, None, None)]
+    with pytest.raises(
+        CoterieError, match="a row of partition 3 has a null in the column 'offset'"
+    ):
+        replay_frame(frame_of(spark, rows))
+
+
+@pytest.mark.parametrize("paths", [None, 5, [5], {"a": 1}, b"path"])
+def test_what_is_no_path_is_named_by_its_argument(spark, paths):
+    with pytest.raises(CoterieError, match="paths must be a path, or a list of paths, not"):
+        replay(spark, paths)
+
+
 def test_a_run_counts_its_first_offset_and_has_no_time_where_its_rows_have_none():
     run = OffsetRun(3, 0, ScanOptions())
     rows = [(1, commit_key(1, b"g", b"t", 0), commit_value(5, -1, b"", 9)), (2, b"\x00\x63", None)]

@@ -30,8 +30,8 @@ def groups():
 
 def optional(text):
     """A Java Optional as printed."""
-    found = EPOCHS.fullmatch(text)
-    return None if found is None else {"true": True, "false": False}.get(found[1], found[1])
+    match = EPOCHS.fullmatch(text)
+    return None if match is None else {"true": True, "false": False}.get(match[1], match[1])
 
 
 # ---- the golden log -----------------------------------------------------------------------------
@@ -229,13 +229,13 @@ def names_in(*logs):
 
 
 def test_one_name_left_for_one_id_is_its_name_across_groups():
-    one, other = {}, {}
-    epochs(one, 1, 1)
-    member(one, "m", ["a"], epoch=1, target=[A])
+    first, other = {}, {}
+    epochs(first, 1, 1)
+    member(first, "m", ["a"], epoch=1, target=[A])
     epochs(other, 1, 1)
     member(other, "m", ["a", "b"], epoch=1, target=[A, B])
     assert names_in(other) == {A: None, B: None}
-    assert names_in(other, one) == {A: "a", B: "b"}
+    assert names_in(other, first) == {A: "a", B: "b"}
 
 
 def test_a_target_older_than_the_subscription_tells_no_name():

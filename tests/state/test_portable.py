@@ -1,4 +1,4 @@
-"""What travels between processes says which version made it, and is read by that one alone."""
+"""Serialized states carry a version, and only the same version reads them."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""Rows, tables and documents right at their bounds, from records that are written for it."""
+"""Rows, tables and documents of hand-made records at their limits."""
 
 import json
 import struct
@@ -35,7 +35,7 @@ def scanned(*records, partition=0, **options):
 
 
 def opened(base_offset, producer_id, **fields):
-    """A commit that no marker decides."""
+    """A commit of a transaction without a marker."""
     return batch(base_offset, [commit(5, **fields)], producer_id=producer_id, transactional=True)
 
 
@@ -61,11 +61,11 @@ def test_a_commit_at_the_time_0_has_a_time():
 
 def test_metadata_is_each_offsets_own_in_every_chunk_of_a_table(monkeypatch):
     pytest.importorskip("pyarrow")
-    told = [b"", b"one", b"", b"three", b"four"]
-    monkeypatch.setattr(tables, "ROWS_A_CHUNK", 2)
-    state = scanned(*(commit(5, partition=n, metadata=one) for n, one in enumerate(told)))
-    found = state.to_arrow()["offsets"]
-    assert found["metadata"].to_pylist() == [one.decode() for one in told]
+    texts = [b"", b"one", b"", b"three", b"four"]
+    monkeypatch.setattr(tables, "ROWS_PER_CHUNK", 2)
+    state = scanned(*(commit(5, partition=n, metadata=text) for n, text in enumerate(texts)))
+    rows = state.to_arrow()["offsets"]
+    assert rows["metadata"].to_pylist() == [text.decode() for text in texts]
 
 
 def test_metadata_of_a_group_that_is_asked_for_is_its_own_behind_one_that_is_not():
@@ -78,11 +78,11 @@ def test_metadata_of_a_group_that_is_asked_for_is_its_own_behind_one_that_is_not
 def test_pending_transactions_stand_by_producer_and_their_offsets_by_place():
     data = opened(0, 9) + opened(1, 5, partition=2) + opened(2, 5, partition=1)
     (group,) = scan(data, partition=0).groups()
-    found = [
-        (held["producer_id"], [offset["partition"] for offset in held["offsets"]])
-        for held in group["pending_transactional_offsets"]
+    rows = [
+        (record["producer_id"], [offset["partition"] for offset in record["offsets"]])
+        for record in group["pending_transactional_offsets"]
     ]
-    assert found == [(5, [1, 2]), (9, [0])]
+    assert rows == [(5, [1, 2]), (9, [0])]
 
 
 def test_commits_that_no_marker_decides_stand_by_their_place_in_the_log():
@@ -116,8 +116,8 @@ def test_the_first_member_leads_where_a_record_names_no_leader():
 def test_faults_stand_by_partition_whatever_came_first():
     pytest.importorskip("pyarrow")
     broken = [scan(b"\xff" * 20, partition=number, file=str(number)) for number in (7, 3)]
-    found = merge(broken).to_arrow()["faults"]
-    assert found["offsets_partition"].to_pylist() == [3, 7]
+    rows = merge(broken).to_arrow()["faults"]
+    assert rows["offsets_partition"].to_pylist() == [3, 7]
 
 
 @pytest.mark.parametrize(
@@ -187,13 +187,13 @@ def test_commits_of_a_transaction_without_an_end_are_in_the_history(tmp_path):
 def test_no_generation_is_written_that_a_later_fault_takes_back(
     tmp_path, monkeypatch, on_fault, count
 ):
-    monkeypatch.setattr(files, "ROWS_HELD", 0)
+    monkeypatch.setattr(files, "GENERATIONS_BUFFERED", 0)
     monkeypatch.setattr("coterie.replay.parallel_scan.SCAN_PIECE_BYTES", 1)
     lives = [batch(at, [(at, group_key(b"g"), group_value(at + 1, [b"m"]))]) for at in range(2)]
     in_folder(tmp_path / "log", 0, *lives, batch(2, [(9, b"\0", b"")]))
-    found = replayed(tmp_path, on_fault=on_fault)
-    assert found["generations"].num_rows == count
-    assert found["faults"]["kind"].to_pylist() == ["key"]
+    rows = replayed(tmp_path, on_fault=on_fault)
+    assert rows["generations"].num_rows == count
+    assert rows["faults"]["kind"].to_pylist() == ["key"]
 
 
 def test_partitions_from_100_on_are_found_in_order_of_their_number(tmp_path):
@@ -240,9 +240,9 @@ def test_a_member_state_beyond_those_that_are_known_is_unknown():
 def test_what_a_member_has_yet_to_give_up_stands_beside_what_it_holds():
     log = {}
     epochs(log, 1, 1)
-    held = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 1}
-    held |= {"assignedPartitions": tops([A]), "partitionsPendingRevocation": tops([B])}
-    put(log, 8, held, memberId="m")
+    record = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 1}
+    record |= {"assignedPartitions": tops([A]), "partitionsPendingRevocation": tops([B])}
+    put(log, 8, record, memberId="m")
     (row,) = newer_groups(log)["g"]["members"]
     assert [topic["topic_id"] for topic in row["current_assignment"]] == [A]
     assert [topic["topic_id"] for topic in row["pending_revocation"]] == [B]
@@ -253,5 +253,5 @@ def test_a_document_says_its_numbers_as_json(tmp_path):
     (tmp_path / "out").mkdir()
     request = (str(tmp_path / "log"),), tmp_path / "out", "json", ScanOptions()
     replay(ReplayRequest(*request), Silent())
-    (told,) = json.loads((tmp_path / "out/groups.json").read_text())["partitions"]
-    assert (told["partition"], told["log_start_offset"], told["log_end_offset"]) == (5, 3, 4)
+    (texts,) = json.loads((tmp_path / "out/groups.json").read_text())["partitions"]
+    assert (texts["partition"], texts["log_start_offset"], texts["log_end_offset"]) == (5, 3, 4)

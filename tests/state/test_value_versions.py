@@ -1,6 +1,6 @@
-"""A version of a value that Kafka has not written yet: a line of the table gives it to all readers.
+"""A new version of a value needs one line in the table of messages, for all readers.
 
-Each test runs in a process of its own, which defines the version before anything is read.
+Each test runs in a new process, which defines the version before anything is read.
 """
 
 import json
@@ -46,7 +46,7 @@ def read_back(key_version, key, value):
 
 
 def run(code):
-    """What a process prints, as JSON, that begins with the definitions above."""
+    """Run code after the definitions above in a new process; return the JSON that it prints."""
     script = PRELUDE + code
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -1,4 +1,4 @@
-"""What a coordinator was asked, recorded: the trace does the same again, or says that it cannot."""
+"""A recording is a trace that gives the same output, or its ``doc`` lists what it lacks."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from support.trace_data import join as join_event
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Make a coordinator whose requests are kept, and a way to read them back as lines."""
+    """Make a coordinator that records, and a function that returns the lines of its trace."""
 
     def made(**kwargs):
         recording = Recording()
@@ -34,7 +34,7 @@ def written(recording, coordinator, path):
 
 
 def did(coordinator):
-    """What a coordinator did, as a trace's output says it."""
+    """Return a coordinator's events as the output of a trace."""
     return [event.as_dict() for event in coordinator.events if type(event).__name__ != "Unanswered"]
 
 
@@ -51,16 +51,16 @@ def live(coordinator, *members, ms):
 
 def test_a_recording_does_the_same_again(recorded):
     coordinator, lines = recorded(config={"group.initial.rebalance.delay.ms": 1000})
-    one, two = (Member(coordinator, "g", client_id=c, topics={"t": 2}) for c in "ab")
+    first, second = (Member(coordinator, "g", client_id=c, topics={"t": 2}) for c in "ab")
     static = Member(coordinator, "g", client_id="s", topics={"t": 2}, group_instance_id="s")
-    live(coordinator, one, two, static, ms=10_000)
-    one.commit({("t", 0): OffsetAndMetadata(5, 1, "m"), ("t", 1): 6})
+    live(coordinator, first, second, static, ms=10_000)
+    first.commit({("t", 0): OffsetAndMetadata(5, 1, "m"), ("t", 1): 6})
     coordinator.txn_offset_commit("g", {("t", 0): 7}, producer_id=3, producer_epoch=1)
     coordinator.end_txn(3, committed=True)
     coordinator.offset_fetch("g"), coordinator.offset_fetch("g", {"t": iter([0])})
     coordinator.fail_append("NOT_ENOUGH_REPLICAS", 1)
-    two.leave()
-    live(coordinator, one, static, ms=5000)
+    second.leave()
+    live(coordinator, first, static, ms=5000)
     coordinator.failover()
     coordinator.offset_delete("g", iter([("t", 0)]))
     coordinator.list_groups(iter(["stable"])), coordinator.delete_groups(iter(["g"]))
@@ -166,10 +166,10 @@ def test_ids_of_the_tests_own_making_become_those_of_a_trace(recorded):
         member_ids=lambda prefix: f"{prefix}/{next(numbers)}",
         config={"group.initial.rebalance.delay.ms": 0},
     )
-    one = Member(coordinator, "g", client_id="a", topics={"t": 2})
-    live(coordinator, one, ms=5000)
-    coordinator.leave_group("g", [one.member_id])
-    assert one.member_id == "a/100"
+    first = Member(coordinator, "g", client_id="a", topics={"t": 2})
+    live(coordinator, first, ms=5000)
+    coordinator.leave_group("g", [first.member_id])
+    assert first.member_id == "a/100"
     came = list(run_trace(lines()))
     assert [x["error"] for x in came if x["event"] == "response"] == [
         x["error"] for x in did(coordinator) if x["event"] == "response"

@@ -1,4 +1,4 @@
-"""A broker's restart within a request log is a failover of the trace."""
+"""A restart of the broker within a request log becomes a failover of the trace."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def utc_ms(text):
 
 
 def down(*commits, started=()):
-    """When the broker was down, in s of the log, by commits of (s, connection)."""
+    """Return the outages, in seconds of the log, for commits at (second, connection)."""
     lines = [commit(0, ms=1000 * s, connection=f"{AT}:{where}") for s, where in commits]
     made = import_request_log(lines, started_ms=started)
     return [(float(last[17:]), float(first[17:])) for last, first in made.outages]
@@ -109,16 +109,16 @@ def test_no_session_ends_while_the_broker_is_down_however_long():
 
 def test_classic_groups_of_a_4x_broker_are_answered_as_it_did_over_its_restart(tmp_path):
     settings = ("group.initial.rebalance.delay.ms=500", "group.min.session.timeout.ms=1000")
-    given = [word for setting in settings for word in ("--set", setting)]
+    options = [word for setting in settings for word in ("--set", setting)]
     log = GOLDEN / "incidents" / "protocols" / "kafka-request.log.gz"
-    made = coterie_ok("trace", "import", log, "--out", tmp_path, *given)
+    made = coterie_ok("trace", "import", log, "--out", tmp_path, *options)
     for group in ("moved", "idle", "vault", "plain"):
         assert f"group '{group}': of a newer protocol" in made.stderr
     for group in ("till", "clash", "solo"):
         assert f"'{group}'" not in made.stderr
     coterie_ok("trace", "run", tmp_path, "--out", tmp_path)
-    told = coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
-    assert told.stdout == "1 passed, 0 failed\n"
+    ran = coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
+    assert ran.stdout == "1 passed, 0 failed\n"
 
     truth = json.loads((log.parent / "truth.json").read_text())
     stops, started = (
@@ -132,7 +132,7 @@ def test_classic_groups_of_a_4x_broker_are_answered_as_it_did_over_its_restart(t
 
     server = coterie_ok(
         "trace", "import", log, "--out", tmp_path, "--server-log", log.with_name("server.log.gz"),
-        "--overwrite", *given,
+        "--overwrite", *options,
     )  # fmt: skip
     assert "the broker was down" in server.stderr
     coterie_ok("trace", "run", tmp_path, "--out", tmp_path, "--overwrite")
@@ -143,9 +143,9 @@ def test_sessions_count_from_when_the_groups_were_loaded_as_the_server_log_tells
     # Loaded 3.7 s before it took requests: sessions of 4 s (README) had nearly ended by then.
     log = GOLDEN / "incidents" / "broker-killed" / "kafka-request.log.gz"
     settings = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
-    given = [word for setting in settings for word in ("--set", setting)]
+    options = [word for setting in settings for word in ("--set", setting)]
     server = ("--server-log", log.with_name("server.log.gz"))
-    coterie_ok("trace", "import", log, "--out", tmp_path, *server, *given)
+    coterie_ok("trace", "import", log, "--out", tmp_path, *server, *options)
     coterie_ok("trace", "run", tmp_path, "--out", tmp_path)
-    told = coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
-    assert told.stdout == "1 passed, 0 failed\n"
+    ran = coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
+    assert ran.stdout == "1 passed, 0 failed\n"

@@ -1,4 +1,4 @@
-"""Request logs beyond the sample: what a broker refused, never answered, or wrote otherwise."""
+"""Request logs with refused requests, missing responses and other formats."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ from support.request_lines import commit, fetch, line, markers, txn_commit
 
 
 def responses(made):
-    """What the trace answers, in the order of the requests, without the times."""
+    """Return the responses of the trace in the order of the requests, without times."""
     return [
         {key: value for key, value in answer.items() if key != "at"}
         for answer in sorted(run_trace(made.trace), key=lambda x: x.get("id", 0))
@@ -46,8 +46,8 @@ def test_partitions_that_the_broker_refused_are_no_part_of_the_commit():
 
 
 def test_groups_that_another_broker_coordinates_are_no_part_of_a_deletion():
-    told = [{"groupId": "g", "errorCode": 0}, {"groupId": "h", "errorCode": 16}]
-    deletion = line("DELETE_GROUPS", 2, {"groupsNames": ["g", "h"]}, {"results": told}, 5)
+    logged = [{"groupId": "g", "errorCode": 0}, {"groupId": "h", "errorCode": 16}]
+    deletion = line("DELETE_GROUPS", 2, {"groupsNames": ["g", "h"]}, {"results": logged}, 5)
     made = import_request_log([commit(0), deletion])
     assert made.trace[2]["group_ids"] == ["g"]
     assert responses(made) == expected(made)
@@ -86,22 +86,22 @@ def test_a_line_that_is_cut_or_changed_is_named(wrong, message, tmp_path):
     with pytest.raises(CoterieError, match=message):
         import_request_log([commit(0), wrong])
     (tmp_path / "broker.log").write_text(f"{commit(0)}\n{wrong}\n")
-    told = coterie("trace", "import", "broker.log", "--out", "out", cwd=tmp_path)
-    assert told.returncode == 1
-    assert "broker.log" in told.stderr
-    assert message in told.stderr
-    assert "Traceback" not in told.stderr
+    ran = coterie("trace", "import", "broker.log", "--out", "out", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "broker.log" in ran.stderr
+    assert message in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_only_a_vote_that_can_be_tied_needs_a_brokers_way_with_ties():
     join = {"groupId": "g", "memberId": "", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 5,
             "protocolType": "consumer"}  # fmt: skip
-    told = {"errorCode": 79, "generationId": -1, "protocolName": None, "leader": "",
+    logged = {"errorCode": 79, "generationId": -1, "protocolName": None, "leader": "",
             "memberId": "c-1", "members": []}  # fmt: skip
 
     def config(*names, **given):
         protocols = [{"name": name, "metadata": ""} for name in names]
-        log = [line("JOIN_GROUP", 7, join | {"protocols": protocols}, told)]
+        log = [line("JOIN_GROUP", 7, join | {"protocols": protocols}, logged)]
         return import_request_log(log, given or None).trace[0]["config"]
 
     assert config("range") == {}
@@ -118,13 +118,13 @@ def heartbeat(group, ms, code=0):
 def test_groups_of_the_newer_protocol_are_left_out_whole_and_counted_by_name():
     listed = [{"groupId": "new", "protocolType": "consumer", "groupState": "Stable"},
               {"groupId": "g", "protocolType": "", "groupState": "Empty"}]  # fmt: skip
-    told = [{"groupId": group, "errorCode": 0} for group in ("new", "g")]
+    logged = [{"groupId": group, "errorCode": 0} for group in ("new", "g")]
     made = import_request_log([
         commit(0, group="new", ms=1), heartbeat("new", 2), heartbeat("refused", 3, code=42),
         commit(0, ms=4), fetch("new", 5, 10), fetch("g", 6, 10),
         line("LIST_GROUPS", 4, {"statesFilter": []}, {"errorCode": 0, "groups": listed}, 7),
-        line("DELETE_GROUPS", 2, {"groupsNames": ["new", "g"]}, {"results": told}, 8),
-        line("DELETE_GROUPS", 2, {"groupsNames": ["new"]}, {"results": told[:1]}, 9),
+        line("DELETE_GROUPS", 2, {"groupsNames": ["new", "g"]}, {"results": logged}, 8),
+        line("DELETE_GROUPS", 2, {"groupsNames": ["new"]}, {"results": logged[:1]}, 9),
     ])  # fmt: skip
     assert made.left_out == {
         "group 'new': of a newer protocol": 4,
@@ -141,33 +141,33 @@ def test_groups_of_the_newer_protocol_are_left_out_whole_and_counted_by_name():
 def test_a_listing_with_types_tells_the_groups_of_newer_protocols():
     listed = [{"groupId": "g", "protocolType": "share", "groupState": "Empty",
                "groupType": "Share"}]  # fmt: skip
-    told = line("LIST_GROUPS", 5, {}, {"errorCode": 0, "groups": listed}, 7)
-    made = import_request_log([commit(0), commit(0, group="h"), told])
+    logged = line("LIST_GROUPS", 5, {}, {"errorCode": 0, "groups": listed}, 7)
+    made = import_request_log([commit(0), commit(0, group="h"), logged])
     assert made.left_out == {"group 'g': of a newer protocol": 1}
 
 
 def test_a_leader_epoch_that_an_old_answer_does_not_have_is_not_expected():
-    told = [{"partitionIndex": 0, "committedOffset": 10, "metadata": "", "errorCode": 0}]
-    asked = {"groupId": "g", "topics": [{"name": "t", "partitionIndexes": [0]}]}
-    answer = {"errorCode": 0, "topics": [{"name": "t", "partitions": told}]}
-    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 3, asked, answer, 9)])
+    logged = [{"partitionIndex": 0, "committedOffset": 10, "metadata": "", "errorCode": 0}]
+    request = {"groupId": "g", "topics": [{"name": "t", "partitionIndexes": [0]}]}
+    answer = {"errorCode": 0, "topics": [{"name": "t", "partitions": logged}]}
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 3, request, answer, 9)])
     assert responses(made)[1]["partitions"][0]["leader_epoch"] == 5
     assert list(compare_responses(made.expected, run_trace(made.trace))) == []
-    told[0]["committedOffset"] = 11
-    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 3, asked, answer, 9)])
+    logged[0]["committedOffset"] = 11
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 3, request, answer, 9)])
     assert len(list(compare_responses(made.expected, run_trace(made.trace)))) == 1
-    told[0] |= {"committedOffset": 10, "committedLeaderEpoch": -1}  # what version 5 says counts
-    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 5, asked, answer, 9)])
+    logged[0] |= {"committedOffset": 10, "committedLeaderEpoch": -1}  # what version 5 says counts
+    made = import_request_log([commit(0, epoch=5), line("OFFSET_FETCH", 5, request, answer, 9)])
     assert len(list(compare_responses(made.expected, run_trace(made.trace)))) == 1
 
 
 def test_a_group_that_is_not_there_is_described_alike_whatever_the_version():
     gone = {"groupId": "x", "groupState": "Dead", "protocolType": "", "protocolData": "",
             "members": []}  # fmt: skip
-    asked = {"groups": ["x"]}
+    request = {"groups": ["x"]}
     made = import_request_log([
-        line("DESCRIBE_GROUPS", 5, asked, {"groups": [gone | {"errorCode": 0}]}, 1),
-        line("DESCRIBE_GROUPS", 6, asked, {"groups": [gone | {"errorCode": 69}]}, 2),
+        line("DESCRIBE_GROUPS", 5, request, {"groups": [gone | {"errorCode": 0}]}, 1),
+        line("DESCRIBE_GROUPS", 6, request, {"groups": [gone | {"errorCode": 69}]}, 2),
     ])  # fmt: skip
     assert list(compare_responses(made.expected, run_trace(made.trace))) == []
 

@@ -1,4 +1,4 @@
-"""Traces, recordings and request logs right at their bounds."""
+"""Traces, recordings and request logs at their limits."""
 
 import json
 
@@ -21,8 +21,8 @@ KEY = ("t", 0)
 def test_a_recorded_commit_is_played_as_it_was_made(tmp_path, epoch, expires):
     coordinator, recording = GroupCoordinator(), Recording()
     coordinator._record_into(recording)
-    given = OffsetAndMetadata(5, epoch, "m", expire_timestamp=expires)
-    coordinator.offset_commit("g", {KEY: given})
+    offset = OffsetAndMetadata(5, epoch, "m", expire_timestamp=expires)
+    coordinator.offset_commit("g", {KEY: offset})
     recording.write(tmp_path / "it.trace.jsonl", coordinator.config, coordinator.now_ms)
     lines = (tmp_path / "it.trace.jsonl").read_text().splitlines()
     again = GroupCoordinator()
@@ -78,8 +78,8 @@ def test_a_join_is_read_by_its_version(version, rebalance_ms, known, skips):
 )
 def test_a_leave_is_read_by_its_version(version, request_, response):
     gone = [{"memberId": "m", "groupInstanceId": None, "errorCode": 25}]
-    told = line("LEAVE_GROUP", version, {"groupId": "g"} | request_, {"members": gone} | response)
-    made = import_request_log([told])
+    logged = line("LEAVE_GROUP", version, {"groupId": "g"} | request_, {"members": gone} | response)
+    made = import_request_log([logged])
     assert made.trace[1]["members"] == [{"member_id": "m"}]
     assert made.expected[0]["members"] == [
         {"member_id": "m", "group_instance_id": None, "error": "UNKNOWN_MEMBER_ID"}
@@ -113,11 +113,11 @@ def test_events_that_one_of_two_outputs_lacks_are_differences():
 
 
 def test_null_and_absent_are_the_same():
-    told = {"at": 5, "event": "response", "id": 1, "op": "join_group", "leader": None}
-    less = {name: value for name, value in told.items() if value is not None}
-    assert not list(compare_traces([told], [less]))
-    assert not list(compare_traces([less], [told]))
-    assert list(compare_traces([told | {"leader": ""}], [less]))
+    logged = {"at": 5, "event": "response", "id": 1, "op": "join_group", "leader": None}
+    less = {name: value for name, value in logged.items() if value is not None}
+    assert not list(compare_traces([logged], [less]))
+    assert not list(compare_traces([less], [logged]))
+    assert list(compare_traces([logged | {"leader": ""}], [less]))
 
 
 @pytest.mark.parametrize(

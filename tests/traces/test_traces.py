@@ -1,4 +1,4 @@
-"""Every golden trace, and what traces are worth: the same bytes each time, wrong ones refused."""
+"""Golden traces give Kafka's output, the same bytes each time; wrong traces are refused."""
 
 import contextlib
 import gc
@@ -42,7 +42,7 @@ def test_a_heavy_trace_is_answered_as_kafka_answered_it(name):
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("metadata", ["AAEAAAAA", "AAAAAAABAAk="])
 def test_a_trace_leaves_the_garbage_collector_on_or_off_as_it_was(on, metadata):
-    """Also one that ends in an error: the second metadata cannot be read."""
+    """Also for a trace that fails: the second metadata cannot be read."""
     events = [join(0, 1, protocols=[{"name": "range", "metadata": metadata}])]
     before = gc.isenabled()
     try:
@@ -102,7 +102,7 @@ def test_a_group_is_answered_alike_whatever_other_groups_do(name):
             first["config"],
             member_ids=lambda p: f"{p}-{next(others if p == 'other' else number):08d}",
         )
-        asked = set()
+        request_ids = set()
         for event in events:
             coordinator.advance(event["at"])
             before_each(coordinator)
@@ -110,11 +110,11 @@ def test_a_group_is_answered_alike_whatever_other_groups_do(name):
             assert answer.members == ()
             number_before = coordinator.events[-1].id
             coordinator.handle(event)
-            asked |= {number_before + 1} if "id" in event else set()
+            request_ids |= {number_before + 1} if "id" in event else set()
         return [
             {k: v for k, v in event.as_dict().items() if k != "id"}
             for event in coordinator.events
-            if getattr(event, "group_id", None) == "g" or getattr(event, "id", None) in asked
+            if getattr(event, "group_id", None) == "g" or getattr(event, "id", None) in request_ids
         ]
 
     def disturb(coordinator):

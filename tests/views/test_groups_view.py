@@ -1,8 +1,7 @@
-"""``coterie groups`` beside what Kafka's own tools printed on the living broker, to the byte.
+"""``coterie groups`` equals the output of Kafka's own tools on the running broker, to the byte.
 
-Compared is the whole text, but for COORDINATOR, LOG-END-OFFSET and LAG, which a log does not
-tell (a dash stands there), and the order of rows that Kafka leaves to a hash. What else differs
-is named in ``ONLY_LIVE`` and ``OTHER_THEN``.
+The comparison ignores COORDINATOR, LOG-END-OFFSET and LAG, which a log does not have, and the order
+of rows that depends on a hash in Kafka. ``ONLY_LIVE`` and ``OTHER_THEN`` list other differences.
 """
 
 import csv
@@ -56,7 +55,7 @@ def text_cases():
 
 def without_what_only_a_broker_knows(text):
     """Kafka's text with a dash, equally wide, for each coordinator, log end offset and lag."""
-    text = COORDINATOR.sub(lambda found: "-".ljust(len(found[0])), text)
+    text = COORDINATOR.sub(lambda blocks: "-".ljust(len(blocks[0])), text)
     lines = []
     for line in text.splitlines():
         if line.startswith("GROUP "):
@@ -83,13 +82,13 @@ def blocks(text):
 
 
 def leave_out(found, groups):
-    """The blocks without those groups' rows, and a block less for each that is left empty."""
-    kept = []
+    """Remove the rows of these groups, and the blocks that become empty."""
+    retained = []
     for blank, heading, rows in found:
         left = tuple(row for row in rows if row.split()[0] not in groups)
         if left or not rows:
-            kept.append((blank, heading, left))
-    return kept
+            retained.append((blank, heading, left))
+    return retained
 
 
 @pytest.mark.parametrize(("case", "name"), list(text_cases()))
@@ -328,9 +327,9 @@ def test_corrupt_places_are_counted_on_standard_error_and_the_rest_is_shown():
 def test_names_that_no_locale_can_print_are_printed_as_utf_8():
     command = [*COTERIE, "groups", str(log("basic")), "--list"]
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    told = subprocess.run(command, capture_output=True, env=env)
-    assert told.returncode == 0
-    assert "ß" in told.stdout.decode("utf-8")
+    ran = subprocess.run(command, capture_output=True, env=env)
+    assert ran.returncode == 0
+    assert "ß" in ran.stdout.decode("utf-8")
 
 
 def test_the_list_of_a_log_with_many_groups_is_kafkas(capfd):

@@ -1,4 +1,4 @@
-"""Rows of the views, from groups that are written down here: order, epochs, what is not known."""
+"""Rows of the views, from hand-made groups: order, epochs, unknown values."""
 
 import pytest
 
@@ -11,8 +11,10 @@ ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands bef
 def member(member_id, topic_ids=(), **fields):
     row = {"member_id": member_id, "group_instance_id": None, "client_host": "/h"}
     row |= {"client_id": "c", "member_epoch": 1, "upgraded": True, "target_assignment": []}
-    held = [{"topic_id": topic, "topic": topic, "partitions": list(n)} for topic, n in topic_ids]
-    return row | {"current_assignment": held} | fields
+    assigned = [
+        {"topic_id": topic, "topic": topic, "partitions": list(n)} for topic, n in topic_ids
+    ]
+    return row | {"current_assignment": assigned} | fields
 
 
 def offset(topic, partition, **fields):
@@ -36,9 +38,9 @@ def test_a_leader_epoch_is_shown_from_0_on(epoch, shown):
 
 
 def test_what_is_held_stands_by_topic_as_java_sorts_and_partition_then_what_is_not():
-    held = [(LAST, [2, 10, 1]), (ASTRAL, [0])]
+    assigned = [(LAST, [2, 10, 1]), (ASTRAL, [0])]
     left = [offset(LAST, 7), offset(ASTRAL, 8), offset(ASTRAL, 3)]
-    rows = views.offset_rows(group(members=[member("m", held)], offsets=left))
+    rows = views.offset_rows(group(members=[member("m", assigned)], offsets=left))
     assert places(rows) == [
         *((ASTRAL, 0), (LAST, 1), (LAST, 2), (LAST, 10)),
         *((ASTRAL, 3), (ASTRAL, 8), (LAST, 7)),
@@ -76,8 +78,8 @@ def test_the_epochs_of_a_share_group_that_assigns_are_two():
 
 
 def tasks(kind, subtopology, *partitions):
-    found = {name: [] for name in views.TASK_NAMES}
-    return found | {kind: [{"subtopologyId": subtopology, "partitions": list(partitions)}]}
+    columns = {name: [] for name in views.TASK_NAMES}
+    return columns | {kind: [{"subtopologyId": subtopology, "partitions": list(partitions)}]}
 
 
 def streams():
@@ -118,6 +120,6 @@ def test_a_column_is_as_wide_as_java_counts_a_name():
 
 
 def test_3_9_lists_partitions_sorted_as_text_and_4_1_as_numbers():
-    held = {"t": [10, 2, 1]}
-    assert tabular.partition_lists(held) == "(1,10,2)"
-    assert tabular.assignment_text(held) == "t:1,2,10"
+    assigned = {"t": [10, 2, 1]}
+    assert tabular.partition_lists(assigned) == "(1,10,2)"
+    assert tabular.assignment_text(assigned) == "t:1,2,10"

@@ -1,8 +1,8 @@
-"""The command line ``coterie``: one module of this package for each command, loaded when asked.
+"""The command line ``coterie``: one module per command, imported when the command is used.
 
-A module gives its command as ``command``; its name is the module's. Whatever goes wrong ends in
-one line on standard error and an exit status: 0 done, 1 failed or a problem was found, 2 wrong
-usage, 130 interrupted (143: told to end). A command raises; only ``main`` prints and exits.
+A module of a command has the command's name, and defines it as ``command``. Commands raise
+exceptions; only ``main`` prints the error line and exits. Exit status: 0 done, 1 failed or a
+problem was found, 2 wrong usage, 130 interrupted (SIGINT), 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import click
 from coterie.cli.failures import Terminated, status_of
 from coterie.cli.standard_streams import open_closed_streams
 
-HEARD_AGAIN_S = 0.05
-COMMANDS = {  # and what each is for, in a line: to list them, none is imported
+RESEND_AFTER_S = 0.05
+COMMANDS = {  # name -> summary, so that `coterie --help` imports no command
     "replay": "A log as tables: groups, members, offsets, generations, faults.",
     "groups": "kafka-consumer-groups' own views, from a log.",
     "explain": "The life of a group: each generation with its cause.",
@@ -41,14 +41,14 @@ COMMANDS = {  # and what each is for, in a line: to list them, none is imported
 
 
 class Commands(click.Group):
-    """The group ``coterie``: knows its commands' names, and imports a command when it is named."""
+    """The group ``coterie``: imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order in which they are listed."""
+        """Return the names of the commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None where there is no such one."""
+        """Import a command; return None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"coterie.cli.{cmd_name}").command
@@ -56,7 +56,7 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands in the help, as click does, from what is known of them here."""
+        """Write the list of commands from ``COMMANDS``."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -78,7 +78,7 @@ def coterie() -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line ``args`` (None: the process's own) and return its exit status."""
+    """Run the command line ``args`` (None: ``sys.argv``) and return the exit status."""
     arguments = list(sys.argv[1:] if args is None else args)
     try:
         with coterie.make_context("coterie", arguments) as context:
@@ -89,13 +89,13 @@ def run(args: Sequence[str] | None = None) -> int:
     return 0
 
 
-def heard_again(failure: sys.UnraisableHookArgs) -> None:
-    """Send a signal again that was heard where nothing can be raised: as an object was freed."""
+def resend_signal(failure: sys.UnraisableHookArgs) -> None:
+    """Resend a signal whose exception was lost, as in a finalizer; report other exceptions."""
     number = {Terminated: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}.get(failure.exc_type)
     if number is None:
         sys.__unraisablehook__(failure)
     else:
-        threading.Timer(HEARD_AGAIN_S, os.kill, (os.getpid(), number)).start()
+        threading.Timer(RESEND_AFTER_S, os.kill, (os.getpid(), number)).start()
 
 
 def main() -> None:
@@ -105,7 +105,7 @@ def main() -> None:
         raise Terminated
 
     open_closed_streams()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's others spin, and have no work here
-    sys.unraisablehook = heard_again
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # idle threads would spin
+    sys.unraisablehook = resend_signal
     signal.signal(signal.SIGTERM, end)
     sys.exit(run())

@@ -1,7 +1,7 @@
-"""What every question's command has alike: its options, how it is put, how its rows come out.
+"""The common part of the commands that ask a log a question: options, request, output.
 
-A command is ``@question_options()`` over a function that makes the question's ``Parameters`` and
-calls :func:`put`; or, where it says more than rows, :func:`parts_of` and :func:`show`.
+A command is a function with ``@question_options()``. It makes the question's ``Parameters``, gets
+the answers of :func:`parts_of` and outputs the rows with :func:`show`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, TextIO, TypeVar, cast
 
 import click
 
+from coterie.atomic_file import check_file
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import (
@@ -50,7 +51,6 @@ from coterie.insight.asking import (
     QuestionRequest,
     Row,
     find_asker,
-    find_question,
     missing_groups,
 )
 from coterie.insight.render import tables
@@ -67,7 +67,7 @@ FORMATS = ("table", "json", "csv", "parquet")
 
 @dataclass(frozen=True)
 class Options:
-    """What every question's command is given: see :func:`question_options`."""
+    """The common options of a question's command: see :func:`question_options`."""
 
     logs: Logs
     groups: tuple[str, ...]
@@ -79,21 +79,27 @@ class Options:
     conf: Conf = ()
     since_ms: int | None = None
     until_ms: int | None = None
-    trusted_from_ms: Since = field(default_factory=dict)  # of what was compacted, once answered
-    notes: list[str] = field(default_factory=list)  # to be said once the command is done
+    trusted_from_ms: Since = field(default_factory=dict)  # set by the answer
+    notes: list[str] = field(default_factory=list)  # printed after the answer
+    files: list[str] = field(default_factory=list)  # read beside the log
 
     @property
     def where(self) -> Where:
-        """Where the command works."""
+        """The engine with its settings."""
         return Where(self.engine, self.master, self.conf)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The files and folders that no output may replace, or lie in."""
+        return (*self.logs.inputs, *self.files)
 
 
 def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
-    """LOG..., --group, --since, --until, --format, --out, --engine and so on, for a command.
+    """Add LOG..., --group, --since, --until, --format, --out, --engine and so on to a command.
 
-    It takes them as ``options`` and hands them on to :func:`put` or :func:`parts_of`. ``first`` is
-    a format of its own, then its default. While the command works here, without Spark, nothing
-    imports pandas.
+    The command gets them as ``options`` and passes them to :func:`parts_of` and :func:`show`.
+    ``first`` is a format of the command itself, which becomes the default. Without Spark, the
+    command cannot import pandas.
     """
     formats = FORMATS if first is None else (first, *FORMATS)
     options = [
@@ -116,21 +122,21 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
 
     def add(command: Decorated) -> Decorated:
         @functools.wraps(command)
-        def run(*args: Any, **given: Any) -> Any:
-            taken = {
-                field.name: given.pop(field.name)
+        def run(*args: Any, **arguments: Any) -> Any:
+            common = {
+                field.name: arguments.pop(field.name)
                 for field in fields_of(Options)
-                if field.name in given
+                if field.name in arguments
             }
-            logs, engine, master = (taken[name] for name in ("logs", "engine", "master"))
+            logs, engine, master = (common[name] for name in ("logs", "engine", "master"))
             if engine == AUTO:
                 size_bytes = None if logs.by_url else logs.listing.size
-                taken["engine"] = choose_engine(engine, master, size_bytes)
-            with without_pandas(taken["engine"] == "local"):
-                options = Options(**taken)
+                common["engine"] = choose_engine(engine, master, size_bytes)
+            with without_pandas(common["engine"] == "local"):
+                options = Options(**common)
                 with listed(logs, options.where):
                     try:
-                        command(*args, options=options, **given)
+                        command(*args, options=options, **arguments)
                     except click.exceptions.Exit:
                         say_notes(options)
                         raise
@@ -144,34 +150,6 @@ def question_options(*, first: str | None = None) -> Callable[[Decorated], Decor
     return add
 
 
-def put(
-    name: str,
-    ask: Any,
-    options: Options,
-    *,
-    at_ms: int | None = None,
-    draw: Draw | None = None,
-) -> int:
-    """Put a question, print or write its rows, and return how many there are.
-
-    Parameters
-    ----------
-    name
-        Of the question, a module of ``coterie.insight``.
-    ask
-        Its ``Parameters``.
-    options
-        Those of :func:`question_options`.
-    at_ms
-        Only records whose own timestamp is not after this.
-    draw
-        Gives what to print for ``--format table``; by default one table of all fields.
-    """
-    parts = parts_of(name, ask, options, at_ms=at_ms)
-    rows = itertools.chain.from_iterable(part.rows for part in parts)
-    return show(find_question(name).FIELDS, rows, options, draw=draw)
-
-
 def parts_of(
     name: str,
     ask: Any,
@@ -180,19 +158,33 @@ def parts_of(
     at_ms: int | None = None,
     newest: Newest | None = None,
 ) -> Iterator[PartitionAnswer]:
-    """Yield the answer of each partition; say at the end what was left alone or out.
+    """Ask a question; return the answer of each partition.
 
-    Options that do not go together fail here, before anything is asked or written. ``newest`` finds
-    the time of the newest record, if the command has to know it.
+    Contradictory options fail before the log is read. At the end of the iteration, lines on
+    standard error say which files were skipped and how many corrupt places there are.
+
+    Parameters
+    ----------
+    name
+        The question: a module of ``coterie.insight.questions``.
+    ask
+        The question's ``Parameters``.
+    options
+        The options of :func:`question_options`.
+    at_ms
+        Records with a later timestamp do not count.
+    newest
+        Gets the time of the newest record, for a command that needs it.
 
     Raises
     ------
     CoterieError
-        What ``find_segments`` raises, or a group that was named is not in the log: then nothing
-        is yielded before.
+        The log cannot be listed, or a requested group is not in it; then no answer is yielded.
     """
     check(options)
     listing = options.logs.listing
+    if options.out is not None:  # before any work
+        check_file(options.out, overwrite=options.overwrite, inputs=options.inputs)
     groups = chosen_groups(options.groups, listing, options.where)
     end_ms = until(options, at_ms)
     since_ms, (_, master, conf) = options.since_ms, options.where
@@ -200,21 +192,21 @@ def parts_of(
     if at_ms is None:
         at_ms = getattr(ask, "at_ms", None)
     asker = find_asker(options.engine)
-    return told_parts(request, listing, asker, options, at_ms, newest)
+    return partition_answers(request, listing, asker, options, at_ms, newest)
 
 
 def say_notes(options: Options) -> None:
-    """Say what stands beside an answer that was given."""
+    """Print the notes on an answer."""
     say_each(options.notes)
     say_each(trust_notes(options.logs.listing, options.trusted_from_ms))
 
 
 def until(options: Options, at_ms: int | None) -> int | None:
-    """Return the time up to which records count; see ``coterie.cli.params.end_of``."""
+    """Return the time after which records do not count; see ``coterie.cli.params.end_of``."""
     return end_of(at_ms, options.since_ms, options.until_ms)
 
 
-def told_parts(
+def partition_answers(
     request: QuestionRequest,
     listing: Listing,
     answer: Asker,
@@ -222,10 +214,10 @@ def told_parts(
     at_ms: int | None = None,
     newest: Newest | None = None,
 ) -> Iterator[PartitionAnswer]:
-    """Yield the parts of an answer, with progress; see :func:`parts_of`.
+    """Yield the answers of the partitions, with progress; see :func:`parts_of`.
 
-    ``options`` gets what to say at the end: since when each partition can be trusted that was
-    compacted. ``at_ms`` is the time that the answer is of, if one was given.
+    Adds to ``options`` since when compacted partitions can be trusted, and the notes. ``at_ms`` is
+    the time of ``--at``, if given.
     """
     faults = 0
     newest_ms = -1
@@ -233,14 +225,16 @@ def told_parts(
         parts = answer(request, progress)
         if newest is not None:
             parts = newest.of(parts)
-        if request.groups is not None:  # all of a group lies in one partition: few rows
-            held = list(parts)
-            found = frozenset().union(*(part.present_groups for part in held))
-            whole = [part.trusted_from_ms for part in held if part.trusted_from_ms is not None]
-            missing = missing_groups(request.groups, found, request.at_ms, max(whole, default=None))
+        if request.groups is not None:  # a group is in one partition, so there are few rows
+            answers = list(parts)
+            present = frozenset().union(*(part.present_groups for part in answers))
+            trusted = [part.trusted_from_ms for part in answers if part.trusted_from_ms is not None]
+            missing = missing_groups(
+                request.groups, present, request.at_ms, max(trusted, default=None)
+            )
             if missing is not None:
                 raise missing
-            parts = iter(held)
+            parts = iter(answers)
         for part in parts:
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
@@ -254,18 +248,18 @@ def told_parts(
 
 
 def say_no_group(at_ms: int | None) -> None:
-    """Say that there is nothing to show, so that an empty output is not taken for a failure."""
+    """Explain an empty output: the log has no group to show."""
     say("coterie: no group to show" + ("" if at_ms is None else f" as of {format_time(at_ms)}"))
 
 
 def say_left_out(listing: Listing, faults: int) -> None:
-    """Say what of a log was left alone, and how many corrupt places were left out."""
+    """Print which files of a log were skipped, and the number of corrupt places."""
     say_left_alone(listing)
     say_faults(faults)
 
 
 def check(options: Options) -> None:
-    """Refuse options that do not go together, as wrong usage."""
+    """Raise a usage error for contradictory options."""
     if options.form == "parquet" and options.out is None:
         raise click.UsageError("--format parquet needs --out FILE")
     if options.overwrite and options.out is None:
@@ -274,15 +268,16 @@ def check(options: Options) -> None:
 
 
 def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | None = None) -> int:
-    """Print rows, or write them into the file of ``--out``; return how many there are.
+    """Print rows, or write them to the file of ``--out``; return their number.
 
-    ``fields`` are the question's own; ``trusted_from`` follows them.
+    ``fields`` are the fields of the question; ``trusted_from`` is added. ``draw`` makes the output
+    of ``--format table`` from all rows; the default is one table of all fields.
     """
     own, fields = fields, {**fields, **TRUSTED}
     counted = Counted(rows)
-    with out_file(options.logs.listing, options.out, options.overwrite) as path:
+    with out_file(options.inputs, options.out, options.overwrite) as path:
         if options.form == "parquet":
-            assert path is not None  # `check` holds it
+            assert path is not None  # see `check`
             write_parquet(fields, counted, path)
         else:
             with text_of(path) as out:
@@ -291,19 +286,19 @@ def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | 
                 elif options.form == "csv":
                     out.writelines(tables.csv_lines(fields, counted))
                 else:
-                    drawn = draw or (lambda held: [tables.table(with_trust(own, held), held)])
+                    drawn = draw or (lambda rows: [tables.table(with_trust(own, rows), rows)])
                     show_tables(drawn(list(counted)), out, path is None)
     return counted.count
 
 
 def with_trust(fields: Fields, rows: Iterable[Row]) -> Fields:
-    """Return the fields of a table, with ``trusted_from`` where any row has it."""
-    told = any(row.get("trusted_from") is not None for row in rows)
-    return {**fields, **TRUSTED} if told else fields
+    """Return the fields of a table, with ``trusted_from`` if a row has it."""
+    has_trust = any(row.get("trusted_from") is not None for row in rows)
+    return {**fields, **TRUSTED} if has_trust else fields
 
 
 class Counted:
-    """Rows that are counted as they pass."""
+    """An iterable of rows that counts them."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.rows = rows
@@ -316,24 +311,23 @@ class Counted:
 
 
 def out_file(
-    listing: Listing, out: str | None, overwrite: bool
+    inputs: Iterable[str], out: str | None, overwrite: bool
 ) -> contextlib.AbstractContextManager[Path | None]:
-    """Give the file of ``--out`` to write, which is no segment; None for standard output."""
+    """Yield the temporary file of ``--out``; None for standard output."""
     if out is None:
         return contextlib.nullcontext()
-    keep = [segment.path for segment in listing.segments]
-    return whole_file(out, overwrite=overwrite, keep=keep)
+    return whole_file(out, overwrite=overwrite, inputs=inputs)
 
 
 @contextlib.contextmanager
-def text_out(listing: Listing, out: str | None, overwrite: bool) -> Iterator[TextIO]:
-    """Give the file of ``--out``, or standard output, to write text to."""
-    with out_file(listing, out, overwrite) as path, text_of(path) as file:
+def text_out(inputs: Iterable[str], out: str | None, overwrite: bool) -> Iterator[TextIO]:
+    """Open the file of ``--out``, or standard output, for text."""
+    with out_file(inputs, out, overwrite) as path, text_of(path) as file:
         yield file
 
 
 def write_parquet(fields: Fields, rows: Iterable[Row], path: Path) -> None:
-    """Write rows into a Parquet file, so many at once."""
+    """Write rows to a Parquet file, in batches."""
     try:
         import pyarrow.parquet as pq
     except ModuleNotFoundError as error:
@@ -342,5 +336,5 @@ def write_parquet(fields: Fields, rows: Iterable[Row], path: Path) -> None:
 
     remaining = iter(rows)
     with pq.ParquetWriter(path, arrow_schema(fields)) as writer:
-        while held := list(itertools.islice(remaining, ROWS_AT_ONCE)):
-            writer.write_table(arrow_table(fields, held))
+        while batch := list(itertools.islice(remaining, ROWS_AT_ONCE)):
+            writer.write_table(arrow_table(fields, batch))

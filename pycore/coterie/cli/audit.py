@@ -1,4 +1,4 @@
-"""``coterie audit``: what looks wrong in a log, each finding with the record that shows it."""
+"""``coterie audit``: suspicious records of a log, each with its place."""
 
 from __future__ import annotations
 
@@ -96,17 +96,18 @@ def command(
     log's.
     """
     asking.check(options)
+    options.files.extend(request_logs)
     if audit.DIVERGENCE in only and live_file is None:
         raise click.UsageError("--only divergence needs --live FILE")
     kinds = tuple(kind for kind in only or audit.KINDS if kind not in except_)
     if not kinds:
         raise click.UsageError("--except leaves nothing of --only")
     live = None if live_file is None else live_of(live_file, options)
-    told = read_logs((), request_logs, log_zone)
-    ask = audit.Parameters(only=kinds, live=live, broker_log_lines=told, **limits)
+    broker_log_lines = read_logs((), request_logs, log_zone)
+    ask = audit.Parameters(only=kinds, live=live, broker_log_lines=broker_log_lines, **limits)
     parts = asking.parts_of(audit.NAME, ask, options)
     rows = itertools.chain.from_iterable(part.rows for part in parts)
-    found = asking.show(
+    count = asking.show(
         audit.FIELDS, rows, options, draw=partial(draw, trusted_from_ms=options.trusted_from_ms)
     )
     if live is not None and live.partition_count is None:
@@ -114,25 +115,26 @@ def command(
             "coterie: the log has not all partitions of the topic, so a live group without any "
             "record is not told"
         )
-    if found:
+    if count:
         raise click.exceptions.Exit(1)
 
 
 def live_of(file: str, options: asking.Options) -> Live:
-    """Read the live state; see whether the log has all partitions of the topic."""
+    """Read the live state of ``--live``, and count the topic's partitions in the log."""
+    options.files.append(file)
     return Live(read_live(file), options.logs.listing.partition_count())
 
 
 def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[tables.Piece]:
-    """Yield what was found in numbers, one by one, and where a live state begins to differ."""
+    """Yield the findings as a table, and the first record that a live state contradicts."""
     if not rows:
         since_ms = max(trusted_from_ms.values(), default=None)
         since = "" if since_ms is None else f" since {format_time(since_ms)}; compacted before"
         yield "nothing found" + since
         return
     counts = Counter(row["kind"] for row in rows)
-    told = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])
-    yield tables.table({name: audit.FIELDS[name] for name in SHOWN}, rows, told)
+    title = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])
+    yield tables.table({name: audit.FIELDS[name] for name in SHOWN}, rows, title)
     differing = [
         row for row in rows if row["kind"] == audit.DIVERGENCE and row["log_offset"] is not None
     ]

@@ -1,4 +1,4 @@
-"""A broker's own logs as options: what they say stands beside what the records tell."""
+"""Options for a broker's own logs, which add causes to the records of a log."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from coterie.errors import CoterieError
 from coterie.insight.brokerlogs import server_log
 from coterie.insight.questions import explain
 from coterie.times import log_zone
-from coterie.traces.files import open_text
+from coterie.user_files import open_lines
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 UTC = "Z"
-Reading = Callable[[Iterable[str], str], Iterator[server_log.BrokerLogLine]]
+Reader = Callable[[Iterable[str], str], Iterator[server_log.BrokerLogLine]]
 
 
 def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Check a zone, as wrong usage."""
+    """Check a zone; raise a usage error if it is unknown."""
     try:
         log_zone(value)
     except ValueError as error:
@@ -78,29 +78,29 @@ def flap_options(command: Decorated) -> Decorated:
 def read_logs(
     server_logs: Iterable[str], request_logs: Iterable[str], zone: str
 ) -> tuple[server_log.BrokerLogLine, ...]:
-    """Return what a broker's logs say; fail in one line where one cannot be read."""
+    """Read a broker's logs; raise if one cannot be read."""
     servers, requests = tuple(server_logs), tuple(request_logs)
     if zone != UTC and not servers + requests:
         raise click.UsageError("--log-zone is for the times of a broker's logs; none is given")
     return (
-        *read_told(servers, server_log.read_server_log, zone),
-        *read_told(requests, server_log.read_request_log, zone),
+        *read_kind(servers, server_log.read_server_log, zone),
+        *read_kind(requests, server_log.read_request_log, zone),
     )
 
 
-def read_told(names: Iterable[str], read: Reading, zone: str) -> Iterator[server_log.BrokerLogLine]:
-    """Yield what logs of one kind say."""
+def read_kind(names: Iterable[str], read: Reader, zone: str) -> Iterator[server_log.BrokerLogLine]:
+    """Yield the lines about groups in logs of one kind; warn about a log without any."""
     for name in names:
-        told = list(read_one(name, read, zone))
-        if not told:
+        broker_log_lines = list(read_one(name, read, zone))
+        if not broker_log_lines:
             say(f"coterie: {name}: says nothing of any group; is it the log of this option?")
-        yield from told
+        yield from broker_log_lines
 
 
-def read_one(name: str, read: Reading, zone: str) -> Iterator[server_log.BrokerLogLine]:
-    """Yield what one log says."""
+def read_one(name: str, read: Reader, zone: str) -> Iterator[server_log.BrokerLogLine]:
+    """Yield the lines about groups in one log."""
     try:
-        with open_text(Path(name)) as lines:
+        with open_lines(Path(name)) as lines:
             yield from read(lines, zone)
     except (UnicodeDecodeError, EOFError, zlib.error) as error:
         raise Failed(f"{name}: cannot be read as text ({error}); copy it again") from error

@@ -1,4 +1,4 @@
-"""``coterie serve --make-credential``: a password in, what a users file keeps of it out."""
+"""``coterie serve --make-credential``: the tables of a users file from a password."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SALT_BYTES = 20
 
 
 def make_credential(user: str) -> None:
-    """Print the tables of a user; the password is read without echo, or from a pipe."""
+    """Print a user's tables; read the password from a terminal without echo, or from a pipe."""
     try:
-        told = credential_toml(user, _password(user), lambda: secrets.token_bytes(SALT_BYTES))
+        tables = credential_toml(user, _password(user), lambda: secrets.token_bytes(SALT_BYTES))
     except ArgumentError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(told, nl=False)
+    click.echo(tables, nl=False)
 
 
 def _password(user: str) -> str:
     if sys.stdin.isatty():
-        asked: str = click.prompt(
+        password: str = click.prompt(
             f"password of {user}", hide_input=True, confirmation_prompt=True, err=True
         )
-        return asked
+        return password
     return sys.stdin.readline().rstrip("\r\n")

@@ -1,10 +1,9 @@
-"""``coterie designs``: scenarios under the designs before today's coordinator, and beside it."""
+"""``coterie designs``: run scenarios under earlier designs, and compare them with today's."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
     Formats: coterie-zk08 (what is there at each settle) and coterie-simple08 (the response to each
     request). What a file says is expected is not read. Exit 1 if any scenario is wrong.
     """
+    from coterie.cli.outfile import check_files_in
     from coterie.designs.files import ACTUAL, files_of
 
     source: dict[Path, Path] = {}
@@ -44,10 +44,10 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
         if target in source:
             raise click.UsageError(f"{path} and {source[target]} would both be written to {target}")
         source[target] = path
-    keep = [str(path) for path in source.values()]
-    _refuse_loss(out, source, overwrite=overwrite, keep=keep)
+    inputs = [str(path) for path in source.values()]
+    check_files_in(out, source, overwrite=overwrite, inputs=inputs)
     failed = sum(
-        not _run_one(path, target, overwrite=overwrite, keep=keep)
+        not _run_one(path, target, overwrite=overwrite, inputs=inputs)
         for target, path in source.items()
     )
     say(f"{len(source) - failed} run, {failed} failed")
@@ -55,43 +55,31 @@ def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _refuse_loss(
-    out: str, targets: Iterable[Path], *, overwrite: bool, keep: Iterable[str]
-) -> None:
-    """Refuse, before any work, an output that is there already."""
-    from coterie.cli import outfile
-
-    if Path(out).exists() and not Path(out).is_dir():
-        raise Failed(f"--out {out}: is a file; name a folder")
-    for target in targets:
-        outfile.refuse_loss(str(target), Path(os.path.realpath(target)), overwrite, keep)
-
-
-def _run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -> bool:
-    """Run a scenario; whether that went well. If not, it is said."""
+def _run_one(path: Path, target: Path, *, overwrite: bool, inputs: Iterable[str]) -> bool:
+    """Run a scenario; print an error and return False if it fails."""
     from coterie.cli.outfile import whole_file
     from coterie.cli.outfolder import room_for
     from coterie.designs.files import error_line, read_json
 
-    at: Path = path
+    file_at_fault: Path = path
     try:
         actual = _actual(read_json(path), path.stem)
-        at = target
+        file_at_fault = target
         with (
             room_for(target),
-            whole_file(str(target), overwrite=overwrite, keep=keep) as part,
+            whole_file(str(target), overwrite=overwrite, inputs=inputs) as part,
             part.open("w", encoding="utf-8") as file,
         ):
             json.dump(actual, file, ensure_ascii=False, indent=1)
             file.write("\n")
     except (OSError, ValueError, RecursionError, CoterieError) as error:
-        say(f"coterie: {at}: {error_line(error)}")
+        say(f"coterie: {file_at_fault}: {error_line(error)}")
         return False
     return True
 
 
 def _actual(scenario: Any, name: str) -> dict[str, Any]:
-    """Run what a file holds; return what goes into its output."""
+    """Run the scenario of a file; return its output."""
     from coterie.designs.scenario import SIMPLE_FORMAT
 
     if isinstance(scenario, Mapping) and scenario.get("format") == SIMPLE_FORMAT:
@@ -160,26 +148,27 @@ def compare_command(
     path = path_or_shipped(scenario)
     target: contextlib.AbstractContextManager[Path | None] = contextlib.nullcontext()
     if out is not None:
-        target = whole_file(out, overwrite=overwrite, keep=[str(path)])
-    with target as part:  # refused, if it must be, before any work
+        target = whole_file(out, overwrite=overwrite, inputs=[str(path)])
+    with target as part:  # an existing file is refused before any work
         try:
             checked = _scenario(path, added)
-            found = compare(checked, designs or DESIGNS, timeline=form == "html")
+            comparison = compare(checked, designs or DESIGNS, timeline=form == "html")
         except (OSError, ValueError, RecursionError, CoterieError) as error:
             raise Failed(f"{scenario}: {error_line(error)}") from None
         with text_of(part) as file:
-            file.writelines(_lines(found, form))
+            file.writelines(_lines(comparison, form))
 
 
-def _lines(found: Comparison, form: str) -> Iterable[str]:
+def _lines(comparison: Comparison, form: str) -> Iterable[str]:
     """Return a comparison in a format, in pieces."""
     if form == "html":
         from coterie.designs.page import render
 
-        return render(found)
+        return render(comparison)
     if form == "json":
-        return [json.dumps({"name": found.name, "costs": found.costs}, indent=1), "\n"]
-    rows = [["cost", *found.runs], *found.rows()]
+        document = {"name": comparison.name, "costs": comparison.costs}
+        return [json.dumps(document, indent=1), "\n"]
+    rows = [["cost", *comparison.runs], *comparison.rows()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return (
         "  ".join([name.ljust(widths[0]), *map(str.rjust, values, widths[1:])]) + "\n"
@@ -188,33 +177,33 @@ def _lines(found: Comparison, form: str) -> Iterable[str]:
 
 
 def _scenario(path: Path, added: Mapping[str, str]) -> Scenario:
-    """Read a scenario, with consumer settings over its own."""
+    """Read a scenario; ``added`` consumer settings override those of the file."""
     from coterie.designs import read_scenario
     from coterie.designs.files import read_json
 
-    given = read_json(path)
-    if added and isinstance(given, dict) and isinstance(given.get("config", {}), dict):
-        config = given.get("config", {})
+    document = read_json(path)
+    if added and isinstance(document, dict) and isinstance(document.get("config", {}), dict):
+        config = document.get("config", {})
         consumer = config.get("consumer", {})
         if isinstance(consumer, dict):
-            given = {**given, "config": {**config, "consumer": {**consumer, **added}}}
-    return read_scenario(given, name=path.stem)
+            document = {**document, "config": {**config, "consumer": {**consumer, **added}}}
+    return read_scenario(document, name=path.stem)
 
 
-def _settings(given: Iterable[str]) -> dict[str, str]:
-    """Return settings as they were given, each of which there is, with a value that it can have."""
+def _settings(pairs: Iterable[str]) -> dict[str, str]:
+    """Parse ``--set`` options; raise a usage error for an unknown setting or a wrong value."""
     from coterie.designs.consumer08.config import KNOWN, consumer_config
 
-    found = {}
-    for one in given:
-        key, equals, value = one.partition("=")
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
         if not key or not equals:
-            raise click.UsageError(f"--set takes KEY=VALUE, not {one}")
+            raise click.UsageError(f"--set takes KEY=VALUE, not {pair}")
         if key not in KNOWN:
-            raise click.UsageError(f"--set {one}: no such setting; there are {', '.join(KNOWN)}")
+            raise click.UsageError(f"--set {pair}: no such setting; there are {', '.join(KNOWN)}")
         try:
             consumer_config({key: value})
         except ArgumentError as error:
-            raise click.UsageError(f"--set {one}: {error}") from None
-        found[key] = value
-    return found
+            raise click.UsageError(f"--set {pair}: {error}") from None
+        settings[key] = value
+    return settings

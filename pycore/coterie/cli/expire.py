@@ -1,4 +1,4 @@
-"""``coterie expire``: which offsets are gone or go next, when, and by which rule."""
+"""``coterie expire``: which offsets have expired or expire next, when, and by which rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coterie.insight.render import tables
 from coterie.times import format_duration, format_time
 
 DEFAULT = "7d"
-GONE = "gone"  # instead of a state: the log knows the group, the coordinator no longer does
+GONE = "gone"  # instead of a state: the log has the group, the coordinator no longer
 OFFSET_FIELDS = (
     *("topic", "partition", "offset", "commit_timestamp", "status", "rule"),
     *("expires_at", "removed_at"),
@@ -28,7 +28,7 @@ GROUP_FIELDS = {
     "group": "string",
     "state": "string",
     "idle_since": "timestamp",
-    "offsets": "int64",  # that are there
+    "offsets": "int64",  # not removed
     **dict.fromkeys((expire.REMOVED, expire.EXPIRED, expire.DUE, expire.KEPT), "int64"),
     "next_at": "timestamp",
     "next_in": "string",
@@ -86,9 +86,9 @@ def command(
         notes.append(f"retention is {DEFAULT}, Kafka's default; --retention sets the broker's")
     ask = expire.Parameters(now_ms, retention_ms, what_if_ms)
     newest = Newest("--now") if now_ms is None else None
-    states: dict[str, str] = {}  # of the groups that are there, whichever of their rows are shown
+    states: dict[str, str] = {}  # of all live groups, also those without a shown row
 
-    def wanted(row: Row) -> bool:
+    def matches(row: Row) -> bool:
         if row["status"] != expire.REMOVED:
             states[row["group_id"]] = row["state"]
         if within_ms is not None and not goes_within(row, within_ms):
@@ -96,7 +96,7 @@ def command(
         return (not status or row["status"] in status) and (not idle or is_idle(row))
 
     parts = asking.parts_of(expire.NAME, ask, options, newest=newest)
-    rows = (row for part in parts for row in part.rows if wanted(row))
+    rows = (row for part in parts for row in part.rows if matches(row))
 
     def draw(rows: list[Row]) -> Iterable[tables.Piece]:
         known = ask if newest is None else replace(ask, now_ms=newest.ms)
@@ -111,14 +111,14 @@ def command(
 
 
 def is_idle(row: Row) -> bool:
-    """Whether the group is there, and has no members."""
+    """Return whether the group exists without members."""
     if row["status"] == expire.REMOVED:
-        return row["idle_since"] is not None  # of a group that is gone, nothing is known
+        return row["idle_since"] is not None  # None: the group is gone
     return bool(row["state"] == "Empty")
 
 
 def goes_within(row: Row, within_ms: int) -> bool:
-    """Whether it is there, and goes so soon."""
+    """Return whether an existing offset expires within ``within_ms``."""
     if row["status"] == expire.REMOVED:
         return False
     if row["rule"] == "no_offsets":
@@ -127,39 +127,39 @@ def goes_within(row: Row, within_ms: int) -> bool:
 
 
 def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return the rows of each group, groups in their order."""
-    found: dict[str, list[Row]] = {}
+    """Return the rows of each group; groups keep their order."""
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["group_id"], []).append(row)
-    return found
+        groups.setdefault(row["group_id"], []).append(row)
+    return groups
 
 
 def draw_groups(
     rows: list[Row], ask: expire.Parameters, states: dict[str, str]
 ) -> Iterator[tables.Piece]:
-    """Yield a table of a line a group, those that lose offsets first."""
-    kept = {f"gone_at_{format_duration(ms)}": "int64" for ms in ask.what_if_ms}
+    """Yield a table with a line per group; the groups that lose offsets first come first."""
+    what_if_fields = {f"gone_at_{format_duration(ms)}": "int64" for ms in ask.what_if_ms}
     lines = [
-        {"state": states.get(group, GONE), **group_line(group, theirs, ask)}
-        for group, theirs in by_group(rows).items()
+        {"state": states.get(group, GONE), **group_line(group, group_rows, ask)}
+        for group, group_rows in by_group(rows).items()
     ]
-    assert ask.now_ms is not None  # it is known by now
+    assert ask.now_ms is not None  # the caller has set it
     lines.sort(key=lambda line: (line["next_at"] is None, line["next_at"] or 0))
     title = (
         f"{plural(len(lines), 'group')} at {format_time(ask.now_ms)}, "
         f"retention {format_duration(ask.retention_ms)}"
     )
-    yield tables.table({**GROUP_FIELDS, **kept}, lines, title)
+    yield tables.table({**GROUP_FIELDS, **what_if_fields}, lines, title)
 
 
 def group_line(group: str, rows: list[Row], ask: expire.Parameters) -> Row:
-    """Return what a group's offsets come to."""
+    """Return the line of a group: its offsets by status, and the next expiry."""
     counts = Counter(row["status"] for row in rows if row["topic"] is not None)
     standing = [row for row in rows if row["status"] != expire.REMOVED]
     head = (standing or rows)[0]
     times = [row["expires_at"] for row in standing if row["expires_at"] is not None]
     next_at = min(times, default=None)
-    assert ask.now_ms is not None  # it is known by now
+    assert ask.now_ms is not None  # the caller has set it
     line = {
         "group": group,
         "idle_since": head["idle_since"],
@@ -179,25 +179,25 @@ def group_line(group: str, rows: list[Row], ask: expire.Parameters) -> Row:
 def draw_offsets(
     rows: list[Row], ask: expire.Parameters, states: dict[str, str]
 ) -> Iterator[tables.Piece]:
-    """Yield a table for each group: its offsets one by one."""
+    """Yield a table per group, with a line per offset."""
     fields: dict[str, Any] = {name: expire.FIELDS[name] for name in OFFSET_FIELDS}
     fields |= {"in": "string"}
     fields |= {f"at_{format_duration(ms)}": "timestamp" for ms in ask.what_if_ms}
-    for group, theirs in by_group(rows).items():
+    for group, group_rows in by_group(rows).items():
         lines = []
-        for row in theirs:
+        for row in group_rows:
             left = row["remaining_ms"]
             line = {**row, "in": None if left is None else format_duration(left)}
             for index, ms in enumerate(ask.what_if_ms):
-                told = row["what_if"][index]["expires_at"] if row["what_if"] else None
-                line[f"at_{format_duration(ms)}"] = told
+                expires_at = row["what_if"][index]["expires_at"] if row["what_if"] else None
+                line[f"at_{format_duration(ms)}"] = expires_at
             lines.append(line)
-        idle = theirs[0]["idle_since"]
+        idle = group_rows[0]["idle_since"]
         since = "" if idle is None else f", idle since {format_time(idle)}"
         state = states.get(group, GONE)
         yield tables.table(fields, lines, f"group {tables.printable(group)}: {state}{since}")
 
 
 def plural(count: int, what: str) -> str:
-    """Return a number of things."""
+    """Return a count with its noun."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

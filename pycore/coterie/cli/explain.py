@@ -1,4 +1,4 @@
-"""``coterie explain``: a group's life as a timeline, each generation with its cause."""
+"""``coterie explain``: a group's timeline, with the cause of each generation."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SHOWN = {
     "member_count": "int32",
     "event": "string",
     "cause": "string",
-    "duration": "int64",  # drawn as one
+    "duration": "int64",
 }
 HEADINGS = ("TIME", "GEN", "MEMBERS", "EVENT", "CAUSE", "NO ASSIGNMENT")
-NAMED = 5  # groups
+GROUPS_NAMED = 5
 SUMS = ("flapping", "client", "summary")
 
 
@@ -59,45 +59,48 @@ def command(
     the rebalance took; without a server log it is known at most (<), where the group's record
     before it is next to this one.
     """
-    told = read_logs(server_logs, request_logs, log_zone)
-    ask = explain.Parameters(flap_count, flap_window_ms, told)
+    options.files.extend((*server_logs, *request_logs))
+    broker_log_lines = read_logs(server_logs, request_logs, log_zone)
+    ask = explain.Parameters(flap_count, flap_window_ms, broker_log_lines)
     seen: set[str] = set()
     parts = asking.parts_of(explain.NAME, ask, options, at_ms=at_ms)
-    if not asking.show(explain.FIELDS, noting(parts, seen), options, draw=draw):
+    if not asking.show(explain.FIELDS, rows_of(parts, seen), options, draw=draw):
         asking.say_no_group(at_ms)
     if not options.groups:
-        say_refused(told, seen)
+        say_refused(broker_log_lines, seen)
 
 
-def noting(parts: Iterable[PartitionAnswer], seen: set[str]) -> Iterator[Row]:
-    """Yield the rows of all parts, and note their groups."""
+def rows_of(parts: Iterable[PartitionAnswer], seen: set[str]) -> Iterator[Row]:
+    """Yield the rows of all parts; add their groups to ``seen``."""
     for part in parts:
         for row in part.rows:
             seen.add(row["group_id"])
             yield row
 
 
-def say_refused(told: Iterable[server_log.BrokerLogLine], seen: Collection[str]) -> None:
-    """Say of which groups nothing but refused joins is known: they have no record to explain."""
+def say_refused(
+    broker_log_lines: Iterable[server_log.BrokerLogLine], seen: Collection[str]
+) -> None:
+    """Print the groups that have no record, only refused joins in the broker's logs."""
     refused: dict[str, list[str]] = {}
-    for one in told:
-        if one.what == server_log.REFUSED and one.group not in seen:
-            refused.setdefault(one.group, []).append((one.detail or "").partition(";")[0])
-    for group, errors in list(refused.items())[:NAMED]:
+    for line in broker_log_lines:
+        if line.what == server_log.REFUSED and line.group not in seen:
+            refused.setdefault(line.group, []).append((line.detail or "").partition(";")[0])
+    for group, errors in list(refused.items())[:GROUPS_NAMED]:
         names = ", ".join(f"{count} x {name}" for name, count in Counter(errors).items())
         say(f"coterie: group {group!r} has no record, but joins to it were refused: {names}")
-    if len(refused) > NAMED:
-        say(f"coterie: so it is with {len(refused) - NAMED} more groups")
+    if len(refused) > GROUPS_NAMED:
+        say(f"coterie: so it is with {len(refused) - GROUPS_NAMED} more groups")
 
 
 def draw(rows: list[Row]) -> Iterator[tables.Piece]:
-    """Yield a table and what sums it up for each group."""
+    """Yield a table and a summary for each group."""
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
-    for group, theirs in by_group.items():
-        yield table_of(group, [row for row in theirs if row["event"] not in SUMS])
-        yield "\n".join(sum_lines(theirs)) + "\n"
+    for group, group_rows in by_group.items():
+        yield table_of(group, [row for row in group_rows if row["event"] not in SUMS])
+        yield "\n".join(sum_lines(group_rows)) + "\n"
 
 
 def table_of(group: str, rows: list[Row]) -> tables.Table:
@@ -118,7 +121,7 @@ def table_of(group: str, rows: list[Row]) -> tables.Table:
 
 
 def sum_lines(rows: list[Row]) -> Iterator[str]:
-    """Yield what sums up a group: the whole, who flaps, who causes rebalances."""
+    """Yield a group's summary: totals, flapping clients, clients that cause rebalances."""
     for row in rows:
         if row["event"] == "summary":
             yield tables.printable(summed(row))

@@ -1,7 +1,6 @@
-"""From an exception to one line on standard error and an exit status.
+"""Turn an exception into one line on standard error and an exit status.
 
-Nothing that a user can cause shows a traceback; for a fault of coterie itself the environment
-variable COTERIE_TRACEBACK=1 shows it.
+Users never see a traceback unless they set COTERIE_TRACEBACK=1.
 """
 
 from __future__ import annotations
@@ -14,34 +13,35 @@ import traceback
 
 import click
 
+from coterie.atomic_file import OverlapError
 from coterie.errors import CoterieError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Terminated(BaseException):
-    """The process was told to end (SIGTERM)."""
+    """The process got SIGTERM."""
 
 
 class Failed(CoterieError):
-    """A command's own failure: the message is the line to print."""
+    """A failure of a command; the message is the line to print."""
 
 
 def say(line: str) -> None:
-    """Print a line on standard error; a standard error that is gone stops nothing."""
+    """Print a line on standard error; ignore a closed standard error."""
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def say_faults(count: int) -> None:
-    """Say how many corrupt places were left out, if any."""
+    """Print the number of corrupt places that were left out, if there are any."""
     if count:
         what = "1 corrupt place was" if count == 1 else f"{count} corrupt places were"
         say(f"coterie: {what} left out; `coterie verify` lists them")
 
 
 def status_of(error: BaseException) -> int:
-    """Print what happened, in one line, and return the exit status."""
+    """Print an exception in one line, and return the exit status."""
     status, line = explain(error)
     if line:
         say(f"coterie: {line}")
@@ -51,7 +51,7 @@ def status_of(error: BaseException) -> int:
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """Return the exit status of an exception, and what to say ("" for nothing)."""
+    """Return the exit status of an exception, and its line ("": print nothing)."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code, ""
     if isinstance(error, SystemExit):
@@ -66,9 +66,11 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, Terminated):
         return 143, "told to end; nothing half-done was left"
     if isinstance(error, BrokenPipeError):
-        # Whoever read our output has gone; the flush at exit would fail once more.
+        # The reader closed the pipe. Without this, the flush at exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1, ""
+    if isinstance(error, OverlapError):
+        return 2, one_line(str(error))
     if isinstance(error, CoterieError):
         return 1, one_line(str(error))
     if isinstance(error, MemoryError):
@@ -80,7 +82,7 @@ def explain(error: BaseException) -> tuple[int, str]:
 
 
 def explain_os(error: OSError) -> str:
-    """Say what the system refused, where, and what to do."""
+    """Return the line of an OSError: where, what, and what to do."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in FULL:
         return (
@@ -92,5 +94,5 @@ def explain_os(error: OSError) -> str:
 
 
 def one_line(text: str) -> str:
-    """Join the lines of a message."""
+    """Join the lines of a message to one."""
     return " ".join(text.split())

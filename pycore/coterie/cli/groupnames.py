@@ -1,4 +1,4 @@
-"""The groups that ``--group`` stands for: ids as they are, patterns by what the log has."""
+"""Resolve ``--group``: group ids, and patterns that match the ids in the log."""
 
 from __future__ import annotations
 
@@ -14,44 +14,42 @@ from coterie.replay.engine import HERE, Where
 SPECIAL = re.compile(r"[*?\[]")
 
 
-def chosen_groups(given: Iterable[str], log: Log, where: Where = HERE) -> frozenset[str] | None:
-    """Return the ids of the groups that are asked for; None: all.
+def chosen_groups(requested: Iterable[str], log: Log, where: Where = HERE) -> frozenset[str] | None:
+    """Return the ids of the requested groups; None: all groups.
 
-    ``*``, ``?`` and ``[...]`` make a pattern, which is matched with whole ids, case counting. A
-    group whose id is the very text of a pattern is meant by it, and nothing else. The log is read
-    once more only where there is a pattern.
+    ``*``, ``?`` and ``[...]`` make a pattern, which has to match a whole id; case matters. If a
+    group's id equals the text of a pattern, the text stands for this group alone. Only a pattern
+    causes an additional read of the log.
 
     Raises
     ------
     Failed
         No group of the log matches a pattern.
     """
-    wanted = tuple(dict.fromkeys(given))
-    if not wanted:
+    names = tuple(dict.fromkeys(requested))
+    if not names:
         return None
-    if not any(SPECIAL.search(name) for name in wanted):
-        return frozenset(wanted)
+    if not any(SPECIAL.search(name) for name in names):
+        return frozenset(names)
     if not isinstance(log, Listing):
         raise Failed("patterns for --group need a log on plain paths; give the ids themselves")
     known = known_groups(log, where)
     chosen: set[str] = set()
-    for name in wanted:
-        found = {name} if name in known or not SPECIAL.search(name) else matching(name, known)
-        if not found:
+    for name in names:
+        matched = {name} if name in known or not SPECIAL.search(name) else matching(name, known)
+        if not matched:
             raise Failed(
                 f"the log has no record of a group that matches {name!r}; "
                 "`coterie groups LOG --list` names those it has"
             )
-        chosen |= found
+        chosen |= matched
     return frozenset(chosen)
 
 
 def known_groups(log: Log, where: Where) -> set[str]:
-    """Return the ids of all groups that a log has any record of."""
+    """Return the ids of all groups with a record in the log."""
     from coterie.insight.asking import QuestionRequest, find_asker
-    from coterie.insight.questions import (
-        group_names,  # whoever gives no pattern does not wait for numpy
-    )
+    from coterie.insight.questions import group_names  # needs numpy, which is slow to import
 
     with TerminalProgress() as progress:
         engine, master, conf = where

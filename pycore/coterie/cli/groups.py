@@ -37,7 +37,7 @@ VIEW_NAMES = ("offsets", "members", "state")
 
 @dataclass(frozen=True)
 class Options:
-    """What the command is given."""
+    """The options of the command."""
 
     logs: Logs
     listing: bool
@@ -83,7 +83,7 @@ class Options:
     help="Whose tables: Kafka 3.9's or 4.1's; auto: 4.1's if the log holds records of consumer, "
     "share or streams groups (key versions 3 and up), which only its coordinator writes.",
 )
-def command(**given: Any) -> None:
+def command(**arguments: Any) -> None:
     """Show consumer groups as kafka-consumer-groups shows them, from a log.
 
     Columns, widths and messages are Kafka's. COORDINATOR, LOG-END-OFFSET and LAG are "-": a log
@@ -91,11 +91,11 @@ def command(**given: Any) -> None:
     lets a hash decide the order, groups stand by id, members by number of partitions and id,
     partitions by topic and number. JSON and CSV have every column of the view.
     """
-    options = Options(**given)
+    options = Options(**arguments)
     view = _check(options)
     state = fold_logs(options.logs, options.at_ms)
     named = chosen_groups(options.groups, options.logs.listing) or frozenset()
-    since = not_whole(state, options.at_ms)
+    since = untrusted_since(state, options.at_ms)
     if options.at_ms is not None:
         folds = state.partitions.values()
         newest = [piece.max_timestamp for fold in folds for piece in fold.segments]
@@ -113,12 +113,12 @@ def command(**given: Any) -> None:
     missing: list[str] = []
     if not options.all_groups:
         by_id = {row["group_id"]: row for row in rows}
-        wanted = sorted(named, key=java_order)
-        missing = [name for name in wanted if name not in by_id]
-        of_kind = [by_id[name] for name in wanted if name in by_id]
+        requested = sorted(named, key=java_order)
+        missing = [name for name in requested if name not in by_id]
+        of_kind = [by_id[name] for name in requested if name in by_id]
     _describe(of_kind, view, options.form, old, options.verbose)
     for name in missing:
-        if options.at_ms is not None and is_unknown(name, options.logs.listing, since):
+        if options.at_ms is not None and may_be_lost(name, options.logs.listing, since):
             say(
                 f"coterie: group {name!r}: no record of it up to {format_time(options.at_ms)} is "
                 "left; the log was compacted, so whether it existed then is not known"
@@ -131,8 +131,8 @@ def command(**given: Any) -> None:
 
 
 def _check(options: Options) -> str:
-    """Return the view that is asked for, or fail as wrong usage."""
-    asked = [name for name in VIEW_NAMES if getattr(options, name)]
+    """Return the name of the view; raise a usage error for contradictory options."""
+    views_chosen = [name for name in VIEW_NAMES if getattr(options, name)]
     if options.listing == options.describe:
         raise click.UsageError("give exactly one of --list and --describe")
     if options.listing:
@@ -143,27 +143,27 @@ def _check(options: Options) -> str:
         raise click.UsageError("--type goes with --list only")
     if bool(options.groups) == options.all_groups:
         raise click.UsageError("--describe needs either --group or --all-groups")
-    if len(asked) > 1:
+    if len(views_chosen) > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
-    return asked[0] if asked else "offsets"
+    return views_chosen[0] if views_chosen else "offsets"
 
 
-def not_whole(state: PartialState, at_ms: int | None) -> dict[int | None, int]:
-    """Return since when each partition is whole of which the state at a time is not, epoch ms."""
+def untrusted_since(state: PartialState, at_ms: int | None) -> dict[int | None, int]:
+    """Return the partitions whose state at ``at_ms`` is incomplete, and since when it is whole."""
     if at_ms is None:
         return {}
     since = {number: trusted_from(state.partitions[number].segments) for number in state.numbers()}
     return {number: ms for number, ms in since.items() if ms is not None and at_ms < ms}
 
 
-def is_unknown(group: str, listing: Listing, since: Mapping[int | None, int]) -> bool:
-    """Whether a group without a record may have been in a partition that is not whole."""
+def may_be_lost(group: str, listing: Listing, since: Mapping[int | None, int]) -> bool:
+    """Return whether compaction may have removed the records of a group."""
     count = listing.partition_count()
     return bool(since) if count is None else partition_for(group, count) in since
 
 
 def fold_logs(logs: Logs, at_ms: int | None) -> PartialState:
-    """Fold whole logs in this process; say what was left alone or out."""
+    """Fold the logs in this process; print which files and corrupt places were skipped."""
     listing = logs.listing
     say_left_alone(listing)
     with TerminalProgress() as progress:
@@ -175,8 +175,8 @@ def fold_logs(logs: Logs, at_ms: int | None) -> PartialState:
 
 def _print_list(rows: list[views.Row], options: Options) -> None:
     if options.form == "table":
-        asked = [("type", options.with_type), ("state", options.state)]
-        _print(tabular.draw_list(rows, [name for name, wanted in asked if wanted]))
+        columns = [("type", options.with_type), ("state", options.state)]
+        _print(tabular.draw_list(rows, [name for name, shown in columns if shown]))
     else:
         _print_rows(rows, options.form)
 
@@ -187,18 +187,20 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
     for group in groups:
         kind = views.kind_of(group) or "consumer"
         _warn(group, kind)
-        found = views.VIEWS[kind, view](group)
-        rows += found
-        # Kafka draws the members' headings of a group without any.
-        if form == "table" and (found or (kind, view) == ("consumer", "members")):
-            _print(tabular.draw(tabular.TableStyle(kind, view, old, verbose), found, first=first))
+        group_rows = views.VIEWS[kind, view](group)
+        rows += group_rows
+        # Kafka prints the headings of `--members` also for a group without members.
+        if form == "table" and (group_rows or (kind, view) == ("consumer", "members")):
+            _print(
+                tabular.draw(tabular.TableStyle(kind, view, old, verbose), group_rows, first=first)
+            )
             first = False
     if form != "table":
         _print_rows(rows, form)
 
 
 def _warn(group: views.Row, kind: str) -> None:
-    """Say of a group what Kafka's tool says, and what of it cannot be read."""
+    """Print the warnings of Kafka's tool on a group, and the members that cannot be read."""
     if group["state"] == "Empty":
         say(f"\n{kind.capitalize()} group '{group['group_id']}' has no active members.")
     elif group["state"] in REBALANCING and kind == "consumer":
@@ -213,4 +215,4 @@ def _print_rows(rows: Sequence[views.Row], form: str) -> None:
 
 
 def _print(text: str) -> None:
-    click.echo(text.encode("utf-8"), nl=False)  # as Kafka's tool, whatever the locale
+    click.echo(text.encode("utf-8"), nl=False)  # as Kafka's tool does, in any locale

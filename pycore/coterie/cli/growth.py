@@ -1,4 +1,4 @@
-"""``coterie growth``: who fills the topic, and what compaction would free."""
+"""``coterie growth``: which groups fill the topic, and how much compaction would free."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def command(
 
 
 def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[tables.Piece]:
-    """Yield the whole in a few lines, a table of the biggest, and the open transactions."""
+    """Yield the totals, a table of the biggest groups or topics, and the open transactions."""
     whole = {name: sum(row[name] for row in rows) for name in SUMMED}
     yield "\n".join(summary(whole))
-    lines = [line_of(by, key, theirs, whole) for key, theirs in gathered(rows, by).items()]
+    lines = [line_of(by, key, key_rows, whole) for key, key_rows in gathered(rows, by).items()]
     lines.sort(key=lambda line: -line["bytes"])
     shown = lines[:top] if top else lines
     title = f"by {' and '.join(by)}"
@@ -103,13 +103,13 @@ def draw_totals(rows: list[Row], by: list[str], top: int) -> Iterator[tables.Pie
         for transaction in row["open_transactions"]
     ]
     if opened:
-        held: Any = growth.FIELDS["open_transactions"][0]
-        fields: dict[str, Any] = {"group": "string", "topic": "string", **held}
+        own_fields: Any = growth.FIELDS["open_transactions"][0]
+        fields: dict[str, Any] = {"group": "string", "topic": "string", **own_fields}
         yield tables.table(fields, opened, "open transactions: nothing after them is compacted")
 
 
 def summary(whole: Row) -> Iterator[str]:
-    """Yield what all rows come to."""
+    """Yield the lines of totals."""
     size = whole["bytes"]
     yield (
         f"{size:,} bytes, {whole['records']:,} records in {whole['requests']:,} batches, "
@@ -127,13 +127,13 @@ def summary(whole: Row) -> Iterator[str]:
 
 def gathered(rows: Iterable[Row], by: list[str]) -> dict[tuple[str, ...], list[Row]]:
     """Return the rows of each line of the table."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    lines: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         group = NOBODY if row["group_id"] is None else row["group_id"]
         topic = f"({row['kind']})" if row["topic"] is None else row["topic"]
         names = {"group": group, "topic": topic}
-        found.setdefault(tuple(names[name] for name in by), []).append(row)
-    return found
+        lines.setdefault(tuple(names[name] for name in by), []).append(row)
+    return lines
 
 
 def line_of(by: list[str], key: tuple[str, ...], rows: list[Row], whole: Row) -> Row:
@@ -149,7 +149,7 @@ def line_of(by: list[str], key: tuple[str, ...], rows: list[Row], whole: Row) ->
 
 
 def draw_over_time(rows: list[Row]) -> Iterator[tables.Piece]:
-    """Yield a table with a line a span of time, and who committed most in it."""
+    """Yield a table with a line per span of time, and the group with most commits in it."""
     fields = {"time": "timestamp", "requests": "int64", "records": "int64", "bytes": "int64"}
     fields |= {"busiest_group": "string", "its_requests": "int64"}
     spans: dict[int, list[Row]] = {}
@@ -157,11 +157,13 @@ def draw_over_time(rows: list[Row]) -> Iterator[tables.Piece]:
         if row["time"] is not None:
             spans.setdefault(row["time"], []).append(row)
     lines = []
-    for time, theirs in sorted(spans.items()):
-        line = {name: sum(row[name] for row in theirs) for name in ("records", "bytes", "requests")}
+    for time, span_rows in sorted(spans.items()):
+        line = {
+            name: sum(row[name] for row in span_rows) for name in ("records", "bytes", "requests")
+        }
         by_group = {
-            group: sum(row["requests"] for row in of)
-            for (group,), of in gathered(theirs, ["group"]).items()
+            group: sum(row["requests"] for row in group_rows)
+            for (group,), group_rows in gathered(span_rows, ["group"]).items()
         }
         busiest = max(by_group, key=lambda group: by_group[group])
         lines.append(
@@ -171,5 +173,5 @@ def draw_over_time(rows: list[Row]) -> Iterator[tables.Piece]:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a share."""
+    """Format a share in percent."""
     return f"{100 * part / whole:.1f} %" if whole else "-"

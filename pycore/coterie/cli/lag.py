@@ -1,4 +1,4 @@
-"""``coterie lag``: how far groups were behind, where and when the end offsets are known."""
+"""``coterie lag``: the lag of groups, at the times with known end offsets."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def command(
     later than the log has the status beyond_log, and the lag as it would be at most.
     """
     asking.check(options)
+    options.files.append(file)
     ends = read_end_offsets(file)
     if at_ms is not None and ends.timed:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
@@ -76,7 +77,7 @@ def command(
 
 
 def draw(rows: list[Row]) -> Iterator[tables.Piece]:
-    """Yield the table, and what the lags of each group come to."""
+    """Yield the table of lags, and a table with a line per group."""
     fields = {name: lag.FIELDS[name] for name in SHOWN} | {"behind": "string"}
     drawn = [{**row, "lag": lag_text(row), "behind": behind(row)} for row in rows]
     yield tables.table(asking.with_trust(fields, rows), drawn)
@@ -84,7 +85,7 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
 
 
 def latest_totals(rows: list[Row]) -> list[Row]:
-    """Return what the lags of each group come to, of the last sample of each partition."""
+    """Return a row per group: the sum of its lags, at the last sample of each partition."""
     last = {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
     newest: dict[str, int | None] = {}
     for row in last.values():
@@ -94,14 +95,14 @@ def latest_totals(rows: list[Row]) -> list[Row]:
 
 
 def lag_text(row: Row) -> str | None:
-    """Return the lag; of one that is not known what it is at most, if the log tells that."""
+    """Format the lag; of an unknown lag, the upper bound if there is one."""
     if row["lag"] is not None:
         return str(row["lag"])
     return None if row["lag_max"] is None else f"<= {row['lag_max']}"
 
 
 def behind(row: Row) -> str | None:
-    """Return within what the age of the first unread record lies."""
+    """Format the range of the first unread record's age."""
     least, most = row["lag_ms_min"], row["lag_ms_max"]
     if least is None:
         return None

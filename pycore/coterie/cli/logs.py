@@ -1,9 +1,10 @@
-"""LOG... of a command: listed once, and what is said of it beside an answer."""
+"""The argument LOG... of a command, and the notes on a log beside an answer."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
@@ -19,16 +20,16 @@ from coterie.times import format_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Since = dict["int | None", int]
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # of Hadoop's file systems: Spark lists those
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # of a Hadoop file system, which Spark lists
 
 
 class Logs:
-    """LOG..., listed at the first use and not again.
+    """LOG..., listed once, at the first use.
 
     Attributes
     ----------
     paths : tuple of str
-        As given.
+        The paths of the command line.
     include_deleted : bool
         See ``coterie.log.folders.find_segments``.
     """
@@ -39,7 +40,7 @@ class Logs:
 
     @property
     def by_url(self) -> bool:
-        """Whether any path is a URL, which only Spark reads."""
+        """Whether a path is a URL, which only Spark reads."""
         return any(URL.match(path) for path in self.paths)
 
     @functools.cached_property
@@ -47,15 +48,24 @@ class Logs:
         """The segments; raises what ``find_segments`` raises."""
         return find_segments(self.paths, include_deleted=self.include_deleted)
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The files and folders that no output may replace, or lie in; none for URLs."""
+        if self.by_url:
+            return ()
+        segments = [segment.path for segment in self.listing.segments]
+        folders = {os.path.dirname(path) for path in segments if path not in self.paths}
+        return (*self.paths, *sorted(folders), *segments)
+
 
 @contextlib.contextmanager
 def listed(logs: Logs, where: Where) -> Iterator[None]:
-    """Have URLs listed by Spark, in a session that the command then goes on in.
+    """List URLs with Spark, in the session that the command then uses.
 
     Raises
     ------
     click.UsageError
-        There are URLs, and the engine is another, or an option is not for them.
+        There are URLs, and the engine is not Spark or an option does not support URLs.
     """
     if not logs.by_url:
         yield
@@ -72,11 +82,11 @@ def listed(logs: Logs, where: Where) -> Iterator[None]:
 
 
 def logs_argument(command: Decorated) -> Decorated:
-    """LOG... and ``--include-deleted``, as ``logs``: a :class:`Logs`."""
+    """Add LOG... and ``--include-deleted``, as ``logs``: a :class:`Logs`."""
 
     @functools.wraps(command)
-    def run(*args: Any, logs: tuple[str, ...], include_deleted: bool, **given: Any) -> Any:
-        return command(*args, logs=Logs(logs, include_deleted), **given)
+    def run(*args: Any, logs: tuple[str, ...], include_deleted: bool, **others: Any) -> Any:
+        return command(*args, logs=Logs(logs, include_deleted), **others)
 
     run_any: Any = click.option(
         "--include-deleted",
@@ -84,23 +94,23 @@ def logs_argument(command: Decorated) -> Decorated:
         help="Read .deleted segments in place of what the cleaner made of them: Kafka keeps them "
         "for a minute, and they hold what compaction took.",
     )(run)
-    taken = click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path())
-    return cast(Decorated, taken(run_any))
+    argument = click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path())
+    return cast(Decorated, argument(run_any))
 
 
 def say_each(notes: Iterable[str]) -> None:
-    """Say what stands beside an answer, a line each."""
+    """Print notes, a line each."""
     for line in notes:
         say(f"coterie: {line}")
 
 
 def say_left_alone(listing: Listing) -> None:
-    """Say which files and folders were left alone, and why."""
+    """Print which files and folders were skipped, and why."""
     say_each(left_alone(listing.passed_over))
 
 
 def beyond_notes(at_ms: int, newest_ms: int) -> list[str]:
-    """Return what to say where a time is after the log's newest record."""
+    """Return a note if a time is after the newest record of the log."""
     if at_ms <= newest_ms:
         return []
     return [
@@ -110,7 +120,7 @@ def beyond_notes(at_ms: int, newest_ms: int) -> list[str]:
 
 
 def trust_notes(listing: Listing, since: Mapping[int | None, int]) -> list[str]:
-    """Return what to say of partitions that were compacted: from when on they can be trusted.
+    """Return the notes on compacted partitions: since when each can be trusted.
 
     ``since``: epoch ms by partition.
     """
@@ -118,7 +128,7 @@ def trust_notes(listing: Listing, since: Mapping[int | None, int]) -> list[str]:
 
 
 def deleted_hint(listing: Listing) -> str:
-    """Return what to say where segments that the cleaner has replaced still lie in the log."""
+    """Return a hint if the log has ``.deleted`` segments that were not read."""
     count = len(listing.deleted)
     if not count:
         return ""

@@ -1,4 +1,4 @@
-"""``coterie metrics``: what an exporter would show of each group, from the log."""
+"""``coterie metrics``: an exporter's metrics of each group, from the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = "prometheus"
 
 
 def pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Try a regular expression, or fail as wrong usage."""
+    """Compile a regular expression; raise a usage error if it is wrong."""
     if value is not None:
         try:
             re.compile(value)
@@ -29,9 +29,9 @@ def pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     return value
 
 
-def pattern_option(flag: str, told: str) -> Callable[[Any], Any]:
+def pattern_option(flag: str, text: str) -> Callable[[Any], Any]:
     """Return an option that takes a regular expression."""
-    return click.option(flag, metavar="REGEX", callback=pattern, help=told)
+    return click.option(flag, metavar="REGEX", callback=pattern, help=text)
 
 
 @click.command("metrics")
@@ -80,7 +80,10 @@ def command(
     Names are those of kafka_exporter, braedon's exporter and KMinion. Samples carry no timestamp:
     they are of the end of the log, or of TIME. --format gives the rows behind them as data.
     """
-    ends = None if file is None else read_end_offsets(file)
+    ends = None
+    if file is not None:
+        options.files.append(file)
+        ends = read_end_offsets(file)
     if ends is not None and ends.timed and at_ms is not None:
         raise click.UsageError("--at is for end offsets without a time; FILE has times")
     if ends is None and log_until_ms is not None:
@@ -99,10 +102,10 @@ def command(
     statuses = Statuses("lag_status")
     rows = statuses.of(row for part in parts for row in part.rows)
     if options.form == TEXT:
-        held = list(rows)
-        with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
-            out.writelines(prometheus.text_lines(held, names, granularity))
-        count = len(held)
+        all_rows = list(rows)
+        with asking.text_out(options.inputs, options.out, options.overwrite) as out:
+            out.writelines(prometheus.text_lines(all_rows, names, granularity))
+        count = len(all_rows)
     else:
         count = asking.show(metrics.FIELDS, rows, options)
     if not count:

@@ -1,4 +1,4 @@
-"""From when to when a log has records: what is now, and up to when it tells, if nobody says."""
+"""The time range of a log: the defaults of ``--now`` and ``--log-until``."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from coterie.times import format_time
 
 
 class Newest:
-    """Finds the time of the newest record of a log while its parts pass.
+    """Finds the time of a log's newest record while the answers of its partitions are read.
 
     Parameters
     ----------
     option
-        Says the time where no record has one.
+        The option to suggest if no record has a time.
 
     Attributes
     ----------
     ms : int
-        -1: none so far.
+        Epoch ms; -1: no record with a time so far.
     """
 
     def __init__(self, option: str) -> None:
@@ -34,35 +34,35 @@ class Newest:
         self.ms = -1
 
     def of(self, parts: Iterable[PartitionAnswer]) -> Iterator[PartitionAnswer]:
-        """Yield the parts, none before one has a time; Failed where none does."""
-        held = []
+        """Yield the parts, once a record has a time; raise Failed if none has."""
+        pending = []
         for part in parts:
             self.ms = max(self.ms, part.newest_ms)
-            held.append(part)
+            pending.append(part)
             if self.ms >= 0:
-                yield from held
-                held.clear()
+                yield from pending
+                pending.clear()
         if self.ms < 0:
             raise without_time(self.option)
 
 
 def without_time(option: str) -> Failed:
-    """Return the failure of a log in which no record has a time."""
+    """Return the error for a log in which no record has a time."""
     return Failed(f"the log has no record with a time; give {option} TIME")
 
 
 def newest_ms(log: Log, where: Where = HERE) -> int:
-    """Return the time of the newest record, of any group; Failed where none has a time."""
-    return extent_ms(log, where, "--now")[1]
+    """Return the time of the newest record of any group; raise Failed if none has a time."""
+    return time_range_ms(log, where, "--now")[1]
 
 
-def extent_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
+def time_range_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
     """Return the time of the first batch and of the newest record of a log, of any partition.
 
     Raises
     ------
     Failed
-        No record has a time; ``option`` says it instead.
+        No record has a time; the message suggests ``option``.
     """
     engine, master, conf = where
     request = QuestionRequest(
@@ -78,16 +78,16 @@ def extent_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
 
 
 def log_until(log: Log, where: Where, until_ms: int | None, at_ms: int | None) -> int:
-    """Return up to when a log tells all: as ``--log-until`` says, or up to its newest record.
+    """Return the time up to which a log is complete: ``--log-until``, or its newest record.
 
-    ``at_ms``: the time of ``--at``, if it was given.
+    ``at_ms`` is the time of ``--at``, if given.
 
     Raises
     ------
     click.UsageError
-        Either is not within what the log covers; the message says what that is.
+        A time is outside the log's time range; the message says the range.
     """
-    first, newest = extent_ms(log, where, "--log-until")
+    first, newest = time_range_ms(log, where, "--log-until")
     covers = f"the log covers {format_time(first)} to {format_time(newest)}"
     if until_ms is not None and until_ms < newest:
         raise click.UsageError(f"--log-until {format_time(until_ms)} is too early: {covers}")

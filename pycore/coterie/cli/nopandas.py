@@ -1,4 +1,4 @@
-"""Commands that have no use for pandas do not wait for its import."""
+"""Prevent the slow import of pandas in commands that do not need it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from importlib.abc import MetaPathFinder
 
 
 class WithoutPandas(MetaPathFinder):
-    """Says that there is no pandas. For a command's own work, never for the library."""
+    """A finder that hides pandas. Only for commands, never for the library."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Refuse pandas, leave all else to the next finder."""
+        """Raise for pandas; leave other modules to the next finder."""
         if fullname == "pandas":
-            raise ModuleNotFoundError("not wanted here", name=fullname)
+            raise ModuleNotFoundError("pandas is hidden here", name=fullname)
 
 
 @contextlib.contextmanager
-def without_pandas(wanted: bool) -> Iterator[None]:
-    """Let nothing import pandas meanwhile, if so ``wanted``; afterwards all may again.
+def without_pandas(hide: bool) -> Iterator[None]:
+    """Hide pandas during the block, if ``hide`` is true.
 
-    pyarrow looks for pandas at its first array, and importing it takes longer than most replays.
+    pyarrow imports pandas with its first array, which takes longer than most replays.
     """
     finder = WithoutPandas()
-    if wanted:
+    if hide:
         sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        if wanted:
+        if hide:
             sys.meta_path.remove(finder)

@@ -1,90 +1,83 @@
-"""An output folder that appears whole or not at all.
+"""Output folders of commands: filled under a temporary name, then renamed.
 
-What is written goes into a hidden sibling, which takes the folder's name at the end. Whatever ends
-the work before that, a failure or an interruption, takes the sibling away again; and what a killed
-process left, the next one that writes the same folder (``wholefile``).
+A failure or an interruption removes the temporary folder. If the process is killed, the next one
+that writes the same folder removes it (``coterie.atomic_file``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from coterie.atomic_file import REPLACED, beside, held, open_to_all, undisturbed
-from coterie.cli.failures import Failed
+from coterie.atomic_file import (
+    REPLACED,
+    check_folder,
+    create_locked,
+    signals_ignored,
+    temporary_name,
+    use_umask,
+)
+from coterie.state.schemas import SCHEMAS
+
+OUTPUTS = {*(f"{name}.parquet" for name in SCHEMAS), "groups.json", "commits.jsonl"}
 
 
 @contextlib.contextmanager
-def whole_folder(out: str, *, overwrite: bool, keep: Iterable[str] = ()) -> Iterator[Path]:
-    """Give an empty folder to fill; it becomes ``out`` when the block ends well.
+def whole_folder(out: str, *, overwrite: bool, inputs: Iterable[str] = ()) -> Iterator[Path]:
+    """Yield an empty temporary folder, which becomes ``out`` when the block succeeds.
 
-    Parameters
-    ----------
-    out : str
-        The folder to make. Refused if it is there and not empty, unless ``overwrite``: then what
-        is in it goes.
-    overwrite : bool
-        See above.
-    keep : iterable of str
-        Paths that must not go with an overwritten folder: what is being read.
+    See ``coterie.atomic_file.check_folder`` for what is refused.
     """
-    target = Path(os.path.realpath(out))
-    check(out, target, overwrite, keep)
-    sibling = beside(target)  # named before it is there: an interruption finds it in any case
+    read = tuple(inputs)
+    target = check_folder(out, overwrite=overwrite, inputs=read, is_output=is_output)
+    sibling = temporary_name(target)  # chosen first, so that an interruption can remove it
     with room_for(target):
         try:
-            with held(target, lambda: sibling.mkdir(mode=0o700), sibling):
+            with create_locked(target, lambda: sibling.mkdir(mode=0o700), sibling):
                 yield sibling
-                open_to_all(sibling, 0o777)
-                # What came there meanwhile is not ours to delete.
-                check(out, target, overwrite, keep)
+                use_umask(sibling, 0o777)
+                # Another process may have filled the target meanwhile.
+                check_folder(out, overwrite=overwrite, inputs=read, is_output=is_output)
                 put_in_place(sibling, target)
         except BaseException:
-            with undisturbed():
+            with signals_ignored():
                 shutil.rmtree(sibling, ignore_errors=True)
             raise
 
 
 @contextlib.contextmanager
 def room_for(target: Path) -> Iterator[None]:
-    """Make the folders above; those that were not there go again if the block fails."""
+    """Create the missing parent folders; remove them again if the block fails."""
     missing = [parent for parent in target.parents if not parent.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
-        with undisturbed():
+        with signals_ignored():
             for parent in missing:  # the innermost first
                 with contextlib.suppress(OSError):
                     parent.rmdir()
         raise
 
 
-def check(out: str, target: Path, overwrite: bool, keep: Iterable[str]) -> None:
-    """Refuse what would lose something."""
-    if not target.exists():
-        return
-    if not target.is_dir():
-        raise Failed(f"--out {out}: is a file; name a folder that is new or empty")
-    if not any(target.iterdir()):
-        return
-    if not overwrite:
-        raise Failed(f"--out {out}: is not empty; name another folder, or give --overwrite")
-    for path in [*keep, os.curdir, os.path.expanduser("~")]:
-        if Path(os.path.realpath(path)).is_relative_to(target):
-            raise Failed(f"--out {out}: --overwrite would delete {path}; name another folder")
+def is_output(entry: Path) -> bool:
+    """Return whether ``coterie replay`` writes such an entry: a table, or a folder of its parts."""
+    if entry.name not in OUTPUTS or entry.is_symlink():
+        return False
+    if not entry.is_dir():
+        return entry.is_file()
+    return all(part.match("part-*.parquet") and part.is_file() for part in entry.iterdir())
 
 
 def put_in_place(sibling: Path, target: Path) -> None:
-    """Let the folder take its name; the one that had it goes only when that is done."""
-    with undisturbed():
+    """Rename the folder to its target; the replaced folder is removed after that."""
+    with signals_ignored():
         if not target.exists() or not any(target.iterdir()):
             sibling.replace(target)
             return
-        before = beside(target, REPLACED)
+        before = temporary_name(target, REPLACED)
         try:
             target.replace(before)
             sibling.replace(target)

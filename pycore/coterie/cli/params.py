@@ -1,4 +1,4 @@
-"""What several commands take alike beside LOG: --group, --at, --since, --until and --on-fault."""
+"""Options that several commands share, and their types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     IntType = PairType = click.ParamType  # not generic before click 8.3
 
-SPARK_KEY = re.compile(r"spark\.[^\s=]+")  # Spark passes over any other without a word
+SPARK_KEY = re.compile(r"spark\.[^\s=]+")  # Spark silently ignores other names
 
 
 class Time(IntType):
@@ -54,14 +54,14 @@ class Duration(IntType):
 
 
 class Setting(PairType):
-    """KEY=VALUE of Spark's; a pair of strings."""
+    """KEY=VALUE, a setting of Spark; a pair of strings."""
 
     name = "KEY=VALUE"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
-        """Cut in two, or fail as wrong usage."""
+        """Split at the first "=", or fail as wrong usage."""
         if isinstance(value, tuple):
             return value
         key, equals, setting = value.partition("=")
@@ -76,10 +76,10 @@ DURATION = Duration()
 
 
 class EngineName(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """The name of an engine: of this project's, or of one that is registered as an entry point."""
+    """The name of an engine: of this project, or registered as an entry point."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Take a name of which there is an engine, or fail as wrong usage."""
+        """Accept the name of an engine, or fail as wrong usage."""
         if value in self.choices or not is_registered(value):
             return super().convert(value, param, ctx)
         return value
@@ -108,17 +108,17 @@ def engine_options(command: Decorated) -> Decorated:
 
 
 def check_where(where: Where) -> None:
-    """Refuse what is of Spark for another engine, as wrong usage."""
+    """Raise a usage error for Spark's options with another engine."""
     if where.engine != "spark":
-        for option, given in (("--master", where.master is not None), ("--conf", where.conf)):
-            if given:
+        for option, is_set in (("--master", where.master is not None), ("--conf", where.conf)):
+            if is_set:
                 raise click.UsageError(f"{option} is for --engine spark")
 
 
 def group_option(command: Decorated) -> Decorated:
     """``--group G``, repeatable, as ``groups``: a tuple of ids and patterns.
 
-    ``coterie.cli.groupnames`` finds the groups that patterns stand for.
+    ``coterie.cli.groupnames`` resolves the patterns.
     """
     return click.option(
         "--group",
@@ -169,12 +169,12 @@ def until_option(command: Decorated) -> Decorated:
 
 
 def end_of(at_ms: int | None, since_ms: int | None, until_ms: int | None) -> int | None:
-    """Return the time up to which records count: of ``--at``, or of ``--until``; None: all.
+    """Return the time of ``--at`` or ``--until``, after which records do not count; None: all.
 
     Raises
     ------
     click.UsageError
-        Both are given, or it is before ``--since``.
+        Both are given, or the time is before ``--since``.
     """
     if at_ms is not None and until_ms is not None:
         raise click.UsageError("--at and --until say the same; give one of them")

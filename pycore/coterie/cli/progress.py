@@ -1,4 +1,4 @@
-"""Progress on a terminal, for what takes more than a second; on standard error, and gone after."""
+"""A progress bar on standard error, for work of more than a second."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ AFTER_S = 1.0
 
 
 class TerminalProgress:
-    """A bar over bytes. Where standard error is no terminal, nothing is shown.
+    """A bar over bytes, shown only if standard error is a terminal.
 
-    It says nothing on its own clock: a bar first appears with news a second after the start.
+    There is no timer: the bar appears with the first update that is a second after the start.
     """
 
     def __init__(self) -> None:
@@ -33,27 +33,27 @@ class TerminalProgress:
         self.clear()
 
     def clear(self) -> None:
-        """Take the bar away for what is to be printed; the next news brings it back."""
+        """Remove the bar before other output; the next update shows it again."""
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
 
     def total(self, size_bytes: int) -> None:
-        """Say how much there is to read."""
+        """Set the number of bytes to read."""
         self.size = size_bytes
 
     def advance(self, size_bytes: int) -> None:
-        """Say that so much more was read."""
+        """Add to the number of bytes read."""
         self.done += size_bytes
         self._show()
 
     def stage(self, what: str) -> None:
-        """Say what is being done now."""
+        """Set the description of the current work."""
         self.what = what
         self._show()
 
     def notice(self, line: str) -> None:
-        """Print a line on standard error, terminal or not."""
+        """Print a line on standard error, also if it is not a terminal."""
         self.clear()
         say(f"coterie: {line}")
 

@@ -1,4 +1,4 @@
-"""``coterie records``: every record of a log, one JSON object a line."""
+"""``coterie records``: every record of a log, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import Logs, logs_argument, say_left_alone
 from coterie.cli.params import at_option, end_of, group_option, since_option, until_option
 from coterie.log.folders import read_segment
-from coterie.log.records import JsonLines, TellFault, segment_records
+from coterie.log.records import FaultHandler, JsonLines, segment_records
 from coterie.times import MAX_MS
 
 LINES_AT_ONCE = 2_000
-NO_TIME, MIN_MS = -1, -(1 << 63)  # a record of message format 0 has no time, and always counts
+NO_TIME, MIN_MS = -1, -(1 << 63)  # records of message format 0 have no time, and always count
 
 
-def teller(path: str) -> TellFault:
-    """Return what prints a fault of the segment at ``path``."""
+def fault_printer(path: str) -> FaultHandler:
+    """Return a function that prints a fault of the segment at ``path``."""
 
-    def tell(
+    def print_fault(
         position: int, base_offset: int | None, kind: str, offset: int | None, detail: str
     ) -> None:
         place = f"byte {position}" if offset is None else f"byte {position}, offset {offset}"
         say(f"coterie: {path}: {place}: {kind}: {detail}")
 
-    return tell
+    return print_fault
 
 
 @click.command("records")
@@ -54,16 +54,16 @@ def command(
     only = chosen_groups(groups, listing)
     first_ms = MIN_MS if since_ms is None else since_ms
     last_ms = MAX_MS if end_ms is None else end_ms
-    out = sys.stdout.buffer  # JSON is UTF-8, whatever the locale says
+    out = sys.stdout.buffer  # JSON is UTF-8 in any locale
     for segment in listing.segments:
         lines: list[str] = []
         to_line = JsonLines().line
         for row in segment_records(
-            read_segment(segment),
+            read_segment(segment, in_memory=True),
             partition=segment.partition,
             segment=segment.log_name,
             groups=only,
-            tell=teller(segment.path),
+            on_fault=fault_printer(segment.path),
         ):
             if row["timestamp"] != NO_TIME and not first_ms <= row["timestamp"] <= last_ms:
                 continue

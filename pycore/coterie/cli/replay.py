@@ -86,13 +86,13 @@ def command(
     try:
         with without_pandas(engine == "local"):
             replay = find_engine(engine)
-            # Says what is wrong with the paths before an engine starts.
+            # Listing the log reports wrong paths before an engine starts.
             log: Log = logs.paths if by_url else logs.listing
             chosen = chosen_groups(groups, () if by_url else log)
             options = ScanOptions(on_fault=on_fault, at_ms=at_ms, groups=chosen, history=history)
             with (
                 TerminalProgress() as progress,
-                whole_folder(out, overwrite=overwrite, keep=logs.paths) as folder,
+                whole_folder(out, overwrite=overwrite, inputs=logs.inputs) as folder,
             ):
                 request = ReplayRequest(log, folder, form, options, master, conf)
                 summary = replay(request, progress)
@@ -107,7 +107,7 @@ def command(
 
 
 def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[str]:
-    """Return what is said at the end: what was read, what was found, what to beware of."""
+    """Return the lines of the summary: what was read, faults, and what to beware of."""
     rate = summary.records / seconds if seconds else 0.0
     lines = [
         f"{count(summary.files, 'file')}, {size(summary.bytes)}: "
@@ -126,27 +126,27 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
 
 
 def compaction_lines(summary: Summary, at_ms: int | None) -> list[str]:
-    """Say from when on the state of a compacted log can be trusted."""
+    """Return since when the state of a compacted log can be trusted."""
     since = summary.trusted_from_ms
     if not since and at_ms is None:
         return []
     if not since:
         return ["no offset is missing: nothing was compacted, the state at any time can be trusted"]
     lines = list(trust_lines(since))
-    late = [moment for moment in since.values() if at_ms is not None and at_ms < moment]
-    if at_ms is not None and late:
-        where = count(len(late), "partition")
+    untrusted = [ms for ms in since.values() if at_ms is not None and at_ms < ms]
+    if at_ms is not None and untrusted:
+        where = count(len(untrusted), "partition")
         lines.append(f"at {format_time(at_ms)} commits may be missing in {where}")
     return lines
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def size(size_bytes: float) -> str:
-    """Return a size in decimal units."""
+    """Format a size in decimal units."""
     for unit in ("B", "kB", "MB", "GB"):
         if size_bytes < 1000:
             return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""``coterie report``: one self-contained page about the groups of a log, or a Markdown summary."""
+"""``coterie report``: a self-contained page about the groups of a log, or a Markdown summary."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from coterie.atomic_file import check_file
 from coterie.cli import asking
 from coterie.cli.brokerlogs import read_logs, request_log_options, server_log_option
 from coterie.cli.failures import Failed
@@ -81,6 +82,9 @@ def command(
     if out is None and (form == "html" or overwrite):
         raise click.UsageError("the page goes into a file: --out FILE")
     end_ms = end_of(at_ms, since_ms, until_ms)
+    inputs = (*logs.inputs, *server_logs, *request_logs)
+    if out is not None:  # before any work
+        check_file(out, overwrite=overwrite, inputs=inputs)
     broker_log_lines = read_logs(server_logs, request_logs, log_zone)
     listing = logs.listing
     basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, broker_log_lines)
@@ -100,7 +104,7 @@ def command(
     if missing is not None:
         raise missing
     subtitle = "From " + ", ".join(logs.paths)
-    with asking.text_out(listing, out, overwrite) as file:
+    with asking.text_out(inputs, out, overwrite) as file:
         if form == "markdown":
             file.writelines(markdown.render(whole, title, subtitle, basis, chosen is not None))
         else:
@@ -110,12 +114,12 @@ def command(
 
 
 def now_of(log: Log, now_ms: int | None, at_ms: int | None) -> int:
-    """Return when to judge expiry: as said, as of ``--at``, or the newest record's time."""
+    """Return the time for expiry: ``--now``, ``--at``, or the time of the newest record."""
     if now_ms is not None:
         return now_ms
     if at_ms is not None:
         return at_ms
     try:
         return newest_ms(log)
-    except Failed:  # no record has a time, so nothing of it expires
+    except Failed:  # no record has a time, so nothing expires
         return 0

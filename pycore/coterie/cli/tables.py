@@ -1,7 +1,7 @@
-"""Tables for people, as wide as a terminal or unbroken: rich's look in a fraction of its time.
+"""Tables for people, as wide as the terminal: the look of rich in a fraction of its time.
 
-rich measures and draws cell by cell; here widths are taken of whole columns. Of rich are the width
-and the styles of the terminal, the width of what is not ASCII, and how texts are broken at words.
+rich measures and draws cell by cell; this module measures whole columns. rich still provides the
+terminal's width and styles, the width of non-ASCII text, and the wrapping of text at words.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NamedTuple, TextIO
 
 from coterie.insight.render.tables import NUMBERS, Piece, Table
 
-WHOLE = (*NUMBERS, "timestamp", "bool")  # kinds whose cells are never broken
+WHOLE = (*NUMBERS, "timestamp", "bool")  # kinds whose cells are never wrapped
 GAP = 3  # blanks between two columns
 RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
 PLAIN = ("", "")
-TEXTS_KEPT = 4096  # that were broken: names and causes come again and again
+TEXTS_CACHED = 4096  # wrapped: names and causes repeat
 
 
 class Screen(NamedTuple):
-    """Where a table is drawn: columns of the terminal, None where no line is broken; its styles.
+    """The terminal: its width in columns (None: do not wrap lines), and its styles.
 
-    A style is what is written before a text and what after it.
+    A style is a pair: the text before, and the text after.
     """
 
     width: int | None = None
@@ -32,9 +32,9 @@ class Screen(NamedTuple):
 
 
 def show_tables(drawn: Iterable[Piece], out: TextIO, to_terminal: bool = True) -> None:
-    """Print tables and texts: as wide as the terminal, or unbroken where there is none.
+    """Print tables and texts, wrapped to the width of a terminal; without one, unwrapped.
 
-    On a terminal that is too narrow for numbers and times, lines are as long as those need.
+    Numbers and times are never wrapped, even if the terminal is too narrow for them.
     """
     on_terminal = to_terminal and out.isatty()
     screen = terminal(out) if on_terminal else Screen()
@@ -44,30 +44,30 @@ def show_tables(drawn: Iterable[Piece], out: TextIO, to_terminal: bool = True) -
 
 
 def terminal(out: TextIO) -> Screen:
-    """Return a terminal's width, and its styles as rich has them (NO_COLOR, TERM)."""
-    from rich.console import Console  # whoever writes to a file does not wait for rich
+    """Return a terminal's width and styles, from rich (NO_COLOR, TERM)."""
+    from rich.console import Console  # slow to import
     from rich.text import Text
 
     console = Console(file=out)
 
     def style(name: str) -> tuple[str, str]:
-        with console.capture() as written:
+        with console.capture() as capture:
             console.print(Text("x", style=name), end="")
-        before, _, after = written.get().partition("x")
+        before, _, after = capture.get().partition("x")
         return before, after
 
     return Screen(console.width, style("table.title"), style("table.header"))
 
 
 def text_lines(text: str, screen: Screen) -> Iterator[str]:
-    """Yield the lines of a text, those that are too long broken between words."""
+    """Yield the lines of a text, wrapped at words."""
     width = longest([text]) if screen.width is None else max(screen.width, longest(text.split()))
     for line in text.split("\n"):
-        yield from broken(line, width)
+        yield from wrapped(line, width)
 
 
 def table_lines(table: Table, screen: Screen) -> Iterator[str]:
-    """Yield the lines of a table: title, headings, a rule, rows."""
+    """Yield the lines of a table: title, headings, rule, rows."""
     columns = table.columns
     most, widths = measured(table, screen.width)
     long = sum(widths) + GAP * (len(widths) - 1)
@@ -83,7 +83,7 @@ def table_lines(table: Table, screen: Screen) -> Iterator[str]:
         yield from map(f" {gap.join(formats)} ".__mod__, zip(*cells, strict=True))
     else:
         for row in zip(*columns, strict=True):
-            for cells in zip_longest(*map(broken, row, widths), fillvalue=""):
+            for cells in zip_longest(*map(wrapped, row, widths), fillvalue=""):
                 yield f" {gap.join(map(pad, cells, widths, right))} "
     yield " " * (long + 2)
 
@@ -91,9 +91,9 @@ def table_lines(table: Table, screen: Screen) -> Iterator[str]:
 def heading_lines(
     headings: Sequence[str], widths: Sequence[int], right: Sequence[bool], style: tuple[str, str]
 ) -> Iterator[str]:
-    """Yield the headings, at the bottom where some take more lines; their blanks have the style."""
+    """Yield the lines of the headings, aligned at the bottom; their blanks have the style, too."""
     blank, last = " ".join(style), len(headings) - 1
-    lines = [broken(*one) for one in zip(headings, widths, strict=True)]
+    lines = [wrapped(heading, width) for heading, width in zip(headings, widths, strict=True)]
     height = max(map(len, lines))
     for number in range(height):
         cells = []
@@ -109,9 +109,9 @@ def heading_lines(
 
 
 def measured(table: Table, screen_width: int | None) -> tuple[int | None, list[int]]:
-    """Return how long a line may be (None: as long as it is), and the columns' widths.
+    """Return the width of lines (None: unlimited), and the widths of the columns.
 
-    Where lines are too long, the widest columns that may be broken become narrower, evenly.
+    If lines are too long, the widest columns that may be wrapped are narrowed, evenly.
     """
     headed = [(name, *column) for name, column in zip(table.headings, table.columns, strict=True)]
     widths = [longest(column) for column in headed]
@@ -120,7 +120,7 @@ def measured(table: Table, screen_width: int | None) -> tuple[int | None, list[i
     words = [longest(" ".join(column).split()) for column in headed]
     edges = 2 + GAP * (len(widths) - 1)
     most = max(screen_width, sum(words) + edges)
-    # A blank on either side of a column counts as its own, but for the first and the last.
+    # A column includes the blank on either side; the first and last have one on one side only.
     sides = [(at > 0) + (at < len(widths) - 1) for at in range(len(widths))]
     wide = [width + side for width, side in zip(widths, sides, strict=True)]
     narrow(wide, [kind not in WHOLE for kind in table.kinds], sum(widths) + edges - most)
@@ -128,13 +128,13 @@ def measured(table: Table, screen_width: int | None) -> tuple[int | None, list[i
 
 
 def narrow(widths: list[int], breakable: Sequence[bool], excess: int) -> None:
-    """Take ``excess`` from the widths, from those of the widest columns that may be broken."""
+    """Take ``excess`` off the widths, starting with the widest columns that may be wrapped."""
     while excess > 0:
-        found = {width for width, may in zip(widths, breakable, strict=True) if may and width}
-        if not found:
+        candidates = {width for width, may in zip(widths, breakable, strict=True) if may and width}
+        if not candidates:
             return
-        widest = max(found)
-        step = min(excess, widest - max(found - {widest}, default=0))
+        widest = max(candidates)
+        step = min(excess, widest - max(candidates - {widest}, default=0))
         chosen = [at for at, may in enumerate(breakable) if may and widths[at] == widest]
         for left, at in zip(range(len(chosen), 0, -1), chosen, strict=True):
             taken = min(step, round(excess / left))
@@ -143,14 +143,14 @@ def narrow(widths: list[int], breakable: Sequence[bool], excess: int) -> None:
 
 
 def longest(texts: Sequence[str]) -> int:
-    """Return how many columns of a terminal the longest of the texts takes."""
+    """Return the width of the widest text, in columns of a terminal."""
     if "".join(texts).isascii():
         return max(map(len, texts), default=0)
     return max(map(columns_of, texts), default=0)
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the width of a text, in columns of a terminal."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -159,7 +159,7 @@ def columns_of(text: str) -> int:
 
 
 def cropped(text: str, width: int | None) -> str:
-    """Return as much of a text as fits."""
+    """Truncate a text to a width."""
     if width is None or columns_of(text) <= width:
         return text
     from rich.cells import set_cell_size
@@ -168,21 +168,21 @@ def cropped(text: str, width: int | None) -> str:
 
 
 def padded(column: Sequence[str], width: int, right: bool) -> tuple[str, Sequence[str]]:
-    """Return the format that makes cells of a column as wide as it is, and what it takes."""
+    """Return a % format that pads cells to a width, and the cells for it."""
     if "".join(column).isascii():
         return f"%{width if right else -width}s", column
     return "%s", [pad(text, width, right) for text in column]
 
 
 def pad(text: str, width: int, right: bool) -> str:
-    """Return a text with as many blanks as it lacks, before it or after it."""
+    """Pad a text with blanks to a width, on the left if ``right`` aligned."""
     blanks = " " * (width - columns_of(text))
     return blanks + text if right else text + blanks
 
 
-@functools.lru_cache(TEXTS_KEPT)
-def broken(text: str, width: int) -> Sequence[str]:
-    """Return the lines of a text that is broken at words, and within a word that is too long."""
+@functools.lru_cache(TEXTS_CACHED)
+def wrapped(text: str, width: int) -> Sequence[str]:
+    """Wrap a text at words, and within words that are too long."""
     if columns_of(text) <= width:
         return (text,)
     if text.isascii() and " " not in text:

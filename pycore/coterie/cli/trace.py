@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any, TypeVar
 
 import click
 
-from coterie.cli.failures import Failed, say
+from coterie.cli.failures import say
 from coterie.coordinator.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
-from coterie.traces.files import found_traces, open_text, stem
+from coterie.traces.files import found_traces, stem
+from coterie.user_files import open_lines
 
 EXPECTED_ENDS = (".expected.jsonl", ".expected.jsonl.gz")
 T = TypeVar("T")
@@ -33,7 +33,7 @@ def command() -> None:
 
 
 def unreadable(path: Path, error: Exception) -> str:
-    """One line about a file that cannot be used."""
+    """Return the line about a file that cannot be read."""
     what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, RecursionError):
         what = "nested too deeply"
@@ -45,28 +45,18 @@ def unreadable(path: Path, error: Exception) -> str:
 READ_ERRORS = (OSError, EOFError, ValueError, RecursionError, CoterieError, zlib.error)
 
 
-def write_lines(path: Path, lines: Any, *, overwrite: bool, keep: Iterable[str]) -> None:
-    """Write JSON lines; the file appears whole or not at all, and so does its folder."""
+def write_lines(path: Path, lines: Any, *, overwrite: bool, inputs: Iterable[str]) -> None:
+    """Write JSON lines to a new file, atomically; create its folder."""
     from coterie.cli.outfile import whole_file
     from coterie.cli.outfolder import room_for
 
     with (
         room_for(path),
-        whole_file(str(path), overwrite=overwrite, keep=keep) as part,
+        whole_file(str(path), overwrite=overwrite, inputs=inputs) as part,
         part.open("w", encoding="utf-8") as out,
     ):
         for line in lines:
             out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
-
-
-def refuse_loss(out: str, targets: Iterable[Path], *, overwrite: bool, keep: Iterable[str]) -> None:
-    """Refuse, before any work, an output that is there already."""
-    from coterie.cli import outfile
-
-    if Path(out).exists() and not Path(out).is_dir():
-        raise Failed(f"--out {out}: is a file; name a folder")
-    for target in targets:
-        outfile.refuse_loss(str(target), Path(os.path.realpath(target)), overwrite, keep)
 
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
@@ -81,29 +71,32 @@ def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
 
     One output a trace, NAME.actual.jsonl; subfolders are kept. Exit 1 if any trace is wrong.
     """
+    from coterie.cli.outfile import check_files_in
+
     source: dict[Path, Path] = {}
     for path, place in found_traces(traces):
         target = Path(out) / place.with_name(place.name + ".actual.jsonl")
         if target in source:
             raise click.UsageError(f"{path} and {source[target]} would both be written to {target}")
         source[target] = path
-    keep = [str(path) for path in source.values()]
-    refuse_loss(out, source, overwrite=overwrite, keep=keep)
+    inputs = [str(path) for path in source.values()]
+    check_files_in(out, source, overwrite=overwrite, inputs=inputs)
     failed = sum(
-        not run_one(path, target, overwrite=overwrite, keep=keep) for target, path in source.items()
+        not run_one(path, target, overwrite=overwrite, inputs=inputs)
+        for target, path in source.items()
     )
     say(f"{len(source) - failed} run, {failed} failed")
     if failed:
         raise click.exceptions.Exit(1)
 
 
-def run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -> bool:
-    """Run a trace; whether that went well. If not, it is said."""
+def run_one(path: Path, target: Path, *, overwrite: bool, inputs: Iterable[str]) -> bool:
+    """Run a trace; print an error and return False if it fails."""
     from coterie.traces.trace import run_trace
 
     try:
-        with open_text(path) as lines:
-            write_lines(target, run_trace(lines), overwrite=overwrite, keep=keep)
+        with open_lines(path) as lines:
+            write_lines(target, run_trace(lines), overwrite=overwrite, inputs=inputs)
     except READ_ERRORS as error:
         say(f"coterie: {unreadable(path, error)}")
         return False
@@ -111,7 +104,7 @@ def run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -
 
 
 def compared(expected: Path, actual: Path) -> Iterator[tuple[str, Path, Path | None]]:
-    """Name, expected file and actual file of each pair."""
+    """Yield (name, expected file, actual file or None) of each pair."""
     if not expected.is_dir():
         yield stem(expected, EXPECTED_ENDS), expected, actual
         return
@@ -136,32 +129,32 @@ def diff_command(expected: Path, actual: Path, show_all: bool, responses: bool) 
 
     compare = compare_responses if responses else compare_traces
     passed = failed = 0
-    for name, theirs, ours in compared(expected, actual):
+    for name, expected_file, actual_file in compared(expected, actual):
         try:
-            if ours is None:
+            if actual_file is None:
                 raise CoterieError(f"there is no output of it in {actual}")
-            with open_text(theirs) as wanted, open_text(ours) as came:
-                found = list(compare(wanted, came))
+            with open_lines(expected_file) as wanted_lines, open_lines(actual_file) as lines:
+                differences = list(compare(wanted_lines, lines))
         except READ_ERRORS as error:
-            say(f"coterie: {name}: {unreadable(theirs, error)}")
+            say(f"coterie: {name}: {unreadable(expected_file, error)}")
             failed += 1
             continue
-        for difference in found if show_all else found[:1]:
+        for difference in differences if show_all else differences[:1]:
             click.echo(f"{name} {difference}")
-        passed, failed = passed + (not found), failed + bool(found)
+        passed, failed = passed + (not differences), failed + bool(differences)
     click.echo(f"{passed} passed, {failed} failed")
     if failed or not passed:
         raise click.exceptions.Exit(1)
 
 
 def settings(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """``--set`` options as a configuration; what is wrong is wrong usage."""
+    """Parse ``--set`` options; raise a usage error for a wrong setting."""
     try:
-        given = dict(map(parse_setting, pairs))
-        coordinator_config(given)
+        config = dict(map(parse_setting, pairs))
+        coordinator_config(config)
     except ConfigError as error:
         raise click.UsageError(f"--set: {error}") from None
-    return given
+    return config
 
 
 set_option = click.option(
@@ -198,46 +191,47 @@ def import_command(
     that are not Kafka's defaults with --set. A restart of the broker becomes a failover; it shows
     in its connections, and in its server log. Groups of the newer protocols are left out.
     """
+    from coterie.cli.outfile import check_files_in
     from coterie.traces.requestlog import import_request_log
     from coterie.traces.restarts import started_times
 
     config = settings(pairs)
     title = name or log.name.removesuffix(".gz").removesuffix(".log")
     targets = [Path(out) / f"{title}.{kind}.jsonl" for kind in ("trace", "expected")]
-    keep = [str(log), *map(str, server_logs)]
-    refuse_loss(out, targets, overwrite=overwrite, keep=keep)
+    inputs = [str(log), *map(str, server_logs)]
+    check_files_in(out, targets, overwrite=overwrite, inputs=inputs)
     started = [at_ms for file in server_logs for at_ms in read_lines(file, started_times)]
-    made = read_lines(log, lambda lines: import_request_log(lines, config, title, started))
-    for target, written in zip(targets, (made.trace, made.expected), strict=True):
-        write_lines(target, written, overwrite=overwrite, keep=keep)
-    say(f"{len(made.trace) - 1} events from {made.start} on")
-    for last, first in made.outages:
+    imported = read_lines(log, lambda lines: import_request_log(lines, config, title, started))
+    for target, written in zip(targets, (imported.trace, imported.expected), strict=True):
+        write_lines(target, written, overwrite=overwrite, inputs=inputs)
+    say(f"{len(imported.trace) - 1} events from {imported.start} on")
+    for last, first in imported.outages:
         say(f"the broker was down between {last} and {first}: failover")
-    for reason, count in sorted(made.left_out.items()):
+    for reason, count in sorted(imported.left_out.items()):
         say(f"left out: {count} x {reason}")
 
 
 def read_lines(path: Path, read: Callable[[Iterable[str]], T]) -> T:
-    """Return what a reader makes of a log; one line where it cannot be read."""
+    """Pass the lines of a log to a reader; raise CoterieError if the log cannot be read."""
     try:
-        with open_text(path) as lines:
+        with open_lines(path) as lines:
             return read(lines)
     except READ_ERRORS as error:
         raise CoterieError(unreadable(path, error)) from None
 
 
 def factors(pairs: tuple[str, ...]) -> dict[str, float]:
-    """``CLIENT=FACTOR`` options."""
-    out = {}
+    """Parse ``CLIENT=FACTOR`` options."""
+    by_client = {}
     for pair in pairs:
         client, _, factor = pair.rpartition("=")
         try:
-            out[client] = float(factor)
+            by_client[client] = float(factor)
         except ValueError:
             raise click.UsageError(f"--scale-session: {pair!r} must be CLIENT=FACTOR") from None
-        if not client or not 0 < out[client] < 1e6:
+        if not client or not 0 < by_client[client] < 1e6:
             raise click.UsageError(f"--scale-session: {pair!r} must be CLIENT=FACTOR, above 0")
-    return out
+    return by_client
 
 
 @command.command("whatif")
@@ -260,7 +254,7 @@ def whatif_command(
 
     changes = Changes(settings(pairs), factors(scale_session), frozenset(static))
     try:
-        with open_text(trace) as lines:
+        with open_lines(trace) as lines:
             base, changed = what_if(load_trace(lines), changes)
     except READ_ERRORS as error:
         raise CoterieError(unreadable(trace, error)) from None

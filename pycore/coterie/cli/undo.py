@@ -1,4 +1,4 @@
-"""``coterie undo``: the offsets that a group had, as the file that puts it back there."""
+"""``coterie undo``: the offsets that a group had, as a file for Kafka's reset tool."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from coterie.times import format_time
 SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference")
 TIMES = ("commit_timestamp", "latest_commit_timestamp")
 RESET = "reset"
-ROWS_TOLD = 2_000  # beside a file: more than that nobody reads
-WARNINGS_TOLD = 20
-REWIND_IS_FRESH_MS = 60_000  # a time that people give is seldom finer than a minute
+ROWS_SHOWN = 2_000  # beside a file; above, a line per group
+WARNINGS_SHOWN = 20
+REWIND_IS_FRESH_MS = 60_000  # people seldom give a time more exactly than to a minute
 
 
 @click.command("undo")
@@ -79,30 +79,31 @@ def command(
     else:
         shown = replace(options, form="table") if options.form == RESET else options
         asking.show(undo.FIELDS, rows, shown, draw=draw)
-    told = list(warnings(rows, at_ms))
-    for line in told[:WARNINGS_TOLD]:
+    lines = list(warnings(rows, at_ms))
+    for line in lines[:WARNINGS_SHOWN]:
         say(f"coterie: {line}")
-    if len(told) > WARNINGS_TOLD:
-        say(f"coterie: and {len(told) - WARNINGS_TOLD:,} more warnings of this kind; --group tells")
+    if len(lines) > WARNINGS_SHOWN:
+        more = len(lines) - WARNINGS_SHOWN
+        say(f"coterie: and {more:,} more warnings of this kind; --group tells")
     if against_latest and rows:
         raise click.exceptions.Exit(1)
 
 
 def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
-    """Write the file, and say on standard error what it would change."""
+    """Write the file; print on standard error what it would change."""
     planned = [row for row in rows if row["offset"] is not None]
     if not planned:
         raise nothing_planned(options, at_ms)
-    one = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
-    with asking.text_out(options.logs.listing, options.out, options.overwrite) as out:
-        out.writelines(reset_lines(planned, with_group=not one))
-    show_tables(draw(rows) if len(rows) <= ROWS_TOLD else draw_groups(rows), sys.stderr)
+    single_group = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
+    with asking.text_out(options.inputs, options.out, options.overwrite) as out:
+        out.writelines(reset_lines(planned, with_group=not single_group))
+    show_tables(draw(rows) if len(rows) <= ROWS_SHOWN else draw_groups(rows), sys.stderr)
 
 
 def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
-    """Return why there is nothing to go back to: there was nothing, or the log has lost it.
+    """Return the error if there is no offset to restore: none existed, or compaction removed it.
 
-    Not the rows tell: a group that was deleted since then has none.
+    The rows do not show which: a group that was deleted since then has no rows.
     """
     since = [ms for ms in options.trusted_from_ms.values() if at_ms < ms]
     if not since:
@@ -115,7 +116,7 @@ def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
 
 
 def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
-    """Yield the lines of a file for ``--from-file``: no heading, a line a partition."""
+    """Yield the lines of a file for ``--from-file``: no heading, a line per partition."""
     line = csvrows.line_writer()
     for row in rows:
         group = [row["group_id"]] if with_group else []
@@ -123,51 +124,53 @@ def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
 
 
 def draw_groups(rows: list[Row]) -> Iterator[tables.Piece]:
-    """Yield a line a group, where a line a partition is more than people read."""
+    """Yield a table with a line per group, for many partitions."""
     counts: dict[str, Counter[str]] = {}
     for row in rows:
         counts.setdefault(row["group_id"], Counter())[row["change"]] += 1
     fields = {"group": "string", **dict.fromkeys(undo.CHANGES, "int64")}
     lines = [
-        {"group": group, **{change: of[change] for change in undo.CHANGES}}
-        for group, of in counts.items()
+        {"group": group, **{change: changes[change] for change in undo.CHANGES}}
+        for group, changes in counts.items()
     ]
     title = f"{len(rows):,} partitions of {len(counts):,} groups; --against-latest shows each"
     yield tables.table(fields, lines, title)
 
 
 def draw(rows: list[Row]) -> Iterator[tables.Piece]:
-    """Yield a table for each group: what would change."""
+    """Yield a table per group: what a reset would change."""
     fields = asking.with_trust({name: undo.FIELDS[name] for name in (*SHOWN, *TIMES)}, rows)
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
-    for group, theirs in by_group.items():
-        counts = Counter(row["change"] for row in theirs)
-        told = ", ".join(f"{counts[change]} {change}" for change in undo.CHANGES if counts[change])
-        yield tables.table(fields, theirs, f"group {tables.printable(group)}: {told}")
+    for group, group_rows in by_group.items():
+        counts = Counter(row["change"] for row in group_rows)
+        summary = ", ".join(
+            f"{counts[change]} {change}" for change in undo.CHANGES if counts[change]
+        )
+        yield tables.table(fields, group_rows, f"group {tables.printable(group)}: {summary}")
 
 
 def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
-    """Yield what to beware of before the file is given to Kafka's tool."""
+    """Yield the warnings to read before the file is given to Kafka's tool."""
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
-    for group, theirs in by_group.items():
-        state, since = theirs[0]["state"], theirs[0]["trusted_from"]
+    for group, group_rows in by_group.items():
+        state, since = group_rows[0]["state"], group_rows[0]["trusted_from"]
         if since is not None and at_ms < since:
             yield (
                 f"group {group!r}: its log was compacted; before {format_time(since)} it may lack "
                 "offsets that were current then"
             )
-        yield from rewind_warnings(group, theirs, at_ms)
-        yield from expiry_warnings(group, theirs)
+        yield from rewind_warnings(group, group_rows, at_ms)
+        yield from expiry_warnings(group, group_rows)
         if state not in (None, "Empty"):
             yield (
                 f"group {group!r} is {state}: Kafka's tool refuses a group with members; "
                 "stop them first"
             )
-        counts = Counter(row["change"] for row in theirs)
+        counts = Counter(row["change"] for row in group_rows)
         if counts[undo.NEW]:
             yield (
                 f"group {group!r}: {partitions(counts[undo.NEW])} without an offset then; a reset "
@@ -183,7 +186,7 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
                 f"group {group!r}: {partitions(counts[undo.DELETED])} without an offset now; where "
                 "the topic is gone Kafka's tool fails (--without-deleted leaves them out)"
             )
-        open_count = sum(row["pending"] for row in theirs)
+        open_count = sum(row["pending"] for row in group_rows)
         if open_count:
             yield (
                 f"group {group!r}: {partitions(open_count)} with an offset in an open transaction, "
@@ -192,7 +195,7 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
 
 
 def rewind_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
-    """Yield a line where what would be restored is itself a rewind of just before."""
+    """Yield a warning if the restored offsets are those of a rewind shortly before."""
     fresh = [
         row
         for row in rows
@@ -207,7 +210,7 @@ def rewind_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
 
 
 def expiry_warnings(group: str, rows: list[Row]) -> Iterator[str]:
-    """Yield a line where restored offsets would expire, unless a member joins before."""
+    """Yield a warning if the restored offsets would expire."""
     times = [row["expires_at"] for row in rows if row["expires_at"] is not None]
     if times:
         yield (
@@ -217,5 +220,5 @@ def expiry_warnings(group: str, rows: list[Row]) -> Iterator[str]:
 
 
 def partitions(count: int) -> str:
-    """Return a number of partitions."""
+    """Return a count of partitions."""
     return f"{count} partition" if count == 1 else f"{count} partitions"

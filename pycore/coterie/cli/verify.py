@@ -1,4 +1,4 @@
-"""``coterie verify``: every fault of a log, one JSON object a line."""
+"""``coterie verify``: every fault of a log, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.log.folders import Listing, Segment, read_segment
 from coterie.replay.engine import Progress
 from coterie.state.partial import ScanOptions
 
-PIECE_BYTES = 32 << 20  # of a segment: the state that each leads to is in memory
+PIECE_BYTES = 32 << 20  # bounds the state in memory
 
 
 @click.command("verify")
@@ -38,7 +38,7 @@ def command(logs: Logs) -> None:
 
 
 def faults(listing: Listing, progress: Progress) -> Iterator[Fault]:
-    """Yield the faults of every segment, in order of partition, segment and place."""
+    """Yield the faults of all segments, in the order of the log."""
     progress.total(sum(segment.size for segment in listing.segments))
     for segment in listing.segments:
         yield from segment_faults(segment)
@@ -46,8 +46,8 @@ def faults(listing: Listing, progress: Progress) -> Iterator[Fault]:
 
 
 def segment_faults(segment: Segment) -> Iterator[Fault]:
-    """Yield the faults of one segment; the state it leads to is thrown away."""
-    data = memoryview(read_segment(segment))
+    """Yield the faults of one segment; discard its state."""
+    data = memoryview(read_segment(segment, in_memory=True))
     at, expected = 0, -1
     while at < len(data):
         fold = ScanOptions().new_fold()

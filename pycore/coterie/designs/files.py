@@ -9,6 +9,7 @@ from typing import Any
 
 from coterie.designs.shipped import path_of
 from coterie.errors import CoterieError
+from coterie.user_files import read_text
 
 ACTUAL = ".actual.json"  # the suffix of files that a run writes
 
@@ -46,7 +47,7 @@ def read_json(path: Path) -> Any:
         It cannot be read; :func:`error_line` describes the error.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except FileNotFoundError:
         if path.suffix:
             raise

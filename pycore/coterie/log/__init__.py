@@ -1,1 +1,1 @@
-"""The log as files: its folders, its records as JSON, how far back it can be trusted."""
+"""A log's files: folders and segments, records as JSON, the effect of compaction."""

@@ -1,6 +1,6 @@
-"""The consumer protocol inside JoinGroup and SyncGroup: subscriptions and assignments as bytes.
+"""Subscriptions and assignments: the consumer protocol inside JoinGroup and SyncGroup.
 
-Read and written by the table of messages, all of it, as Kafka's own readers do.
+Messages are read and written completely, as by Kafka's own code.
 Source: ``ConsumerProtocol.java``. Rules: docs/rules/log-format.md#consumer-protocol.
 """
 
@@ -34,7 +34,7 @@ LATEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A parsed subscription; fields that its version has not are at their defaults."""
+    """A parsed subscription; fields that its version lacks have their defaults."""
 
     version: int
     topics: tuple[str, ...]
@@ -71,17 +71,17 @@ def subscription(
     generation_id: int = -1,
     rack_id: str | None = None,
 ) -> bytes:
-    """Return the bytes of a subscription; topics and owned partitions are sorted, as in Java."""
+    """Encode a subscription; topics and owned partitions are sorted, as in Java."""
     if isinstance(topics, Mapping):
         topics = topics.keys()
-    given = walked(topics, "topics", "a list of names")
-    held = _partitions({} if owned is None else _mapping(owned, "owned"))
-    for each in held:
-        each["partitions"].sort()
+    topic_names = walked(topics, "topics", "a list of names")
+    owned_rows = _partitions({} if owned is None else _mapping(owned, "owned"))
+    for row in owned_rows:
+        row["partitions"].sort()
     data = {
-        "topics": sorted(string(topic, "a topic") for topic in given),
+        "topics": sorted(string(topic, "a topic") for topic in topic_names),
         "userData": None if user_data is None else binary(user_data, "user_data"),
-        "ownedPartitions": sorted(held, key=itemgetter("topic")),
+        "ownedPartitions": sorted(owned_rows, key=itemgetter("topic")),
         "generationId": integer(generation_id, "generation_id"),
         "rackId": None if rack_id is None else string(rack_id, "rack_id"),
     }
@@ -91,7 +91,7 @@ def subscription(
 def assignment(
     partitions: Mapping[str, Iterable[int]], version: int = 1, *, user_data: bytes | None = None
 ) -> bytes:
-    """Return the bytes of an assignment, in the order given."""
+    """Encode an assignment, in the order of the mapping."""
     data = {
         "assignedPartitions": _partitions(_mapping(partitions, "partitions")),
         "userData": None if user_data is None else binary(user_data, "user_data"),
@@ -100,12 +100,12 @@ def assignment(
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Parse a subscription; versions above 3 are read as 3.
+    """Decode a subscription; a version above 3 is read as 3.
 
     Raises
     ------
     CorruptData
-        Kafka's reader refuses it, or there are no bytes at all.
+        Kafka's reader would throw, or ``data`` is empty.
     """
     read = decode_subscription(binary(data, "data"))
     if read is None:
@@ -122,26 +122,26 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> dict[str, list[int]]:
-    """Return the partitions of an assignment; no bytes mean that nothing is assigned.
+    """Decode an assignment to partitions by topic; empty bytes assign nothing.
 
     Raises
     ------
     CorruptData
-        Kafka's reader refuses it.
+        Kafka's reader would throw.
     """
     read = decode_assignment(binary(data, "data"))
     return {} if read is None else _by_topic(read["data"]["assignedPartitions"])
 
 
 def owned_partitions(data: bytes) -> dict[str, list[int]]:
-    """Return what an assignment gives: each partition once, in rising order, no empty topic."""
-    held = read_assignment(data)
-    return {topic: sorted(set(numbers)) for topic, numbers in held.items() if numbers}
+    """Decode an assignment: partitions in rising order without duplicates or empty topics."""
+    assigned = read_assignment(data)
+    return {topic: sorted(set(numbers)) for topic, numbers in assigned.items() if numbers}
 
 
 def _by_topic(partitions: Iterable[dict[str, Any]]) -> dict[str, list[int]]:
-    """Put the partitions of a topic that comes twice together."""
-    held: dict[str, list[int]] = {}
-    for one in partitions:
-        held.setdefault(one["topic"], []).extend(one["partitions"])
-    return held
+    """Return partitions by topic; merge repeated topics."""
+    by_topic: dict[str, list[int]] = {}
+    for row in partitions:
+        by_topic.setdefault(row["topic"], []).extend(row["partitions"])
+    return by_topic

@@ -1,8 +1,7 @@
-"""Segments of ``__consumer_offsets`` in plain folders: found, put in order, read, cut.
+"""Find, order, read and cut the segments of ``__consumer_offsets`` in folders.
 
-Knows names and files, not what a batch means. Only ``.log`` files count, as they are or
-compressed as a whole (``.zst``, ``.gz``); what Kafka itself sets aside is named and left alone,
-but for ``.deleted`` segments where they are asked for (``setaside``).
+Only ``.log`` files count, plain or compressed as a whole (``.zst``, ``.gz``). Files that Kafka has
+renamed are listed, but not read; ``.deleted`` segments are read if requested.
 Source of the names: LogFileUtils, LocalLog (``-delete``, ``-stray``, ``-future``).
 Rules: docs/rules/log-format.md#segments.
 """
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 TOPIC = "__consumer_offsets"
-PARTITION_FOLDER = re.compile(r"__consumer_offsets-([0-9]{1,9})")  # any more is no int32
+PARTITION_FOLDER = re.compile(r"__consumer_offsets-([0-9]{1,9})")  # more digits exceed int32
 ASIDE_FOLDER = re.compile(r"__consumer_offsets-[0-9]+\..*-(?:delete|stray|future)")
 SEGMENT_FILE = re.compile(r"(.*)\.log(?:\.(zst|gz))?")
 OFFSET_NAME = re.compile(r"[0-9]{20}")
@@ -44,15 +43,15 @@ class Segment:
     Attributes
     ----------
     path : str
-        As the caller's path leads to it.
+        The path, below the caller's path.
     partition : int or None
-        The number of its folder's name; None for a file elsewhere.
+        The number in the folder's name; None for a file in another folder.
     base_offset : int or None
-        The number that is its name; None if that is none.
+        The number in the file's name; None if there is none.
     size : int
-        Bytes of the file as it lies there.
+        The size of the file, in bytes.
     compression : str or None
-        ``zst`` or ``gz`` where the file is compressed as a whole.
+        ``zst`` or ``gz`` if the file is compressed as a whole.
     """
 
     path: str
@@ -63,21 +62,28 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """The path as text that any output takes: bytes that are not UTF-8 are spelled out."""
+        """The path as printable text; bytes that are not UTF-8 are escaped."""
         return self.path.encode("utf-8", "backslashreplace").decode("utf-8")
 
     @property
     def log_name(self) -> str:
-        """The name of the ``.log`` file, also where it is compressed as a whole."""
+        """The name of the file without ``.zst`` or ``.gz``."""
         name = os.path.basename(self.path)
         return name if self.compression is None else name.removesuffix(f".{self.compression}")
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Segments by partition, then base offset; and what was named but left alone.
+    """The segments of a log, in order of partition and base offset.
 
-    ``deleted``: of that, the segments that Kafka has renamed to ``.deleted``.
+    Attributes
+    ----------
+    segments : tuple of Segment
+        The segments to read.
+    passed_over : tuple of str
+        Paths that are not read.
+    deleted : tuple of Segment
+        The segments among ``passed_over`` that Kafka has renamed to ``.deleted``.
     """
 
     segments: tuple[Segment, ...]
@@ -85,55 +91,56 @@ class Listing:
     deleted: tuple[Segment, ...] = ()
 
     def partitions(self) -> dict[int | None, list[Segment]]:
-        """Return each partition's segments in log order, partitions in order of their number."""
-        found: dict[int | None, list[Segment]] = {}
+        """Return the segments of each partition in log order, partitions by number."""
+        by_partition: dict[int | None, list[Segment]] = {}
         for segment in self.segments:
-            found.setdefault(segment.partition, []).append(segment)
-        return found
+            by_partition.setdefault(segment.partition, []).append(segment)
+        return by_partition
 
     def partition_count(self) -> int | None:
-        """Return how many partitions the topic has, if it is all here; None: that is not known."""
+        """Return the number of the topic's partitions; None if some may be missing."""
         numbers = list(self.partitions())
         return len(numbers) if numbers == list(range(len(numbers))) else None
 
     @property
     def size(self) -> int:
-        """Bytes of all segments, as they lie there."""
+        """The size of all segment files, in bytes."""
         return sum(segment.size for segment in self.segments)
 
 
 Log = Listing | Iterable[str | os.PathLike[str]]
-"""LOG..., as given or as listed."""
+"""LOG...: paths, or a listing of them."""
 
 
 def find_segments(log: Log, *, include_deleted: bool = False) -> Listing:
-    """Return the segments that paths lead to; a listing as it is, so that a log is listed once.
+    """List the segments of paths; return a listing unchanged.
 
-    A path is a folder that holds ``__consumer_offsets-N`` folders, one such folder, or a segment
-    file. A file that two paths lead to counts once.
+    A path is a folder with ``__consumer_offsets-N`` folders, one such folder, or a segment file. A
+    file that is reached by two paths counts once.
 
     Parameters
     ----------
     log
-        Where to look.
+        The paths.
     include_deleted
-        Read ``.deleted`` segments in place of what the cleaner made of them: Kafka keeps them for
-        ``file.delete.delay.ms`` (a minute), and they hold what compaction took.
+        Read ``.deleted`` segments in place of the segments that the cleaner made of them. They
+        contain the records that compaction removed; Kafka keeps them for ``file.delete.delay.ms``
+        (a minute).
 
     Raises
     ------
     LogError
-        A path leads nowhere, may not be read, or to nothing of the topic; or two folders hold
-        the same partition.
+        A path does not exist, cannot be read or has no segments of the topic, or two folders
+        have the same partition.
     """
     if isinstance(log, Listing):
         return log
-    found: dict[str, Segment] = {}
+    by_real_path: dict[str, Segment] = {}
     aside: list[str] = []
     for path in log:
         for segment in _walk(os.fspath(path), aside):
-            found.setdefault(os.path.realpath(segment.path), segment)
-    listing = listing_of(found.values(), aside)
+            by_real_path.setdefault(os.path.realpath(segment.path), segment)
+    listing = listing_of(by_real_path.values(), aside)
     deleted = sorted(
         map(_deleted_segment, filter(_is_deleted, listing.passed_over)), key=_log_order
     )
@@ -141,68 +148,71 @@ def find_segments(log: Log, *, include_deleted: bool = False) -> Listing:
     return with_deleted(listing) if include_deleted else listing
 
 
-def listing_of(found: Iterable[Segment], aside: Iterable[str]) -> Listing:
-    """Put segments in log order, wherever they were found.
+def listing_of(unordered: Iterable[Segment], aside: Iterable[str]) -> Listing:
+    """Return a listing of segments in log order; duplicates are passed over.
 
     Raises
     ------
     LogError
-        Two folders hold the same partition.
+        Two folders have the same partition.
     """
-    segments = sorted(found, key=_log_order)
+    segments = sorted(unordered, key=_log_order)
     _refuse_two_copies(segments)
-    kept: list[Segment] = []
-    left = set(aside)
+    unique: list[Segment] = []
+    passed_over = set(aside)
     for segment in segments:
-        if kept and _same_twice(kept[-1], segment):
-            left.add(segment.path)
+        if unique and _is_same_segment(unique[-1], segment):
+            passed_over.add(segment.path)
         else:
-            kept.append(segment)
-    return Listing(tuple(kept), tuple(sorted(left)))
+            unique.append(segment)
+    return Listing(tuple(unique), tuple(sorted(passed_over)))
 
 
 def with_deleted(listing: Listing) -> Listing:
-    """Return a listing with ``.deleted`` segments in place of what the cleaner made of them.
+    """Return a listing with ``.deleted`` segments in place of their cleaned segment.
 
-    The cleaner makes one segment of several, under the name of the first; all of those are
-    renamed at once. So the ``.deleted`` ones from a segment's name up to the next segment's stand
-    for it if the first of them has its name. Else some are gone: then they are left alone.
+    The cleaner makes one segment of several, with the name of the first, and renames all of them
+    at once. So a cleaned segment is replaced by the ``.deleted`` ones from its base offset to that
+    of the next segment. The first must have the same base offset; otherwise some are already
+    gone, and none is used.
     """
-    bases = sorted({_log_order(one) for one in listing.segments if one.base_offset is not None})
-    stand_for: dict[tuple[int, int], list[Segment]] = {}
+    bases = sorted(
+        {_log_order(segment) for segment in listing.segments if segment.base_offset is not None}
+    )
+    originals: dict[tuple[int, int], list[Segment]] = {}
     for segment in listing.deleted:
         at = bisect_right(bases, _log_order(segment)) - 1
         if at >= 0 and bases[at][0] == partition_order(segment.partition):
-            stand_for.setdefault(bases[at], []).append(segment)
+            originals.setdefault(bases[at], []).append(segment)
     read: list[Segment] = []
     used: set[str] = set()
     for segment in listing.segments:
-        theirs = stand_for.get(_log_order(segment), [])
-        if theirs and theirs[0].base_offset == segment.base_offset:
-            read += theirs
-            used.update(one.path for one in theirs)
+        replaced = originals.get(_log_order(segment), [])
+        if replaced and replaced[0].base_offset == segment.base_offset:
+            read += replaced
+            used.update(original.path for original in replaced)
         else:
             read.append(segment)
     return Listing(
         tuple(read),
         tuple(path for path in listing.passed_over if path not in used),
-        tuple(one for one in listing.deleted if one.path not in used),
+        tuple(segment for segment in listing.deleted if segment.path not in used),
     )
 
 
 def left_alone(paths: Iterable[str]) -> Iterator[str]:
-    """Yield what to say of paths that were passed over: a line for each reason, with how many."""
+    """Yield the lines about paths that were passed over: one per reason."""
     reasons: dict[str, list[str]] = {}
     for path in paths:
         name = os.path.basename(path)
         aside = name.endswith(ASIDE_FILE) or ASIDE_FOLDER.fullmatch(name)
         why = "set aside by Kafka" if aside else "the same segment lies beside it"
         reasons.setdefault(why, []).append(path)
-    for why, theirs in reasons.items():
-        if len(theirs) == 1:
-            yield f"{theirs[0]}: left alone, {why}"
+    for why, group in reasons.items():
+        if len(group) == 1:
+            yield f"{group[0]}: left alone, {why}"
         else:
-            yield f"{len(theirs):,} files left alone, {why} (the first: {theirs[0]})"
+            yield f"{len(group):,} files left alone, {why} (the first: {group[0]})"
 
 
 def _log_order(segment: Segment) -> tuple[int, int]:
@@ -210,15 +220,15 @@ def _log_order(segment: Segment) -> tuple[int, int]:
     return number, -1 if segment.base_offset is None else segment.base_offset
 
 
-def _same_twice(one: Segment, other: Segment) -> bool:
-    """Whether one folder holds a segment twice, as it is and compressed."""
-    if one.partition is None or one.base_offset is None:
+def _is_same_segment(first: Segment, second: Segment) -> bool:
+    """Return whether two files are one segment, plain and compressed."""
+    if first.partition is None or first.base_offset is None:
         return False
-    return _log_order(one) == _log_order(other)
+    return _log_order(first) == _log_order(second)
 
 
 def _walk(path: str, aside: list[str]) -> list[Segment]:
-    """Return the segments of one path of the caller's; what is set aside goes into ``aside``."""
+    """Return the segments of one path; add the files that Kafka has renamed to ``aside``."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -256,7 +266,7 @@ def _entries(path: str) -> list[str]:
 
 
 def unreadable(path: str, error: OSError | ValueError) -> LogError:
-    """Return what to raise where a file or folder of a log cannot be read."""
+    """Build the error for a file or folder of a log that cannot be read."""
     if isinstance(error, PermissionError):
         return LogError(f"{path}: no permission to read it; run as a user who may, or copy it")
     return LogError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
@@ -265,20 +275,20 @@ def unreadable(path: str, error: OSError | ValueError) -> LogError:
 def _partition_folder(path: str, aside: list[str], may_be_empty: bool = False) -> list[Segment]:
     match = PARTITION_FOLDER.fullmatch(os.path.basename(os.path.abspath(path)))
     assert match
-    found = []
+    segments = []
     for name in _entries(path):
         file = os.path.join(path, name)
         if name.endswith(ASIDE_FILE):
             aside.append(file)
         elif SEGMENT_FILE.fullmatch(name) and os.path.isfile(file):
-            found.append(_segment(file, int(match[1])))
-    if not found and not may_be_empty:
+            segments.append(_segment(file, int(match[1])))
+    if not segments and not may_be_empty:
         raise LogError(f"{path}: no segment (.log) in it; {ASK_FOR}")
-    return found
+    return segments
 
 
 def _is_deleted(path: str) -> bool:
-    """Whether a path is a segment that Kafka has renamed to be deleted, in a partition's folder."""
+    """Return whether a path is a ``.deleted`` segment in a partition's folder."""
     name = os.path.basename(path)
     return bool(
         name.endswith(DELETED)
@@ -308,7 +318,7 @@ def _segment(path: str, partition: int | None) -> Segment:
 
 
 def _named_file(path: str) -> Segment:
-    """Return the segment that a path of the caller's names."""
+    """Return the segment of a path to a file."""
     name = os.path.basename(path)
     if name.endswith(ASIDE_FILE):
         raise LogError(f"{path}: Kafka has set this file aside, it is no live log; {ASK_FOR}")
@@ -323,7 +333,7 @@ def _named_file(path: str) -> Segment:
 
 
 def _begins_as_log(segment: Segment) -> bool:
-    """Whether a file of any name holds at least one batch that can be told, or nothing."""
+    """Return whether a file with any name begins with a batch, or is empty."""
     data = read_segment(segment)
     reader = LogReader(data)
     return next(reader, None) is not None or not memoryview(data).nbytes
@@ -343,30 +353,34 @@ def _refuse_two_copies(segments: list[Segment]) -> None:
             )
 
 
-def read_segment(segment: Segment) -> Buffer:
-    """Return a segment's bytes, decompressed; a big file that is plain is mapped, not read.
+def read_segment(segment: Segment, *, in_memory: bool = False) -> Buffer:
+    """Return a segment's bytes, decompressed; a large plain file is mapped into memory.
+
+    If another process truncates a mapped file, the operating system ends this one with SIGBUS.
+    With ``in_memory``, no file is mapped, and a truncation is an error; that takes twice the time.
 
     Raises
     ------
     LogError
-        The file cannot be read, or is not what its ``.zst`` or ``.gz`` says.
+        The file cannot be read or decompressed, or was truncated meanwhile.
     """
     try:
         with open(segment.path, "rb") as file:
-            if segment.compression is None:
-                # Reading large segments instead took twice as long. Filling the page tables
-                # beforehand (MADV_POPULATE_READ) brought no gain.
-                size = os.fstat(file.fileno()).st_size
-                if size >= MAP_FROM_BYTES:
-                    return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-                return file.read()
-            return inflate(file.read(), segment)
+            size = os.fstat(file.fileno()).st_size
+            if segment.compression is None and size >= MAP_FROM_BYTES and not in_memory:
+                # Reading large segments took twice as long. Reading pieces into one buffer took a
+                # third longer. MADV_POPULATE_READ brought no gain.
+                return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+            data = file.read()
     except OSError as error:
         raise unreadable(segment.path, error) from error
+    if len(data) < size:
+        raise LogError(f"{segment.path}: was truncated while it was read; read it again, or a copy")
+    return data if segment.compression is None else inflate(data, segment)
 
 
 def inflate(data: bytes, segment: Segment) -> Buffer:
-    """Return the bytes of a whole file decompressed; several frames or members may stand in it."""
+    """Decompress a whole file, which may have several frames or members."""
     import cramjam
 
     if segment.compression is None:
@@ -394,7 +408,7 @@ def _first_line(error: Exception) -> str:
 
 
 def cut_points(data: Buffer, max_bytes: int) -> list[int]:
-    """Return where to cut a segment's bytes into pieces of about ``max_bytes``.
+    """Return the positions that cut a segment into pieces of about ``max_bytes``.
 
     See ``coterie._core.codec.reader.batch_boundaries``.
     """

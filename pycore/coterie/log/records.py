@@ -1,7 +1,7 @@
-"""Records of a log one by one, as JSON has them: the schema of Kafka's own decode.
+"""Single records of a log as JSON objects, in the schema of Kafka's own decoder.
 
-For people, and for whoever pipes a log into another tool; bulk work goes through columns. At a
-fault the reading goes on as ``--on-fault skip`` does, and the fault is yielded in its place.
+For people, and for pipes into other tools; bulk work uses columns. Faults are skipped, as
+``--on-fault skip`` does, and reported at their place.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ CONTROL_TYPES = {
     5: "KRAFT_VERSION",
     6: "KRAFT_VOTERS",
 }
-PLAIN_KEY = 3  # version, type, data: nothing left over, no error
-PLAIN_VALUE = 2  # version, data
+PLAIN_KEY = 3  # fields: version, type, data; no error
+PLAIN_VALUE = 2  # fields: version, data
 TRANSACTION_MARKERS = ("ABORT", "COMMIT")
-TellFault = Callable[[int, int | None, str, int | None, str], None]
+FaultHandler = Callable[[int, int | None, str, int | None, str], None]
 
 
 def _base64(value: object) -> str:
@@ -44,15 +44,14 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_
 
 
 def to_json(value: object) -> str:
-    """Return one line of JSON; bytes are base64, and text is left as it is."""
+    """Return a value as one line of JSON; bytes become base64."""
     return _ENCODER.encode(value)
 
 
 class JsonLines:
-    """``to_json`` for rows that come in the order of the log, about three times as fast.
+    """``to_json`` for rows in log order, about three times as fast.
 
-    What all records of a batch share is encoded once, and offset commits, of which a log is full,
-    are put together by hand.
+    The fields of a batch are encoded once, and offset commits have a template.
     """
 
     def __init__(self) -> None:
@@ -103,7 +102,7 @@ def segment_records(
     partition: int | None,
     segment: str,
     groups: Container[str] | None = None,
-    tell: TellFault | None = None,
+    on_fault: FaultHandler | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of one segment, in log order.
 
@@ -112,24 +111,24 @@ def segment_records(
     data
         The bytes of the whole segment.
     partition, segment
-        What the rows say of where they are; ``segment`` is the name of the ``.log`` file.
-        Tagged fields that are unknown are left out, as by Kafka's converters.
+        Copied into the rows; ``segment`` is the name of the ``.log`` file.
     groups
-        Only records whose key names one of these groups; None: all, also markers.
-    tell
-        Called for each fault with (position, base offset, kind, record offset, detail) before
-        whatever stands after it is yielded.
+        Only records of these groups; None: all records, also markers.
+    on_fault
+        Called for each fault with (position, base offset, kind, record offset, detail), before
+        the records after it are yielded.
 
     Yields
     ------
     dict
-        As a line of ``records.jsonl``; bytes are ``bytes``. A key or value that cannot be read has
-        ``version``, ``raw`` and ``error`` in place of ``data``.
+        As a line of ``records.jsonl``; bytes are ``bytes``. An unreadable key or value has
+        ``version``, ``raw`` and ``error`` in place of ``data``. Unknown tagged fields are omitted,
+        as Kafka's converters do.
     """
     reader = LogReader(data)
-    told = 0
+    reported = 0
     for batch in reader:
-        told = _tell_faults(reader, told, tell)
+        reported = _report_faults(reader, reported, on_fault)
         head = _batch_fields(batch)
         for record in batch.records:
             row = _place(partition, segment, batch, record)
@@ -137,20 +136,21 @@ def segment_records(
             if batch.is_control:
                 row["control"] = _control(record)
                 is_marker = row["control"]["type"] in TRANSACTION_MARKERS
-                if not is_marker and record is batch.records[0] and tell is not None:
+                if not is_marker and record is batch.records[0] and on_fault is not None:
                     detail = f"a control batch of type {row['control']['type']}"
-                    tell(batch.position, batch.base_offset, "marker", None, detail)
+                    on_fault(batch.position, batch.base_offset, "marker", None, detail)
             else:
-                row["key"], row["value"] = _decoded(batch, record, tell)
+                row["key"], row["value"] = _decoded(batch, record, on_fault)
             if groups is None or _group_of(row) in groups:
                 yield row
-    _tell_faults(reader, told, tell)
+    _report_faults(reader, reported, on_fault)
 
 
-def _tell_faults(reader: LogReader, told: int, tell: TellFault | None) -> int:
-    if tell is not None:
-        for fault in reader.faults[told:]:
-            tell(fault.position, fault.base_offset, fault.kind, None, fault.detail)
+def _report_faults(reader: LogReader, reported: int, on_fault: FaultHandler | None) -> int:
+    """Report the faults after the first ``reported`` ones; return the number of all."""
+    if on_fault is not None:
+        for fault in reader.faults[reported:]:
+            on_fault(fault.position, fault.base_offset, fault.kind, None, fault.detail)
     return len(reader.faults)
 
 
@@ -184,16 +184,16 @@ def _control(record: LogRecord) -> dict[str, Any]:
     """Return a marker's fields. Sources: ControlRecordType, EndTransactionMarker."""
     key, value = record.key, record.value
     name = "UNKNOWN"
-    if key is not None and len(key) >= 4 and key[0] < 0x80:  # a version below 0 says no type
+    if key is not None and len(key) >= 4 and key[0] < 0x80:  # a negative version has no type
         name = CONTROL_TYPES.get(int.from_bytes(key[2:4], "big", signed=True), name)
-    found: dict[str, Any] = {"type": name, "key": key, "value": value}
+    fields: dict[str, Any] = {"type": name, "key": key, "value": value}
     if name in TRANSACTION_MARKERS and value is not None and len(value) >= 6:
-        found["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)
-    return found
+        fields["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)
+    return fields
 
 
-def _decoded(batch: LogBatch, record: LogRecord, tell: TellFault | None) -> tuple[Any, Any]:
-    """Return key and value as dicts; what cannot be read is told and keeps its bytes."""
+def _decoded(batch: LogBatch, record: LogRecord, on_fault: FaultHandler | None) -> tuple[Any, Any]:
+    """Return key and value as dicts; report an unreadable one, and keep its bytes."""
     key, value = record.key, record.value
     key_row: Any = None
     fault: CorruptData | None = None
@@ -203,14 +203,14 @@ def _decoded(batch: LogBatch, record: LogRecord, tell: TellFault | None) -> tupl
         key_row = decode_key(key)
     except CorruptData as error:
         fault, key_row = error, None if key is None else _raw_key(key, str(error))
-    # A key that is cut short still tells by its version what the value is.
+    # The version of a truncated key still determines the value's schema.
     version = None if key_row is None else key_row["version"]
     try:
         value_row: Any = decode_value(version, value, tags=False)
     except CorruptData as error:
         fault, value_row = fault or error, _raw(value or b"", str(error))
-    if fault is not None and tell is not None:  # one of a record, as a fold has it
-        tell(batch.position, batch.base_offset, fault.kind, record.offset, str(fault))
+    if fault is not None and on_fault is not None:  # one per record, as in a fold
+        on_fault(batch.position, batch.base_offset, fault.kind, record.offset, str(fault))
     return key_row, value_row
 
 

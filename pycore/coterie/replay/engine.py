@@ -1,8 +1,8 @@
-"""What the engines of ``coterie replay`` share: the request, the summary, and how one is found.
+"""The interface of the engines of ``coterie replay``: request, summary, progress, look-up.
 
-An engine is a function (request, progress) -> Summary that fills ``request.out``; it registers
-under the entry point group ``coterie.engines``, so that nothing here imports Spark. Everything
-that can be said of a state alone is said here, so that engines answer alike.
+An engine is a function (request, progress) -> Summary that fills ``request.out``. It is registered
+under the entry point group ``coterie.engines``, so this module does not import Spark. Results that
+depend on the state alone are computed here, so that they do not depend on the engine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coterie.state.partial import PartialState, ScanOptions
 
 ENGINES = "coterie.engines"
 LISTERS = "coterie.listers"  # (paths, where, progress) -> context manager of a Listing
-OWN = {  # of pyproject.toml's entry points: to look through all that is installed takes a while
+OWN = {  # the entry points of this project, because searching all installed packages is slow
     (ENGINES, "local"): "coterie.replay.local:replay",
     (ENGINES, "spark"): "coterie_spark.replay_job.engine:replay",
     ("coterie.askers", "local"): "coterie.insight.asking:answer",
@@ -33,14 +33,14 @@ OWN = {  # of pyproject.toml's entry points: to look through all that is install
 }
 AUTO = "auto"
 ENGINE_NAMES = (AUTO, *(name for group, name in OWN if group == ENGINES))
-SPARK_FROM_BYTES = 2 << 30  # below, Spark takes longer to start than this process to be done
+SPARK_FROM_BYTES = 2 << 30  # below, this process finishes before Spark has started
 
 Conf = tuple[tuple[str, str], ...]
-"""Settings of Spark's, by name."""
+"""Settings of Spark: (name, value) pairs."""
 
 
 class Where(NamedTuple):
-    """Where a command works: the engine, and of Spark the master and settings."""
+    """The engine of a command, with Spark's master and settings."""
 
     engine: str = "local"
     master: str | None = None
@@ -52,22 +52,22 @@ HERE = Where()
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What to replay, and where to put the tables.
+    """The log to replay, the output folder, and the options.
 
     Attributes
     ----------
     log : Listing or tuple of str
-        LOG..., listed; URLs as given, for an engine that can list them.
+        The listed log; the paths, if they include URLs, which the engine lists.
     out : Path
-        A folder that exists and is empty, to be filled: ``NAME.parquet`` each, or ``groups.json``.
+        An existing empty folder, for ``NAME.parquet`` of each table, or ``groups.json``.
     format : str
         ``parquet`` or ``json``.
     options : ScanOptions
-        How to scan.
+        The options of the scan.
     master : str or None
         Spark's master URL; None: ``local[*]``.
     conf : tuple of (str, str)
-        Settings of Spark's.
+        Settings of Spark.
     """
 
     log: Log
@@ -80,10 +80,10 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a replay read and found. Times are epoch ms.
+    """The summary of a replay.
 
-    ``faults`` are those of the folds.
-    ``trusted_from_ms`` has the partitions that were compacted: from when on their state is whole.
+    ``trusted_from_ms`` has the compacted partitions: the time, epoch ms, since which the state is
+    complete.
     """
 
     files: int
@@ -99,23 +99,23 @@ class Summary:
 
 
 class Progress(Protocol):
-    """Who is told how far a replay is."""
+    """Receives progress updates during a replay."""
 
     def total(self, size_bytes: int) -> None:
-        """Say how much there is to read."""
+        """Set the number of bytes to read."""
 
     def advance(self, size_bytes: int) -> None:
-        """Say that so much more was read."""
+        """Add to the number of bytes read."""
 
     def stage(self, what: str) -> None:
-        """Say what is being done, as ``writing offsets``."""
+        """Set the description of the current work, as ``writing offsets``."""
 
     def notice(self, line: str) -> None:
-        """Say something that whoever waits should know."""
+        """Show a line to the user."""
 
 
 class Silent:
-    """A progress that tells nobody."""
+    """A progress without output."""
 
     def total(self, size_bytes: int) -> None:
         """Do nothing."""
@@ -140,16 +140,16 @@ def find_engine(name: str) -> Engine:
 
 
 def choose_engine(name: str, master: str | None, size_bytes: int | None) -> str:
-    """Return the engine that ``auto`` stands for; any other name as it is.
+    """Return the engine of ``auto``; any other name unchanged.
 
     Parameters
     ----------
     name
-        As given.
+        The name of ``--engine``.
     master
-        Spark's, if one was named: then it is Spark.
+        Spark's master; if given, the engine is Spark.
     size_bytes
-        Of the log; None: it lies where only Spark reads.
+        The size of the log; None: only Spark can read it.
     """
     if name != AUTO:
         return name
@@ -167,12 +167,12 @@ def is_registered(name: str) -> bool:
 
 
 def find_entry(group: str, name: str) -> Any:
-    """Return what is registered for an engine under a group of entry points.
+    """Return an engine's object in a group of entry points.
 
     Raises
     ------
     CoterieError
-        There is none, or a module that it needs is not installed; the message says what to do.
+        No object is registered, or a module is not installed; the message says what to do.
     """
     try:
         if (group, name) in OWN:
@@ -187,12 +187,12 @@ def find_entry(group: str, name: str) -> Any:
 
 
 def stop_at_fault(state: PartialState) -> None:
-    """Raise for the first fault where ``on_fault`` is ``stop``.
+    """Raise for the first fault, if ``on_fault`` is ``stop``.
 
     Raises
     ------
     FaultFound
-        Names the place.
+        The message has the place.
     """
     for number in state.numbers():
         fold = state.partitions[number]
@@ -201,7 +201,7 @@ def stop_at_fault(state: PartialState) -> None:
 
 
 class Read(NamedTuple):
-    """What was read of one partition, as its fold says."""
+    """What was read of one partition: from its fold."""
 
     segments: Sequence[Scanned]
     unknown: Mapping[int, int]
@@ -209,7 +209,7 @@ class Read(NamedTuple):
 
 
 def read_of(state: PartialState) -> dict[int | None, Read]:
-    """Return what was read, by partition in order."""
+    """Return what was read of each partition, in order of their numbers."""
     folds = {number: state.partitions[number] for number in state.numbers()}
     return {n: Read(fold.segments, fold.unknown, fold.faults) for n, fold in folds.items()}
 
@@ -217,7 +217,7 @@ def read_of(state: PartialState) -> dict[int | None, Read]:
 def summarize(
     partitions: Mapping[int | None, Read], groups: int, passed_over: tuple[str, ...] = ()
 ) -> Summary:
-    """Return the summary of a whole log, of which ``partitions`` tells."""
+    """Return the summary of a whole log."""
     unknown: dict[int, int] = {}
     for read in partitions.values():
         for version, count in read.unknown.items():

@@ -1,7 +1,7 @@
-"""The files of a replay in this process, written while the log is read.
+"""The output files of a replay in this process, written while the log is read.
 
-What grows with the log, commits and generations, goes out as it comes; the rest, partition by
-partition, at the end.
+Commits and generations, which grow with the log, are written at once. The other tables are written
+at the end, partition by partition.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
     from coterie._core.fold.history import History
 
-ROWS_HELD = 20_000  # generations of a partition, before they are written
+GENERATIONS_BUFFERED = 20_000  # of a partition, before they are written
 
 
 class Tables:
-    """The files of a replay in Parquet, written as rows come; a table without rows is there too."""
+    """The Parquet files of a replay, also of empty tables."""
 
     def __init__(self, request: ReplayRequest) -> None:
         self.request = request
@@ -63,7 +63,7 @@ class Tables:
             self.put("commits", commits_table(number, history))
 
     def put_generations(self, number: int | None, fold: PartitionFold) -> None:
-        """Append the generations that a fold holds, which may forget them now."""
+        """Append the generations of a fold; the caller may clear them after that."""
         from coterie.state.tables import generations_table
 
         begun = self.begun.setdefault(number, set())
@@ -71,7 +71,7 @@ class Tables:
         begun.update(fold.groups)
 
     def write(self, state: PartialState) -> int:
-        """Write what the state says and return the number of groups."""
+        """Write the tables of a state; return the number of groups."""
         from coterie.state.tables import faults_table, fold_tables
 
         groups = 0
@@ -86,7 +86,7 @@ class Tables:
 
 
 class Documents:
-    """The same for JSON: ``groups.json``, and commits line by line in ``commits.jsonl``."""
+    """The JSON files of a replay: ``groups.json`` and ``commits.jsonl``."""
 
     def __init__(self, request: ReplayRequest) -> None:
         self.request = request
@@ -107,36 +107,37 @@ class Documents:
             self.commits.writelines(commit_lines(number, history))
 
     def put_generations(self, number: int | None, fold: PartitionFold) -> None:
-        """Do nothing: the document has none."""
+        """Do nothing: ``groups.json`` has no generations."""
 
     def write(self, state: PartialState) -> int:
-        """Write what the state says and return the number of groups."""
+        """Write ``groups.json``; return the number of groups."""
         return write_document(state, self.request.out / "groups.json")
 
 
 class Drain:
-    """Takes out of a partition's fold, piece by piece, what would grow with the log.
+    """Moves the rows that grow with the log from a partition's fold to the files.
 
-    Generations only where no later fault can undo them: under ``load`` and ``recover`` a bad
-    record empties the whole partition.
+    Generations stay in the fold under ``load`` and ``recover``, where a later bad record empties
+    the whole partition.
     """
 
     def __init__(self, number: int | None, files: Tables | Documents, options: ScanOptions) -> None:
         self.number = number
         self.files = files
-        self.lasting = options.on_fault in ("skip", "stop")
+        self.generations_final = options.on_fault in ("skip", "stop")
 
     def take(self, fold: PartitionFold) -> None:
-        """Write what came into the fold since the last time."""
+        """Write the new rows of the fold, and clear them."""
         if fold.history:
             self.files.put_commits(self.number, fold.history)
             fold.history.clear()
-        if self.lasting and sum(len(log.changes) for log in fold.groups.values()) > ROWS_HELD:
+        buffered = sum(len(log.changes) for log in fold.groups.values())
+        if self.generations_final and buffered > GENERATIONS_BUFFERED:
             self.files.put_generations(self.number, fold)
             for log in fold.groups.values():
                 log.changes.clear()
 
     def finish(self, fold: PartitionFold) -> None:
-        """Write the commits that no marker decided."""
+        """Write the commits of transactions without an end."""
         if fold.history is not None:
             self.files.put_commits(self.number, fold.history.pending())

@@ -1,7 +1,7 @@
-"""The engine in this process: a log folded on all cores, and written partition by partition.
+"""The engine in this process: folds a log on all cores, and writes its tables.
 
-Memory grows with the keys, not with the log: a segment is mapped, scanned in pieces and let go,
-commits and generations are written as they come, and the other tables partition by partition.
+Memory grows with the keys, not with the log: segments are scanned in pieces, commits and
+generations are written at once, and the other tables partition by partition.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 def replay(request: ReplayRequest, progress: Progress) -> Summary:
     """Replay a log into the files of ``request.out``. See ``coterie.replay.engine``."""
-    from coterie.replay.files import (  # which those who only scan do without
-        Documents,
-        Drain,
-        Tables,
-    )
+    from coterie.replay.files import Documents, Drain, Tables  # a mere scan does not need them
 
     listing = find_segments(request.log)
     progress.total(listing.size)
@@ -58,7 +54,7 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
 
 
 def scan_state(log: Log, options: ScanOptions, progress: Progress) -> PartialState:
-    """Return the state of a log, history in memory. For the commands that show it."""
+    """Return the state of a log, with its history in memory."""
     listing = find_segments(log)
     progress.total(listing.size)
     state = PartialState(options)
@@ -71,6 +67,6 @@ def scan_state(log: Log, options: ScanOptions, progress: Progress) -> PartialSta
 def scan_segment(
     fold: PartitionFold, segment: Segment, read: Callable[[Segment], Buffer] = read_segment
 ) -> None:
-    """Let a fold go on with a segment, in pieces."""
+    """Scan a segment into a fold, in pieces."""
     for _ in scan_part(fold, whole(segment), read):
         pass

@@ -1,9 +1,9 @@
-"""A log folded on several threads: units are scanned ahead, and taken in log order.
+"""Fold a log on several threads: units are scanned in parallel, and merged in log order.
 
 A *unit* is a run of neighbouring segments of one partition, or parts of them. Threads scan units
-into partial states, the caller absorbs those in their order, so that every answer is that of one
-thread. What is scanned ahead is bounded: a window of units. Pays where the core runs without the
-GIL: for plain commits, which nearly all records are.
+into partial states. The caller merges these in log order, so the result equals that of one thread.
+The number of units scanned ahead is bounded. Threads help because the core scans plain commits,
+which are nearly all records, without the GIL.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
     from coterie._core.fold.fold import PartitionFold
 
-UNIT_BYTES = 1 << 30  # each unit meets its keys anew, and is merged; progress is told after it
-UNIT_BYTES_MIN = 16 << 20  # below, a thread and a merge cost more than they bring
-UNITS_PER_THREAD = 2  # of several partitions, which are seldom cut, and of different sizes
-AHEAD_PER_THREAD = 2  # units that are scanned and not yet taken, or being scanned
-SCAN_PIECE_BYTES = 128 << 20  # in one go: a segment of Kafka's default size, 100 MiB, is whole
-HISTORY_PIECE_BYTES = 16 << 20  # a piece's commits are held until it is written, 80 bytes each
-CUT_BYTES = 1 << 20  # so often a shared segment may be cut
-CUT_OFF_BYTES_MIN = 16 << 20  # of a segment: less is not worth that two units share it
-INFLATION = 8  # of a segment compressed as a file, roughly: only balances units
+UNIT_BYTES = 1 << 30  # each unit finds its keys again, and is merged; progress moves after it
+UNIT_BYTES_MIN = 16 << 20  # below, a thread and a merge cost more than they save
+UNITS_PER_THREAD = 2  # for several partitions, which have different sizes and are seldom cut
+AHEAD_PER_THREAD = 2  # units being scanned, or scanned and not yet merged
+SCAN_PIECE_BYTES = 128 << 20  # a segment of Kafka's default size, 100 MiB, is one piece
+HISTORY_PIECE_BYTES = 16 << 20  # the commits of a piece are in memory, 80 bytes each
+CUT_BYTES = 1 << 20  # distance of the places where a shared segment may be cut
+CUT_OFF_BYTES_MIN = 16 << 20  # do not cut off less of a segment
+INFLATION = 8  # of a compressed file, roughly: only balances units
 
 
 class Shared:
-    """A segment that several units share: kept once a thread has read it and found where to cut."""
+    """A segment of several units: read once, by the first thread that needs it."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -49,7 +49,7 @@ class Shared:
         self._opened: tuple[memoryview, list[int]] | None = None
 
     def opened(self, read: Callable[[Segment], Buffer]) -> tuple[memoryview, list[int]]:
-        """Return its bytes, and where they may be cut."""
+        """Return the segment's bytes, and the positions where they may be cut."""
         with self._lock:
             if self._opened is None:
                 data = memoryview(read(self._segment))
@@ -58,10 +58,10 @@ class Shared:
 
 
 class Part(NamedTuple):
-    """A segment; where it is shared, what lies in it from about ``start`` to about ``stop``.
+    """A segment, or a part of a shared one from about ``start`` to about ``stop``.
 
-    "About": each is moved back to the nearest place where the segment may be cut. A part that ends
-    with the segment, as it was listed, goes on to the end of the file.
+    Both are moved back to the nearest place where the segment may be cut. A part that ends at the
+    listed size of the segment extends to the end of the file.
     """
 
     segment: Segment
@@ -71,11 +71,11 @@ class Part(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the file, as it was listed."""
+        """The size of the part, by the listing."""
         return self.stop - self.start
 
     def opened(self, read: Callable[[Segment], Buffer]) -> tuple[memoryview, int, int]:
-        """Return the segment's bytes, and where the part begins and ends in them."""
+        """Return the segment's bytes, and the part's start and end in them."""
         if self.shared is None:
             data = memoryview(read(self.segment))
             return data, 0, len(data)
@@ -85,26 +85,26 @@ class Part(NamedTuple):
 
 
 def whole(segment: Segment) -> Part:
-    """Return all of a segment."""
+    """Return the part that is the whole segment."""
     return Part(segment, 0, segment.size)
 
 
 class Step(NamedTuple):
-    """How far a fold is: so many bytes more of a partition's files."""
+    """Progress of a fold: bytes of a partition's files that were scanned since the last step."""
 
     partition: int | None
     size: int
 
 
 def cores() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def threads_for(listing: Listing, options: ScanOptions) -> int:
-    """Return on how many threads to fold a log: one where a unit's commits would be held."""
+    """Return the number of threads for a log; one with history, whose commits would fill memory."""
     if options.history or listing.size < 2 * UNIT_BYTES_MIN:
         return 1
     return cores()
@@ -113,9 +113,9 @@ def threads_for(listing: Listing, options: ScanOptions) -> int:
 def fold_log(
     state: PartialState, listing: Listing, threads: int, unit_bytes: int | None = None
 ) -> Generator[Step, None, None]:
-    """Fold a log into ``state`` on so many threads, and yield whenever more of it is there.
+    """Fold a log into ``state`` on ``threads`` threads; yield after each step.
 
-    Close it: what it scans ahead goes on until then.
+    Close the generator to stop the scan of later units.
     """
     with resting_collector():
         if threads == 1:
@@ -150,10 +150,10 @@ def _fold_together(
 
 @contextmanager
 def resting_collector() -> Iterator[None]:
-    """Let Python's garbage collector rest.
+    """Pause Python's garbage collector.
 
-    A fold makes no cycles, and to walk what it keeps of groups again and again took a tenth of
-    the time. What it has made counts as old afterwards: the first collection would walk it all.
+    A fold makes no cycles, and collections took a tenth of the time. The new objects become part
+    of the oldest generation, so that the first collection afterwards does not visit them.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -161,19 +161,19 @@ def resting_collector() -> Iterator[None]:
         yield
     finally:
         if collects:
-            if not gc.get_freeze_count():  # what the caller froze stays frozen
+            if not gc.get_freeze_count():  # do not unfreeze objects that the caller has frozen
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
 
 
 def take(state: PartialState, unit: list[Part], scanned: Future[PartitionFold]) -> Step:
-    """Let the next unit of a partition follow on what is there.
+    """Merge the next unit of a partition into the state.
 
     Raises
     ------
     LogError
-        It cannot be read. Nobody asks for a unit behind the end of what counts.
+        The unit cannot be read, and the partition has not ended before it.
     """
     partition = unit[0].segment.partition
     if partition not in state.partitions:
@@ -184,7 +184,7 @@ def take(state: PartialState, unit: list[Part], scanned: Future[PartitionFold]) 
 
 
 def scan_unit(unit: Sequence[Part], options: ScanOptions, going: Sequence[bool]) -> PartitionFold:
-    """Scan a unit into a fold of its own, as long as somebody wants it."""
+    """Scan a unit into a new fold; stop early when ``going`` is empty."""
     fold = options.new_fold()
     for part in unit:
         for _ in scan_part(fold, part):
@@ -199,11 +199,11 @@ def scan_part(
     read: Callable[[Segment], Buffer] = read_segment,
     piece_bytes: int | None = None,
 ) -> Iterator[None]:
-    """Let a fold go on with pieces of a segment, and yield after each."""
+    """Scan the pieces of a part into a fold; yield after each."""
     if has_ended(fold):
         return
     data, at, stop = part.opened(read)
-    if at == stop > 0:  # nothing lies between two places that were moved back
+    if at == stop > 0:  # both places were moved back to the same cut
         return
     if piece_bytes is None:
         piece_bytes = SCAN_PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES
@@ -223,15 +223,15 @@ def scan_part(
 
 
 def has_ended(fold: PartitionFold) -> bool:
-    """Whether what follows in the partition does not count."""
+    """Return whether the rest of the partition does not count."""
     return fold.failed or fold.cut or fold.stopped
 
 
 def unit_size(segments: Sequence[Segment], threads: int) -> int:
-    """Return how many bytes a unit should have, so that no thread waits for another at the end.
+    """Return the size of a unit, in bytes, so that all threads finish at about the same time.
 
-    A single partition is cut into as many units as there are threads, or a multiple of that, unless
-    they were less than ``UNIT_BYTES_MIN``. Smaller units cost CPU time, as each meets its keys anew
+    A single partition is cut into as many units as there are threads, or a multiple of that, but
+    not below ``UNIT_BYTES_MIN``. Smaller units cost CPU time, because each finds its keys again
     and is merged. For one partition of 1 GB, units of 256 MB cost 12 % more than one thread, and
     units of 500 MB 5 to 7 %.
     """
@@ -243,18 +243,18 @@ def unit_size(segments: Sequence[Segment], threads: int) -> int:
 
 
 def units_of(segments: Iterable[Segment], unit_bytes: int) -> Iterator[list[Part]]:
-    """Yield a log's units in their order. No segment is opened for it.
+    """Yield a log's units in order, without opening a segment.
 
-    Each partition is cut evenly: a short rest is a state to make and to merge, as a long one is,
-    and an odd one keeps all threads but one waiting.
+    Each partition is cut evenly: a short unit costs a state and a merge like a long one, and an
+    odd unit leaves only one thread working.
     """
     for _, group in itertools.groupby(segments, lambda segment: segment.partition):
-        theirs = list(group)
-        total = sum(map(weight, theirs))
+        of_partition = list(group)
+        total = sum(map(weight, of_partition))
         share = max(1, -(-total // max(1, round(total / unit_bytes))))
         unit: list[Part] = []
         done = 0
-        for segment in theirs:
+        for segment in of_partition:
             cuts = cuts_of(segment, share - done % share, share)
             shared = Shared(segment) if any(0 < cut < segment.size for cut in cuts) else None
             start = 0
@@ -262,7 +262,7 @@ def units_of(segments: Iterable[Segment], unit_bytes: int) -> Iterator[list[Part
                 if cut > start:
                     unit.append(Part(segment, start, cut, shared))
                     start = cut
-                if unit and done + cut < total:  # empty segments at the end are no unit
+                if unit and done + cut < total:  # empty segments at the end make no unit
                     yield unit
                     unit = []
             if start < segment.size or segment.size == 0:
@@ -273,10 +273,10 @@ def units_of(segments: Iterable[Segment], unit_bytes: int) -> Iterator[list[Part
 
 
 def cuts_of(segment: Segment, first: int, share: int) -> list[int]:
-    """Return where units end in a segment: after ``first`` bytes and every ``share`` further.
+    """Return the ends of units in a segment: after ``first`` bytes, then every ``share`` bytes.
 
-    What is compressed as a file is not cut, nor is a short piece cut off: the unit ends at the
-    nearer end of the segment.
+    A compressed file is not cut, and no short piece is cut off: the unit ends at the nearer end
+    of the segment.
     """
     size = segment.size
     cuts = []
@@ -289,5 +289,5 @@ def cuts_of(segment: Segment, first: int, share: int) -> list[int]:
 
 
 def weight(segment: Segment) -> int:
-    """Return the bytes to look at, as far as can be told beforehand."""
+    """Return the estimated number of bytes to scan."""
     return segment.size * (INFLATION if segment.compression else 1)

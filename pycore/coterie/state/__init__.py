@@ -1,1 +1,1 @@
-"""What a log says: partial states, and the rows, tables and documents made of them."""
+"""Partial states of a log, and the rows, tables and documents made from them."""

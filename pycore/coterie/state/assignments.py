@@ -1,4 +1,4 @@
-"""Which partitions the members of a group hold, by the group's row."""
+"""The partitions assigned to the members of a group."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ Assignment = dict[str, list[int]]
 
 
 def assignments(group: Row) -> dict[str, tuple[Assignment, str | None]]:
-    """Return each member's partitions by topic, and why they cannot be told, if so."""
-    found: dict[str, tuple[Assignment, str | None]] = {}
+    """Return each member's partitions by topic, and the error if they cannot be read."""
+    by_member: dict[str, tuple[Assignment, str | None]] = {}
     for member in group["members"]:
         if group["type"] != "classic":
-            found[member["member_id"]] = (by_topic(member.get("current_assignment", ())), None)
+            by_member[member["member_id"]] = (by_topic(member.get("current_assignment", ())), None)
         elif group["protocol_type"] != "consumer":
-            found[member["member_id"]] = ({}, None)
+            by_member[member["member_id"]] = ({}, None)
         else:
             try:
-                found[member["member_id"]] = (owned_partitions(member["assignment"]), None)
+                partitions = owned_partitions(member["assignment"])
+                by_member[member["member_id"]] = (partitions, None)
             except CorruptData as error:
-                found[member["member_id"]] = ({}, str(error))
-    return found
+                by_member[member["member_id"]] = ({}, str(error))
+    return by_member
 
 
 def by_topic(partitions: Any) -> Assignment:
-    """Return partitions by topic name; by topic id where the log does not tell the name."""
-    found: Assignment = {}
+    """Return partitions by topic name, or by topic id if the name is unknown."""
+    assigned: Assignment = {}
     for topic in partitions:
         name = topic["topic_id"] if topic["topic"] is None else topic["topic"]
-        found.setdefault(name, []).extend(topic["partitions"])
-    return {name: sorted(numbers) for name, numbers in found.items() if numbers}
+        assigned.setdefault(name, []).extend(topic["partitions"])
+    return {name: sorted(numbers) for name, numbers in assigned.items() if numbers}

@@ -1,9 +1,9 @@
 """Groups of the newer protocols (consumer, share, streams) from the last record of each key.
 
-Knows records, not the coordinator: what a broker keeps in memory alone (a streams topology's
-readiness, a share group's start offsets) is not here. A log holds topic ids; `name_topics` gives
-them names as far as the log tells. Cost: each record is decoded once; the rest grows with the
-members. Sources: ConsumerGroup.maybeUpdateGroupState, ShareGroup, StreamsGroup,
+State that a broker has only in memory is not here: whether a streams topology is ready, the start
+offsets of a share group. Records have topic ids; ``name_topics`` finds their names if the log has
+them. Cost: each record is decoded once; the rest grows with the members.
+Sources: ConsumerGroup.maybeUpdateGroupState, ShareGroup, StreamsGroup,
 GroupMetadataManager.replay.
 """
 
@@ -37,7 +37,7 @@ PROTOCOLS = {
     "streams": Protocol(17, 18, 19, 20, 21, 22),
 }
 SHARE_STATE, REGULAR_EXPRESSION, TOPOLOGY = 15, 16, 23
-LEFT_FOR_NOW = -2  # the member epoch of a static member that will be back
+LEFT_FOR_NOW = -2  # member epoch of a static member that left temporarily
 TYPE_OF = {
     version: name
     for name, protocol in PROTOCOLS.items()
@@ -49,12 +49,12 @@ MEMBER_STATES = {  # modern.MemberState, streams.MemberState
     "share": ("stable", "unrevoked_partitions", "unreleased_partitions"),
     "streams": ("unknown", "stable", "unrevoked_tasks", "unreleased_tasks"),
 }
-DEFAULT_ASSIGNOR = "uniform"  # group.consumer.assignors begins with it unless set otherwise
+DEFAULT_ASSIGNOR = "uniform"  # the first of group.consumer.assignors by default
 TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
 
 
 class GroupRecords:
-    """The surviving values of one group, and the offset of the last one of each type."""
+    """The values of one group that are in the log, and the last offset of each group type."""
 
     def __init__(self) -> None:
         self.values: dict[int, Row] = {}
@@ -63,7 +63,7 @@ class GroupRecords:
         self.last_offset: dict[str, int] = {}
 
     def add(self, version: int, key: Row, value: Row | None, offset: int) -> None:
-        """Take one record; a tombstone of a member is kept, for it says that there is none."""
+        """Add a record; a member's tombstone is stored, because it hides earlier records."""
         if "memberId" in key:
             self.by_member.setdefault(version, {})[key["memberId"]] = value
         if value is None:
@@ -77,33 +77,33 @@ class GroupRecords:
             self.values[version] = value
 
     def member_ids(self, protocol: Protocol) -> list[str]:
-        """Ids with a member record, or with an assignment that no tombstone contradicts."""
+        """Return the ids with a member record, or an assignment without a later tombstone."""
         own = self.by_member.get(protocol.member, {})
         current = self.by_member.get(protocol.current, {})
         alive = {member for member, value in {**current, **own}.items() if value is not None}
         return sorted(alive, key=java_order)
 
     def of_member(self, version: int, member_id: str) -> Row:
-        """Return the member's value under that key version, empty where there is none."""
+        """Return the member's value of a key version; empty if there is none."""
         return self.by_member.get(version, {}).get(member_id) or {}
 
 
 def newer_groups(records: Records, classic: Mapping[str, int] | None = None) -> dict[str, Row]:
-    """Return the groups of the newer protocols by id, each with the fields of a group row.
+    """Return the groups of the newer protocols by id, as group rows.
 
     Parameters
     ----------
     records
         Key -> (value or None for a tombstone, log offset, timestamp in ms), key versions 3 to 23.
     classic
-        Offset of the metadata record of each classic group that has one: the group is what its
-        last surviving record says, so a later classic one takes the group out of the answer.
+        Offset of the metadata record of each classic group. A group has the type of its last
+        record, so a group with a later classic record is omitted.
 
     Notes
     -----
-    Beyond a classic row's fields each has ``group_epoch``, ``target_assignment_epoch``,
-    ``topic_ids`` (the names that its own records give) and, in members, epochs, state and
-    assignments. Topics in assignments are ids until :func:`name_topics`.
+    In addition to a classic row's fields, a row has ``group_epoch``, ``target_assignment_epoch``,
+    ``topic_ids`` (names from its own records) and, in members, epochs, state and assignments.
+    Assignments have topic ids until :func:`name_topics`.
     """
     groups: dict[str, GroupRecords] = {}
     for raw_key, (raw_value, offset, _) in records.items():
@@ -156,7 +156,7 @@ def _row(name: str, group: GroupRecords) -> Row:
 
 
 def _state(name: str, group: GroupRecords, members: list[Row], epoch: int, target: int) -> str:
-    """As the broker derives it after a load, by the first rule that holds."""
+    """Return the state that a broker derives after a load, by the first matching rule."""
     if not members:
         return "Empty"
     if name == "share":
@@ -171,7 +171,7 @@ def _state(name: str, group: GroupRecords, members: list[Row], epoch: int, targe
 
 
 def _assignor(members: list[Row]) -> str:
-    """Return the assignor that most members name, of a tie the first by name (Kafka: by hash)."""
+    """Return the assignor of most members; of a tie, the first by name (Kafka: by hash)."""
     votes = [m["server_assignor"] for m in members if m["server_assignor"] is not None]
     return min(votes, key=lambda name: (-votes.count(name), name), default=DEFAULT_ASSIGNOR)
 
@@ -184,7 +184,7 @@ def _subscribed(name: str, group: GroupRecords, members: list[Row]) -> set[str]:
 
 
 def _names(member: Row, expressions: Mapping[str, list[str]]) -> set[str]:
-    """Every topic that the member subscribes to, by name or by regular expression."""
+    """Return the topics of a member's subscription, by name or by regular expression."""
     return {*member["subscribed_topics"], *expressions.get(member["subscribed_regex"] or "", ())}
 
 
@@ -263,7 +263,7 @@ def _partitions(topics: Iterable[Row]) -> list[Row]:
 
 
 def _pairs(name: str, group: GroupRecords) -> Iterator[tuple[str, str]]:
-    """Yield the (topic id, name) pairs that records hold outright."""
+    """Yield the (topic id, name) pairs that are in records."""
     for topic in group.values.get(PROTOCOLS[name].partition_metadata, {}).get("topics", ()):
         yield topic["topicId"], topic["topicName"]
     state = group.values.get(SHARE_STATE, {}) if name == "share" else {}
@@ -273,11 +273,11 @@ def _pairs(name: str, group: GroupRecords) -> Iterator[tuple[str, str]]:
 
 
 def name_topics(rows: Iterable[Row]) -> None:
-    """Put names beside the topic ids of every assignment, where the log tells them.
+    """Add topic names to the assignments, where the log determines them.
 
-    Some records hold both (partition metadata before 4.1, share state). For the rest: a target
-    assignment computed for the present subscriptions holds nothing but subscribed topics, each
-    under one id, so that one name left for one id must be its. What stays open keeps None.
+    Some records have both id and name (partition metadata before 4.1, share state). Other names
+    are inferred: a current target assignment has only subscribed topics, so if one name remains
+    for an id, it is the id's name. An unknown name is None.
     """
     consumers = [row for row in rows if row.get("type") in ("consumer", "share")]
     names: dict[str, str] = {}
@@ -299,26 +299,27 @@ def name_topics(rows: Iterable[Row]) -> None:
 
 
 def settle_names(claims: Claims, names: dict[str, str]) -> None:
-    """Add the names of topic ids that the claims, taken together, leave no choice of.
+    """Add the names of the topic ids that have only one possible name.
 
-    A claim is what a member subscribed to, by name, and what was assigned to it then, by id.
+    A claim is a pair: the topic names that a member subscribed to, and the topic ids that were
+    assigned to it for this subscription.
     """
-    while found := dict(_settled(claims, names)):
-        names.update(found)
+    while new_names := dict(_settled(claims, names)):
+        names.update(new_names)
 
 
 def _all_names_known(member: Row, row: Row) -> bool:
-    """Tell whether the log says what the member's regular expression stands for."""
+    """Return whether the topics of the member's regular expression are known."""
     expression = member["subscribed_regex"]
     return expression is None or expression in row["regular_expressions"]
 
 
 def _settled(claims: Claims, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each id for which the claims, taken together, leave one name."""
-    left: dict[str, Set[str]] = {}
+    """Yield the (id, name) pairs of ids with only one possible name."""
+    candidates: dict[str, Set[str]] = {}
     for subscribed, ids in claims:
         free = subscribed - {names[i] for i in ids if i in names}
         for topic_id in ids:
             if topic_id not in names:
-                left[topic_id] = left.get(topic_id, free) & free
-    yield from ((topic_id, min(free)) for topic_id, free in left.items() if len(free) == 1)
+                candidates[topic_id] = candidates.get(topic_id, free) & free
+    yield from ((topic_id, min(free)) for topic_id, free in candidates.items() if len(free) == 1)

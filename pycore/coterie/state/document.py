@@ -1,7 +1,7 @@
-"""JSON: every group of a state as one document, ``groups.json``; commits as ``commits.jsonl``.
+"""The JSON output of a replay: ``groups.json``, and commits as ``commits.jsonl``.
 
-The schema of ``groups`` is the one of the golden logs; bytes are base64. A group's ``type`` is
-told only where the log holds groups of a newer protocol: of a log without them all are classic.
+The schema of ``groups`` is the one of the golden logs; bytes are base64. A group has a ``type``
+only if the log has groups of a newer protocol; otherwise all groups are classic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def write_document(state: PartialState, path: Path) -> int:
-    """Write ``groups.json`` and return how many groups it has."""
+    """Write ``groups.json``; return the number of groups."""
     from importlib.metadata import version
 
     count = 0
@@ -38,7 +38,7 @@ def write_document(state: PartialState, path: Path) -> int:
 
 
 def commit_lines(number: int | None, history: History) -> Iterator[str]:
-    """Yield the commits of a partition as JSON objects, a line each; timestamps in epoch ms."""
+    """Yield the commits of a partition as lines of JSON; timestamps are epoch ms."""
     for row in commit_rows(number, history):
         yield _json(dict(zip(COMMIT_FIELDS, row, strict=True))) + "\n"
 
@@ -52,7 +52,7 @@ def _base64(value: Any) -> str:
 
 
 def document_groups(state: PartialState) -> Iterator[dict[str, Any]]:
-    """Yield the groups, sorted by id as Java sorts; bytes are still bytes."""
+    """Yield the groups, in Java's order of their ids; bytes stay bytes."""
     typed = any(fold.newer for fold in state.partitions.values())
     for group in state.groups():
         if not typed:
@@ -61,7 +61,7 @@ def document_groups(state: PartialState) -> Iterator[dict[str, Any]]:
 
 
 def partition_rows(state: PartialState) -> Iterator[dict[str, Any]]:
-    """Yield what was read of each partition; ``messages`` are its faults."""
+    """Yield a summary of each partition; ``messages`` are its faults."""
     for number in state.numbers():
         fold = state.partitions[number]
         full = [piece for piece in fold.segments if piece.batches]

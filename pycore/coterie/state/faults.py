@@ -1,4 +1,4 @@
-"""A fault that a fold met, in words."""
+"""The text of a fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coterie._core.fold.fold_state import Fault
 
 
 def fault_line(fault: Fault) -> str:
-    """Return a fault in words: where, what."""
+    """Return a fault as text: place, kind, detail."""
     where = fault.file if fault.position is None else f"{fault.file}: byte {fault.position}"
     if fault.offset is not None:
         where += f", offset {fault.offset}"

@@ -1,8 +1,8 @@
-"""The history of a fold, each commit with its outcome, as rows and as the table ``commits``.
+"""The history of a fold as rows, and as the table ``commits``: each commit with its outcome.
 
-A row stands where its commit was decided, and what no marker decides comes last. So a history can
-be written and cleared while the log is read: memory holds what is undecided, not the log. The fold
-decides, and ``coterie._core.fold.history`` holds the rows.
+A transaction's commits become rows at its marker; those without a marker come last. So a history
+can be written and cleared while the log is read, and memory grows only with open transactions. The
+rows are in ``coterie._core.fold.history``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ COMMIT_FIELDS = (
     *("offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp"),
     *("tombstone", "producer_id", "outcome"),
 )
-NAMES = ("group_id", "topic", "outcome")  # few that come again and again
-ROWS_A_CHUNK = 1 << 18  # so that no chunk's text comes near the 2 GiB that Arrow's string holds
+NAMES = ("group_id", "topic", "outcome")  # columns with few distinct values
+ROWS_PER_CHUNK = 1 << 18  # keeps the text of a chunk far below the 2 GiB of an Arrow string
 Row = tuple[Any, ...]
 
 
@@ -36,7 +36,7 @@ def commit_rows(number: int | None, history: History) -> Iterator[Row]:
 
 
 def stored_schema() -> pa.Schema:
-    """Return the schema of ``commits`` with each name once: what :func:`commits_table` has."""
+    """Return the schema of :func:`commits_table`: ``commits`` with dictionary-encoded names."""
     import pyarrow as pa
 
     schema = SCHEMAS["commits"]()
@@ -47,13 +47,13 @@ def stored_schema() -> pa.Schema:
 
 
 def commits_table(number: int | None, history: History) -> pa.Table:
-    """Return the commits as the table ``commits``, of the type ``stored_schema``."""
+    """Return the table ``commits`` of a history, with ``stored_schema``."""
     import pyarrow as pa
 
     count = len(history)
     chunks = [
-        _chunk(number, history, start, min(start + ROWS_A_CHUNK, count))
-        for start in range(0, count, ROWS_A_CHUNK)
+        _chunk(number, history, start, min(start + ROWS_PER_CHUNK, count))
+        for start in range(0, count, ROWS_PER_CHUNK)
     ]
     return pa.concat_tables(chunks) if chunks else stored_schema().empty_table()
 
@@ -65,10 +65,10 @@ def _chunk(number: int | None, history: History, start: int, end: int) -> pa.Tab
 
     schema = stored_schema()
     columns = history.columns(start, end)
-    gone = columns["kind"] != 0
+    is_tombstone = columns["kind"] != 0
     nulls = {
         "timestamp": columns["timestamp"] == -1,
-        **dict.fromkeys(("offset", "leader_epoch", "metadata", "commit_timestamp"), gone),
+        **dict.fromkeys(("offset", "leader_epoch", "metadata", "commit_timestamp"), is_tombstone),
         "expire_timestamp": columns["expire_timestamp"] == -1,
         "producer_id": columns["transactional"] == 0,
     }
@@ -90,7 +90,7 @@ def _chunk(number: int | None, history: History, start: int, end: int) -> pa.Tab
             return pa.array(columns[field.name], mask=mask).view(field.type)
         return pa.array(columns[field.name]).view(field.type)
 
-    columns["tombstone"] = gone
+    columns["tombstone"] = is_tombstone
     repeated = pa.repeat(pa.scalar(number, pa.int32()), end - start)
     arrays = [repeated if field.name == "offsets_partition" else column(field) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)

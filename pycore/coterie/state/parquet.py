@@ -1,4 +1,4 @@
-"""How the tables are written as Parquet, by every engine alike."""
+"""The Parquet format of the tables, for all engines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RISING = ("log_offset", "timestamp", "offset", "commit_timestamp")
 def parquet_writer(path: Path, name: str) -> Any:
     """Return a ``pyarrow.parquet.ParquetWriter`` for a table.
 
-    Commits come as ``commits_table`` gives them and are read as ``SCHEMAS`` has them. There are
-    many: a dictionary of numbers that hardly come twice would take most of the time, and their
-    differences are a third of the size.
+    Commits are written with the schema of ``commits_table``, and read with that of ``SCHEMAS``.
+    Rising numbers are delta-encoded: a dictionary would take most of the time, and three times the
+    space.
     """
     import pyarrow.parquet as pq
 

@@ -1,7 +1,7 @@
-"""Partial states of a log: scan a piece, merge pieces, read the groups out.
+"""Partial states of a log: scan a piece, merge pieces, get the groups.
 
-The work is in ``coterie._core.fold``; here partitions are kept apart, and what it holds becomes
-rows (``coterie.state.rows``) or Arrow tables (``coterie.state.tables``).
+A partial state has a fold (``coterie._core.fold``) per partition. ``coterie.state.rows`` and
+``coterie.state.tables`` make rows and Arrow tables of it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ WHAT = "partial state"
 
 
 class Tracking(NamedTuple):
-    """Which records a scan tracks; see ``coterie._core.fold.partial.tracks``. Times are epoch ms.
+    """The time range in which a scan counts commits; see ``coterie._core.fold.partial.tracks``.
 
     Attributes
     ----------
     since_ms : int or None
-        Commits count from then on, and those without a time; None: all do.
+        Epoch ms: earlier commits do not count, those without a time do; None: all count.
     until_ms : int or None
-        Records whose own timestamp is later have no part; None: all have.
+        Epoch ms: records with a later timestamp are ignored; None: none are.
     """
 
     since_ms: int | None = None
@@ -43,21 +43,20 @@ class Tracking(NamedTuple):
 
 @dataclass(frozen=True)
 class ScanOptions:
-    """What a scan does with faults, and what it keeps; partial states merge only if these agree.
+    """The options of a scan. Partial states merge only if their options are equal.
 
     Attributes
     ----------
     on_fault : str
         ``skip``, ``recover``, ``load`` or ``stop``: see ``coterie replay --help``.
     at_ms : int or None
-        Apply only records whose own timestamp (ms) is not after this, and those without one;
-        None: all.
+        Epoch ms: ignore records with a later timestamp; None: apply all.
     groups : frozenset of str or None
-        Keep only these groups; None: all.
+        The groups to read; None: all.
     history : bool
-        Keep every commit, not only the last of each key.
+        Retain every commit, not only the last of each key.
     tracking : Tracking or None
-        Count the commits of each key and keep which came last; None: do not.
+        Count the commits of each key, and retain the last; None: do not.
     """
 
     on_fault: str = "skip"
@@ -81,11 +80,10 @@ class ScanOptions:
                 if ms is not None:
                     integer(ms, name, 64)
         if self.groups is not None:
-            names_given = _group_ids(self.groups, "groups")
-            object.__setattr__(self, "groups", names_given)
+            object.__setattr__(self, "groups", _group_ids(self.groups, "groups"))
 
     def new_fold(self, *, survey: bool = False) -> PartitionFold:
-        """Return the empty fold that these options ask for; ``survey``: see the fold."""
+        """Return an empty fold with these options; ``survey``: see ``PartitionFold``."""
         return PartitionFold(
             on_fault=self.on_fault,
             at_ms=self.at_ms,
@@ -98,16 +96,16 @@ class ScanOptions:
 
 @dataclass
 class PartialState:
-    """What a piece of a log says, in a form that can be merged: see :func:`merge`.
+    """The state of a piece of a log, which can be merged with others: see :func:`merge`.
 
-    Any number of threads may read it or merge it into others; one at a time may change it.
+    Any number of threads may read it, or merge it into other states; only one may change it.
 
     Attributes
     ----------
     options : ScanOptions
-        How it was scanned.
+        The options of the scan.
     partitions : dict
-        One fold for each partition of the topic; None where the partition is not known.
+        The fold of each partition, by number; None is the number of an unknown partition.
     """
 
     options: ScanOptions = field(default_factory=ScanOptions)
@@ -121,14 +119,14 @@ class PartialState:
         self._folds()
 
     def fold(self, partition: int | None) -> PartitionFold:
-        """Return the fold of a partition; the first call makes it."""
+        """Return the fold of a partition; create it if necessary."""
         number = _partition(partition)
         if number not in self.partitions:
             self.partitions[number] = self.options.new_fold()
         return _fold(self.partitions[number])
 
     def absorb(self, later: PartialState) -> None:
-        """Merge ``later``, scanned from what comes next in the log, into this state.
+        """Merge ``later``, the state of the next piece of the log, into this state.
 
         Raises
         ------
@@ -142,21 +140,21 @@ class PartialState:
             raise CoterieError("partial states scanned with different options do not merge")
         if later is self:
             raise ArgumentError("a partial state does not follow on itself")
-        for partition, theirs in later._folds():
-            absorb(self.fold(partition), theirs)
+        for partition, fold in later._folds():
+            absorb(self.fold(partition), fold)
 
     def to_bytes(self) -> bytes:
-        """Serialize, for another process of the same version."""
+        """Serialize the state for another process of the same version."""
         return pack(WHAT, self)
 
     @staticmethod
     def from_bytes(data: Buffer) -> PartialState:
-        """Return what :meth:`to_bytes` was called on, in a process of the same version.
+        """Deserialize the bytes of :meth:`to_bytes`, in a process of the same version.
 
         Raises
         ------
         CoterieError
-            The bytes are no partial state, or another version made them.
+            The bytes are not a partial state, or another version made them.
         """
         state = unpack(WHAT, data)
         if not isinstance(state, PartialState):
@@ -176,11 +174,11 @@ class PartialState:
             restore(self.fold(number), dumped)
 
     def groups(self, *, offsets_of: Container[str] | None = None) -> list[dict[str, Any]]:
-        """Return every group, sorted by id, in the schema of ``groups.json`` (bytes stay bytes).
+        """Return all groups, sorted by id, in the schema of ``groups.json`` (bytes stay bytes).
 
-        A group is there if it has metadata, an offset or a pending transactional offset. A
-        partition that Kafka's loader refuses (``on_fault="load"``) has no groups. Most of the
-        result are offsets: ``offsets_of`` keeps only those of some groups.
+        A group exists if it has metadata, an offset or a pending transactional offset. A
+        partition that Kafka's loader refuses (``on_fault="load"``) has no groups. Offsets are
+        most of the result; with ``offsets_of``, only these groups have their offsets.
         """
         from coterie.state.consumer_protocol_groups import name_topics
         from coterie.state.rows import group_rows
@@ -194,23 +192,23 @@ class PartialState:
         return sorted(rows, key=lambda row: java_order(row["group_id"]))
 
     def to_arrow(self) -> dict[str, pa.Table]:
-        """Return the tables of ``coterie replay``, by name. Needs the extra ``arrow``."""
+        """Return the tables of ``coterie replay`` by name. Needs the extra ``arrow``."""
         from coterie.state.tables import state_tables
 
         return state_tables(dict(self._folds()), history=self.options.history)
 
     def live(self) -> list[tuple[int | None, PartitionFold]]:
-        """Return the partitions that count, in order of their number."""
+        """Return the partitions that Kafka's loader accepts, in order of their numbers."""
         return [(number, fold) for number, fold in self._folds() if not fold.failed]
 
     def numbers(self) -> list[int | None]:
-        """Return the partitions' numbers in order, the unknown one first."""
+        """Return the numbers of the partitions in order; None comes first."""
         return [number for number, _ in self._folds()]
 
     def _folds(self) -> list[tuple[int | None, PartitionFold]]:
-        """Return the partitions in order; a caller may have written to them."""
-        held = [(_partition(number), _fold(fold)) for number, fold in self.partitions.items()]
-        return sorted(held, key=lambda one: partition_order(one[0]))
+        """Return the checked partitions in order; callers can modify ``partitions``."""
+        folds = [(_partition(number), _fold(fold)) for number, fold in self.partitions.items()]
+        return sorted(folds, key=lambda item: partition_order(item[0]))
 
 
 def _group_ids(values: Any, name: str) -> frozenset[str]:
@@ -240,18 +238,21 @@ def scan(
     Parameters
     ----------
     data
-        Bytes of a segment, from a batch boundary to another, or to the end of the segment.
+        Bytes of a segment, from one batch boundary to another or to the end of the segment. If
+        they are a ``mmap``, the file must not be truncated during the scan: the operating system
+        would end the process with SIGBUS, which no Python code can prevent. Kafka truncates
+        segments of a running broker, so read a live file into memory.
     partition
-        Number of the partition of ``__consumer_offsets``; None: not known.
+        The number of the partition of ``__consumer_offsets``; None: unknown.
     file, position
-        Where the bytes come from; used only to say where faults are.
+        The place of the bytes, for faults.
     options
-        How to scan; by default everything, with faults skipped.
+        The options of the scan; by default, everything is read and faults are skipped.
 
     Notes
     -----
-    Memory grows with the keys. Cost: each byte is looked at twice, a commit takes no Python
-    object. Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets.
+    Memory grows with the keys. Cost: each byte is read twice; a commit creates no Python object.
+    Source of the rules: GroupMetadataManager.doLoadGroupsAndOffsets.
 
     Raises
     ------
@@ -266,12 +267,12 @@ def scan(
 def merge(partials: Iterable[PartialState]) -> PartialState:
     """Merge partial states, given in log order within each partition, into one.
 
-    The result equals one scan over all the pieces. The given states are left as they are.
+    The result equals one scan of all pieces. ``partials`` are not changed.
 
     Raises
     ------
     CoterieError
-        Something is not a partial state, or they were scanned with different options.
+        An element is not a partial state, or the options of the scans differ.
     """
     merged: PartialState | None = None
     for state in walked(partials, "partials"):

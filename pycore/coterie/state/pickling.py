@@ -1,8 +1,7 @@
-"""Bytes that carry what one process made to another of the same version, which checks that.
+"""Serialize objects for another process of the same version.
 
-Before the bytes stand a word that says whose they are, what they hold, and the version that made
-them. What follows is a pickle that may name coterie's classes and numpy's arrays, and no function
-that does anything.
+A header names coterie, the version and the kind of the object. A restricted pickle follows: it may
+contain coterie's classes and numpy arrays, but call no other function.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from coterie.errors import CoterieError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-FORM = 7
-"""Raised with each change of what travels, so that builds of one version are told apart, too."""
+FORMAT = 7
+"""Increment with each change of the format; it distinguishes builds of one version."""
 
 _OURS = b"coterie "
 _ARRAYS = {
@@ -39,14 +38,14 @@ _PLAIN = {("builtins", name) for name in ("set", "frozenset", "bytearray", "comp
 
 @functools.cache
 def version() -> str:
-    """Return the version of what travels: coterie's own, and the form."""
+    """Return the version in the header: coterie's version and the format."""
     from importlib.metadata import version
 
-    return f"{version('coterie')}/{FORM}"
+    return f"{version('coterie')}/{FORMAT}"
 
 
 def pack(what: str, value: Any) -> bytes:
-    """Return the bytes of a value; ``what`` it is, as errors say it."""
+    """Serialize a value; ``what`` is its name in errors."""
     out = io.BytesIO()
     out.write(_OURS + f"{version()} {what}\n".encode())
     pickle.dump(value, out, protocol=5)
@@ -54,24 +53,24 @@ def pack(what: str, value: Any) -> bytes:
 
 
 def unpack(what: str, data: Buffer) -> Any:
-    """Return the value that :func:`pack` was called on.
+    """Deserialize the bytes of :func:`pack`.
 
     Raises
     ------
     CoterieError
-        The bytes are no such thing, of another version, or damaged.
+        The bytes are something else, of another version, or damaged.
     """
     try:
         source = io.BytesIO(data)
-    except (TypeError, ValueError, BufferError) as error:  # a view that is not contiguous, and such
+    except (TypeError, ValueError, BufferError) as error:  # such as a view that is not contiguous
         raise CoterieError(f"these bytes are no {what}: {error}") from error
     head, end, _ = source.read(256).partition(b"\n")
     if not end or not head.startswith(_OURS):
         raise CoterieError(f"these bytes are no {what}")
-    theirs, _, named = head[len(_OURS) :].decode("utf-8", "replace").partition(" ")
-    if theirs != version():
+    other_version, _, named = head[len(_OURS) :].decode("utf-8", "replace").partition(" ")
+    if other_version != version():
         raise CoterieError(
-            f"a {named} of coterie {theirs} came to coterie {version()}: "
+            f"a {named} of coterie {other_version} came to coterie {version()}: "
             "have the same version in every process"
         )
     if named != what:
@@ -84,15 +83,15 @@ def unpack(what: str, data: Buffer) -> Any:
 
 
 class _Reader(pickle.Unpickler):
-    """Finds classes of coterie's, and what arrays are made of."""
+    """An unpickler for coterie's classes and numpy's arrays alone."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a pickle names, or refuse it."""
+        """Return an allowed class or function; raise for others."""
         place = module, name
         if place in _ARRAYS or place in _PLAIN:
             return super().find_class(module, name)
         if module.startswith("coterie."):
-            found = super().find_class(module, name)
-            if isinstance(found, type):
-                return found
+            value = super().find_class(module, name)
+            if isinstance(value, type):
+                return value
         raise CoterieError(f"{module}.{name} does not travel")

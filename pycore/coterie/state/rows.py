@@ -1,6 +1,6 @@
-"""Rows of people's tables, from a fold: groups with members and offsets, as plain dicts.
+"""Group rows of a fold: groups with members and offsets, as dicts.
 
-The schema is that of ``groups.json``; bytes stay bytes, base64 is put on at the JSON edge.
+The schema is that of ``groups.json``; bytes stay bytes until they are written as JSON.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ KEY_GROUP = 2
 
 
 def visible_offsets(
-    fold: PartitionFold, wanted: Container[str] | None = None
+    fold: PartitionFold, groups: Container[str] | None = None
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield (group id, offset) for every offset that readers see, in order of first sight.
+    """Yield (group id, offset row) for every visible offset, in order of their first commits.
 
-    Of a group that is not ``wanted`` (None: all are), None stands for the offset.
+    The row is None for a group that is not in ``groups`` (None: all groups have rows).
     """
     for (group, topic, partition), values in partial.offset_entries(fold):
-        if wanted is None or group in wanted:
+        if groups is None or group in groups:
             yield group, offset_row(topic, partition, values)
         else:
             yield group, None
@@ -50,7 +50,7 @@ def offset_row(topic: str, partition: int, committed: Committed) -> dict[str, An
 
 
 def pending_rows(fold: PartitionFold) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Yield (group id, producer id, offset) for every undecided transactional commit."""
+    """Yield (group id, producer id, offset row) for every commit of an open transaction."""
     for producer_id, producer in fold.producers.items():
         for index, values in producer.pending.items():
             if values is not None:
@@ -60,9 +60,9 @@ def pending_rows(fold: PartitionFold) -> Iterator[tuple[str, int, dict[str, Any]
 
 
 def metadata_row(value: bytes) -> dict[str, Any]:
-    """Return a group's own fields from its last metadata record, as a load takes them."""
+    """Return a group's own fields from its last metadata record, as Kafka loads them."""
     group = read_group_value(value)
-    # An id that comes twice is one member, the later one: Kafka keeps them by id.
+    # Of two members with the same id, Kafka's map retains the later one.
     members = list({member.member_id: member._asdict() for member in group.members}.values())
     timestamp = group.current_state_timestamp
     topics = None
@@ -81,7 +81,7 @@ def metadata_row(value: bytes) -> dict[str, Any]:
 
 
 def simple_row() -> dict[str, Any]:
-    """Return the fields of a group known by its offsets alone."""
+    """Return the own fields of a group that has only offsets."""
     return {
         "state": "Empty",
         "protocol_type": None,
@@ -95,23 +95,23 @@ def simple_row() -> dict[str, Any]:
 
 
 def head_rows(fold: PartitionFold, named: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return every group's own fields by id; ``named`` are those known by their offsets."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the own fields of all groups by id; ``named`` are groups with offsets."""
+    heads: dict[str, dict[str, Any]] = {}
     classic: dict[str, int] = {}
     for raw, log in fold.groups.items():
         if log.last.value is not None:
             name = decode_utf8(raw)
-            found[name] = {"type": "classic", **metadata_row(log.last.value)}
+            heads[name] = {"type": "classic", **metadata_row(log.last.value)}
             classic[name] = log.last.log_offset
-    found.update(newer_groups(fold.newer, classic))
+    heads.update(newer_groups(fold.newer, classic))
     for name in named:
-        if name not in found:
-            found[name] = {"type": "classic", **simple_row()}
-    return found
+        if name not in heads:
+            heads[name] = {"type": "classic", **simple_row()}
+    return heads
 
 
 def pending_by_group(fold: PartitionFold) -> dict[str, list[dict[str, Any]]]:
-    """Return ``pending_transactional_offsets`` of each group that has any."""
+    """Return the ``pending_transactional_offsets`` of groups that have any."""
     pending: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for group, producer_id, row in pending_rows(fold):
         pending.setdefault(group, {}).setdefault(producer_id, []).append(row)
@@ -127,13 +127,13 @@ def pending_by_group(fold: PartitionFold) -> dict[str, list[dict[str, Any]]]:
 def group_rows(
     number: int | None, fold: PartitionFold, offsets_of: Container[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return every group of a partition, in no order. See ``PartialState.groups``."""
+    """Return the groups of a partition, unordered; see ``PartialState.groups``."""
     offsets: dict[str, list[dict[str, Any]]] = {}
     pending = pending_by_group(fold)
     for group, row in visible_offsets(fold, offsets_of):
-        found = offsets.setdefault(group, [])
+        group_offsets = offsets.setdefault(group, [])
         if row is not None:
-            found.append(row)
+            group_offsets.append(row)
     return [
         {
             "group_id": group,

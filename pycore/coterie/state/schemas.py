@@ -1,7 +1,7 @@
-"""Schemas of the tables of ``coterie replay``: names as the fields of ``groups.json``.
+"""Arrow schemas of the tables of ``coterie replay``; names as in ``groups.json``.
 
-Timestamps are ``timestamp[ms, UTC]``, bytes binary. ``SCHEMAS`` has a function a table, as
-pyarrow is imported only when one is asked for.
+Timestamps are ``timestamp[ms, UTC]``, bytes binary. ``SCHEMAS`` has functions, so that pyarrow is
+imported only when a schema is used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _own(*fields: pa.Field) -> pa.Schema:
 
 
 def groups() -> pa.Schema:
-    """One row a group; the epochs at the end are those of the newer protocols alone."""
+    """One row per group; only the newer protocols have the epochs at the end."""
     import pyarrow as pa
 
     offset = pa.struct([*_offset_fields(), pa.field("appended_batch_offset", pa.int64())])
@@ -62,7 +62,7 @@ def groups() -> pa.Schema:
 
 
 def members() -> pa.Schema:
-    """One row a member of a group's last generation; from ``rack_id`` on: newer protocols."""
+    """One row per member of a last generation; only newer protocols have ``rack_id`` and on."""
     import pyarrow as pa
 
     topic = pa.struct(
@@ -94,14 +94,14 @@ def members() -> pa.Schema:
 
 
 def offsets() -> pa.Schema:
-    """One row a committed offset that readers see."""
+    """One row per visible committed offset."""
     import pyarrow as pa
 
     return _own(*_offset_fields(), pa.field("appended_batch_offset", pa.int64()))
 
 
 def generations() -> pa.Schema:
-    """One row a group metadata record. ``log_offset`` is its place in the topic's partition."""
+    """One row per group metadata record; ``log_offset`` is its offset in the partition."""
     import pyarrow as pa
 
     names = pa.list_(pa.string())
@@ -135,7 +135,7 @@ def generations() -> pa.Schema:
 
 
 def faults() -> pa.Schema:
-    """One row a fault; ``position`` is the batch's byte in ``file``, ``offset`` a record's."""
+    """One row per fault; ``position`` is the batch's byte in ``file``, ``offset`` a record's."""
     import pyarrow as pa
 
     return pa.schema(
@@ -152,9 +152,10 @@ def faults() -> pa.Schema:
 
 
 def commits() -> pa.Schema:
-    """One row an offset commit, or a tombstone, that the log still has.
+    """One row per offset commit or tombstone in the log.
 
-    ``outcome`` is ``committed``, ``aborted`` or ``pending``; ``producer_id`` null: no transaction.
+    ``outcome`` is ``committed``, ``aborted`` or ``pending``. Without a transaction, ``producer_id``
+    is null.
     """
     import pyarrow as pa
 

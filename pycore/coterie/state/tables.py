@@ -1,8 +1,8 @@
-"""The tables of ``coterie replay`` as Arrow, from partial states.
+"""The tables of ``coterie replay`` as Arrow tables, from partial states.
 
-Rows stand in order of the topic's partition, then group id (by UTF-8 bytes), then topic and
-partition, member, or place in the log. Offsets never become Python objects: keys and metadata
-are cut out of the fold's buffers by Arrow. pyarrow is imported when a table is asked for.
+Rows are ordered by the topic's partition, then group id (by UTF-8 bytes), then topic and partition,
+member, or place in the log. Offsets do not become Python objects: Arrow cuts keys and metadata out
+of the fold's buffers. pyarrow is imported when a table is made.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from coterie._core.fold.fold_state import Fault
 
 _REPLACED = ("group_instance_id", "old_member_id", "new_member_id")
-ROWS_A_CHUNK = 1 << 18  # so that no chunk's text comes near the 2 GiB that Arrow's string holds
+ROWS_PER_CHUNK = 1 << 18  # keeps the text of a chunk far below the 2 GiB of an Arrow string
 Tables = dict[str, "pa.Table"]
 
 
 def state_tables(folds: Mapping[int | None, PartitionFold], *, history: bool) -> Tables:
-    """Return the tables of partitions by name: ``commits`` too where history was asked for."""
+    """Return the tables of all partitions by name; ``commits`` only with ``history``."""
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
@@ -90,7 +90,7 @@ def _from_rows(name: str, rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def from_rows(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
-    """Return rows of dicts as a table; what the schema lacks is left out."""
+    """Return rows as a table; fields outside the schema are omitted."""
     import pyarrow as pa
 
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
@@ -104,8 +104,8 @@ def offsets_table(fold: PartitionFold) -> pa.Table:
     columns = partial.offset_columns(fold)
     count = len(columns["partition"])
     chunks = [
-        _offsets_chunk(columns, start, min(start + ROWS_A_CHUNK, count))
-        for start in range(0, count, ROWS_A_CHUNK)
+        _offsets_chunk(columns, start, min(start + ROWS_PER_CHUNK, count))
+        for start in range(0, count, ROWS_PER_CHUNK)
     ]
     table = pa.concat_tables([SCHEMAS["offsets"]().empty_table(), *chunks])
     return table.sort_by([(name, "ascending") for name in ("group_id", "topic", "partition")])
@@ -116,16 +116,16 @@ def _offsets_chunk(columns: dict[str, Any], start: int, end: int) -> pa.Table:
 
     schema = SCHEMAS["offsets"]()
     part = {name: array[start:end] for name, array in columns.items()}
-    # Bounds run (group, its end, topic, its end): taken flat they cut the keys into group, two
-    # bytes of length, topic, and what lies up to the next group.
+    # A row of bounds is (group, its end, topic, its end). Flattened, they cut the keys into group,
+    # two bytes of length, topic, and the bytes up to the next group.
     pieces = slices(columns["keys"], part["bounds"].ravel())
     before = columns["metadata_end"][start - 1] if start else 0
     metadata = slices(columns["metadata"], np.concatenate([[before], part["metadata_end"]]))
-    each = np.arange(end - start, dtype=np.int64) * 4
+    group_places = np.arange(end - start, dtype=np.int64) * 4
     expires = part["expire_timestamp"]
     arrays = {
-        "group_id": to_text(pieces.take(pa.array(each))),
-        "topic": to_text(pieces.take(pa.array(each + 2))),
+        "group_id": to_text(pieces.take(pa.array(group_places))),
+        "topic": to_text(pieces.take(pa.array(group_places + 2))),
         "metadata": to_text(metadata),
         "expire_timestamp": pa.array(expires, mask=expires == -1),
         "appended_batch_offset": pa.array(part["batch_offset"]),
@@ -138,9 +138,9 @@ def _offsets_chunk(columns: dict[str, Any], start: int, end: int) -> pa.Table:
 def generations_table(
     number: int | None, fold: PartitionFold, begun: Collection[bytes] = ()
 ) -> pa.Table:
-    """Return one row for each group metadata record: what changed since the one before.
+    """Return one row per group metadata record: the changes since the record before.
 
-    ``begun`` are the groups whose first row, which stands by itself, was given out before.
+    ``begun`` are the groups whose first row was already written.
     """
     import pyarrow as pa
 
@@ -148,9 +148,9 @@ def generations_table(
     changes: list[Generation] = []
     for group in sorted(fold.groups):
         log = fold.groups[group]
-        theirs = log.changes if group in begun else log.generations()
-        names += [decode_utf8(group)] * len(theirs)
-        changes += theirs
+        of_group = log.changes if group in begun else log.generations()
+        names += [decode_utf8(group)] * len(of_group)
+        changes += of_group
     schema = SCHEMAS["generations"]()
     if not changes:
         return schema.empty_table()
@@ -159,14 +159,15 @@ def generations_table(
     )
     columns |= {"group_id": names, "offsets_partition": [number] * len(names)}
     columns["replaced"] = [
-        [dict(zip(_REPLACED, one, strict=True)) for one in each] for each in columns["replaced"]
+        [dict(zip(_REPLACED, member, strict=True)) for member in members]
+        for members in columns["replaced"]
     ]
     arrays = [pa.array(columns[field.name], field.type) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def faults_table(number: int | None, faults: Iterable[Fault]) -> pa.Table:
-    """Return the table ``faults`` of a partition's faults, as a fold lists them."""
+    """Return the table ``faults`` of a partition."""
     rows = [{**fault._asdict(), "offsets_partition": number} for fault in faults]
     return _from_rows("faults", rows)
 

@@ -1,1 +1,1 @@
-"""Traces: read, run, recorded, compared, and imported from a broker's request log."""
+"""Traces: run, record and compare them, or import a broker's request log."""

@@ -1,7 +1,7 @@
-"""Compare two outputs of a trace, as the format says outputs compare.
+"""Compare two outputs of a trace by the rules of the format.
 
-Within one time: responses are a set keyed by id; transitions and appends of one group keep their
-order; members, partitions and groups inside a response are sorted. null and absent are the same.
+Within one time, responses are a set keyed by id, and the transitions and appends of a group are
+ordered. Members, partitions and groups of a response are sorted. null equals an absent field.
 Rules: docs/rules/trace-format.md#comparison.
 """
 
@@ -26,7 +26,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two outputs differ; None stands for nothing."""
+    """A difference of two outputs; None: the line is missing."""
 
     at: int | None
     what: str
@@ -90,7 +90,7 @@ def _parse(lines: Iterable[str | Line]) -> Iterator[Line]:
 
 
 def _streams(lines: Iterable[Line]) -> dict[Any, list[Line]]:
-    """Split into what is compared in order: each response, each group's other events."""
+    """Split lines into ordered streams: one per response id, one per group."""
     out: dict[Any, list[Line]] = defaultdict(list)
     for line in lines:
         if line.get("event") == "response":
@@ -108,73 +108,76 @@ def _moments(lines: Iterable[str | Line]) -> dict[int, list[Line]]:
 
 
 def _of_moment(at: int | None, expected: list[Line], actual: list[Line]) -> Iterator[Difference]:
-    if expected == actual:  # as nearly all are; what follows costs ten times as much
+    if expected == actual:  # the usual case; the rest is ten times as slow
         return
-    ours, theirs = _streams(actual), _streams(expected)
-    for kind, name in dict.fromkeys([*theirs, *ours]):
-        pairs = zip_longest(theirs.get((kind, name), ()), ours.get((kind, name), ()))
+    actual_streams, expected_streams = _streams(actual), _streams(expected)
+    for key in dict.fromkeys([*expected_streams, *actual_streams]):
+        kind, name = key
+        pairs = zip_longest(expected_streams.get(key, ()), actual_streams.get(key, ()))
         for number, (e, a) in enumerate(pairs, 1):
-            wanted, came = e and _normal(e), a and _normal(a)
-            if wanted == came:
+            expected_line, actual_line = e and _normal(e), a and _normal(a)
+            if expected_line == actual_line:
                 continue
             line = e or a or {}
             what = f"response to {line.get('op')} (id {name})"
             if kind == "group":
                 what = f"group {name!r}, {line.get('event')} number {number} of this moment"
-            yield Difference(at, what, wanted, came)
+            yield Difference(at, what, expected_line, actual_line)
             break
 
 
 def compare_traces(
     expected: Iterable[str | Line], actual: Iterable[str | Line]
 ) -> Iterator[Difference]:
-    """Yield the differences of two outputs, in order of time; lines are text or parsed.
+    """Yield the differences of two outputs, in order of time; a line is text or a dict.
 
     Raises
     ------
     ValueError
-        A line is no line of an output.
+        A line is not a line of an output.
     """
-    theirs, ours = _moments(expected), _moments(actual)
-    for at in sorted({*theirs, *ours}):
-        yield from _of_moment(at, theirs.get(at, []), ours.get(at, []))
+    expected_at, actual_at = _moments(expected), _moments(actual)
+    for at in sorted({*expected_at, *actual_at}):
+        yield from _of_moment(at, expected_at.get(at, []), actual_at.get(at, []))
 
 
 def compare_responses(
     expected: Iterable[str | Line], actual: Iterable[str | Line]
 ) -> Iterator[Difference]:
-    """Compare responses alone, whenever they came: for a broker's wall clock.
+    """Compare only responses, ignoring their times, which come from a broker's wall clock.
 
-    What a response of an old version does not say, a partition's leader epoch, is not compared.
+    Leader epochs are not compared if an old version of a response lacks them.
     """
-    theirs, ours = (
+    expected_by_id, actual_by_id = (
         {line["id"]: line for line in _parse(lines) if line.get("event") == "response"}
         for lines in (expected, actual)
     )
-    for key in dict.fromkeys([*theirs, *ours]):
-        e, a = theirs.get(key), ours.get(key)
+    for key in dict.fromkeys([*expected_by_id, *actual_by_id]):
+        e, a = expected_by_id.get(key), actual_by_id.get(key)
         if e is not None and a is not None:
-            a = _as_far_as_said(e, a)
+            a = _without_unknown_epochs(e, a)
         pair = [[] if x is None else [{**x, "at": 0}] for x in (e, a)]
         for difference in _of_moment(None, *pair):
             at = (e or a or {}).get("at")
             yield Difference(at, difference.what, difference.expected, difference.actual)
 
 
-def _as_far_as_said(expected: Line, actual: Line) -> Line:
-    """Return a response without the leader epochs that the expected one does not have."""
-    told, came = expected.get("partitions"), actual.get("partitions")
-    if actual.get("op") != "offset_fetch" or not isinstance(told, list) or told == came:
+def _without_unknown_epochs(expected: Line, actual: Line) -> Line:
+    """Return a response without the leader epochs that the expected one lacks."""
+    wanted, rows = expected.get("partitions"), actual.get("partitions")
+    if actual.get("op") != "offset_fetch" or not isinstance(wanted, list) or wanted == rows:
         return actual
-    unsaid = [_place(one) for one in told if isinstance(one, dict) and "leader_epoch" not in one]
-    if not unsaid or not isinstance(came, list):
+    without_epoch = [
+        _place(row) for row in wanted if isinstance(row, dict) and "leader_epoch" not in row
+    ]
+    if not without_epoch or not isinstance(rows, list):
         return actual
     return actual | {
         "partitions": [
-            {key: value for key, value in one.items() if key != "leader_epoch"}
-            if isinstance(one, dict) and _place(one) in unsaid
-            else one
-            for one in came
+            {key: value for key, value in row.items() if key != "leader_epoch"}
+            if isinstance(row, dict) and _place(row) in without_epoch
+            else row
+            for row in rows
         ]
     }
 

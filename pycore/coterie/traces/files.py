@@ -1,37 +1,28 @@
-"""Trace files: finding them, and opening them through gzip where their name says so."""
+"""Find trace files, plain or gzipped (``.gz``)."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
 
 from coterie.errors import CoterieError
 
-__all__ = ["TRACE_ENDS", "found_traces", "open_text", "stem"]
+__all__ = ["TRACE_ENDS", "found_traces", "stem"]
 
 TRACE_ENDS = (".trace.jsonl", ".trace.jsonl.gz")
 
 
-def open_text(path: Path) -> IO[str]:
-    """Open a text file, through gzip if its name says so."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
-
-
 def stem(path: Path, ends: tuple[str, ...]) -> str:
-    """Return the name of a trace: the file's without its endings."""
+    """Return the name of a trace: the file's name without its suffix."""
     for end in (*ends, ".jsonl", ".jsonl.gz", ".gz"):
         if path.name.endswith(end):
             return path.name[: -len(end)]
     return path.name
 
 
-def found_traces(given: Iterable[str | Path]) -> Iterator[tuple[Path, Path]]:
-    """Yield each trace file, and its place below an output folder without an ending."""
-    for name in given:
+def found_traces(paths: Iterable[str | Path]) -> Iterator[tuple[Path, Path]]:
+    """Yield each trace file of files and folders, and its output path without a suffix."""
+    for name in paths:
         path = Path(name)
         if path.is_dir():
             files = [p for p in sorted(path.rglob("*")) if p.name.endswith(TRACE_ENDS)]

@@ -1,8 +1,8 @@
-"""What a coordinator was asked, as a trace that runs.
+"""Record the requests of a coordinator as a trace that can be run.
 
-A trace has one op for a failover and none for its parts, and knows no append that comes back
-late, no log to begin with. What it cannot say stands in its ``doc``; a request that has no place
-stands in an ``advance``, under ``left_out``, which those who run the trace pass over.
+A trace has an op for a failover, but none for its parts. It has no delayed appends and no initial
+log. The trace's ``doc`` lists what it cannot represent. A request that cannot be part of the trace
+is put into an ``advance``, under ``left_out``, which runs of the trace ignore.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.atomic_file import written_beside
+from coterie.atomic_file import atomic_write
 from coterie.coordinator.config import DEFAULTS
 from coterie.coordinator.requests import Compiled, show_request
 from coterie.operations import NUMBER, OPERATIONS, REQUESTS
@@ -27,7 +27,7 @@ __all__ = ["Recording"]
 
 Event = dict[str, Any]
 _NAMES = {number: op for op, number in NUMBER.items()}
-# Ops that count although no partition is owned: they speak to the log, not to a group.
+# Ops that have an effect even without an owned partition: they concern the log, not a group.
 _TO_THE_LOG = {"end_txn", "fail_append", "advance"}
 _ELECTIONS = {"failover", "resign", "begin_load", "finish_load"}
 _LATE = "appends came back when the test said so; here each finishes at once"
@@ -52,7 +52,7 @@ class Recording:
     events : list of dict
         The trace without its header.
     lost : list of str
-        What of the coordinator's life the events do not say, a clause each.
+        What the events do not represent, a clause each.
     """
 
     def __init__(self) -> None:
@@ -60,12 +60,12 @@ class Recording:
         self.lost: list[str] = []
         self._ids = MemberIds()
         self._custom_ids = False
-        self._offered: list[tuple[str, str]] = []  # ids that no request has taken yet
+        self._offered: list[tuple[str, str]] = []  # ids of no recorded request yet
         self._away_ms: int | None = None
         self._left_out = 0
 
     def begin(self, *, now_ms: int, deferred: bool, loaded: bool, periodic: bool) -> None:
-        """Note how the coordinator was made, where a trace cannot say it."""
+        """Record the options of the coordinator that a trace cannot represent."""
         if deferred:
             self._lose(_LATE)
         if loaded:
@@ -74,18 +74,18 @@ class Recording:
             self._lose(_RHYTHM.format(now_ms))
 
     def numbered(self, member_ids: Callable[[str], str]) -> Callable[[str], str]:
-        """Watch a maker of member ids, whose ids are PREFIX-N in a trace."""
+        """Wrap a member id factory, whose ids become PREFIX-N in the trace."""
         self._custom_ids = True
 
-        def made(prefix: str) -> str:
-            theirs = member_ids(prefix)
-            self._offered.append((theirs, prefix))
-            return theirs
+        def recorded(prefix: str) -> str:
+            member_id = member_ids(prefix)
+            self._offered.append((member_id, prefix))
+            return member_id
 
-        return made
+        return recorded
 
     def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
-        """Keep a request that was asked; a refused one is no part of the trace."""
+        """Record a request that the coordinator accepted."""
         self._take_ids()
         if op in _ELECTIONS:
             details = compiled[-1] or (None,)
@@ -102,14 +102,14 @@ class Recording:
         self.events.append(event)
 
     def advance(self, at_ms: int) -> None:
-        """Keep that the clock was moved."""
+        """Record that the clock was advanced."""
         self.events.append({"at": at_ms, "op": "advance"})
 
     def _elect(self, at_ms: int, op: str, partition: int | None) -> None:
-        """Keep a failover, or a part of one."""
+        """Record a failover, or a part of one."""
         if partition is not None:
             self._lose(_PARTITION)
-            self._away_ms = None  # from now on requests are asked, and some answered otherwise
+            self._away_ms = None  # later requests are recorded; some responses may differ
             return
         if op == "failover":
             self.events.append({"at": at_ms, "op": op})
@@ -122,16 +122,16 @@ class Recording:
             self._back(at_ms)
 
     def refuse(self) -> None:
-        """Note that the request was refused, with the id that was made for it."""
+        """Forget the member id that was made for a refused request."""
         self._offered.clear()
 
     def _take_ids(self) -> None:
-        for theirs, prefix in self._offered:
-            self._ids.hand_out(theirs, prefix)
+        for member_id, prefix in self._offered:
+            self._ids.hand_out(member_id, prefix)
         self._offered.clear()
 
     def play(self, trace: Trace, count: int) -> None:
-        """Keep the first events of a trace that was played; its ids must not meet others."""
+        """Record the first events of a trace that was played, if no other request was recorded."""
         if any("id" in event for event in self.events):
             self._lose(_PLAYED)
             return
@@ -139,9 +139,9 @@ class Recording:
             self.ask(at_ms, _NAMES[op], request_id, compiled)  # type: ignore[arg-type]
 
     def lines(self, name: str, settings: Mapping[str, Any], now_ms: int) -> list[Event]:
-        """Return a trace that ``coterie trace run`` takes; settings that are Kafka's stay unsaid.
+        """Return the lines of the trace; settings with Kafka's default are omitted.
 
-        ``settings`` and ``now_ms`` are those that the coordinator has at the end.
+        ``settings`` and ``now_ms`` are those of the coordinator at the end.
         """
         if self._away_ms is not None:
             self._back(now_ms)
@@ -152,11 +152,11 @@ class Recording:
         return [header, *self.events]
 
     def write(self, path: Path, settings: Mapping[str, Any], now_ms: int) -> None:
-        """Write these lines into a file, whose name is the trace's."""
-        told = self.lines(path.name.split(".")[0], settings, now_ms)
-        lines = [json.dumps(line, ensure_ascii=False) for line in told]
+        """Write the trace to a file, and name the trace after it."""
+        events = self.lines(path.name.split(".")[0], settings, now_ms)
+        lines = [json.dumps(line, ensure_ascii=False) for line in events]
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_beside(Path(os.path.realpath(path))) as part:
+        with atomic_write(Path(os.path.realpath(path))) as part:
             part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _lose(self, what: str) -> None:
@@ -164,7 +164,7 @@ class Recording:
             self.lost.append(what)
 
     def _back(self, at_ms: int) -> None:
-        """End the time without a partition; say so unless it was one failover to everyone."""
+        """End the time without a partition; note it in ``lost`` unless it was a plain failover."""
         if self._away_ms is not None and (at_ms != self._away_ms or self._left_out):
             ends = "" if at_ms == self._away_ms else " at either end"
             self._lose(_AWAY.format(self._away_ms, at_ms, ends, self._left_out))

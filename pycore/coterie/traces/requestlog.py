@@ -1,11 +1,11 @@
-"""A broker's request log as a trace: what real clients asked, and what the broker answered.
+"""Import a broker's request log as a trace: the clients' requests, and the broker's responses.
 
-Kafka writes one JSON object a request with ``kafka.request.logger`` at DEBUG. The time of a line
-is when the response had been sent; ``totalTimeMs`` back from it the request had come in. Member
-ids of the broker (prefix and a random UUID) become ``PREFIX-N`` in the order in which they were
-handed out. Groups of the newer protocols are none of this coordinator's: they are left out, whole.
-A broker's restart is a failover, or sessions would end in the trace while the broker was down.
-Source of the shapes: ``RequestConvertToJson.scala``, the message JSON of each API.
+With ``kafka.request.logger`` at DEBUG, Kafka writes one JSON object per request. The time of a line
+is the time at which the response was sent. The request arrived ``totalTimeMs`` before. The broker's
+member ids (prefix and random UUID) become ``PREFIX-N``, in the order in which they were assigned.
+Groups of the newer protocols have another coordinator, and are left out as a whole. A restart of
+the broker becomes a failover; otherwise sessions would end in the trace while the broker was down.
+Sources: ``RequestConvertToJson.scala``, the message JSON of each API.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exc
 
 __all__ = ["ImportedTrace", "MemberIds", "import_request_log"]
 
-# Answers of a broker that did not put the request, or the item, to its coordinator.
-_UNASKED = {
+# Errors of a broker that did not pass the request, or the item, to its coordinator.
+_NOT_PASSED_ON = {
     Error.COORDINATOR_NOT_AVAILABLE.name: "the coordinator was not ready",
     Error.COORDINATOR_LOAD_IN_PROGRESS.name: "the coordinator was not ready",
     Error.NOT_COORDINATOR.name: "the coordinator was not ready",
@@ -49,18 +49,18 @@ Step = tuple[Exchange, dict[str, Any], "dict[str, Any] | None"]
 
 @dataclass(slots=True)
 class ImportedTrace:
-    """A trace with the broker's answers as its expectation.
+    """A trace, and the broker's responses as its expected output.
 
     Attributes
     ----------
     trace, expected : list of dict
-        The lines; the expectation holds responses alone, at the times of the log.
+        The lines; ``expected`` has only responses, at the times of the log.
     left_out : Counter
         Requests that are not in the trace, by reason.
     start : str
-        When its time 0 was, by the broker's clock.
+        The broker's time at the trace's time 0.
     outages : list of tuple of str
-        The broker's last sign of life and its first one after it was down, by its clock.
+        (last response before, first request after) each outage, in the broker's time.
     """
 
     trace: list[dict[str, Any]] = field(default_factory=list)
@@ -71,21 +71,21 @@ class ImportedTrace:
 
 
 class MemberIds:
-    """The broker's member ids, and ours for them."""
+    """Maps the broker's member ids to those of the trace."""
 
     def __init__(self) -> None:
-        self.ours: dict[str, str] = {}
+        self.trace_ids: dict[str, str] = {}
 
-    def hand_out(self, theirs: str, prefix: str) -> None:
-        """Give this id the next number; one that its member never learns takes a number, too."""
-        number = len(self.ours) + 1
-        self.ours[theirs or f"\0{number}"] = f"{prefix}-{number:08d}"
+    def hand_out(self, member_id: str, prefix: str) -> None:
+        """Map an id to the next number; the empty id of an unanswered join takes one, too."""
+        number = len(self.trace_ids) + 1
+        self.trace_ids[member_id or f"\0{number}"] = f"{prefix}-{number:08d}"
 
     def map(self, value: Any) -> Any:
-        """Return the value with every known member id replaced, wherever an id stands."""
+        """Return a copy of a JSON value with the known member ids replaced."""
         if isinstance(value, dict):
             return {
-                key: self.ours.get(item, item)
+                key: self.trace_ids.get(item, item)
                 if key in ("member_id", "leader") and isinstance(item, str)
                 else self.map(item)
                 for key, item in value.items()
@@ -116,13 +116,13 @@ def import_request_log(
     Raises
     ------
     CoterieError
-        A line that is cut or changed, or a log without any request of a group.
+        A line is truncated or damaged, or the log has no request of a group.
     """
     out = ImportedTrace()
     by_time = sorted(exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
     newer: set[str] = set()
     for exchange in by_time:
-        if exchange.api in READ:  # of others nothing is read
+        if exchange.api in READ:
             by_the_table(exchange)
         with as_kafka_logs_it(exchange):
             newer.update(_newer_groups(exchange))
@@ -130,11 +130,11 @@ def import_request_log(
     groups: dict[str, dict[str, Any]] = {}
     for exchange in by_time:
         with as_kafka_logs_it(exchange):
-            why, asked = _read(exchange, groups, newer)
+            why, requests = _read(exchange, groups, newer)
         if why is not None:
             out.left_out[why] += 1
-        for event, answer in asked:
-            why = _not_of_newer(event, answer, newer) or _unasked(event, answer)
+        for event, answer in requests:
+            why = _drop_newer(event, answer, newer) or _drop_not_passed_on(event, answer)
             if why is not None:
                 out.left_out[why if why.startswith("group ") else f"{exchange.api}: {why}"] += 1
             else:
@@ -148,7 +148,7 @@ def import_request_log(
 def _read(
     exchange: Exchange, groups: dict[str, dict[str, Any]], newer: Collection[str]
 ) -> tuple[str | None, list[tuple[dict[str, Any], dict[str, Any] | None]]]:
-    """Return why an exchange is left out as a whole, or its events with their answers."""
+    """Return why a whole exchange is left out, or its events with their responses."""
     group = exchange.request.get("groupId") if isinstance(exchange.request, dict) else None
     if group is not None and group in newer:
         return _of_newer(group), []
@@ -157,13 +157,13 @@ def _read(
         refused = exchange.api in HEARTBEATS
         why = "refused" if refused else "no request to a group coordinator"
         return f"{exchange.api}: {why}", []
-    if not exchange.response:  # what Kafka logs where it closed the connection instead
+    if not exchange.response:  # Kafka closed the connection instead
         return f"{exchange.api}: no response was logged", []
     return None, list(reader(exchange, groups))
 
 
 def _newer_groups(exchange: Exchange) -> Iterator[str]:
-    """Yield the groups that an exchange shows to be of a newer protocol at some time."""
+    """Yield the groups of an exchange that have a newer protocol."""
     answer = exchange.response
     if not answer:
         return
@@ -181,47 +181,49 @@ def _of_newer(group: str) -> str:
     return f"group {group!r}: of a newer protocol"
 
 
-def _not_of_newer(
+def _drop_newer(
     event: dict[str, Any], answer: dict[str, Any] | None, newer: Collection[str]
 ) -> str | None:
-    """Take out what is said of groups of the newer protocols; why nothing is left, if so."""
+    """Remove groups of the newer protocols; return the reason if nothing remains."""
     if event.get("group_id") in newer:
         return _of_newer(event["group_id"])
     if answer is None or "groups" not in answer:
         return None
     answer["groups"] = [item for item in answer["groups"] if item["group_id"] not in newer]
-    if "group_ids" not in event:  # a list: it may well be empty
+    if "group_ids" not in event:  # list_groups, whose answer may be empty
         return None
-    gone = [group for group in event["group_ids"] if group in newer]
+    dropped = [group for group in event["group_ids"] if group in newer]
     event["group_ids"] = [group for group in event["group_ids"] if group not in newer]
-    return _of_newer(gone[0]) if gone and not event["group_ids"] else None
+    return _of_newer(dropped[0]) if dropped and not event["group_ids"] else None
 
 
-def _unasked(event: dict[str, Any], answer: dict[str, Any] | None) -> str | None:
-    """Why the coordinator did not see the request, if so; takes out the items it did not see."""
+def _drop_not_passed_on(event: dict[str, Any], answer: dict[str, Any] | None) -> str | None:
+    """Remove the items that the coordinator did not get; return the reason if none remains."""
     if answer is None:
         return None
-    if answer["error"] in _UNASKED:
-        return _UNASKED[answer["error"]]
+    if answer["error"] in _NOT_PASSED_ON:
+        return _NOT_PASSED_ON[answer["error"]]
     name = "groups" if event["op"] == "delete_groups" else "partitions"
     items = answer.get(name, []) if event["op"] != "list_groups" else []
-    seen = [item for item in items if item["error"] not in _UNASKED]
-    if len(seen) == len(items):
+    passed_on = [item for item in items if item["error"] not in _NOT_PASSED_ON]
+    if len(passed_on) == len(items):
         return None
-    if not seen:
-        return _UNASKED[items[0]["error"]]
-    answer[name] = seen
+    if not passed_on:
+        return _NOT_PASSED_ON[items[0]["error"]]
+    answer[name] = passed_on
     if name == "groups":
-        event["group_ids"] = [item["group_id"] for item in seen]
+        event["group_ids"] = [item["group_id"] for item in passed_on]
         return None
-    kept = {(item["topic"], item["partition"]) for item in seen}
+    partitions = {(item["topic"], item["partition"]) for item in passed_on}
     for field_name in ("offsets", "partitions"):
         if field_name in event:
             event[field_name] = [
-                item for item in event[field_name] if (item["topic"], item["partition"]) in kept
+                item
+                for item in event[field_name]
+                if (item["topic"], item["partition"]) in partitions
             ]
     for topic in event.get("topics") or ():
-        topic["partitions"] = [n for n in topic["partitions"] if (topic["topic"], n) in kept]
+        topic["partitions"] = [n for n in topic["partitions"] if (topic["topic"], n) in partitions]
     return None
 
 
@@ -259,21 +261,21 @@ def _write(
             ids.hand_out(answer["member_id"], prefix)
         at = int(exchange.handled_ms) - start_ms
         for offset in event.get("offsets", ()):
-            if "expire_timestamp" in offset:  # so far the request's retention
+            if "expire_timestamp" in offset:  # until here relative to the request
                 offset["expire_timestamp"] += at
         head = {"at": at, "op": event.pop("op")} | ({"id": number} if answer is not None else {})
         out.trace.append(head | ids.map(event))
         if answer is not None:
             sent = {"at": int(exchange.sent_ms) - start_ms, "event": "response", "id": number}
             out.expected.append(sent | {"op": head["op"]} | answer)
-    # Ids that a later request was told stand in earlier answers, too: the leader's members.
+    # Mapped at the end: a join response to the leader may contain ids that are assigned later.
     out.expected = [ids.map(line) for line in sorted(out.expected, key=lambda line: line["at"])]
 
 
 def _failovers(out: ImportedTrace, steps: list[Step], downs: list[Outage]) -> Iterator[float]:
-    """Yield when the trace's coordinator starts anew, so that it is as the broker's was.
+    """Yield the times of the failovers that represent the broker's outages.
 
-    Where the broker stops and where it starts; between them so often that no session ends.
+    An outage has one at its start, one at its end, and more between so that no session ends.
     """
     begin, end = steps[0][0].handled_ms, steps[-1][0].handled_ms
     sessions = [event.get("session_timeout_ms", SESSION_MS) for _, event, _ in steps]
@@ -289,7 +291,7 @@ def _failovers(out: ImportedTrace, steps: list[Step], downs: list[Outage]) -> It
 
 
 def _settings(steps: list[Step], config: dict[str, Any]) -> dict[str, Any]:
-    """Return the header's settings: a broker's way with ties only where a vote can be tied."""
+    """Return the header's settings, with ``coterie.ties`` only if a vote can be tied."""
     voted = any(len(event.get("protocols", ())) > 1 for _, event, _ in steps)
     settings = ({"coterie.ties": "hash"} if voted else {}) | config
     if settings.get("coterie.ties") == DEFAULTS["coterie.ties"]:

@@ -1,9 +1,9 @@
-"""When a broker was down, by its request log: to a trace that is a failover.
+"""Find a broker's outages in its request log; each becomes a failover of the trace.
 
-A broker that starts again forgets its connections, and each of its processors numbers new ones
-from 0. So it was down where for a second at least no request ran, no connection from before is
-seen after, and numbers that were given come again. A server log says it outright. What a request
-log cannot tell: a restart of which no connection before or after is seen.
+A restarted broker has no connections, and each of its processors numbers new ones from 0. So an
+outage is a pause of at least a second after which no earlier connection occurs, and connection
+numbers repeat. A server log shows a restart directly. A request log cannot show a restart if no
+connection was logged before or after it.
 Source: SocketServer.Processor, ServerConnectionId.
 """
 
@@ -18,7 +18,7 @@ from coterie.wire.exchanges import Connection, Exchange
 
 __all__ = ["Outage", "outages", "started_times"]
 
-SHORTEST_MS = 1000  # no broker stops and starts in less
+SHORTEST_MS = 1000  # no broker restarts faster
 _STARTED = re.compile(
     r"^\[(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\] INFO (?:"
     r"(?P<begins>\[GroupCoordinator (?:id=)?\d+\]:? Starting up)"
@@ -28,14 +28,14 @@ _STARTED = re.compile(
 
 
 class Outage(NamedTuple):
-    """A broker's last sign of life, and its first one after it was down; ms."""
+    """The last response before an outage, and the first request after it; ms."""
 
     last_ms: float
     first_ms: float
 
 
 class _Seen(NamedTuple):
-    """A connection, from its first request to its last answer."""
+    """A connection, from its first request to its last response."""
 
     first_ms: float
     last_ms: float
@@ -43,12 +43,12 @@ class _Seen(NamedTuple):
 
 
 def started_times(lines: Iterable[str]) -> list[float]:
-    """Return when a broker had started, ms, by its server log.
+    """Return the times of a broker's starts, ms, from its server log.
 
-    That is when it had loaded the first of the topic's partitions, if it had before it takes
-    requests: sessions count from there.
+    If the broker loaded partitions of the topic before it accepted requests, a start is the time
+    of the first load, because sessions begin there.
     """
-    clock, loaded_ms, found = LogClock(), None, []
+    clock, loaded_ms, starts = LogClock(), None, []
     for match in filter(None, map(_STARTED.match, lines)):
         at_ms = clock.ms(match["at"])
         if match["begins"]:
@@ -56,70 +56,71 @@ def started_times(lines: Iterable[str]) -> list[float]:
         elif match["loaded"]:
             loaded_ms = at_ms if loaded_ms is None else loaded_ms
         else:
-            found.append(at_ms if loaded_ms is None else loaded_ms)
+            starts.append(at_ms if loaded_ms is None else loaded_ms)
             loaded_ms = None
-    return found
+    return starts
 
 
 def outages(exchanges: Sequence[Exchange], started_ms: Collection[float] = ()) -> list[Outage]:
-    """Return when the broker was down between requests, in order of time.
+    """Return the broker's outages between requests, in order of time.
 
-    ``started_ms``: when it had started, as far as a server log tells.
+    ``started_ms`` are its starts, from a server log.
     """
-    spans = sorted((one.came_ms, one.sent_ms) for one in exchanges)
-    found = {}
+    spans = sorted((exchange.came_ms, exchange.sent_ms) for exchange in exchanges)
+    by_last_ms = {}
     for outage in _by_connections(_seen(exchanges)):
         starts = [at for at in started_ms if outage.last_ms < at <= outage.first_ms]
-        found[outage.last_ms] = Outage(outage.last_ms, min(starts, default=outage.first_ms))
+        by_last_ms[outage.last_ms] = Outage(outage.last_ms, min(starts, default=outage.first_ms))
     for at_ms in started_ms:
         before = [sent for came, sent in spans if came < at_ms]
         after = [came for came, _ in spans if came >= at_ms]
         if before and after:
-            found.setdefault(max(before), Outage(max(before), at_ms))
-    return sorted(outage for outage in found.values() if outage.last_ms < outage.first_ms)
+            by_last_ms.setdefault(max(before), Outage(max(before), at_ms))
+    return sorted(outage for outage in by_last_ms.values() if outage.last_ms < outage.first_ms)
 
 
 def _seen(exchanges: Iterable[Exchange]) -> list[_Seen]:
-    """Return every connection once, by its first request."""
-    found: dict[str, _Seen] = {}
-    for one in exchanges:
-        if one.connection is not None:
-            name = one.connection.name
-            known = found.get(name, _Seen(one.came_ms, one.sent_ms, one.connection))
-            first, last = min(known.first_ms, one.came_ms), max(known.last_ms, one.sent_ms)
-            found[name] = _Seen(first, last, one.connection)
-    return sorted(found.values())
+    """Return the connections, in the order of their first requests."""
+    by_name: dict[str, _Seen] = {}
+    for exchange in exchanges:
+        connection = exchange.connection
+        if connection is not None:
+            came_ms, sent_ms = exchange.came_ms, exchange.sent_ms
+            known = by_name.get(connection.name, _Seen(came_ms, sent_ms, connection))
+            first_ms, last_ms = min(known.first_ms, came_ms), max(known.last_ms, sent_ms)
+            by_name[connection.name] = _Seen(first_ms, last_ms, connection)
+    return sorted(by_name.values())
 
 
 def _by_connections(seen: list[_Seen]) -> Iterator[Outage]:
-    """Yield the gaps after which all connections are new, and numbered anew."""
-    runs: list[list[_Seen]] = []  # of connections that overlap, as a chain
+    """Yield the pauses after which all connections are new, and numbered from 0."""
+    runs: list[list[_Seen]] = []  # of connections that overlap, in a chain
     ended = float("-inf")
-    for one in seen:
-        if one.first_ms - ended >= SHORTEST_MS:
+    for connection in seen:
+        if connection.first_ms - ended >= SHORTEST_MS:
             runs.append([])
-        runs[-1].append(one)
-        ended = max(ended, one.last_ms)
-    life: list[_Seen] = []  # since the broker started
+        runs[-1].append(connection)
+        ended = max(ended, connection.last_ms)
+    since_start: list[_Seen] = []
     for run in runs:
-        if life and _numbered_anew(life, run):
-            yield Outage(max(one.last_ms for one in life), run[0].first_ms)
-            life = []
-        life += run
+        if since_start and _numbered_anew(since_start, run):
+            yield Outage(max(connection.last_ms for connection in since_start), run[0].first_ms)
+            since_start = []
+        since_start += run
 
 
 def _numbered_anew(before: list[_Seen], after: list[_Seen]) -> bool:
-    """Whether connections have numbers that the same process would not give again."""
-    given: dict[tuple[str, str | None], set[int]] = {}
-    for one in before:
-        given.setdefault(one.connection.processor, set()).add(one.connection.number)
-    for one in after:
-        processor, number = one.connection.processor, one.connection.number
-        known = given.get(processor)
+    """Return whether connections repeat numbers, as those of one process never do."""
+    used: dict[tuple[str, str | None], set[int]] = {}
+    for seen in before:
+        used.setdefault(seen.connection.processor, set()).add(seen.connection.number)
+    for seen in after:
+        processor, number = seen.connection.processor, seen.connection.number
+        known = used.get(processor)
         if known is None:
             continue
-        # Which processor is not said by brokers up to 3.x: they take turns, so that numbers
-        # are one apart at most.
+        # Brokers up to 3.x do not log the processor. Processors take turns, so their numbers
+        # differ by one at most.
         if number < min(known) or (processor[1] and number in known):
             return True
         if processor[1] is None and number < max(known) - 1:

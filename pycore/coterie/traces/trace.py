@@ -1,4 +1,4 @@
-"""Traces: what a coordinator is asked, in order, with virtual time; and what it then does.
+"""Load and run traces: requests to a coordinator, in order, under virtual time.
 
 A trace is parsed and checked once (:func:`load_trace`) and may be played any number of times.
 The format is that of docs/traces.md, with its sugar for traces written by hand.
@@ -41,9 +41,9 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
     Raises
     ------
     TraceError
-        A line is wrong; the message says what and where. It is a ValueError, too.
+        A line is wrong; the message says what and where. Also a ValueError.
     ArgumentError
-        ``lines`` are no lines, but one text, for instance, or a path.
+        ``lines`` is not an iterable of lines, but a single text or a path, for example.
     """
     trace: Trace | None = None
     ids: set[int] = set()
@@ -67,12 +67,12 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
 
 
 def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Run a trace with its own settings; yield what the coordinator did, a dict for each event.
+    """Run a trace with its own settings; yield the lines of the output as dicts.
 
     Raises
     ------
     TraceError
-        As :func:`load_trace`; also if a member's metadata makes Kafka's code throw.
+        As :func:`load_trace`; also if Kafka's code would throw on a member's metadata.
     """
     trace = load_trace(lines)
     core = Coordinator(coordinator_config(trace.header.get("config")))

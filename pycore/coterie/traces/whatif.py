@@ -1,9 +1,9 @@
-"""The same trace under other settings: what would have rebalanced, and for how long.
+"""Run a trace under other settings, and compare rebalances, evictions and times.
 
-The clients of a trace are replayed, not their bytes: a request carries the member id and the
-generation that this client was told in the present run, and a client that is told of a rebalance,
-or that it is unknown, joins (and then syncs) at once, as real clients do. Requests that the trace
-itself has wrong (a stale generation, say) stay as wrong as they were.
+Clients are replayed, not bytes. A request carries the member id and the generation that its client
+got in the changed run. A client that learns of a rebalance, or that it is unknown, joins and syncs
+at once, as real clients do. A request that is wrong in the trace, with a stale generation for
+example, stays wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.fields import MemberOf
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.events import Response, Transition
 from coterie.operations import NUMBER
@@ -24,12 +25,12 @@ from coterie.values import Error
 __all__ = ["Changes", "Summary", "what_if"]
 
 _REJOIN = {Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID}
-_SESSION, _KNOWN_ID = 2, 6  # places in a join's details
+_SESSION, _KNOWN_ID = 2, 6  # indices into a join's details
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is changed: settings, session timeouts by client id, clients made static."""
+    """The changes: settings, session timeouts by client id, clients that become static."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     scale_session: Mapping[str, float] = field(default_factory=dict)
@@ -38,7 +39,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run came to; times are ms, summed over the groups."""
+    """The measures of a run; times are ms, summed over the groups."""
 
     rebalances: int
     generations: int
@@ -49,7 +50,7 @@ class Summary:
     ms_in_state: dict[str, int]
 
     def rows(self) -> dict[str, int]:
-        """Return the measures by name, in the order of a report."""
+        """Return the measures by name, in the order of the table."""
         head = {
             "rebalances": self.rebalances,
             "generations": self.generations,
@@ -63,10 +64,9 @@ class Summary:
 
 @dataclass(slots=True)
 class _Client:
-    """What one client of a group was told, in the recorded run and in this one."""
+    """A client of a group: its member id and generation in the changed run."""
 
-    told_id: str = ""
-    told_generation: int = -1
+    recorded_generation: int = -1
     member_id: str = ""
     generation_id: int = -1
     join: tuple[Any, ...] | None = None
@@ -75,7 +75,7 @@ class _Client:
 
 
 def _recorded(trace: Trace) -> dict[int, Any]:
-    """Return the answers of the run as it was recorded, by request."""
+    """Return the responses of the unchanged run, by request id."""
     core = Coordinator(coordinator_config(trace.header.get("config")))
     events = core.play(trace).events()
     return {e.id: e.response for e in events if isinstance(e, Response)}
@@ -107,6 +107,7 @@ class _Replay:
             details,
         ) in self.trace.requests():
             self.advance(at)
+            member, details = self.with_ids(member), self.with_ids(details)
             handler = {NUMBER["join_group"]: self.join, NUMBER["leave_group"]: self.leave}
             if op in handler:
                 handler[op](request_id, group_id, member, instance, details)
@@ -116,8 +117,18 @@ class _Replay:
                 self.ask(op, request_id, group_id, generation, member, instance, details)
         self.advance(at if self.trace.count else 0)
 
+    def with_ids(self, value: Any) -> Any:
+        """Replace each ``member_id_of`` by the member id of that response in the recorded run."""
+        if isinstance(value, MemberOf):
+            return self.answers[value.request_id].member_id
+        if type(value) is tuple:
+            return tuple(map(self.with_ids, value))
+        if type(value) is dict:
+            return {self.with_ids(key): item for key, item in value.items()}
+        return value
+
     def advance(self, at: int) -> None:
-        """To this time from deadline to deadline, reacting to what is answered on the way."""
+        """Advance to a time from deadline to deadline; clients react at each."""
         while (due := self.core.next_deadline_ms()) is not None and due < at:
             self.core.advance(max(due, self.core.now_ms))
             self.react()
@@ -130,10 +141,10 @@ class _Replay:
         self.react()
 
     def client_of(self, group_id: str | None, member: str, instance: str | None) -> _Client:
-        found = self.by_id.get((group_id, member))
-        if found is None:
-            found = self.by_id[group_id, member] = _Client(member, -1, member, -1)
-        return found
+        client = self.by_id.get((group_id, member))
+        if client is None:
+            client = self.by_id[group_id, member] = _Client(member_id=member)
+        return client
 
     def join(
         self, request_id: int, group_id: str | None, member: str, instance: str | None,
@@ -149,9 +160,8 @@ class _Replay:
         self.owner[request_id] = client
         recorded = self.answers.get(request_id)
         if recorded is not None and recorded.member_id:
-            client.told_id = recorded.member_id
             self.by_id[group_id, recorded.member_id] = client
-        # A static client needs no second join with the id that it was handed out.
+        # A client that became static has its id: the recorded second join is not necessary.
         if client.instance and client.member_id and member and client.generation_id < 0:
             return
         self.ask(NUMBER["join_group"], request_id, group_id, -1, client.member_id, instance,
@@ -164,8 +174,8 @@ class _Replay:
         client = self.client_of(group_id, member, instance)
         self.owner[request_id] = client
         recorded = self.answers.get(request_id)
-        right = recorded is None or getattr(recorded, "error", None) in (Error.NONE, None)
-        if right or generation == client.told_generation:
+        was_accepted = recorded is None or getattr(recorded, "error", None) in (Error.NONE, None)
+        if was_accepted or generation == client.recorded_generation:
             generation = client.generation_id
         if op == NUMBER["sync_group"]:
             plans = {self.client_of(group_id, m, None).member_id: b for m, b in details[2].items()}
@@ -178,11 +188,13 @@ class _Replay:
         self, request_id: int, group_id: str | None, member: Any, instance: Any,
         details: tuple[Any, ...],
     ) -> None:  # fmt: skip
-        now = tuple((self.client_of(group_id, m, i).member_id if m else m, i) for m, i in details)
-        self.ask(NUMBER["leave_group"], request_id, group_id, -1, None, None, now)
+        members = tuple(
+            (self.client_of(group_id, m, i).member_id if m else m, i) for m, i in details
+        )
+        self.ask(NUMBER["leave_group"], request_id, group_id, -1, None, None, members)
 
     def react(self) -> None:
-        """Take what was answered; a client that is told to join does so."""
+        """Take the new responses; a client that has to join again does so."""
         for event in self.core.take_events():
             self.events.append(event)
             client = self.owner.get(event.id) if isinstance(event, Response) else None
@@ -205,7 +217,7 @@ class _Replay:
         if answer.member_id:
             client.member_id = answer.member_id
         if recorded is not None and recorded.error == Error.NONE:
-            client.told_generation = recorded.generation_id
+            client.recorded_generation = recorded.generation_id
         if answer.error == Error.MEMBER_ID_REQUIRED:
             if event.id > self.trace.last_id:
                 self.rejoin(client)
@@ -213,8 +225,10 @@ class _Replay:
             client.generation_id = answer.generation_id
             if event.id > self.trace.last_id:
                 self.resync(client, answer)
-        elif answer.error == Error.UNKNOWN_MEMBER_ID:
+        elif answer.error == Error.UNKNOWN_MEMBER_ID and client.member_id:
             client.member_id = ""
+            if recorded is None or recorded.error != Error.UNKNOWN_MEMBER_ID:
+                self.rejoin(client)  # in the recorded run it had no reason to
 
     def rejoin(self, client: _Client) -> None:
         if client.join is not None:
@@ -233,20 +247,20 @@ class _Replay:
 
 def _summary(core: Any, events: list[Any], end_ms: int) -> Summary:
     counts: Counter[str] = Counter()
-    spent: Counter[str] = Counter()
+    ms_in_state: Counter[str] = Counter()
     since: dict[str, tuple[int, str]] = {}
     refused = 0
     for event in events:
         if isinstance(event, Transition):
             counts[event.to] += 1
             start, state = since.pop(event.group_id, (event.at, event.from_))
-            spent[state] += event.at - start
+            ms_in_state[state] += event.at - start
             if event.to != "Dead":
                 since[event.group_id] = (event.at, event.to)
         elif isinstance(event, Response):
             refused += event.response.error not in (Error.NONE, Error.MEMBER_ID_REQUIRED)
     for start, state in since.values():
-        spent[state] += end_ms - start
+        ms_in_state[state] += end_ms - start
     states = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
     return Summary(
         counts["PreparingRebalance"],
@@ -255,12 +269,12 @@ def _summary(core: Any, events: list[Any], end_ms: int) -> Summary:
         core.rebalance_evictions,
         core.sync_evictions,
         refused,
-        {state: spent[state] for state in states},
+        {state: ms_in_state[state] for state in states},
     )
 
 
 def what_if(trace: Trace, changes: Changes) -> tuple[Summary, Summary]:
-    """Run the trace as it was, and as it would have been.
+    """Run a trace unchanged, and with changes.
 
     Returns
     -------

@@ -14,10 +14,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from coterie.arguments import whole
-from coterie.errors import CoterieError, FaultFound
+from coterie.arguments import walked, whole
+from coterie.errors import ArgumentError, CoterieError, FaultFound, shown
 from coterie.log.folders import Listing, Segment, find_segments
 from coterie.ordering import partition_order
 from coterie.replay.engine import Read, Summary, summarize
@@ -164,7 +164,8 @@ def replay(
     Raises
     ------
     CoterieError
-        A path leads to no log, a worker cannot read a segment, or a fault under ``stop``.
+        ``paths`` are no paths, a path leads to no log, a worker cannot read a segment, or a fault
+        under ``stop``.
     """
     options = options_of(at, history, on_fault, groups)
     products, summary = run(spark, paths, options)
@@ -269,7 +270,12 @@ def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Li
     """Return the segments of paths or URLs; a listing is returned unchanged."""
     if isinstance(paths, Listing):
         return paths
-    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    several: list[Any] = [paths]
+    if not isinstance(paths, str | os.PathLike):
+        several = list(walked(paths, "paths", "a path, or a list of paths"))
+    for path in several:
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(f"paths must be a path, or a list of paths, not {shown(path)}")
     names = [os.fspath(path) for path in several]
     if not names:
         raise CoterieError("no path to replay")

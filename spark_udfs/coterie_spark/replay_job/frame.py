@@ -76,7 +76,7 @@ def replay_frame(
     Raises
     ------
     CoterieError
-        A column is missing, or a fault under ``stop``.
+        A column is missing, an offset is null, or a fault under ``stop``.
     """
     from pyspark.sql import functions as f
 
@@ -114,6 +114,13 @@ def rows_worker(options: ScanOptions) -> scanning.Worker:
         for batch in batches:
             columns = (batch.column(index).to_pylist() for index in range(batch.num_columns))
             for key, value, partition, offset, timestamp, number in zip(*columns, strict=True):
+                if offset is None:
+                    error = CoterieError(
+                        f"a row of partition {partition} has a null in the column 'offset'; "
+                        "each record has an offset"
+                    )
+                    yield scanning.error_batch(partition, 0, error)
+                    return
                 if run is None or run.place != (partition, number):
                     if run is not None:
                         yield from run.finish()

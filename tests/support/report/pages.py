@@ -2,8 +2,11 @@
 
 import base64
 import json
+import shutil
 import zlib
 from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from support.commandline import coterie_ok
 
@@ -62,5 +65,7 @@ class Page:
 def report(folder, log, *options):
     """Make a page of a log and read it."""
     out = folder / "report.html"
-    coterie_ok("report", log, "-o", out, "--overwrite", *options)
+    with TemporaryDirectory() as place:  # the folder may be the log, which no output lies in
+        coterie_ok("report", log, "-o", Path(place) / out.name, *options)
+        shutil.move(Path(place) / out.name, out)
     return Page(out)

@@ -8,9 +8,11 @@ from pathlib import Path
 from coterie.arguments import file_path
 from coterie.errors import ArgumentError
 from coterie.server.services.sasl.refusals import ANONYMOUS
+from coterie.user_files import FileTooLarge, read_bytes
 
 __all__ = ["handshake_failure", "peer_principal", "server_context"]
 
+PEM_BYTES_MAX = 16 << 20  # a bundle of all public authorities has 0.3 MB
 # OpenSSL's names of subject attributes -> Java's keywords (RFC 2253).
 _KEYWORDS = {
     "commonName": "CN",
@@ -78,9 +80,11 @@ def server_context(
 
 def _check_readable(what: str, file: str | Path) -> None:
     try:
-        Path(file).read_bytes()
+        read_bytes(file, PEM_BYTES_MAX)
     except OSError as error:
         raise ArgumentError(f"{what} {file}: {error.strerror}") from None
+    except FileTooLarge as error:
+        raise ArgumentError(f"{what} {file}: {error}") from None
 
 
 def _reason(error: OSError, unknown: str = "it is no PEM file of that kind") -> str:

@@ -27,9 +27,11 @@ from coterie.server.services.sasl.scram import (
     Credential,
     derive,
 )
+from coterie.user_files import FileTooLarge, read_limited
 
 __all__ = ["Users", "credential_toml", "read_users", "users_of"]
 
+USERS_BYTES_MAX = 16 << 20
 MOST_ITERATIONS = 1_000_000  # deriving the keys blocks the other connections
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TABLES = {mechanism.lower(): mechanism for mechanism in HASHES}
@@ -118,12 +120,14 @@ def read_users(path: str | Path) -> Users:
     path = file_path(path, "users file")
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
             _check_private(path, os.fstat(file.fileno()))
-            table = toml.load(file)
+            table = toml.loads(read_limited(file, USERS_BYTES_MAX).decode("utf-8"))
     except (OSError, UnicodeDecodeError, toml.TOMLDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else str(error)
         raise ArgumentError(f"users file {path}: {what}") from error
+    except FileTooLarge as error:
+        raise ArgumentError(f"users file {path}: {error}") from None
     if table.keys() - {"users"}:
         raise ArgumentError(f"users file {path}: {min(table.keys() - {'users'})} is not known")
     return users_of(table.get("users", {}), f"users file {path}: users")

@@ -1,0 +1,82 @@
+"""Read the files that a user names: any size or kind of file, with bounded memory.
+
+A file may be endless (``/dev/zero``) or of another kind than intended. So a file that is parsed as
+a whole has a maximum size, and a file that is read line by line a maximum length of its lines. A
+pipe, as of ``<(command)``, is read as a file is. Errors do not contain the path: callers add it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from coterie.errors import CoterieError
+
+__all__ = ["FileTooLarge", "open_lines", "read_bytes", "read_text"]
+
+FILE_BYTES_MAX = 256 << 20  # the end offsets of 100,000 partitions, 50 times
+LINE_LENGTH_MAX = 64 << 20  # in characters; one request of a request log is a line
+BLOCK_BYTES = 1 << 20
+
+
+class FileTooLarge(CoterieError):
+    """A file, or a line of it, is larger than any that is meant."""
+
+
+def read_bytes(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:
+    """Read a whole file.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    FileTooLarge
+        The file has more than ``max_bytes``.
+    """
+    with open(path, "rb", buffering=0) as file:
+        return read_limited(file, max_bytes)
+
+
+def read_limited(file: io.RawIOBase, max_bytes: int) -> bytes:
+    """Read an open file to its end; see :func:`read_bytes`."""
+    blocks, size = [], 0
+    while block := file.read(min(BLOCK_BYTES, max_bytes + 1 - size)):
+        blocks.append(block)
+        size += len(block)
+        if size > max_bytes:
+            raise FileTooLarge(f"larger than {_size(max_bytes)}; is this the right file?")
+    return b"".join(blocks)
+
+
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """Read a whole text file; raise UnicodeDecodeError, or as :func:`read_bytes`."""
+    return read_bytes(path).decode(encoding)
+
+
+@contextlib.contextmanager
+def open_lines(path: Path) -> Iterator[Iterator[str]]:
+    """Open a text file and yield an iterator over its lines; a ``.gz`` file is decompressed.
+
+    The iterator raises FileTooLarge for a line of more than ``LINE_LENGTH_MAX`` characters.
+    """
+    opener: Callable[..., IO[str]] = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        yield _lines(file)
+
+
+def _lines(file: IO[str]) -> Iterator[str]:
+    number = 1
+    while line := file.readline(LINE_LENGTH_MAX):
+        if len(line) == LINE_LENGTH_MAX and line[-1] != "\n":
+            limit = _size(LINE_LENGTH_MAX)
+            raise FileTooLarge(f"line {number} is longer than {limit}; is this the right file?")
+        yield line
+        number += 1
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes} bytes"
