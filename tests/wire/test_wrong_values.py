@@ -47,7 +47,7 @@ def test_a_value_that_does_not_fit_is_named(key, body, message):
         ((12, -1, {}), "Heartbeat has versions 0 to 4, not -1"),
         (("12", 0, {}), "api_key must be an integer"),
         ((12, None, {}), "api_version must be an integer"),
-        ((1 << 70, 0, {}), "api_key must fit 64 bits"),
+        ((1 << 70, 0, {}), "api_key must be from -32768 to 32767"),
     ],
 )
 def test_a_message_that_does_not_exist_is_told(arguments, message):
