@@ -12,7 +12,7 @@ class MemoryLog:
 
 @final
 class CallerLog:
-    """A log of the caller's: what appends a batch, and what reads them all, as rows.
+    """A log of the caller's: a function that appends a batch, and one that reads all batches.
 
     What either raises fails the append, and is kept in ``failure``.
     """
@@ -26,7 +26,7 @@ class CallerLog:
 
 @final
 class DirectLog:
-    """A log that has written a batch when ``write`` returns, and takes its records as bytes.
+    """A log that takes the bytes of a batch and has written them when ``write`` returns.
 
     ``write(group_id, records, count, producer_id, producer_epoch, transactional, control)`` returns
     the offset of the first record; ``records`` as ``encode_sized`` takes them. Markers of

@@ -12,7 +12,7 @@ ALWAYS: Final[set[str]]
 
 @final
 class RecordScan:
-    """The records of a partition as columns, in log order, each decided; a piece at a time.
+    """The records of a partition as columns, in log order, with outcomes; piece by piece.
 
     Parameters
     ----------
@@ -33,12 +33,11 @@ class RecordScan:
     groups, topics : list of str
         The names that the columns ``group`` and ``keys`` number, of all pieces so far.
     number : int
-        Number of the next record: so many were in readable batches.
+        The number of the next record, and so of all records in readable batches so far.
 
     Notes
     -----
-    Faults are left out, as with ``--on-fault skip``. A call that meets another one raises a
-    CoterieError.
+    Faults are left out, as with ``--on-fault skip``. A concurrent call raises a CoterieError.
     """
 
     def __new__(

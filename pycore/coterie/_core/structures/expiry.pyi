@@ -15,7 +15,7 @@ def expiry_rule(
     empty, stable
         Whether the group is in that state.
     since_ms
-        When it came into its state, -1: the log does not say.
+        When it entered its state, -1: unknown.
     topics_known
         Whether it is known what the group is subscribed to.
 
@@ -36,7 +36,7 @@ def expired(
     base_ms: npt.ArrayLike | None = None,
     keep: Any = None,
 ) -> npt.NDArray[np.bool_]:
-    """Say which offsets have expired, by Kafka's rule since 2.1, for whole columns.
+    """Return which offsets have expired, by Kafka's rule since 2.1, for whole columns.
 
     Parameters
     ----------

@@ -203,7 +203,7 @@ cdef inline int varint_size(int64_t value) noexcept nogil:
 
 
 cdef inline int64_t record_size(int64_t delta, int32_t key, int32_t value) noexcept nogil:
-    """Return the size of a record, without its length, that has no time and no headers."""
+    """Return the size of a record without time and headers; its length field is not counted."""
     return (3 + varint_size(delta) + varint_size(key) + max(key, 0) + varint_size(value)
             + max(value, 0))
 

@@ -151,7 +151,7 @@ cdef int apply_other(FoldState fold, const Batch* batch, Record* record, ParsedR
 
 cdef int apply_pending(FoldState fold, const Batch* batch, const Record* record,
                        ParsedRecord* parsed, int64_t batch_offset) except -1:
-    """Hold a commit of a transaction back until the producer's marker."""
+    """Store a commit of a transaction until the producer's marker."""
     cdef Commit* commit = &parsed.commit
     cdef Value value
     cdef int64_t index = table_intern(&fold.table, parsed.hash, commit.key, commit.key_size)

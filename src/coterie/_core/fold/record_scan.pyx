@@ -63,7 +63,7 @@ KEY_DTYPE = np.dtype([
 
 @cython.final
 cdef class RecordScan:
-    """The records of a partition as columns, in log order, each decided; a piece at a time."""
+    """The records of a partition as columns, in log order, with outcomes; piece by piece."""
     cdef KeyIndex index
     cdef Request request
     cdef Rows rows

@@ -40,7 +40,7 @@ def _times(values, str name, Py_ssize_t count):
 
 
 def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None):
-    """Say which offsets have expired, by Kafka's rule since 2.1, for whole columns."""
+    """Return which offsets have expired, by Kafka's rule since 2.1, for whole columns."""
     cdef int64_t now = int64_of(now_ms, "now_ms")
     cdef int64_t retention = int64_of(retention_ms, "retention_ms")
     commits = _times(commit_ms, "commit_ms", -1)

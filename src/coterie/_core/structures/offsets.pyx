@@ -325,7 +325,7 @@ cdef class OffsetMap:
     # For callers in Python, by Kafka's names (GroupMetadata.scala).
 
     def prepare_offset_commit(self, offsets):
-        """Note a plain commit whose append has begun: it is pending until that finishes."""
+        """Record a plain commit whose append has begun: it is pending until that finishes."""
         rows, entries = _entries(offsets)
         self.prepare(rows, entries)
 
@@ -340,12 +340,12 @@ cdef class OffsetMap:
         self.failed(rows, entries, True)
 
     def prepare_txn_offset_commit(self, producer_id, offsets):
-        """Note a transactional commit whose append has begun."""
+        """Record a transactional commit whose append has begun."""
         rows, entries = _entries(offsets)
         self.prepare_txn(int64_of(producer_id, "producer_id"), rows, entries)
 
     def on_txn_offset_commit_append(self, producer_id, offsets, position):
-        """Finish the append of a transactional commit: note its log position."""
+        """Finish the append of a transactional commit: record its log position."""
         rows, entries = _entries(offsets)
         self.appended_txn(int64_of(producer_id, "producer_id"), rows, entries,
                           int64_of(position, "position"))

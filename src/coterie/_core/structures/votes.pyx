@@ -40,7 +40,7 @@ cdef enum:
 @cython.final
 @cython.no_gc                      # names and numbers: no reference cycles
 cdef class ProtocolCounts:
-    """How many list entries of a group's members name each protocol, kept as members change."""
+    """How many list entries of a group's members name each protocol, updated by the caller."""
 
     # While all lists have the same names, as in most groups, one number is enough.
 
