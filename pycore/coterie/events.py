@@ -17,7 +17,7 @@ __all__ = ["Append", "Cause", "Response", "Transition", "Unanswered"]
 
 
 class Cause(Enum):
-    """Why a group changed its state; the lines of a trace leave it out."""
+    """Why a group changed its state; not part of a trace's lines."""
 
     JOIN = 0
     METADATA_CHANGED = 1

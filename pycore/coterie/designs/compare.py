@@ -38,7 +38,7 @@ class Comparison:
         return {design: run.costs for design, run in self.runs.items()}
 
     def rows(self) -> list[list[str]]:
-        """Return a row for each cost: its name and its value under each design (``-``: None)."""
+        """Return a row for each cost: its name, and its value under each design as text."""
         return [
             [name, *(_shown(self.costs[design][name]) for design in self.runs)] for name in COSTS
         ]

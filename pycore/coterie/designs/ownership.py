@@ -1,4 +1,4 @@
-"""Owners of the partitions that count, and how long these had no owner, or several.
+"""The owners of a group's partitions over time, and the time with no owner or with several.
 
 A partition counts while it exists and a consumer of the group subscribes to its topic. A change of
 one owner costs the same however many partitions there are.

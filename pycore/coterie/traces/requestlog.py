@@ -108,9 +108,9 @@ def import_request_log(
     lines
         The log. Lines that are no completed requests are counted and passed over.
     config
-        The broker's settings, which the log does not tell.
+        The broker's settings, which are not in the log.
     started_ms
-        When the broker had started, as far as its server log tells
+        The times of the broker's starts, from its server log
         (``coterie.traces.restarts.started_times``).
 
     Raises

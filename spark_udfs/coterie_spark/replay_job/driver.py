@@ -47,7 +47,7 @@ class Replay(Mapping[str, "DataFrame"]):
     groups, members, offsets, generations, faults, commits : DataFrame
         As ``coterie replay`` writes them; ``commits`` only with history.
     summary : Summary
-        What was read and found, in numbers.
+        The numbers of what was read, and of faults.
     notes : tuple of str
         What the source leaves undecided, in words; empty for segments.
     """
@@ -164,8 +164,8 @@ def replay(
     Raises
     ------
     CoterieError
-        ``paths`` are no paths, a path leads to no log, a worker cannot read a segment, or a fault
-        under ``stop``.
+        ``paths`` are not paths, a path has no log, a worker cannot read a segment, or there is a
+        fault under ``stop``.
     """
     options = options_of(at, history, on_fault, groups)
     products, summary = run(spark, paths, options)

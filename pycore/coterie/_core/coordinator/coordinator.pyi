@@ -65,8 +65,8 @@ class Coordinator:
     ) -> tuple[int, Any] | None:
         """Handle one request as ``call`` does; return its error and payload.
 
-        None: something else was put out, too, or nothing. The output rows then remain; otherwise
-        they are dropped.
+        None: it was not answered, or there were other outputs, too. The output rows then remain;
+        otherwise they are dropped.
         """
     def advance(self, now_ms: int) -> None:
         """Move the clock and fire the due timers."""

@@ -14,7 +14,7 @@ class MemoryLog:
 class CallerLog:
     """A log of the caller's: a function that appends a batch, and one that reads all batches.
 
-    What either raises fails the append, and is kept in ``failure``.
+    An exception of either fails the append, and is stored in ``failure``.
     """
 
     failure: BaseException | None
@@ -32,7 +32,7 @@ class DirectLog:
     the offset of the first record; ``records`` as ``encode_sized`` takes them. Markers of
     transactions (``control``) are of no group. ``rows`` reads all batches, as rows.
 
-    What either raises fails the append, and is kept in ``failure``.
+    An exception of either fails the append, and is stored in ``failure``.
     """
 
     failure: BaseException | None

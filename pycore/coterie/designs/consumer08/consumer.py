@@ -227,7 +227,7 @@ class ZooKeeperConsumer:
         yield from self._rebalancer.rebalance()
 
     def _wake(self) -> None:
-        """Let the watcher rebalance; if it does already, once more after that."""
+        """Make the watcher rebalance; if it is rebalancing, once more afterwards."""
         self._woken = True
         if self._watcher is None or self._watcher.done:
             self._watcher = Task(self._context.schedule, self._watch())

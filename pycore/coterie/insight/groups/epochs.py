@@ -263,7 +263,7 @@ class _EpochTimeline:
         self._reach(record, member_id, value)
 
     def _reach(self, record: GroupRecord, member_id: str, value: Row) -> None:
-        """Set in the epoch's row when the last member had the new assignment."""
+        """Set the time at which the last member had the new assignment, in the epoch's row."""
         stable = MEMBER_STATES[TYPE_OF[record.version]].index("stable")
         if value.get("memberEpoch") == self.epoch and value.get("state", stable) == stable:
             self.unreconciled.discard(member_id)

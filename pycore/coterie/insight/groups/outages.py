@@ -334,7 +334,7 @@ def groups_that_lost_members(departed: list[tuple[int, str]], since_ms: int) -> 
 
 
 def outage_row(outage: Outage, events: Iterable[Row], waits_ms: int) -> Row:
-    """Return an outage as a row of a group, with the members that it cost their membership.
+    """Return an outage as a row of a group, with the members that were evicted after it.
 
     ``events`` are the group's, in order. ``waits_ms`` is the longest time after a load until an
     absent member is evicted. The members of a generation that no member left have all come back.

@@ -111,7 +111,7 @@ def few(names: Iterable[str]) -> str:
 
 
 def since_complete(view: PartitionView, items: list[RecordItem]) -> list[RecordItem]:
-    """Return the items since when the log is complete, and the last one before: the state then.
+    """Return the items from the time on at which the log is complete, and the one before them.
 
     Each item begins with its record's row; the items are in log order.
     """

@@ -128,7 +128,7 @@ class CommitSpans:
         return self.__dict__ | {"events": {}}
 
     def absorb(self, later: CommitSpans) -> None:
-        """Absorb the next part's; see ``aggregates``."""
+        """Absorb the aggregate of the next part; see ``aggregates``."""
         self.files = max(self.files, later.files, key=len)
         self._absorb_sums(later.spans_of)
         for name in later.groups.columns:

@@ -83,7 +83,7 @@ def read_live(path: str | os.PathLike[str]) -> dict[str, Row]:
 
 
 def _group_problem(group: Any) -> str | None:
-    """Return what is wrong with a group of the file; None: nothing."""
+    """Return the problem of a group in the file; None: it is valid."""
     if not isinstance(group, dict) or not isinstance(group.get("group_id"), str):
         return 'an object with "group_id" is wanted'
     required = {"members": ("member_id",), "offsets": ("topic", "partition", "offset")}

@@ -76,7 +76,7 @@ class CommitRequest(NamedTuple):
 
 @dataclass
 class CommitRequests:
-    """The commit requests between two records of a group that may be reported.
+    """The requests between two records of a group that may have to be reported.
 
     Attributes
     ----------

@@ -290,7 +290,7 @@ class TopicWeights:
             )
 
     def absorb(self, later: TopicWeights) -> None:
-        """Absorb the next part's; see ``aggregates``."""
+        """Absorb the aggregate of the next part; see ``aggregates``."""
         groups, topics = NameNumbers(self.groups), NameNumbers(self.topics)
         self.groups, self.topics = groups.absorb(later.groups), topics.absorb(later.topics)
         group, topic = groups.numbers(later.groups), topics.numbers(later.topics)
@@ -391,7 +391,7 @@ class DistinctKeys:
                 self.pairs = [distinct(np.concatenate(self.pairs))]
 
     def absorb(self, later: DistinctKeys, keys: Array, bucket: Array) -> None:
-        """Absorb the next part's; ``keys`` and ``bucket`` map its numbers to those here."""
+        """Absorb the next part; ``keys`` and ``bucket`` map its numbers to those here."""
         for pairs in later.pairs:
             self.add(bucket[pairs >> 32], keys[pairs & LOW])
 

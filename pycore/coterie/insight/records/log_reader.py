@@ -1,8 +1,8 @@
 """Read a partition's log twice: first as a fold, then in pieces.
 
 The first reading finds what is known only at the end of the log: which groups there are, since
-when the log is complete, and how each transaction ends that is open at the end of a piece. So the
-second reading can decide each piece by itself, in log order, and a question never has to hold the
+when the log is complete, and the outcome of each transaction that is open at the end of a piece. So
+the second reading can decide each piece by itself, in log order, and a question never needs the
 log's records in memory.
 
 Faulty places are left out, as with ``--on-fault skip``.

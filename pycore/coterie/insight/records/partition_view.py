@@ -121,7 +121,7 @@ class PartitionView:
     read
         Returns the bytes of a segment.
     since_ms : int or None
-        Report only states and events since then. Earlier records are read too: they decide.
+        Report only states and events since then. Earlier records are read, too.
     parts : JoinedParts or None
         The merged results of the log's parts; None: the view reads the log.
 
@@ -255,7 +255,7 @@ class PartitionView:
 
     @cached_property
     def complete_from_ms(self) -> int | None:
-        """The start of the requested time that is complete; None: the log's start."""
+        """From when on the requested time is complete; None: from the log's start."""
         bounds = [ms for ms in (self.since_ms, self.trusted_from_ms) if ms is not None]
         return max(bounds, default=None)
 
@@ -334,7 +334,7 @@ def read_partitions(
     log
         LOG..., see ``coterie.log.folders.find_segments``.
     groups
-        Only these groups; None: all. All of a group lies in one partition.
+        Only these groups; None: all. All records of a group are in one partition.
     at_ms
         Only records whose own timestamp (ms) is not after this.
     since_ms

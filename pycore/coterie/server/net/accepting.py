@@ -24,7 +24,7 @@ _LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 @runtime_checkable
 class HandshakeObserver(Protocol):
-    """A connection's protocol that is told of a failed TLS handshake."""
+    """A connection's protocol that handles a failed TLS handshake."""
 
     def handshake_failed(self, peername: object, error: ssl.SSLError) -> None:
         """Handle the failure of a handshake with a peer."""
