@@ -51,7 +51,7 @@ class OffsetMap:
         """Transactional commits without a marker, by producer id: a read-only copy."""
     @property
     def has_offsets(self) -> bool:
-        """Whether the group must be kept: for an offset, a pending one, or a producer's entry."""
+        """Whether the group must stay: for an offset, a pending one, or a producer's entry."""
     def items(self) -> list[tuple[_Key, Offset]]:
         """Return the keys and offsets that readers see."""
     def commit(

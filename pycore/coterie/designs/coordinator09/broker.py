@@ -82,7 +82,7 @@ class CoordinatedGroup:
 
 
 class CoordinatorBroker:
-    """A broker; its memory ends with its life.
+    """A broker; it loses its memory when it dies.
 
     Parameters
     ----------

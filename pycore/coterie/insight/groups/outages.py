@@ -186,7 +186,7 @@ class OutageDetector:
         self.latest = max(self.latest, later.latest)
 
     def _loaded(self, times: Array) -> Iterator[tuple[int, int]]:
-        """Yield the batch after each load that lies in these batches, and the time of the load."""
+        """Yield the first batch after each load during these batches, and the time of the load."""
         reached = np.maximum.accumulate(np.append(self.latest, times))[1:]
         self.latest = int(reached[-1])
         while self.loads and self.loads[0] <= self.latest:

@@ -38,7 +38,7 @@ cdef class OffsetStore:
         return 0
 
     cdef int drop(self, str group_id) except -1:
-        """Forget the offsets of a group that ends; an append under way changes nothing then."""
+        """Forget the offsets of a group that ends; an unfinished append then has no effect."""
         self.maps.pop(group_id, None)
         return 0
 

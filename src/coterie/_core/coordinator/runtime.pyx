@@ -349,7 +349,7 @@ cdef class Runtime:
         return 0
 
     cdef int ignore_thrown(self, error) except -1:
-        """Ignore what Kafka throws in a background thread; a trace ends at unreadable metadata."""
+        """Ignore an error that Kafka throws in a background thread, unless it ends a trace."""
         if self.strict and isinstance(error, Garbage):
             raise error
         return 0

@@ -117,7 +117,7 @@ cdef class OffsetMap:
 
     @property
     def has_offsets(self):
-        """Whether the group must be kept: for an offset, a pending one, or a producer's entry."""
+        """Whether the group must stay: for an offset, a pending one, or a producer's entry."""
         return self.has_any()
 
     cdef bint has_any(self) noexcept:
