@@ -144,7 +144,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset. ``commit_timestamp`` None: the time of the commit; -1: no epoch."""
+    """A committed offset. ``leader_epoch`` -1: none; ``commit_timestamp`` None: now."""
 
     offset: int
     leader_epoch: int = -1

@@ -57,8 +57,8 @@ def command(
     """Give the committed offsets that a group had at TIME, or just before it, to reset it to.
 
     Standard output, or FILE, is what `kafka-consumer-groups --reset-offsets --from-file` takes:
-    topic,partition,offset for one --group, group,topic,partition,offset for more. What it would
-    change stands beside it on standard error. With another --format: that comparison as data.
+    topic,partition,offset for one --group, group,topic,partition,offset for more. Standard error
+    shows what it would change. With another --format: that comparison as data.
     """
     if bool(options.groups) == all_groups:
         raise click.UsageError("give either --group or --all-groups")

@@ -183,7 +183,7 @@ def refuse_unroutable(
 
 @dataclass
 class Options:
-    """What a server is made of.
+    """The options of a server.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ class Recording:
     events : list of dict
         The trace without its header.
     lost : list of str
-        What the events do not represent, a clause each.
+        Facts that the events do not represent, a clause each.
     """
 
     def __init__(self) -> None:

@@ -106,7 +106,7 @@ def import_request_log(
     Parameters
     ----------
     lines
-        The log. Lines that are no completed requests are counted and passed over.
+        The log. Other lines than completed requests are counted and skipped.
     config
         The broker's settings, which are not in the log.
     started_ms

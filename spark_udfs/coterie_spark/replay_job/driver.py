@@ -5,7 +5,7 @@
 
 Memory of a worker grows with the keys of one partition, not with its records. The shuffle moves
 one state for each task and partition. Scan and merge run once, when ``replay`` is called; the
-tables are then decoded from what is persisted.
+tables are then decoded from the persisted products.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class Replay(Mapping[str, "DataFrame"]):
-    """The tables of a replay, by name or as attributes, backed by what is persisted.
+    """The tables of a replay, by name or as attributes, backed by persisted products.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Replay(Mapping[str, "DataFrame"]):
     summary : Summary
         The numbers of what was read, and of faults.
     notes : tuple of str
-        What the source leaves undecided, in words; empty for segments.
+        Notes on facts that the source leaves undecided; empty for segments.
     """
 
     def __init__(

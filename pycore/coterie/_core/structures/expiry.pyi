@@ -17,7 +17,7 @@ def expiry_rule(
     since_ms
         When it entered its state, -1: unknown.
     topics_known
-        Whether it is known what the group is subscribed to.
+        Whether the group's subscribed topics are known.
 
     Returns
     -------

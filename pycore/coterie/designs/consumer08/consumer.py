@@ -31,7 +31,7 @@ Note = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What all consumers of a run share.
+    """The objects that all consumers of a run share.
 
     ``periods`` is the clock of periodic commits, which is paused while a point settles.
     """
@@ -51,7 +51,7 @@ class ZooKeeperConsumer:
     Parameters
     ----------
     context : RunContext
-        What it shares with the others.
+        The objects shared with the other consumers.
     name, group, consumer_id : str
         Its name in the scenario, its group, its ``consumer.id``.
     subscription : Subscription

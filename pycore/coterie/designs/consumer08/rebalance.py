@@ -40,7 +40,8 @@ class ConsumerCounts:
     Attributes
     ----------
     rebalances, failed_rebalances, tries, conflicts
-        Rebalances begun, those of which every try failed, tries, and partitions that others owned.
+        The number of rebalances, of those whose tries all failed, of tries, and of partitions that
+        another consumer owned.
     no_broker_rebalances
         Tries that found no broker.
     watch_events

@@ -1,4 +1,4 @@
-"""Read what a broker's own logs say about rebalances: reasons and clients that records lack.
+"""Read the lines about rebalances in a broker's own logs: reasons and clients that records lack.
 
 The server log has the coordinator's lines (3.x and 4.x word them slightly differently). The request
 log has each JoinGroup and LeaveGroup with its client and, since KIP-800, its reason, and the

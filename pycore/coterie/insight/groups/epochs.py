@@ -63,7 +63,7 @@ def timeline(records: Iterable[GroupRecord], switch_offsets: Collection[int] = (
 
 
 def empty_since(records: GroupRecords) -> dict[str, int]:
-    """Return for each group without members the time of the epoch since which it has none."""
+    """Return the start of each memberless group's time without members: its epoch record's time."""
     since: dict[str, int] = {}
     for group, of_group in records.by_group().items():
         for row in timeline(of_group):

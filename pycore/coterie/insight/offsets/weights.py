@@ -55,7 +55,7 @@ class LogSection:
 
 
 def superseded(sections: Sequence[LogSection]) -> list[tuple[Array, Array]]:
-    """Return what the records of each section supersede: records and bytes of each bucket.
+    """Return the records and bytes of each bucket that the records of each section supersede.
 
     All sections must have room for the same buckets and keys.
     """

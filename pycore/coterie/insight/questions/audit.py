@@ -1,8 +1,7 @@
 """What looks wrong in a log: each finding with the record that shows it.
 
-``coterie.insight.offsets.commit_findings`` finds what is wrong in commits, this module what is
-wrong in the metadata records of groups. ``coterie.insight.offsets.divergence`` compares with a live
-state.
+``coterie.insight.offsets.commit_findings`` checks commits; this module checks the metadata records
+of groups. ``coterie.insight.offsets.divergence`` compares with a live state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The timeline of a group: generations with their causes, commits between them, flapping clients.
 
 A group's rows are in log order, followed by its summaries: ``flapping``, ``client`` (ordered by
-the rebalances that they cause), ``summary``. What records do not show is reported as unknown, or
-taken from a broker's logs (``coterie.insight.brokerlogs``). If only some groups are requested, the
+the rebalances that they cause), ``summary``. Anything that records do not show is unknown, or taken
+from a broker's logs (``coterie.insight.brokerlogs``). If only some groups are requested, the
 partition's other groups are known from its batches alone.
 """
 

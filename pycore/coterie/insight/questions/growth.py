@@ -99,7 +99,7 @@ UNKNOWN_OF_EMPTY = ("group_id", "topic", "time", "first_timestamp", "last_timest
 
 @dataclass(frozen=True)
 class Parameters:
-    """What counts as too often, and whether to report over time.
+    """The threshold for frequent commits, and the length of time spans.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ class Acceptor:
         Raises
         ------
         OSError
-            An address is taken, or is none of this machine's.
+            An address is taken, or does not belong to this machine.
         """
         self.port = port
         addresses = await self._loop.getaddrinfo(

@@ -415,7 +415,7 @@ cdef int read_known_tag(Reading* r, Field field, dict struct) except -1:
 
 
 cdef Status skip_tags(Cursor* cur) noexcept nogil:
-    """Skip the tagged fields of a header, of which none is known."""
+    """Skip the tagged fields of a header; all are unknown."""
     cdef uint32_t count, tag, size
     cdef const uint8_t* at
     cdef int32_t left

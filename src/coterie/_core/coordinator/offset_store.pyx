@@ -24,7 +24,7 @@ cdef class OffsetStore:
         return <OffsetMap>self.maps.get(group_id)
 
     cdef OffsetMap map_of(self, str group_id):
-        """Return the offsets of a group, to which some are about to be added."""
+        """Return the offsets of a group; create an empty map if there is none."""
         offsets = self.maps.get(group_id)
         if offsets is None:
             offsets = self.maps[group_id] = OffsetMap.__new__(OffsetMap)

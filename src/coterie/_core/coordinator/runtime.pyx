@@ -94,7 +94,7 @@ cdef class GroupProtocol(Component):
     """
 
     cdef Group create_group(self, str group_id):
-        """Add a group without members, of which there are only offsets."""
+        """Add a group without members, for its offsets."""
         raise NotImplementedError
 
     cdef int check_commit(self, Group group, int32_t generation_id, str member_id, str instance,
@@ -161,7 +161,7 @@ cdef class AppendOp:
 
 
 cdef AppendOp describe(AppendOp op, str kind, Batch batch):
-    """Set what an append is about."""
+    """Set the kind, the group and the other details of an append."""
     op.kind = kind
     op.batch = batch
     return op

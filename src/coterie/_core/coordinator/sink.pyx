@@ -140,7 +140,7 @@ cdef class MemoryLog(Sink):
         return [(<Batch?>batch).row() for batch in self.batches]
 
     cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
-        """Where a batch of so many records goes; it must not run into another."""
+        """Return the position of a batch with so many records; it must not overlap another."""
         cdef Py_ssize_t at
         cdef Batch other
         if base_offset > LATEST_OFFSET:

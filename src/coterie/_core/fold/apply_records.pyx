@@ -1,11 +1,11 @@
 """The records of a batch applied to the state of a fold, in log order.
 
-`apply_batch` and `apply_marker` apply what a scan has read from bytes. `take` applies records that
-come as Python objects, from a coordinator's own appends or from rows of Spark's Kafka source: it
-lays them out as a batch that was read, so one code changes the state.
-Knows keys, values and transactions; knows no framing and no checksums. Runs of plain commits need
-no GIL. Group metadata, transactions and faults make Python objects.
-Source: GroupMetadataManager.doLoadGroupsAndOffsets. Rules: docs/rules/offsets.md#load.
+`apply_batch` and `apply_marker` apply records that a scan has read from bytes. `take` applies
+records that come as Python objects, from a coordinator's own appends or from rows of Spark's Kafka
+source: it lays them out as a batch that was read, so one code changes the state. Knows keys, values
+and transactions; knows no framing and no checksums. Runs of plain commits need no GIL. Group
+metadata, transactions and faults make Python objects. Source:
+GroupMetadataManager.doLoadGroupsAndOffsets. Rules: docs/rules/offsets.md#load.
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
@@ -82,8 +82,8 @@ cdef void classify_all(FoldState fold, Py_ssize_t count) noexcept nogil:
 
 cdef Py_ssize_t apply_plain_commits(FoldState fold, Py_ssize_t i, Py_ssize_t count,
                                     int64_t batch_offset) noexcept nogil:
-    """Apply plain commits from the record `i` on. Return the index of the first record that is
-    none, or -1: no memory."""
+    """Apply plain commits from the record `i` on. Return the index of the first other record, or
+    -1: no memory."""
     while i < count and fold.parsed.items[i].kind == PLAIN_COMMIT:
         if fold.buffer != NULL and not buffer_parsed(
                 fold.buffer, &fold.records.items[i], &fold.parsed.items[i].commit):
@@ -96,7 +96,7 @@ cdef Py_ssize_t apply_plain_commits(FoldState fold, Py_ssize_t i, Py_ssize_t cou
 
 cdef int apply_plain(FoldState fold, const Record* record, ParsedRecord* parsed,
                      int64_t batch_offset) noexcept nogil:
-    """Apply a commit, or its tombstone, of no transaction. -1: no memory."""
+    """Apply a commit or tombstone outside of transactions. -1: no memory."""
     cdef Commit* commit = &parsed.commit
     cdef Entry* entry
     cdef Value value
@@ -119,7 +119,7 @@ cdef int apply_plain(FoldState fold, const Record* record, ParsedRecord* parsed,
 
 cdef int apply_other(FoldState fold, const Batch* batch, Record* record, ParsedRecord* parsed,
                      int64_t batch_offset) except -1:
-    """Apply a record that is no plain commit, or a commit of a transaction."""
+    """Apply a record other than a plain commit, or a commit of a transaction."""
     cdef bytes group, topic
     cdef Commit* commit = &parsed.commit
     if parsed.kind == FAULTY:

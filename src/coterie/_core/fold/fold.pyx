@@ -87,7 +87,7 @@ cdef class PartitionFold(FoldState):
         return data.shape[0] if self.failed or self.cut or self.stopped else taken
 
     cdef int copy_borrowed(self) except -1:
-        """Copy what is borrowed from the piece's bytes, which may be freed after this."""
+        """Copy the borrowed names and metadata: the piece's bytes may be freed after this."""
         cdef int missing
         with nogil:
             missing = own_all(&self.table)

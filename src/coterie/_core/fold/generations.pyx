@@ -69,7 +69,7 @@ cdef inline object text_of(const Span* span):
 
 @cython.final
 cdef class GroupView:
-    """The fields of a group metadata value as spans of its bytes; a tombstone has nrow."""
+    """The fields of a group metadata value as spans of its bytes; a tombstone has none."""
 
     def __cinit__(self, bytes value):
         cdef Span fields[MAX_FIELDS]
