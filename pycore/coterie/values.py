@@ -144,7 +144,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset. ``leader_epoch`` -1: none; ``commit_timestamp`` None: now."""
+    """A committed offset. ``leader_epoch`` -1: none; ``commit_timestamp`` None: set at commit."""
 
     offset: int
     leader_epoch: int = -1

@@ -172,7 +172,8 @@ def refuse_unroutable(
     """Refuse to advertise an address that leads to no machine.
 
     ``advertised`` has an address for each place, or is empty. ``remedy`` is the advice of the
-    message. Source: KafkaConfig.validateValues, which does not check the address of IPv6.
+    message.
+    Source: KafkaConfig.validateValues, which does not check the address of IPv6.
     """
     for place in tuple(advertised) or tuple(places):
         if place is not None and place.is_unroutable:

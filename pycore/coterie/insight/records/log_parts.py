@@ -3,9 +3,10 @@
 A *part* is a run of whole segments.
 
 1. :func:`survey` reads a part and returns what other parts depend on: the last state, the records
-of groups, and the transactions that are open at its end. 2. :func:`join` merges the surveys in log
-order. A question about states can be answered then. 3. :func:`second_readings` yields the input of
-each part's second reading. 4. :func:`aggregate` reads a part again and decides each of its records.
+   of groups, and the transactions that are open at its end.
+2. :func:`join` merges the surveys in log order. A question about states can be answered then.
+3. :func:`second_readings` yields the input of each part's second reading.
+4. :func:`aggregate` reads a part again and decides each of its records.
 5. :func:`finish` merges the results in log order.
 
 Memory does not grow with the number of records.

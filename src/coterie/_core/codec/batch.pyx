@@ -1,10 +1,11 @@
 """The batches of a log segment and their records, magic 0 to 2.
 
 Frames a batch at a position, checks its checksum and parses all its records. If one record cannot
-be parsed, the batch has none. Knows bytes; knows no groups, no files, no time. Cost: one pass over
-the bytes for the checksum, one for the records. Sources: DefaultRecordBatch, DefaultRecord,
-AbstractLegacyRecordBatch, LegacyRecord, FileLogInputStream, ByteBufferLogInputStream. Rules:
-docs/rules/log-format.md#record-batches, #message-sets and #reading-batches.
+be parsed, the batch has none. Knows bytes; knows no groups, no files, no time.
+Cost: one pass over the bytes for the checksum, one for the records.
+Sources: DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch, LegacyRecord,
+FileLogInputStream, ByteBufferLogInputStream.
+Rules: docs/rules/log-format.md#record-batches, #message-sets and #reading-batches.
 """
 cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t

@@ -3,8 +3,9 @@
 A field that a dict lacks gets its default in a frame and is an error in a record. In a record a
 lone surrogate becomes "?", as Java writes it; in a frame it is an error. Keys that do not name a
 field of the version are ignored. Tagged fields at their default are not written, and unknown ones
-come from ``_unknown_tags``. Knows kinds of fields; knows no message by name. Cost: a type check and
-a copy of each value; most messages fit a buffer on the stack.
+come from ``_unknown_tags``.
+Knows kinds of fields; knows no message by name. Cost: a type check and a copy of each value; most
+messages fit a buffer on the stack.
 """
 from binascii import Error as Base64Error
 from binascii import a2b_base64

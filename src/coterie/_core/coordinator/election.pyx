@@ -2,8 +2,9 @@
 
 Each component drops its own groups (`Component.resigned`) and reads its own from the folded log
 (`read_log`, then `loaded` once all could read theirs). The offsets come last; a group that has only
-offsets is added then. It knows no rule of a group. Source: GroupCoordinator.scala (onElection,
-onResignation), GroupMetadataManager.scala. Rules: docs/rules/coordinator.md#election.
+offsets is added then. It knows no rule of a group.
+Source: GroupCoordinator.scala (onElection, onResignation), GroupMetadataManager.scala.
+Rules: docs/rules/coordinator.md#election.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t

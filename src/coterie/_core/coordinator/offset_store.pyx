@@ -2,7 +2,8 @@
 
 It knows no group: the group's protocol decides whether a member may commit, and when offsets
 expire. A group without commits takes no memory here. O(1) for a group; giving up a partition is one
-pass over the group ids. Source: OffsetMetadataManager.java. Rules: docs/rules/offsets.md#data.
+pass over the group ids.
+Source: OffsetMetadataManager.java. Rules: docs/rules/offsets.md#data.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t

@@ -2,10 +2,10 @@
 
 `apply_batch` and `apply_marker` apply records that a scan has read from bytes. `take` applies
 records that come as Python objects, from a coordinator's own appends or from rows of Spark's Kafka
-source: it lays them out as a batch that was read, so one code changes the state. Knows keys, values
-and transactions; knows no framing and no checksums. Runs of plain commits need no GIL. Group
-metadata, transactions and faults make Python objects. Source:
-GroupMetadataManager.doLoadGroupsAndOffsets. Rules: docs/rules/offsets.md#load.
+source: it lays them out as a batch that was read, so one code changes the state.
+Knows keys, values and transactions; knows no framing and no checksums. Runs of plain commits need
+no GIL. Group metadata, transactions and faults make Python objects.
+Source: GroupMetadataManager.doLoadGroupsAndOffsets. Rules: docs/rules/offsets.md#load.
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset

@@ -1,8 +1,8 @@
 """Read a partial state: its keys, committed offsets, tracks and groups.
 
 The results are numpy arrays for tables and questions, or Python objects one by one. It changes
-nothing. A generator makes its rows in runs, because the table may move between two runs. Cost: one
-walk over the entries; names are decoded once each.
+nothing. A generator makes its rows in runs, because the table may move between two runs.
+Cost: one walk over the entries; names are decoded once each.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -1,10 +1,11 @@
 """Classic groups in operations of every group type: commits, deletion, expiry, elections.
 
 It also decides DescribeGroups, which shows classic groups only. The offsets themselves are in the
-store; these rules depend on a group's state and members. Cost: O(1) for a commit; a load is one
-pass over the groups and their members. Source: GroupCoordinator.scala, GroupMetadataManager.scala
-(cleanupGroupMetadata, removeGroupsForPartition, loadGroupsAndOffsets). Rules:
-docs/rules/coordinator.md#commits, #deletion and #election, docs/rules/offsets.md#clean-up.
+store; these rules depend on a group's state and members.
+Cost: O(1) for a commit; a load is one pass over the groups and their members.
+Source: GroupCoordinator.scala, GroupMetadataManager.scala (cleanupGroupMetadata,
+removeGroupsForPartition, loadGroupsAndOffsets).
+Rules: docs/rules/coordinator.md#commits, #deletion and #election, docs/rules/offsets.md#clean-up.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t
