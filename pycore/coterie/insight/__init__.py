@@ -1,4 +1,4 @@
-"""The questions of an on-call engineer to a log, on either engine. Each shelf uses those above it.
+"""Questions about a log, for every engine. Each package uses only those listed before it.
 
 ``render``      rows for people and programs: their fields, tables, CSV, JSON
 ``records``     a partition of the topic: read in pieces, by threads or in parts, as columns
