@@ -1,8 +1,8 @@
 """Decode and encode the bytes of the log: keys and values, batches and records.
 
-The decoders return plain dicts in the schema of ``coterie records``, and the encoders take them. A
-reader and writers of batches, and the partition of a group, complete them. Records may come from
-anywhere: a client, Spark's Kafka source, a test. Subscriptions and assignments are in
+The decoders return plain dicts in the schema of ``coterie records``, and the encoders take them.
+Batches have a reader and writers. ``partition_for`` returns the partition of a group. Records may
+come from anywhere: a client, Spark's Kafka source, a test. Subscriptions and assignments are in
 ``coterie.testing``.
 """
 

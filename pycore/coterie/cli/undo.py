@@ -195,7 +195,7 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
 
 
 def rewind_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
-    """Yield a warning if the restored offsets are those of a rewind shortly before."""
+    """Yield a warning if the offsets were set back shortly before the requested time."""
     fresh = [
         row
         for row in rows

@@ -41,9 +41,9 @@ class BarTotals:
     Attributes
     ----------
     bars : int
-        How many bars there are.
+        The number of bars.
     shared_ms, unowned_ms : int
-        How long it had several owners, and none, ms.
+        The time with several owners, and the time without one, ms.
     """
 
     bars: int = 0

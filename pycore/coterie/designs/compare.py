@@ -34,7 +34,7 @@ class Comparison:
 
     @property
     def costs(self) -> dict[str, dict[str, float | None]]:
-        """Each cost by name, by design; None if the design has no such cost."""
+        """The value of each cost (by name) under each design; None: a design does not have it."""
         return {design: run.costs for design, run in self.runs.items()}
 
     def rows(self) -> list[list[str]]:

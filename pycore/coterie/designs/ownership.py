@@ -107,7 +107,7 @@ class Subscriptions:
         self._subscribers: dict[tuple[str, str], set[str]] = {}  # group and topic -> consumers
 
     def take(self, op: ops.Op) -> None:
-        """Take an op of the scenario."""
+        """Apply an op of the scenario."""
         if isinstance(op, ops.CreateTopic):
             self._resize(op.topic, len(op.replicas))
         elif isinstance(op, ops.AddPartitions):

@@ -101,7 +101,7 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _name_of(variable: str) -> str:
-    """Return the name of a setting from that of its variable.
+    """Return the name of the setting that a variable sets.
 
     ``_`` is a dot in both images. In Apache's ``__`` is an underscore and ``___`` a dash (its
     docker/examples/README.md); in Confluent's ``__`` is a dash and ``___`` an underscore (its

@@ -109,7 +109,7 @@ def _refuse_foreign_names(
 def _broker_places(
     settings: Mapping[str, Any], name: str, protocols: Mapping[str, str]
 ) -> tuple[Place, ...]:
-    """Read a list of listeners, without those of controllers; an empty host is left empty."""
+    """Read a list of listeners, except controller listeners; an empty host is left empty."""
     controllers = {word.upper() for word in _words(settings, CONTROLLERS)}
     words = [
         word

@@ -290,7 +290,7 @@ def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Li
 def cut_on_workers(
     spark: SparkSession, segments: tuple[Segment, ...], cores: int
 ) -> dict[int, list[plan.Cut]]:
-    """Have the workers cut segments that are too big for one piece; they read headers only."""
+    """Cut segments that are too big for one piece, on the workers, which read only headers."""
     max_bytes = plan.piece_bytes(segments, cores)
     big = [i for i, s in enumerate(segments) if s.size > max_bytes and s.compression is None]
     if not big:

@@ -19,7 +19,7 @@ def fold_log(log: Iterable[tuple[Any, ...]]) -> PartitionFold:
     """
 
 def offsets_of(fold: PartitionFold) -> dict[str, OffsetMap]:
-    """Return the offsets of a fold by group id, those of undecided transactions included.
+    """Return the offsets of a fold by group id, including those of undecided transactions.
 
     ``fold`` is from :func:`fold_log`. The ids ascend.
     """

@@ -110,7 +110,7 @@ class RecordScan:
             Where the next piece begins.
         """
     def keys(self, start: int = 0) -> Any:
-        """Return each key from a number on, and its last record that counts: ``KEY_DTYPE``.
+        """Return the keys from number ``start`` on, each with its last record that counts.
 
         ``group``, ``topic`` (numbers of names), ``partition``; ``before``, which the key's next
         row will have as ``previous``; and ``offset``, ``log_offset``, ``timestamp`` and ``row``

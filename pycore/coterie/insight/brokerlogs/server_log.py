@@ -97,7 +97,7 @@ PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _PATTERNS)
 
 
 class BrokerLogLine(NamedTuple):
-    """A statement of a broker's log. ``generation``: the one that the event led to, if known."""
+    """A statement of a broker's log. ``generation``: the generation after the event, if known."""
 
     group: str
     what: str

@@ -152,7 +152,7 @@ def classic_subscribers(
 
 
 def newer_subscribers(records: Iterable[Any]) -> Iterator[tuple[Row, Row | None, list[Subscriber]]]:
-    """Yield each member record of a newer group, the one before, and all members as of then."""
+    """Yield each member record of a newer group, the record before it, and all members then."""
     members: dict[str, Subscriber] = {}
     before = None
     for record in records:

@@ -1,8 +1,8 @@
 """Count the commits between the events of each group, piece by piece.
 
-The first reading of the log has found the events of each group: its metadata records. So each
-commit belongs to a span: between two events, and before or after the time since which the log is
-complete and the time since which the request asks. Only sums are stored for each span.
+The first reading of the log has found the events of each group: its metadata records. A span is the
+time between two events. It is cut at the time from which the log is complete, and at the time from
+which the request asks. Only sums are stored for each span.
 """
 
 from __future__ import annotations

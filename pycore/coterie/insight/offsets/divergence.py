@@ -185,7 +185,7 @@ def _same_assignment(
 
 
 def first_differing_record(view: PartitionView, group: str, live: Row) -> EvidenceSource:
-    """Return the record after the last one with the live members, or else the last record."""
+    """Return the first record after the last one with the live members, or else the last record."""
     history = view.histories.get(group)
     if history is None or not history.records:
         return LastRecordOf(group)

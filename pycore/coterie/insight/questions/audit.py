@@ -70,7 +70,7 @@ Row = dict[str, Any]
 
 
 class Takeover(NamedTuple):
-    """A record in which a new member id replaced that of a static member."""
+    """A record in which a static member has a new member id."""
 
     row: Row
     old: str
@@ -175,7 +175,7 @@ def time_of(row: Row) -> int | None:
 
 
 def record_of(row: Row, before: Row | None = None) -> Row:
-    """Return the fields that name a metadata record, and the one before."""
+    """Return the fields that identify a metadata record and the record before it."""
     return {
         "timestamp": time_of(row),
         "log_offset": row["log_offset"],

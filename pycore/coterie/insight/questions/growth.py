@@ -190,7 +190,7 @@ class TopicWeights:
                 self._weigh(section, replace(records, columns=cut))
 
     def _categories(self, records: RecordColumns) -> tuple[Array, Array, Array]:
-        """Return each row's kind, its key's number among those of the kind, and its category."""
+        """Return each row's kind, the number of its key within the kind, and its category."""
         known = max(self.category_of_key.count - 1, 0)
         new = records.scan.keys(known)
         self.category_of_key.fit(known + len(new) + 1)  # the last entry is for rows without a key

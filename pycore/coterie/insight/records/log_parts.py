@@ -139,7 +139,7 @@ def join(view: PartitionView, surveys: Iterable[SurveyedLogs]) -> SurveyedLogs:
 
 
 def absorb_logs(logs: SurveyedLogs, later: SurveyedLogs) -> None:
-    """Append the logs of the next part to those of the parts before it."""
+    """Append the logs of the next part to the logs of the parts before it."""
     for record_filter, log in later.items():
         if record_filter not in logs:
             logs[record_filter] = SurveyedLog((), record_filter.options)

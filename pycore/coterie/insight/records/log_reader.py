@@ -118,7 +118,7 @@ class SurveyedLog:
                     self._survey_piece()
 
     def _survey_piece(self) -> None:
-        """Take over the fold's survey of the piece that it scanned last."""
+        """Store the fold's survey of the last scanned piece."""
         survey = self.fold.survey
         assert survey is not None  # see `new_fold`
         self.group_log.take(self.fold)

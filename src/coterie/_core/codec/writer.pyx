@@ -229,7 +229,7 @@ cdef int64_t size_of_sized(const uint8_t* at, Py_ssize_t left, int32_t count) no
 
 
 cdef void put_sized(uint8_t* out, const uint8_t* at, int32_t count) noexcept nogil:
-    """Write the records, whose size is that of `size_of_sized`."""
+    """Write the records; their size must be the result of `size_of_sized`."""
     cdef int32_t key, value, n
     for n in range(count):
         key, value = load_i32(at), load_i32(at + 4)

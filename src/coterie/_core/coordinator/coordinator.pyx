@@ -1,7 +1,7 @@
 """A group coordinator: one entry for requests, one for time, elections and loads.
 
-It makes the components, which share a runtime, and hands each request to the one that registered
-for the operation and the type of the group. It knows no rule of a group.
+It makes the components, which share a runtime, and passes each request to the component that is
+registered for its operation and the type of its group. It knows no rule of a group.
 Cost: a request is one look-up of its group and one call through a table.
 Source: GroupCoordinator.scala, GroupMetadataManager.scala.
 Rules: docs/rules/coordinator.md#election, docs/rules/trace-format.md#time.

@@ -163,7 +163,7 @@ cdef class PartitionFold(FoldState):
     cdef LoopEnd take_plain(self, const Batch* batch) noexcept nogil:
         """Queue a batch of plain commits alone, or defer one of group metadata alone.
 
-        OTHER_BATCH: it is neither, or has a fault, and nothing of it was taken.
+        OTHER_BATCH: it is neither, or has a fault, and no record was taken.
         """
         cdef int32_t count = batch.record_count
         cdef BatchMatch match

@@ -140,7 +140,7 @@ cdef class RecordScan:
         return self.index.keys.count
 
     def keys(self, start=0):
-        """Return each key from a number on, and its last record that counts: ``KEY_DTYPE``."""
+        """Return the keys from number ``start`` on, each with its last record that counts."""
         cdef Py_ssize_t count = self.index.keys.count
         cdef Py_ssize_t first = within(start, "start", 0, count)
         begin_change(&self.users, IN_USE)

@@ -282,7 +282,7 @@ cdef class OffsetMap:
 
     cdef list expire_all(self, int64_t now_ms, int64_t retention_ms, bint has_base,
                          int64_t base_ms, keep):
-        """Remove expired offsets, except of topics in `keep` and with a pending plain commit."""
+        """Remove expired offsets, except for topics in `keep` and pending plain commits."""
         # The keys make no reference cycles. The collector, which runs at every 700th, takes as long
         # as the work itself: 135 to 142 ms in place of 61 to 83 ms where half of a million offsets
         # expire (CPU time, CPython 3.11).
