@@ -143,7 +143,7 @@ class Rebalancer:
         self._replace({})
 
     def _try(self) -> Routine:
-        """Try once and return whether it succeeded. Any read or write that fails makes it fail."""
+        """Try once and return whether it succeeded. It fails if any read or write fails."""
         try:
             succeeded = yield from self._attempt()
         except (ZooKeeperError, registration.Unreadable, Unassignable):

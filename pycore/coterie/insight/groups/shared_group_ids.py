@@ -111,7 +111,7 @@ def few(names: Iterable[str]) -> str:
 
 
 def since_complete(view: PartitionView, items: list[RecordItem]) -> list[RecordItem]:
-    """Return the items from the time on at which the log is complete, and the one before them.
+    """Return the items of the time for which the log is complete, and the last item before it.
 
     Each item begins with its record's row; the items are in log order.
     """

@@ -281,7 +281,7 @@ class CommitSpans:
     def spans(self, group: str) -> list[Between]:
         """Return the commits before each event of a group, and those after the last.
 
-        If a time cuts the commits between two events, only the last cut has the event.
+        If a span is cut at a time, only its last part has the event.
         """
         spans: list[Between] = []
         number = self.numbers[group]

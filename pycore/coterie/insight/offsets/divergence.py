@@ -1,4 +1,4 @@
-"""Compare a live state with the log; show the first record from which on they differ.
+"""Compare a live state with the log; show the first record at which they differ.
 
 The live state is what the Admin client returned (``describeConsumerGroups`` and
 ``listConsumerGroupOffsets``), as JSON: see :func:`read_live`. A group of the log that the Admin

@@ -293,7 +293,7 @@ cdef int write_uuid(Writing* w, str name, object value) except -1:
 
 
 cdef int write_tags(Writing* w, Layout layout, object value) except -1:
-    """Write tagged fields by tag, except those at their default; with them the unknown ones."""
+    """Write known and unknown tagged fields by tag, except known ones at their default."""
     cdef Field field
     cdef PyObject* item
     cdef object owned
