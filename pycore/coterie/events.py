@@ -109,7 +109,7 @@ class Unanswered:
     why: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dict like the others'; a trace's output has no line for such a request."""
+        """Return the event as a dict; a trace's output has no line for such a request."""
         return {"at": self.at, "event": "unanswered", "id": self.id, "op": self.op, "why": self.why}
 
 

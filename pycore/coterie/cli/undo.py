@@ -54,7 +54,7 @@ def command(
     without_deleted: bool,
     options: asking.Options,
 ) -> None:
-    """Give the committed offsets that a group had at TIME, or just before it, to reset it to.
+    """Print the offsets that a group had committed at TIME, or just before it, for a reset.
 
     Standard output, or FILE, is what `kafka-consumer-groups --reset-offsets --from-file` takes:
     topic,partition,offset for one --group, group,topic,partition,offset for more. Standard error

@@ -1,7 +1,7 @@
 """The owners of a group's partitions over time, and the time with no owner or with several.
 
-A partition counts while it exists and a consumer of the group subscribes to its topic. A change of
-one owner costs the same however many partitions there are.
+A partition counts while it exists and a consumer of the group subscribes to its topic. The cost of
+a change of one owner does not depend on the number of partitions.
 """
 
 from __future__ import annotations

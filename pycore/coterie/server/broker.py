@@ -286,7 +286,7 @@ class Broker:
 
     @called
     def kill(self, node: int | None = None) -> None:
-        """Kill a broker: its connections close at once, and it accepts none; None: the only one."""
+        """Kill a broker (None: the only one): close its connections, and accept no more."""
         self._thread_here().run(lambda running: running.kill(node))
 
     @called

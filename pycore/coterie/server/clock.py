@@ -41,7 +41,7 @@ class Timers:
     now_ms : int
         The time, in ms; :meth:`advance` moves it.
     on_armed
-        Called when a timer becomes the earliest one: the time may have to move sooner.
+        Called when a timer becomes the earliest one, so that the time can be moved sooner.
     """
 
     def __init__(self, now_ms: int = 0) -> None:

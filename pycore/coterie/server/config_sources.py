@@ -105,7 +105,8 @@ def _name_of(variable: str) -> str:
 
     ``_`` is a dot in both images. In Apache's ``__`` is an underscore and ``___`` a dash (its
     docker/examples/README.md); in Confluent's ``__`` is a dash and ``___`` an underscore (its
-    "Docker Configuration Parameters"). The first one counts if it gives a name that Kafka knows.
+    "Docker Configuration Parameters"). The first reading is taken if it gives a name that Kafka
+    knows.
     """
     dotted = variable.removeprefix(_VARIABLE).lower().replace("_", ".")
     of_apache = dotted.replace("...", "-").replace("..", "_")

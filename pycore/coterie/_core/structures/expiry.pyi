@@ -6,7 +6,7 @@ import numpy.typing as npt
 def expiry_rule(
     protocol_type: str | None, empty: bool, stable: bool, since_ms: int, topics_known: bool
 ) -> str | None:
-    """Return by which rule a group's offsets expire; None: none of them does.
+    """Return the rule by which a group's offsets expire; None: they do not expire.
 
     Parameters
     ----------
@@ -24,8 +24,8 @@ def expiry_rule(
     str or None
         ``standalone``: since each commit; ``empty_since``: all of them since ``since_ms``;
         ``empty_commit``: since each commit, as ``since_ms`` is unknown; ``not_subscribed``: since
-        each commit, those of topics that are not subscribed to. Where it is None, not even an
-        expiry that a commit carries itself counts. Source: GroupMetadata.removeExpiredOffsets.
+        each commit, those of topics that are not subscribed to. With None, even a commit's own
+        expiry is ignored. Source: GroupMetadata.removeExpiredOffsets.
     """
 
 def expired(

@@ -108,7 +108,7 @@ class CoordinatorBroker:
         self.alive, self.groups = False, {}
 
     def guarded(self, life: int, function: Callable[..., None], *args: Any) -> None:
-        """Call a function if the broker is still in this life; it may die in the call."""
+        """Call a function unless the broker has died since; it may die in the call."""
         if self.alive and life == self.life:
             with suppress(Died):
                 function(*args)

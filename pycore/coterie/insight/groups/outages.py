@@ -5,8 +5,8 @@ Three kinds of evidence count:
 - A server log has a line about the loading of the partition.
 - A batch has a higher leader epoch than the one before: a leader took the partition over.
 - Silence: several groups wrote steadily, then there was no record of any group, then members of
-  several groups left at the same time. A coordinator that is back ends the sessions of all members
-  that are not. Silence may have other reasons, so it is reported as silence.
+  several groups left at the same time. When a coordinator is back, it evicts all members that have
+  not come back. Silence may have other reasons, so it is reported as silence.
 """
 
 from __future__ import annotations

@@ -335,7 +335,7 @@ def out_of_order_keys(events: Events) -> Array:
 
 
 def shown_rows(events: Events, lengths: Array) -> Array:
-    """Return the event that each time of each key shows; -1: none.
+    """Return the event that is shown at each time of each key; -1: none.
 
     The result is wrong for keys of ``out_of_order_keys``. The events are sorted by key, then in the
     order in which they were decided. ``shown_from`` is an index into the times of the key, and

@@ -87,8 +87,8 @@ class CommitRequests:
     until, last : int
         The time of the last one, and the number of its batch's first record.
     every : list of CommitRequest
-        The first requests that set offsets back or belong to no transaction; at most one more than
-        are reported.
+        The first requests that set offsets back or belong to no transaction: the reported ones, and
+        at most one more.
     """
 
     back: list[CommitRequest] = field(default_factory=list)

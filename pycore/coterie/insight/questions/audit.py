@@ -216,7 +216,7 @@ def generation_gaps(history: GroupHistory, trusted_from_ms: int | None) -> Itera
 def static_fights(
     view: PartitionView, history: GroupHistory, parameters: Parameters
 ) -> Iterator[Row]:
-    """Yield each static id that is taken over too often, with the takeover that makes it so."""
+    """Yield each static id that is taken over too often, with the takeover at the limit."""
     by_instance: dict[str, list[Takeover]] = {}
     for row in history.generations:
         if not view.is_complete_at(time_of(row)):

@@ -200,7 +200,7 @@ class SurveyedLog:
         return [keys[row] for row in rows.tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process may absorb: no bytes, and no function that reads them."""
+        """Return the state for another process, without bytes and without their reader."""
         state = PartialState(self.options, {None: self.fold})
         return self.__dict__ | {"read_segment_bytes": None, "fold": state}
 

@@ -130,7 +130,7 @@ class PartitionView:
     shared_aggregates : dict or None
         Filled aggregates of several questions, by name, if the log was read once for all of them.
     cut : CutPartition or None
-        The log in parts that threads of this process read; None: it is read in one.
+        The log in parts that threads of this process read; None: it is read as a whole.
     """
 
     def __init__(

@@ -210,7 +210,7 @@ cdef class Records:
         return 0
 
     cdef int read(self, const Batch* batch) except -1:
-        """Parse all records of a framed batch into `items`. Return a Fault; then there are none."""
+        """Parse all records of a framed batch into `items`. After a Fault there are none."""
         cdef int fault
         cdef const uint8_t* at
         cdef int64_t size

@@ -103,7 +103,7 @@ cdef class GroupProtocol(Component):
         raise NotImplementedError
 
     cdef int check_offset_delete(self, Group group, dict errors) except? -7:
-        """Return the error of an OffsetDelete; set those of partitions that must stay."""
+        """Return the error of an OffsetDelete; set the errors of partitions that must stay."""
         raise NotImplementedError
 
     cdef int delete_group(self, Group group) except? -7:

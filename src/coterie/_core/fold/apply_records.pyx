@@ -165,7 +165,7 @@ cdef int apply_pending(FoldState fold, const Batch* batch, const Record* record,
 
 
 cdef int apply_marker(FoldState fold, const Batch* batch) except -1:
-    """End a transaction: a COMMIT applies the pending commits, either marker drops them."""
+    """End a transaction: COMMIT applies the pending commits, ABORT drops them."""
     cdef Record* record = &fold.records.items[0]
     cdef int kind = -1
     if not in_time(record, fold.until_ms):
@@ -202,8 +202,8 @@ cdef int apply_group(FoldState fold, const Batch* batch, Record* record) except 
 
 
 cdef int apply_newer(FoldState fold, const Batch* batch, Record* record) except -1:
-    """Apply a record of key versions 3 to 23. The classic loader skips them; else the last value
-    of each key stays."""
+    """Apply a record of key versions 3 to 23. The classic loader skips them; otherwise the last
+    value of each key is stored."""
     cdef bytes key, value, group
     if fold.on_fault == LOAD or fold.on_fault == RECOVER:
         version = load_i16(record.key)

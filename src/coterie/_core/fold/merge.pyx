@@ -1,4 +1,4 @@
-"""Two partial states of one log joined: the fold of a piece, and the fold of what follows it.
+"""Join two partial states of one log: the fold of a piece, and the fold of the next piece.
 
 Each entry of the later piece is a function of what came before it (see ``keytable.pxd``), so
 composing entry by entry gives the fold of both pieces. The later piece's first marker of each
