@@ -15,7 +15,7 @@ def fold_log(log: Iterable[tuple[Any, ...]]) -> PartitionFold:
     Raises
     ------
     CorruptData
-        A record that stops Kafka's load.
+        A record cannot be read; Kafka's load would stop.
     """
 
 def offsets_of(fold: PartitionFold) -> dict[str, OffsetMap]:

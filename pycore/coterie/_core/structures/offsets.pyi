@@ -65,7 +65,7 @@ class OffsetMap:
     def on_offset_commit_append(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int], position: int
     ) -> None:
-        """Finish an append at a log position: show what is still pending and not superseded."""
+        """Finish an append at a log position: show pending offsets that are not superseded."""
     def fail_pending_offset_write(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:

@@ -306,7 +306,7 @@ def _text(value: Any) -> str:
 def cause_of(
     what: str, member_id: str | None = None, value: Row | None = None, detail: str | None = None
 ) -> Row:
-    """Build a cause from a newer group's records; ``value``: of the member's record."""
+    """Build a cause from a newer group's records; ``value``: the value of the member's record."""
     value = value or {}
     return {
         "what": what,

@@ -337,7 +337,7 @@ def outage_row(outage: Outage, events: Iterable[Row], waits_ms: int) -> Row:
     """Return an outage as a row of a group, with the members that were evicted after it.
 
     ``events`` are the group's, in order. ``waits_ms`` is the longest time after a load until an
-    absent member is evicted. The members of a generation that no member left have all come back.
+    absent member is evicted. If no member left a generation, all its members have come back.
     """
     lost: dict[str, None] = {}
     for row in events:

@@ -88,7 +88,7 @@ class SampleTimes:
 
 
 class OffsetsAtTimes:
-    """Computes what readers saw of each key at its times, piece by piece.
+    """Computes the offset of each key that readers saw at its times, piece by piece.
 
     Parameters
     ----------

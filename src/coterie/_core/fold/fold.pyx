@@ -1,10 +1,10 @@
 """The bytes of one log partition folded into the last state of each key.
 
-Frames batches, checks them and decides how each is read. Plain commits, nearly all there is, are
-parsed and hashed without the GIL and queued (`commit_queue.pxd`) while their table entries come
-from memory. Batches of group metadata alone are deferred (`deferred_groups.pxd`). Everything else
-(transactions, faults, compressed and old batches) is read into `Records` and applied by
-`apply_records`, in log order with the rest.
+Frames batches, checks them and decides how each is read. Plain commits, which are nearly all
+records, are parsed and hashed without the GIL and queued (`commit_queue.pxd`) while their table
+entries come from memory. Batches of group metadata alone are deferred (`deferred_groups.pxd`).
+Everything else (transactions, faults, compressed and old batches) is read into `Records` and
+applied by `apply_records`, in log order with the rest.
 Reads no file and no clock. Cost: one pass over the bytes for the checksum, one for the records.
 Source: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
 Rules: docs/rules/offsets.md#load.

@@ -2,7 +2,7 @@
 
 Each record's key gets a number (`keyindex.pxd`); each row gets its outcome and the record that it
 replaced (`record_rows`). A second reading of a log uses this, once the fold has surveyed it.
-Plain batches, nearly all there is, are read without the GIL. Compressed, old and broken batches go
+Plain batches, which are nearly all, are read without the GIL. Compressed, old and broken batches go
 through `Records`, as in the fold. Cost: one pass over the bytes; memory for the rows of one piece
 and for all keys.
 """

@@ -330,7 +330,7 @@ cdef class OffsetMap:
         self.prepare(rows, entries)
 
     def on_offset_commit_append(self, offsets, position):
-        """Finish an append at a log position: show what is still pending and not superseded."""
+        """Finish an append at a log position: show pending offsets that are not superseded."""
         rows, entries = _entries(offsets)
         self.appended(rows, entries, int64_of(position, "position"), True)
 
