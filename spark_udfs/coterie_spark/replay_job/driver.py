@@ -309,7 +309,7 @@ def cut_on_workers(
 
 
 def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
-    """Merge states by partition in order of their place into products, persisted when run.
+    """Merge the states of each partition, in order of their place, into persisted products.
 
     ``task`` is the number of the task that merges the partition of a row.
     """

@@ -93,8 +93,8 @@ class RecordScan:
               or else the row's own), and ``decided_ms``, the time of that record;
             - int64: ``previous_offset``, ``previous_log_offset`` and ``previous_timestamp`` of the
               replaced record: the last one of the same key that counted;
-            - int64: ``disk_bytes``, the row's share of its batch, by the bytes of key and value; the
-              shares of all records of a batch add up to its size;
+            - int64: ``disk_bytes``, the row's share of its batch, by the bytes of key and value;
+              the shares of all records of a batch add up to its size;
             - int32: ``previous_row``, the row of the replaced record (-1: none, or in an earlier
               piece), ``batch`` (row of ``batches``), ``key`` (see :meth:`keys`; -1: no commit),
               ``group`` (-1: none), ``metadata_size``, ``key_size``, ``value_size`` (-1: null);
