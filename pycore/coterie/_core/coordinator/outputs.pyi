@@ -21,4 +21,4 @@ class Outputs:
         adds those of other rows, under the id -1.
         """
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield each row as the dict of a trace's output line, unanswered requests left out."""
+        """Yield each row as the dict of a trace's output line, without unanswered requests."""

@@ -21,7 +21,7 @@ class RecordScan:
     at_ms
         Leave out records whose own timestamp (ms) is after this; those without one stay.
     number
-        Of the first record.
+        The number of the first record.
     columns
         What to return besides ``ALWAYS``: names of ``ROW_DTYPES``, and ``mixed`` of batches; None:
         all. ``decided_by`` and ``decided_ms`` come with ``number``.

@@ -1,4 +1,4 @@
-"""Offsets that were set back or set from outside of the group: by which request, and by whom.
+"""Requests that set offsets back or came from outside of the group, and who could send them.
 
 While a group has members, a coordinator accepts commits only from its members (and from producers
 of transactions). While it has none, it accepts them from tools and from consumers that are not
@@ -175,7 +175,7 @@ class OffsetChanges:
 
 
 class Rewinds:
-    """Finds the requests that set offsets back, or from outside, in each span of a group.
+    """Finds the requests that set offsets back, or came from outside, in each span of a group.
 
     Parameters
     ----------

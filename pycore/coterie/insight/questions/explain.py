@@ -224,7 +224,7 @@ class PartitionTimelines:
         return merged
 
     def set_back(self, spans: list[Between]) -> Iterator[Row]:
-        """Yield a row for each request that set offsets back, or from outside of the group."""
+        """Yield a row for each request that set offsets back, or came from outside of the group."""
         first = next((event for _, event in spans if event is not None), None)
         from_start = first is None or (first["generation"] or 0) <= 1
         who = OUTSIDE if from_start and self.view.trusted_from_ms is None else UNKNOWN

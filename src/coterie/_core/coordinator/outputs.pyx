@@ -163,7 +163,7 @@ cdef class Outputs:
         return answers
 
     def lines(self):
-        """Yield each row as the dict of a trace's output line, unanswered requests left out."""
+        """Yield each row as the dict of a trace's output line, without unanswered requests."""
         cdef Py_ssize_t n = 0
         while n < self.count:              # a caller may clear the rows between two lines
             event = self.event(n) if self.rows[n].kind != UNANSWERED else None
