@@ -130,7 +130,7 @@ cdef class OffsetMap:
         return <dict?>self.pending_by_producer.setdefault(producer_id, {})
 
     cdef dict partitions_of(self, topic):
-        """Return the offsets of a topic, to which some are about to be added."""
+        """Return the offsets of a topic; create an empty dict if there is none."""
         partitions = self.topics.get(topic)
         if partitions is None:
             self.topics = self.topics or {}
