@@ -269,7 +269,7 @@ class CommitSpans:
         return has_first
 
     def counted(self, group: str) -> tuple[int, int]:
-        """Return the number of a group's effective commits in the requested time, and batches."""
+        """Return the numbers of a group's effective commits and batches in the requested time."""
         number = self.numbers[group]
         return int(self.groups["count"][number]), int(self.groups["requests"][number])
 

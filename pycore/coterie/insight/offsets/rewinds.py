@@ -76,7 +76,7 @@ class CommitRequest(NamedTuple):
 
 @dataclass
 class CommitRequests:
-    """The requests between two records of a group that may have to be reported.
+    """The commit requests between two records of a group, as far as they may be reported.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ class SurveyedLog:
     fold : PartitionFold
         The last state of each key, and the generations of each group.
     group_log : GroupRecords
-        The records of groups that are not commits.
+        The records of groups, except commits.
     present : set of str
         Groups that have a record.
     count : int

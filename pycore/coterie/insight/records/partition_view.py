@@ -240,7 +240,7 @@ class PartitionView:
 
     @property
     def group_log(self) -> GroupRecords:
-        """The records of groups that are not commits, in log order."""
+        """The records of groups, except commits, in log order."""
         return self.log.group_log
 
     @cached_property

@@ -230,7 +230,7 @@ cdef int apply_newer(FoldState fold, const Batch* batch, Record* record) except 
 
 cdef int add_group_record(FoldState fold, const Batch* batch, const Record* record,
                           bytes group) except -1:
-    """Collect a group's record that is no commit, if the fold has that option."""
+    """Collect a group's record other than a commit, if the fold has that option."""
     if fold.group_records is not None:
         fold.group_records.append(
             (group, *record_of(record), fold.file, fold.base_position + batch.position))

@@ -392,7 +392,7 @@ cdef class RecordScan:
 
     cdef int kind_of(self, const Record* record, int16_t version, const uint8_t** name,
                      int32_t* size) noexcept nogil:
-        """Return the kind of a record that is no commit; fill in its group's name, if any."""
+        """Return the kind of a record other than a commit; fill in its group's name, if any."""
         if version != KEY_GROUP and not is_newer_key(version):
             return UNKNOWN
         size[0] = load_i16(record.key + 2) if record.key_size >= 4 else -1
