@@ -8,9 +8,9 @@ rows is the sum over all batches.
 The cleaner keeps the last record of each key among those that it may read: segments before the
 active one, up to the first record of an undecided transaction. Aborted records are removed and
 supersede nothing. Source: LogCleanerManager.cleanableOffsets, Cleaner.buildOffsetMap. Whether the
-cleaner may free a record depends on the record that supersedes it. So the log has three *sections*,
-and no record is looked up again: the records of a section supersede all of the section's records,
-and their keys' last records in earlier sections, except the section's own last ones.
+cleaner may free a record depends on the record that supersedes it. So the log has three *sections*.
+In a section, every record is superseded except the last one of each key. That one also supersedes
+the key's last record in an earlier section, so no record is looked up again.
 """
 
 from __future__ import annotations
