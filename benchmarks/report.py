@@ -29,7 +29,7 @@ class Row(NamedTuple):
     count: int
     version: str
     unit: str
-    info: dict  # what else the benchmark noted
+    info: dict  # further data of the benchmark
 
 
 class Place(NamedTuple):

@@ -52,7 +52,7 @@ def share(here, there, less_s=0):
 
 
 def size_of(row):
-    """The size of a row's log in words; results of before sizes were noted have none."""
+    """The size of a row's log in words; old results do not have it."""
     size = row.info.get("megabytes", 0)
     return f"{size / 1000:g} GB" if size >= 100 else f"{size} MB" if size else ""
 

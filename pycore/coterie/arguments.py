@@ -79,7 +79,7 @@ def text(value: Any, name: str, most: int = LONGEST_TEXT) -> str:
 
 
 def binary(value: Any, name: str) -> bytes:
-    """Return bytes; a number is refused, of which ``bytes`` would make zeros."""
+    """Return bytes; a number is refused, because ``bytes`` would make zeros of it."""
     if not isinstance(value, bytes | bytearray | memoryview):
         raise ArgumentError(f"{name} must be bytes, not {shown(value)}")
     try:

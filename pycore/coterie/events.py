@@ -17,7 +17,7 @@ __all__ = ["Append", "Cause", "Response", "Transition", "Unanswered"]
 
 
 class Cause(Enum):
-    """Why a group changed its state; the lines of a trace leave it out."""
+    """Why a group changed its state; not part of a trace's lines."""
 
     JOIN = 0
     METADATA_CHANGED = 1
@@ -109,7 +109,7 @@ class Unanswered:
     why: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dict like the others'; a trace's output has no line for such a request."""
+        """Return the event as a dict; a trace's output has no line for such a request."""
         return {"at": self.at, "event": "unanswered", "id": self.id, "op": self.op, "why": self.why}
 
 

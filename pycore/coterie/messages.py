@@ -1,8 +1,9 @@
 """Decode and encode the bytes of the log: keys and values, batches and records.
 
-For records from elsewhere (a client, Spark's Kafka source, a test) and for making a log: decoders
-to plain dicts in the schema of ``coterie records``, encoders from them, a reader and writers of
-batches, and the partition of a group. Subscriptions and assignments are in ``coterie.testing``.
+The decoders return plain dicts in the schema of ``coterie records``, and the encoders take them.
+Batches have a reader and writers. ``partition_for`` returns the partition of a group. Records may
+come from anywhere: a client, Spark's Kafka source, a test. Subscriptions and assignments are in
+``coterie.testing``.
 """
 
 from coterie._core.codec.checksum import partition_for

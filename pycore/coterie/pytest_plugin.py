@@ -174,7 +174,7 @@ def pytest_runtest_makereport(
 
 
 def _timeline_lines(broker: Broker) -> list[str]:
-    """Return what happened to the groups of a broker, and what each of them waits for."""
+    """Return the timeline of a broker's groups, and what each of them waits for."""
     lines = list(map(str, broker.timeline))
     with contextlib.suppress(CoterieError):  # it has stopped
         lines += broker._pending_work()

@@ -325,7 +325,7 @@ class Member:
             self._refused("heartbeat", error)
 
     def _refused(self, what: str, error: Error) -> None:
-        """Go back to joining, as a consumer does after such an error."""
+        """Join again, as a consumer does after such an error."""
         self._log(f"{what} refused", error.name)
         if error == Error.FENCED_INSTANCE_ID:
             self._give_up("lost")

@@ -24,7 +24,7 @@ BLOCK_BYTES = 1 << 20
 
 
 class FileTooLarge(CoterieError):
-    """A file, or a line of it, is larger than any that is meant."""
+    """A file, or one of its lines, is larger than the limit."""
 
 
 def read_bytes(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:

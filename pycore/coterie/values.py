@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Error(IntEnum):
-    """Kafka's error codes, as far as a group coordinator meets them (``Errors.java``)."""
+    """Kafka's error codes that a group coordinator uses (``Errors.java``)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -144,7 +144,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset. ``commit_timestamp`` None: the time of the commit; -1: no epoch."""
+    """A committed offset. ``leader_epoch`` -1: none; ``commit_timestamp`` None: set at commit."""
 
     offset: int
     leader_epoch: int = -1
@@ -279,7 +279,7 @@ class PartitionError:
 
 
 def _partitions(payload: Iterable[tuple[Any, ...]] | None) -> tuple[PartitionError, ...]:
-    """Make the errors of ((topic, partition), number); a longer row is a success."""
+    """Make the errors from rows of ((topic, partition), number); a longer row is a success."""
     errors = []
     for row in payload or ():
         topic, partition = row[0]

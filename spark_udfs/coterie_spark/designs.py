@@ -83,7 +83,7 @@ def run_designs(
     Raises
     ------
     ArgumentError
-        An unknown design, or something that is no scenario.
+        A design is unknown, or a scenario is not of a supported type.
     """
     from coterie.designs import DESIGNS
 

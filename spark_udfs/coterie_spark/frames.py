@@ -58,7 +58,8 @@ def _expiries(expire_ms: pd.Series, now: np.ndarray[Any, Any]) -> np.ndarray[Any
     """Return expiries as int64, ``NO_EXPIRY`` for null.
 
     A null turns the column of a batch into floats before it comes here, and a float beyond
-    ``EXACT`` is rounded. It stays beyond, so the result holds for every ``now`` that is not.
+    ``EXACT`` is rounded. It remains beyond ``EXACT``, so the result is right for every ``now``
+    below that.
     """
     import numpy as np
 

@@ -16,8 +16,8 @@ ADDRESS = '"127.0.0.1:9092"'
 def the_same_test():
     """The example, with what it takes from the one above it."""
     above, real = (code for code in blocks("testing.md", "python") if "from kafka import" in code)
-    shared = above[above.index("class Told") : above.index("config =")]
-    head, marked, rest = real.partition("# Told and until: as above\n")
+    shared = above[above.index("class Listener") : above.index("config =")]
+    head, marked, rest = real.partition("# Listener and until: as above\n")
     assert marked
     assert ADDRESS in head
     return f"from kafka import ConsumerRebalanceListener\n{head}{shared}{rest}"

@@ -199,7 +199,7 @@ def test_events_that_a_listener_did_not_live_to_hear_are_told_next():
     assert pending.done
     coordinator.advance(60_001)
     heard.remove("again")
-    # The one at which it was interrupted was told.
+    # The event of the interruption was delivered.
     assert heard == [coordinator.events[0], *coordinator.events[2:]]
     assert len(heard) > 3
 

@@ -42,7 +42,7 @@ def test_the_session_of_a_kafkajs_member_that_was_killed_ends_by_the_clock(clien
 
 
 def free_port():
-    """A port that nobody has now; the example names one."""
+    """An unused port; the example names one."""
     with closing(socket.create_server(("127.0.0.1", 0))) as bound:
         return str(bound.getsockname()[1])
 

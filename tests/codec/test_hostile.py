@@ -56,7 +56,7 @@ CLASSES = [path for path in NAMES if is_kind(path, object)]
 
 
 def a_walk():
-    """All that does not fit, and one of several classes, where another is wanted."""
+    """Wrong values of every kind, and objects of several other classes."""
     others = ("TimerWheel", "OffsetMap", "GroupMetadata", "PartialState", "Pending", "LogReader")
     return Walk(GOOD, (*PLAIN, *ARRAYS, *(MAKERS[name] for name in others)))
 

@@ -31,7 +31,7 @@ AFTERWARDS = (*MAY, AttributeError)
 
 
 def a_walk():
-    """As for public names, and one of each class of the core where another is wanted."""
+    """As for public names, and an object of each other class of the core."""
     return Walk(CORE_GOOD, (*PLAIN, *ARRAYS, *CORE_MAKERS.values(), made_bare))
 
 

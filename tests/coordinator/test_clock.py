@@ -1,4 +1,4 @@
-"""Several coordinators on one clock: whoever is advanced, all are, and in which order."""
+"""Several coordinators on one clock: to advance one is to advance all, and in which order."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Random operations: what must always hold of a coordinator, whatever it is asked."""
+"""Random operations: the invariants of a coordinator after any requests."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -55,7 +55,7 @@ def advance(at):
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -5, -(2**31)])
 def test_a_rebalance_timeout_of_no_time_ends_the_sync_at_once(timeout_ms):
-    """DelayedSync expires in the millisecond of the generation; nobody has synced by then."""
+    """DelayedSync expires in the millisecond of the generation, before any member has synced."""
     assert played(
         join(0, 1, rebalance_timeout_ms=timeout_ms),
         sync(3000, 2, 1, "c-00000001"),
@@ -103,7 +103,7 @@ def test_absent_static_members_without_a_timeout_are_awaited_from_one_millisecon
         describe(6010, 7),
         advance(20_000),
     )
-    # Whoever comes is there when the next millisecond's wait ends, and leads.
+    # The first to join is there when the next millisecond's wait ends, and leads.
     assert done[7:] == [
         (6000, "PreparingRebalance", 1),
         (6000, 5, "NONE"),

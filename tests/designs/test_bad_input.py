@@ -1,4 +1,4 @@
-"""What ``coterie designs`` cannot do is said in one line with its place; nothing is left over."""
+"""``coterie designs`` refuses wrong input in one line with its place, and leaves nothing behind."""
 
 import json
 from pathlib import Path

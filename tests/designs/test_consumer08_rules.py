@@ -137,7 +137,7 @@ def test_a_group_whose_ids_node_is_made_anew_is_read_anew():
 
 
 def test_an_owner_node_that_cannot_be_deleted_fails_each_try_at_the_release():
-    """Its text is the consumer's own: it counts as claimed, whoever made it."""
+    """Its text is the consumer's own: it counts as claimed, also if another client made it."""
     ran = played(
         topic("t", (0,)),
         node(f"{OWNERS}/t/0", "group1_c-0", ephemeral=False),
@@ -269,7 +269,7 @@ def test_offsets_are_kept_as_long_as_one_lives_of_those_that_did_when_their_topi
 
 
 def test_who_is_cut_off_from_zookeeper_finds_no_new_leader_until_it_is_back():
-    """The leader is asked for at a broker, and the brokers are in ZooKeeper."""
+    """The consumer asks a broker for the leader, and finds the brokers in ZooKeeper."""
     ran = played(
         topic("t", (0, 1), (1,)),
         start("c"),

@@ -10,7 +10,7 @@ from support.designs.coordinator09_cases import TRIGGERS, Deaths, check, settle,
 
 
 def told(cluster, *, since=0):
-    """Consumers that were told IllegalGeneration, by broker."""
+    """Consumers that got IllegalGeneration, by broker."""
     return [
         (one.source, one.detail)
         for one in cluster.logged[since:]
@@ -129,14 +129,14 @@ class Course:
 
 
 def path_1(course):
-    """Nobody was told; all rediscover, and the new one tells each of them."""
+    """No consumer got the error: all rediscover, and the new coordinator sends it to each."""
     assert course.told(course.until) == []
     assert course.entered("Rediscover coordinator") == course.old
     assert {*course.told(course.after)} >= course.ids
 
 
 def path_2(course):
-    """Who was told rejoins, the others rediscover, and all are rebalanced."""
+    """A consumer with the error rejoins, the others rediscover, and all are rebalanced."""
     (first,) = course.told(course.until)
     name = first.removesuffix("-1")
     assert course.entered("Rediscover coordinator") == course.old - {name}
@@ -145,10 +145,10 @@ def path_2(course):
 
 
 def path_3(course):
-    """Nobody has an answer to a join: all find the new one, by a join or by a heartbeat."""
+    """No join is answered: all find the new coordinator, by a join or by a heartbeat."""
     assert not [one for one in course.until if one.text in ("wrote generation", "Part of a group")]
     stopped = {name.removesuffix("-1") for name in course.told(course.until)} & course.old
-    lost = course.entered("Rediscover coordinator")  # not told yet, or the join came to the dead
+    lost = course.entered("Rediscover coordinator")  # no error yet, or a join to the dead
     assert course.old - stopped <= lost
     assert lost or not course.old
     assert course.entered("Part of a group") == course.old
@@ -181,7 +181,7 @@ def path_5(course):
             assert told <= without
         else:
             assert told == without
-        for name in course.old:  # who was answered is told as well: it has to rejoin
+        for name in course.old:  # a consumer with an answer gets the error, too: it has to rejoin
             rejoins = next(
                 at
                 for at, one in enumerate(course.after)
@@ -196,7 +196,7 @@ PATHS = {1: path_1, 2: path_2, 3: path_3, 4: path_4, 5: path_5}
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize(("consumers", "topics"), [*itertools.product((1, 2, 3), (1, 2))])
 def test_whatever_a_point_interrupts_the_path_is_the_documents(point, consumers, topics):
-    """Each kind of rebalance; where a point is not met, since nobody is left, nothing died."""
+    """Each kind of rebalance; no broker dies at a point that is not reached (no members)."""
     died = 0
     for what in TRIGGERS:
         course = Course(point, what, consumers, topics)
@@ -284,7 +284,7 @@ def test_the_next_coordinator_dies_too_at_any_boundary_and_it_ends_in_one_assign
 def test_with_fewer_brokers_those_that_died_come_back_and_it_ends_in_one_assignment(
     brokers, consumers, topics
 ):
-    """With one broker, or two that die in turn, nobody is left to elect until one is back."""
+    """With one broker, or two that die in turn, none can be elected until one is back."""
     met, alone = set(), 0
     for what, second in itertools.product(TRIGGERS, ((), ("catching up",))):
         for boundary in itertools.count(1):

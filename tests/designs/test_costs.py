@@ -107,7 +107,7 @@ class Life:
         return [one["group"] for one in starts if one["consumer"] == name][-1]
 
     def owners_at(self, at):
-        """(group, topic, number) -> consumers, from all that was said until a moment."""
+        """(group, topic, number) -> consumers, from all events up to a moment."""
         found = set()
         for one in self.entries:
             if one.at_ms <= at:
@@ -291,7 +291,7 @@ def test_requests_over_zookeeper_are_fetches_and_searches_for_where_to_begin(par
 
 
 def test_requests_of_the_first_coordinator_are_what_is_sent_to_brokers_and_commits(monkeypatch):
-    """Nobody is cut off: each commit, and each stop that commits, reaches the coordinator."""
+    """No consumer is cut off: each commit, and each stop that commits, reaches the coordinator."""
     sent = calls_of(monkeypatch, CoordinatorSimulation, "to_broker", "commit")
     stops, whole = [], CoordinatorSimulation.give
     monkeypatch.setattr(

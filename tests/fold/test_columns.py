@@ -62,7 +62,7 @@ def test_columns_say_what_the_records_say(case):
 
 
 def check_plain(raw, plain):
-    """Keys and values asked for or not, the rest is the same: one road for both is not said."""
+    """The other columns are equal with and without raw keys and values."""
     for name in set(raw) - {"key_at", "key_size", "value_at", "value_size", "bytes"}:
         one, other = raw[name], plain[name]
         assert one == other if isinstance(one, list) else np.array_equal(one, other), name

@@ -1,6 +1,6 @@
-"""What a real broker's incidents were, by those who made them, against what the questions say.
+"""Incidents of a real broker: the questions agree with the written truth.
 
-See tests/golden/incidents: `truth.json` is what was done, and what clients were told.
+See tests/golden/incidents: `truth.json` has the actions, and the responses that clients got.
 """
 
 import gzip

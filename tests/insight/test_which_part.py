@@ -1,4 +1,4 @@
-"""Which part of a log is asked for: --since, --until, patterns for --group, --engine auto."""
+"""The requested part of a log: --since, --until, patterns for --group, --engine auto."""
 
 import json
 

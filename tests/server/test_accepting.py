@@ -80,7 +80,7 @@ def test_a_closed_listener_takes_nobody_and_leaves_its_port(loop):
 
 
 class Recorded:
-    """A loop that writes down what it is asked for."""
+    """A loop that records its calls."""
 
     def __init__(self):
         self.readers, self.later = [], []

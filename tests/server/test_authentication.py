@@ -18,7 +18,7 @@ ALL_MS = {"connections.max.reauth.ms": 3000}
 
 
 class Clocked:
-    """An authentication, and the time that it is told."""
+    """An authentication with its time."""
 
     def __init__(self, config=None, listener="sasl_plaintext"):
         self.now_ms = 1000

@@ -1,4 +1,4 @@
-"""The fixture ``broker``: a server for each test, told by its marker; what a failure shows."""
+"""The fixture ``broker``: a server for each test, by its marker; the report of a failure."""
 
 import pytest
 

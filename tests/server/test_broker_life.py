@@ -78,7 +78,7 @@ print(moment)
 
 
 def run(code):
-    """Run Python code in a process of its own, which hears SIGINT; it must end well."""
+    """Run Python code in a process of its own, which gets SIGINT; it must end with status 0."""
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True,
         timeout=HANG_S, preexec_fn=default_sigint,

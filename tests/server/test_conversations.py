@@ -1,7 +1,7 @@
 """Each conversation recorded with a broker 3.9.1, played in this process.
 
-What the broker answered with silence for good, or with a close alone, is told in the log: once
-each, or counted with others of its kind. So is each failed login that was answered; nothing else.
+Each request that the broker never answered, or answered with a close alone, has a line in the log,
+or is counted there with others of its kind. So is each failed login; there are no other lines.
 """
 
 import re

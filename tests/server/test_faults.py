@@ -1,4 +1,4 @@
-"""Faults on demand: which requests meet them, how, and how often; what was asked."""
+"""Faults on demand: which requests they affect, how, and how often; the request log."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Fetch: when it is answered, how much it gives, and what a session is told."""
+"""Fetch: when it is answered, how much it returns, and the responses of a session."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """Fetch sessions against the shortest true model of KIP-227, in random lives of partitions.
 
-A session is told of a partition if there are records or an error, or if the high watermark or the
-start is not what it was told last. Each batch has one record.
+A session's response has a partition if there are records or an error, or if the high watermark or
+the start differs from the last response. Each batch has one record.
 """
 
 import gc
@@ -19,11 +19,11 @@ PARTITIONS = 3
 
 
 class Model:
-    """What a session is told: ``ends`` are the start and end of what each partition holds."""
+    """The responses of a session; ``ends`` are the start and the end of each partition's log."""
 
     def __init__(self):
         self.ends = {(topic, n): (0, 0) for topic in TOPICS for n in range(PARTITIONS)}
-        self.session = {}  # in its order: key -> [offset, (high watermark, start) told last]
+        self.session = {}  # in its order: key -> [offset, the (high watermark, start) sent last]
 
     def answer(self, asked):
         for key, offset in asked.items():
@@ -39,7 +39,7 @@ class Model:
             self.session[key][1] = now
             if new:
                 self.session[key] = self.session.pop(key)
-        # What has an error since its topic is not there is told behind the others.
+        # Partitions with an error because their topic is missing come after the others.
         return sorted(found, key=lambda each: each[1][0] == UNKNOWN)
 
 

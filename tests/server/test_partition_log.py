@@ -1,4 +1,4 @@
-"""A partition's log: what is kept of a write, what a read gives, and what time takes away."""
+"""A partition's log: what a write stores, what a read returns, and what retention deletes."""
 
 import pytest
 

@@ -33,7 +33,7 @@ def test_a_refusal_of_a_golden_request_has_its_error_in_each_place(row):
         body = wire.decode_request(frame, fill=True).body
         response = refusal(row.key, golden["version"], body, 27)
         if row.name == "Produce" and body["acks"] == 0:
-            assert response is None  # nobody waits for an answer
+            assert response is None  # no request waits for an answer
             continue
         answer = wire.encode_response(row.key, golden["version"], response)
         body = wire.decode_response(row.key, golden["version"], answer).body

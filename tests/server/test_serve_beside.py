@@ -26,7 +26,7 @@ def addresses(server, *names):
 
 
 def http(address, path, body=None):
-    """Ask by POST where there is a body; the status, and what was told."""
+    """Send a POST if there is a body, else a GET; return the status and the response."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(f"http://{address}{path}", data, HANG_S) as answer:

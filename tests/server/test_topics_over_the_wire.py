@@ -105,7 +105,7 @@ def test_asking_for_a_topic_makes_it_where_both_sides_allow_that(server, peer):
         return [each["errorCode"] for each in body["topics"]]
 
     assert asked("new", allowAutoTopicCreation=False) == asked("new", allowAutoTopicCreation=False)
-    assert asked("new") == [3]  # it is told next time
+    assert asked("new") == [3]  # the next response has it
     assert asked("new") == [0]
     assert asked("of-old", version=3) == [3]
     assert asked("__consumer_offsets") == [3]

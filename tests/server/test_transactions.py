@@ -130,7 +130,7 @@ def test_who_begins_while_another_is_at_work_shuts_it_out_and_has_to_ask_again()
     first = it.init()
     it.add(first, 0)
     assert it.init() == (Error.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert it.markers() == [(1, 0)]  # aborted by an epoch that nobody was told
+    assert it.markers() == [(1, 0)]  # aborted by an epoch that no client knows
     assert it.end(first, True) is Error.PRODUCER_FENCED
     assert it.init() == (Error.NONE, first.producer_id, 2)
 

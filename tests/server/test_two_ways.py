@@ -1,8 +1,8 @@
-"""The same requests to a server that nobody watches and to one that is watched.
+"""The same requests to a server without observers and to one with an observer.
 
-The first takes the short ways: heartbeats from bytes to the coordinator and back, answers handed on
-as the core has them. The other goes by events and looks at each request. Answers, groups and logs
-have to be the same, byte for byte.
+The first takes the fast paths: heartbeats from bytes to the coordinator and back, responses passed
+on as the core has them. The other creates events and observes each request. Answers, groups and
+logs have to be the same, byte for byte.
 """
 
 import random

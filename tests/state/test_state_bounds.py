@@ -110,7 +110,7 @@ def test_the_first_member_leads_where_a_record_names_no_leader():
     data["members"] = [member | {"memberId": name} for name in ("b", "a", "c")]
     value = encode_value(2, {"version": 3, "data": data})
     (group,) = scanned((5, group_key(b"g"), value)).groups()
-    assert group["leader"] == "b"  # GroupMetadata.add: whoever comes first
+    assert group["leader"] == "b"  # GroupMetadata.add: the first member
 
 
 def test_faults_stand_by_partition_whatever_came_first():

@@ -196,7 +196,7 @@ class Walk:
     def call(self, name: str, called: Callable[..., Any], allowed: tuple[type, ...]) -> list[Any]:
         """Call a function or method with all these arguments; return the results."""
         takes = parameters(called)
-        if takes is None:  # a class of which nobody says what it takes
+        if takes is None:  # a class without a signature
             tried = [[], *([v()] for v in self.values), *([v(), v()] for v in self.values)]
             may = (*allowed, TypeError, ValueError, OverflowError)
             return [self.run(name, may, lambda a=args: called(*a)) for args in tried]

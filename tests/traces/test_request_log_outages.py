@@ -33,7 +33,7 @@ def down(*commits, started=()):
     [
         (("4000-0-3", "4001-1-3"), "5000-0-3"),  # a number that processor 0 has given
         (("4000-0-30", "4001-1-30"), "5000-0-2"),  # one below all that it has given
-        (("4000-7", "4001-8", "4002-8"), "5000-1"),  # up to 3.x the processor is not said
+        (("4000-7", "4001-8", "4002-8"), "5000-1"),  # up to 3.x the processor is not logged
     ],
 )
 def test_connections_that_are_numbered_anew_show_a_restart(before, after):

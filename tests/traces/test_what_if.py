@@ -75,7 +75,7 @@ def test_a_member_whose_join_is_answered_that_it_is_unknown_joins_again_without_
     """Source: AbstractCoordinator.JoinGroupResponseHandler, which resets the id and retries."""
     trace = begun(
         join(7000, 3, client_id="other"),
-        join(7600, 4, member_id_of=1),  # its heartbeat told it of the rebalance
+        join(7600, 4, member_id_of=1),  # its heartbeat got REBALANCE_IN_PROGRESS
         until=10_000,
     )
     # Evicted at 7500 of the changed run: the join of 7600 has an id that is unknown by then.

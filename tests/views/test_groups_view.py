@@ -37,7 +37,7 @@ OTHER_THEN = {  # (case, text) -> groups that were in the middle of something
     # Preparing a rebalance, which no record tells; the last record is of the state before.
     **{("compression-snappy", f"{name}.txt"): {"mirror-009"} for name in (*VIEW_NAMES, "list")},
     ("default50", "list.txt"): {"etl-028", "sink-037"},
-    # The tool was asked before the groups' last record: see the test that goes back to it.
+    # The tool ran before the groups' last record: see the test with --at.
     ("default50", "offsets.txt"): {"app-014", "etl-034", "sink-037"},
 }
 FAILED_LIVE = {"connect"}  # one undecodable assignment makes Kafka's tool fail for all groups

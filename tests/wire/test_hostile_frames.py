@@ -1,4 +1,4 @@
-"""Frames that nobody should send: they are refused or read, and cost little."""
+"""Hostile frames: they are refused or read, and cost little."""
 
 import contextlib
 import random
@@ -60,7 +60,7 @@ def test_a_changed_frame_is_refused_or_read_and_what_was_read_can_be_written(api
 
 
 def cost_of(frame):
-    """Peak of memory while a frame is read and kept."""
+    """Peak of memory while a frame is read and stored."""
     with contextlib.suppress(wire.WireError):
         wire.decode_request(frame, fill=True)  # its layout is made
     tracemalloc.start()

@@ -68,7 +68,7 @@ def test_what_a_version_lacks_or_may_leave_out_has_kafkas_default(api, release):
             for name, _, spans, _, _, _, tagged, said, *_ in of["fields"]:
                 has = in_spans(version, spans)
                 assert found.has(name) is has
-                # What any field has where nothing is said need not be said of one.
+                # A default that is every field's default need not be in the table.
                 default = None if said in ("", "false", "0", 0) else said
                 if has and default is None and not (tagged and in_spans(version, tagged)):
                     with pytest.raises(KeyError):

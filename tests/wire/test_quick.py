@@ -166,7 +166,7 @@ def test_after_a_heartbeat_that_lets_something_else_happen_the_next_ones_wait():
     group, member = members(of)[1]
     body = {"groupId": group, "generationId": 1, "memberId": member}
     data = with_length(wire.encode_request(HEARTBEAT, 2, body))
-    of.call(NUMBER["describe_group"], 7, "g", -1, None, None, None)  # nobody has taken its answer
+    of.call(NUMBER["describe_group"], 7, "g", -1, None, None, None)  # its answer was not taken
     position, answers = answer_quick(of, None, 3 * data, 0, LONGEST)
     assert (position, answers[-2:]) == (len(data), b"\0\0")
     assert [event.id for event in of.outputs.events()] == [7]

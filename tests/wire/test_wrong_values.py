@@ -1,4 +1,4 @@
-"""What is handed to the encoder: values that do not fit are told by name, in one line."""
+"""Arguments of the encoder: a value that does not fit is named, in one line."""
 
 import struct
 

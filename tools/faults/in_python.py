@@ -319,7 +319,7 @@ class _Walk(ast.NodeVisitor):
         self._add("missing reset" if reset else "dropped call", self._span(node), "pass")
         before = len(self.found)
         self.generic_visit(node)
-        whole = self._span(value)  # a call that nobody reads the value of: gone or not
+        whole = self._span(value)  # a call whose value is unused: remove it or not
         self.found[before:] = [
             one
             for one in self.found[before:]

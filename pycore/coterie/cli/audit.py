@@ -88,7 +88,7 @@ def command(
     options: asking.Options,
     **limits: int,
 ) -> None:
-    """Look for what is wrong in a log; exit 1 where anything is found.
+    """Look for what is wrong in a log; exit 1 if anything is found.
 
     Commits that go back or do not go on, large metadata, generations without a record, static
     members that fence each other (with --request-log: whose), clients that come and go, a group id

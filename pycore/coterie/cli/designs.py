@@ -30,10 +30,10 @@ def command() -> None:
 @click.option("--out", required=True, metavar="DIR", help="Folder for NAME.actual.json.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
 def run_command(scenarios: tuple[str, ...], out: str, overwrite: bool) -> None:
-    """Run scenarios: files, folders, names of `list`; what is there at each point goes to --out.
+    """Run scenarios: files, folders, names of `list`; the state at each point goes to --out.
 
-    Formats: coterie-zk08 (what is there at each settle) and coterie-simple08 (the response to each
-    request). What a file says is expected is not read. Exit 1 if any scenario is wrong.
+    Formats: coterie-zk08 (the state at each settle) and coterie-simple08 (the response to each
+    request). Expected results in a file are ignored. Exit 1 if any scenario is wrong.
     """
     from coterie.cli.outfile import check_files_in
     from coterie.designs.files import ACTUAL, files_of
@@ -131,7 +131,7 @@ def compare_command(
 ) -> None:
     """Run a scenario (a file, or a name of `coterie designs list`) under several designs.
 
-    A cost that a design does not have is -. The page needs no network.
+    A cost that a design does not have is shown as -. The page needs no network.
     """
     from coterie.cli.outfile import text_of, whole_file
     from coterie.designs import DESIGNS, compare

@@ -54,10 +54,10 @@ def command(
 ) -> None:
     """Show the life of groups: who joined, left or changed what, and what was committed between.
 
-    A record names members, not reasons: "left or was evicted" is all that the log tells of one
-    that is gone. A broker's own logs tell more, where they are given. NO ASSIGNMENT is how long
-    the rebalance took; without a server log it is known at most (<), where the group's record
-    before it is next to this one.
+    A record names members, not reasons: of a member that is gone, the log shows only that it "left
+    or was evicted". A broker's own logs, if given, show more. NO ASSIGNMENT is how long the
+    rebalance took. Without a server log there is at most an upper bound (<), from the group's
+    record just before.
     """
     options.files.extend((*server_logs, *request_logs))
     broker_log_lines = read_logs(server_logs, request_logs, log_zone)

@@ -87,8 +87,8 @@ def command(**arguments: Any) -> None:
     """Show consumer groups as kafka-consumer-groups shows them, from a log.
 
     Columns, widths and messages are Kafka's. COORDINATOR, LOG-END-OFFSET and LAG are "-": a log
-    does not tell them. A group that is named with --group is shown whatever its kind. Where Kafka
-    lets a hash decide the order, groups stand by id, members by number of partitions and id,
+    does not tell them. A group that is named with --group is shown whatever its kind. Where Kafka's
+    order depends on a hash, groups are sorted by id, members by number of partitions and id,
     partitions by topic and number. JSON and CSV have every column of the view.
     """
     options = Options(**arguments)

@@ -18,7 +18,7 @@ SUMMED = (
     *("records", "bytes", "tombstones", "requests", "superseded_records"),
     *("superseded_bytes", "free_bytes", "held_transaction_bytes", "held_active_bytes"),
 )
-NOBODY = "(no group)"  # markers, unknown keys, batches without records
+NO_GROUP = "(no group)"  # markers, unknown keys, batches without records
 COLUMNS = {
     "share": "string",
     "bytes": "int64",
@@ -129,7 +129,7 @@ def gathered(rows: Iterable[Row], by: list[str]) -> dict[tuple[str, ...], list[R
     """Return the rows of each line of the table."""
     lines: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        group = NOBODY if row["group_id"] is None else row["group_id"]
+        group = NO_GROUP if row["group_id"] is None else row["group_id"]
         topic = f"({row['kind']})" if row["topic"] is None else row["topic"]
         names = {"group": group, "topic": topic}
         lines.setdefault(tuple(names[name] for name in by), []).append(row)

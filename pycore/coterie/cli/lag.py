@@ -52,8 +52,8 @@ def command(
 
     A lag that is not known is not made up: STATUS says why. A commit beyond the end offset gives
     no lag at all, neither a negative one nor 0: its status is ahead. BEHIND is how long ago the
-    first unread record was written: between two samples, so it has two ends. A sample that is
-    later than the log has the status beyond_log, and the lag as it would be at most.
+    first unread record was written: between two samples, so it has two ends. A sample that is later
+    than the log has the status beyond_log, and an upper bound of the lag.
     """
     asking.check(options)
     options.files.append(file)

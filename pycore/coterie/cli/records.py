@@ -46,8 +46,8 @@ def command(
     """Print the records of a log, decoded, one JSON object a line.
 
     In order of partition, segment and place in the log. Bytes are base64; a key or value that
-    cannot be read keeps its bytes as "raw". What cannot be read at all is left out, and said so
-    on standard error. --at, --since and --until go by the records' own timestamps.
+    cannot be read keeps its bytes as "raw". Records that cannot be read at all are left out, with a
+    line on standard error. --at, --since and --until go by the records' own timestamps.
     """
     end_ms = end_of(at_ms, since_ms, until_ms)
     listing = logs.listing

@@ -162,7 +162,7 @@ def _serve(command_line: dict[str, Any]) -> None:
 
 
 def options_of(command_line: dict[str, Any]) -> Options:
-    """Return what the server is made of; ArgumentError where options do not go together."""
+    """Return the checked options of the server; ArgumentError if they contradict each other."""
     from coterie.server.config import server_config
     from coterie.server.config_sources import merged_settings
     from coterie.server.options import Options
@@ -197,7 +197,7 @@ def options_of(command_line: dict[str, Any]) -> Options:
 def _listeners(
     command_line: dict[str, Any], settings: Settings
 ) -> tuple[tuple[Place, ...], tuple[Place | None, ...]]:
-    """Return where to listen, and what clients get in place of each address."""
+    """Return the addresses to listen on, and the advertised address of each."""
     from coterie.server.listeners import chosen_listeners
     from coterie.server.options import refuse_open, refuse_unroutable
 
@@ -227,7 +227,7 @@ def _topics(texts: Sequence[str]) -> dict[str, TopicOptions]:
 
 
 def _trace(text: str | None, *, overwrite: bool) -> Path | None:
-    """Refuse, before anything is served, a file that cannot or must not be written at the end."""
+    """Check the output file before the start: raise if it could not be written at the end."""
     if text is None:
         return None
     path = Path(text)

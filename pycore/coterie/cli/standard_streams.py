@@ -14,7 +14,7 @@ class ClosedOutput(io.BufferedIOBase):
     """A standard output that was closed: each write fails, as in other commands."""
 
     def writable(self) -> bool:
-        """Whether it takes a write, which then fails."""
+        """Return True, although each write fails."""
         return True
 
     def fileno(self) -> int:

@@ -128,7 +128,7 @@ def measured(table: Table, screen_width: int | None) -> tuple[int | None, list[i
 
 
 def narrow(widths: list[int], breakable: Sequence[bool], excess: int) -> None:
-    """Take ``excess`` off the widths, starting with the widest columns that may be wrapped."""
+    """Reduce the widths by ``excess``, starting with the widest columns that may be wrapped."""
     while excess > 0:
         candidates = {width for width, may in zip(widths, breakable, strict=True) if may and width}
         if not candidates:

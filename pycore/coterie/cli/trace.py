@@ -27,8 +27,8 @@ ACTUAL_ENDS = tuple(
 def command() -> None:
     """Run, compare and make traces of a group coordinator.
 
-    A trace (NAME.trace.jsonl, also .gz) is what a coordinator is asked, in order, with virtual
-    time; its output is what the coordinator then does.
+    A trace (NAME.trace.jsonl, also .gz) has requests to a coordinator, in order, with virtual time;
+    its output is what the coordinator does.
     """
 
 

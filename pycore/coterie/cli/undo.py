@@ -54,11 +54,11 @@ def command(
     without_deleted: bool,
     options: asking.Options,
 ) -> None:
-    """Give the committed offsets that a group had at TIME, or just before it, to reset it to.
+    """Print the offsets that a group had committed at TIME, or just before it, for a reset.
 
     Standard output, or FILE, is what `kafka-consumer-groups --reset-offsets --from-file` takes:
-    topic,partition,offset for one --group, group,topic,partition,offset for more. What it would
-    change stands beside it on standard error. With another --format: that comparison as data.
+    topic,partition,offset for one --group, group,topic,partition,offset for more. Standard error
+    shows what it would change. With another --format: that comparison as data.
     """
     if bool(options.groups) == all_groups:
         raise click.UsageError("give either --group or --all-groups")
@@ -195,7 +195,7 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
 
 
 def rewind_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
-    """Yield a warning if the restored offsets are those of a rewind shortly before."""
+    """Yield a warning if the offsets were set back shortly before the requested time."""
     fresh = [
         row
         for row in rows

@@ -152,8 +152,7 @@ class GroupCoordinator:
         Raises
         ------
         NotAnswered
-            There is no answer by ``limit_ms``, where the clock then stands, or there will never be
-            one.
+            There is no answer by ``limit_ms``, which is then the time, or there will never be one.
         """
         if not isinstance(pending, Pending):
             raise ArgumentError(f"pending must be what a request returned, not {shown(pending)}")

@@ -94,7 +94,7 @@ class Appends(deque[PendingAppend]):
 
 
 def _as_a_deque_has_it(name: str) -> Callable[..., Any]:
-    """Return a deque's method for ours: it sees, and may change, a deque of the same appends."""
+    """Wrap a deque's method: it works on a temporary deque of the same appends."""
 
     @wraps(getattr(deque, name))
     def method(self: Appends, *args: Any, **named: Any) -> Any:

@@ -84,7 +84,7 @@ class Outbox:
                     self._on_event(self._fresh.popleft())
 
     def raise_failure(self, core: Coordinator) -> None:
-        """Raise what the caller's log has raised: as a CoterieError, an interruption as it is."""
+        """Raise the failure of the caller's log as a CoterieError; an interruption unchanged."""
         failure = core.take_failure()
         if isinstance(failure, Exception):
             raise CoterieError(f"log_sink raised {failure!r:.120}; the append failed") from failure

@@ -28,7 +28,7 @@ _READ = {  # of each field: name, reader, place in the tuple, default
 
 
 def compile_request(op: Any, fields: Fields) -> Compiled:
-    """Check an event of a trace; an ArgumentError names the wrong field."""
+    """Check a request in the form of a trace event, and return it in the form of the core."""
     if not isinstance(op, str) or op not in OPS:
         raise ArgumentError(f"{shown(op)} is no op; the ops are {', '.join(OPS)}")
     return _compiled(op, fields)

@@ -20,8 +20,8 @@ _READ = "log_sink.read()"
 class LogSink(Protocol):
     """Takes the records of a coordinator and returns them for a load.
 
-    What a method raises becomes a CoterieError of the call that led to it. Neither method may call
-    the coordinator.
+    An exception of a method becomes a CoterieError of the call that led to it. Neither method may
+    call the coordinator.
     """
 
     def append(self, batch: Batch) -> int | None:

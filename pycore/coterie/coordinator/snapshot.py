@@ -43,7 +43,7 @@ class TimerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group as it stands; members in the order in which they were added."""
+    """The present state of a group; members in the order in which they were added."""
 
     group_id: str
     state: str

@@ -1,4 +1,4 @@
-"""Simulate group coordination before today's coordinator, and today's, on a virtual clock."""
+"""Simulations of Kafka's earlier designs of group coordination, and of today's, in virtual time."""
 
 from coterie.designs.checks import ScenarioError
 from coterie.designs.compare import Comparison, compare

@@ -1,7 +1,8 @@
 """Make the bars of a page: the owners of each partition over time, from a timeline.
 
-There is a bar while a partition has an owner, or counts and has none. A first pass sums the bars of
-every partition; a second one makes those of the partitions that are shown.
+A bar covers a time in which a partition has the same owners, or counts and has none (``ownership``
+says which partitions count). A first pass sums the bars of every partition; a second one makes
+those of the partitions that are shown.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class PartitionBar(NamedTuple):
 
 @dataclass(slots=True)
 class _Row:
-    """The present state of a partition, and its begin."""
+    """The present state of a partition, and the time of its start."""
 
     start_ms: int = 0
     counts: bool = False
@@ -40,9 +41,9 @@ class BarTotals:
     Attributes
     ----------
     bars : int
-        How many bars there are.
+        The number of bars.
     shared_ms, unowned_ms : int
-        How long it had several owners, and none, ms.
+        The time with several owners, and the time without one, ms.
     """
 
     bars: int = 0

@@ -1,4 +1,4 @@
-"""Limits on what a run may cost, so that every scenario ends: simulated, or refused in one line.
+"""Limits on the cost of a run: every scenario is either simulated or refused in one line.
 
 Idle consumers cost time too: they send heartbeats and commit. A scenario of a few lines can ask for
 billions of them, by a long time or a short interval. The limit therefore grows with what happens in
@@ -33,8 +33,7 @@ def refusal(
 ) -> ScenarioError:
     """Return the error for a run that has passed its limit.
 
-    It names the first op that the run has not reached; of a run that stops at its last moment, the
-    last op.
+    It names the first op that the run has not reached, or else the last op.
     """
     later = (op for op in scenario.ops if op.at > schedule.now_ms)
     op = next(later, scenario.ops[-1])

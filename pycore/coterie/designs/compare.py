@@ -34,11 +34,11 @@ class Comparison:
 
     @property
     def costs(self) -> dict[str, dict[str, float | None]]:
-        """Each cost by name, by design; None if the design has no such cost."""
+        """The value of each cost (by name) under each design; None: a design does not have it."""
         return {design: run.costs for design, run in self.runs.items()}
 
     def rows(self) -> list[list[str]]:
-        """Return a row for each cost: its name and its value under each design (``-``: None)."""
+        """Return a row for each cost: its name, and its value under each design as text."""
         return [
             [name, *(_shown(self.costs[design][name]) for design in self.runs)] for name in COSTS
         ]

@@ -64,7 +64,7 @@ def check_settings(*settings: Mapping[str, Any], place: str) -> None:
 
 
 class OpReader:
-    """Read ops in order; each is checked against the state that the ops before have made.
+    """Read ops in order; each is checked against the state after the ops before it.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Owners of the partitions that count, and how long these had no owner, or several.
+"""The owners of a group's partitions over time, and the time with no owner or with several.
 
-A partition counts while it exists and a consumer of the group subscribes to its topic. A change of
-one owner costs the same however many partitions there are.
+A partition counts while it exists and a consumer of the group subscribes to its topic. The cost of
+a change of one owner does not depend on the number of partitions.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Subscriptions:
         self._subscribers: dict[tuple[str, str], set[str]] = {}  # group and topic -> consumers
 
     def take(self, op: ops.Op) -> None:
-        """Take an op of the scenario."""
+        """Apply an op of the scenario."""
         if isinstance(op, ops.CreateTopic):
             self._resize(op.topic, len(op.replicas))
         elif isinstance(op, ops.AddPartitions):

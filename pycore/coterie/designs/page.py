@@ -139,7 +139,7 @@ def lane(comparison: Comparison, design: str, shown: Sequence[GroupPartition]) -
 
 
 def newest(bars: Sequence[PartitionBar], count: int) -> list[PartitionBar]:
-    """Return the ``count`` bars that end last, in their present order."""
+    """Return the ``count`` bars with the latest ends, in their present order."""
     last = sorted(range(len(bars)), key=lambda index: bars[index].end_ms)[-count:]
     return [bars[index] for index in sorted(last)]
 

@@ -19,7 +19,7 @@ Routine = Generator["int | Gate", None, Any]
 
 
 class TooManySteps(Exception):
-    """A run costs more than it may; the text says what, and what to change."""
+    """The cost of a run exceeds its limit; the message says where, and what to change."""
 
 
 class Schedule:

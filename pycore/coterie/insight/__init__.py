@@ -1,4 +1,4 @@
-"""The questions of an on-call engineer to a log, on either engine. Each shelf uses those above it.
+"""Questions about a log, for every engine. Each package uses only those listed before it.
 
 ``render``      rows for people and programs: their fields, tables, CSV, JSON
 ``records``     a partition of the topic: read in pieces, by threads or in parts, as columns
@@ -6,7 +6,7 @@
 ``offsets``     commits: offsets over time, rewinds, divergence from a live state
 ``brokerlogs``  brokers' own logs
 ``questions``   one module for each question
-``asking``      how a question is put to a log
+``asking``      the request of a question, its engines, and the answer of each partition
 
 A question is a module with
 
@@ -16,7 +16,7 @@ A question is a module with
 - ``rows(view, parameters)``, a pure function that yields dicts for one partition of the topic.
 
 ``coterie.insight.asking`` and ``coterie_spark.insight`` both call it. All records of a group are in
-one partition, so each partition can be asked by itself.
+one partition, so each partition is answered by itself.
 
 ``records.partition_view`` reads a partition; ``records.log_reader`` gives its records as numpy
 columns, a piece of the log at a time. A question computes what it needs from each piece, so memory

@@ -149,7 +149,7 @@ def find_segments(log: Log, *, include_deleted: bool = False) -> Listing:
 
 
 def listing_of(unordered: Iterable[Segment], aside: Iterable[str]) -> Listing:
-    """Return a listing of segments in log order; duplicates are passed over.
+    """Return a listing of segments in log order, without duplicates.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""A whole log folded and written: what engines share, and the engine of this process."""
+"""Replay a whole log: the interface of engines, and the engine of this process."""

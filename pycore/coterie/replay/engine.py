@@ -201,7 +201,7 @@ def stop_at_fault(state: PartialState) -> None:
 
 
 class Read(NamedTuple):
-    """What was read of one partition: from its fold."""
+    """The amounts read of one partition, and its faults."""
 
     segments: Sequence[Scanned]
     unknown: Mapping[int, int]
@@ -209,7 +209,7 @@ class Read(NamedTuple):
 
 
 def read_of(state: PartialState) -> dict[int | None, Read]:
-    """Return what was read of each partition, in order of their numbers."""
+    """Return a :class:`Read` for each partition, in order of their numbers."""
     folds = {number: state.partitions[number] for number in state.numbers()}
     return {n: Read(fold.segments, fold.unknown, fold.faults) for n, fold in folds.items()}
 

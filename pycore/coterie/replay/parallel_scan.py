@@ -104,7 +104,7 @@ def cores() -> int:
 
 
 def threads_for(listing: Listing, options: ScanOptions) -> int:
-    """Return the number of threads for a log; one with history, whose commits would fill memory."""
+    """Return the number of threads for a log; 1 with history, since commits would fill memory."""
     if options.history or listing.size < 2 * UNIT_BYTES_MIN:
         return 1
     return cores()
@@ -275,8 +275,8 @@ def units_of(segments: Iterable[Segment], unit_bytes: int) -> Iterator[list[Part
 def cuts_of(segment: Segment, first: int, share: int) -> list[int]:
     """Return the ends of units in a segment: after ``first`` bytes, then every ``share`` bytes.
 
-    A compressed file is not cut, and no short piece is cut off: the unit ends at the nearer end
-    of the segment.
+    A compressed file is not cut. The last unit may be longer or shorter than ``share``, so that no
+    very short one remains.
     """
     size = segment.size
     cuts = []

@@ -25,7 +25,7 @@ Line = tuple[int, str, int, int]  # number of the key, topic, partition, commits
 
 
 def time_of(commits: RecordColumns) -> Array:
-    """Return each commit's time, ms: that of the record, or else that in its value."""
+    """Return each commit's time, ms: the record's timestamp, or else the time in its value."""
     known = commits.timestamp >= 0
     return commits.timestamp if known.all() else np.where(known, *times_in(commits))
 

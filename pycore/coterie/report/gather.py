@@ -272,7 +272,7 @@ class GroupDetails:
         return ChartPlan(self.numbers[group], *self.extent(group), span_of(*extent), lines)
 
     def requests(self, group: str) -> int | None:
-        """Return how many requests committed offsets that count; None if that is unknown."""
+        """Return the number of effective commit requests; None if unknown."""
         requests = int(self.census.groups["requests"][self.numbers[group]])
         return requests if self.counts_requests else None
 

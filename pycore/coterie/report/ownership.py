@@ -130,7 +130,7 @@ def classic_bars(life: GroupHistory, end_ms: int) -> Iterator[MemberBar]:
 
 
 def assigned_of(data: bytes) -> Assigned | None:
-    """Decode an assignment; None if the bytes are none."""
+    """Decode an assignment; None if the bytes are not one."""
     try:
         return owned_partitions(data)
     except CorruptData:

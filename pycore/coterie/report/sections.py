@@ -53,7 +53,7 @@ class Section:
     title, description : str
         Its heading, and the text below; ``{now}`` and ``{retention}`` are filled in.
     question : str
-        The module of its question in ``coterie.insight``.
+        The module of its question in ``coterie.insight.questions``.
     ask : callable
         Makes the question's ``Parameters`` from the basis.
     fields : dict

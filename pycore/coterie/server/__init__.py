@@ -1,7 +1,7 @@
 """A Kafka for tests and for clients of any language: the coordinator behind Kafka's protocol.
 
-``Broker`` is the server in this process. Below it nothing knows of sockets or of a clock: a
-``Connection`` takes bytes and gives bytes, a ``Cluster`` is told what time it is.
+``Broker`` is the server in this process. The layers below it use no sockets and no clock: a
+``Connection`` maps received bytes to responses, and the caller passes the time to a ``Cluster``.
 """
 
 from typing import TYPE_CHECKING

@@ -35,7 +35,7 @@ _ANY_PORT = "127.0.0.1:0"
 
 
 class CoordinatorView:
-    """The group coordinator of a broker, seen from another thread."""
+    """The group coordinator of a broker, for calls from other threads."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -51,8 +51,8 @@ class Broker:
     Parameters
     ----------
     config
-        Settings by Kafka's names, as in ``server.properties``. Those without an effect are named
-        on standard error.
+        Settings by Kafka's names, as in ``server.properties``. A line on standard error lists those
+        without an effect.
     brokers
         1: more are not served yet.
     topics
@@ -80,7 +80,7 @@ class Broker:
     coordinator : CoordinatorView
         The group coordinator.
     timeline : list of coterie.Transition, coterie.Response and others
-        What the coordinator did, in order, as ``GroupCoordinator.events`` has it.
+        The events of the coordinator, in order; see ``GroupCoordinator.events``.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class Broker:
     # Life
 
     def __enter__(self) -> Broker:
-        """Start; it takes requests when this returns. Ctrl-C meanwhile leaves nothing behind."""
+        """Start, and return when it takes requests; Ctrl-C in between stops it completely."""
         thread = self._new_thread()
         try:
             thread.start()
@@ -152,11 +152,11 @@ class Broker:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        """Stop: answers that are ready are sent, connections close, the trace is written."""
+        """Stop: send the pending output, close connections, write the trace."""
         self.stop()
 
     async def __aenter__(self) -> Broker:
-        """Start, as ``with`` does; a task that is cancelled meanwhile leaves nothing behind."""
+        """Start, as ``with`` does; a cancellation in between stops it completely."""
         thread = self._new_thread()
         try:
             await asyncio.to_thread(thread.start)
@@ -177,7 +177,7 @@ class Broker:
         await asyncio.to_thread(self.stop)
 
     def stop(self) -> None:
-        """Stop the server; nothing happens if it does not run, or not in this process."""
+        """Stop the server; without effect if it is stopped, or runs in another process."""
         thread = self._thread
         if thread is None or not thread.is_here:
             return
@@ -223,7 +223,7 @@ class Broker:
 
     @called
     def advance(self, ms: int) -> None:
-        """Move the virtual clock on; returns when all answers that fell due are sent."""
+        """Move the virtual clock forward; return when the responses that became due are sent."""
         span_ms = span(ms)
         self._thread_here().call(lambda running: running.advance(span_ms))
 
@@ -239,31 +239,31 @@ class Broker:
         client_id: str | None = None,
         group_id: str | None = None,
     ) -> Fault:
-        """Let the next requests of an API fail, or answer them late.
+        """Make the next requests of an API fail, or delay their responses.
 
         Parameters
         ----------
         api
             Its name, as ``"Heartbeat"``.
         error
-            An error of Kafka's, by name or number, that is answered in the API's own form. A
-            Produce with acks 0 has no answer, and its connection closes; so it does after the
-            answer to a SaslHandshake or SaslAuthenticate of a client that is not in yet.
+            A Kafka error, by name or number; the response has the API's own form. A Produce with
+            acks 0 has no response, so its connection closes. After the error of a SaslHandshake or
+            SaslAuthenticate, the connection of a client that is not authenticated closes, too.
         delay_ms
-            By how much later, by the broker's clock, it is answered.
+            The delay of the response, by the broker's clock.
         disconnect
-            The connection closes instead.
+            Close the connection instead of a response.
         times
-            How many requests meet it; None: all, until it is cancelled.
+            How many requests are affected; None: all, until the fault is cancelled.
         client_id, group_id
-            Only requests of this client, about this group; ArgumentError where the API's requests
+            Only requests of this client, or about this group. ArgumentError if the API's requests
             name no group.
 
         Returns
         -------
         Fault
-            ``.count`` says how many requests have met it, ``.left`` how many more can (None: all);
-            ``.cancel()`` ends it.
+            ``.count`` is the number of affected requests, ``.left`` the number that can still be
+            affected (None: no limit); ``.cancel()`` ends it.
         """
         return self._thread_here().call(
             lambda running: running.fail(
@@ -286,7 +286,7 @@ class Broker:
 
     @called
     def kill(self, node: int | None = None) -> None:
-        """Kill a broker: its connections close at once, and it accepts none; None: the only one."""
+        """Kill a broker (None: the only one): close its connections, and accept no more."""
         self._thread_here().run(lambda running: running.kill(node))
 
     @called
@@ -296,7 +296,7 @@ class Broker:
 
     @called
     def move_coordinator(self, group_id: str, node: int | None = None) -> None:
-        """Let a group's coordinator move to a broker, which loads the group from the log."""
+        """Move a group's coordinator to a broker, which loads the group from the log."""
         self._thread_here().call(lambda running: running.move_coordinator(group_id, node))
 
     @called
@@ -308,30 +308,30 @@ class Broker:
         members: int | None = None,
         timeout_s: float = 10,
     ) -> GroupSnapshot | None:
-        """Wait until a group has a state, or so many members, or both.
+        """Wait until a group has a state, a number of members, or both.
 
-        It looks whenever a request came or time was moved, so a test need not sleep before it
-        moves the clock. A member counts from its first join on.
+        The group is checked after each request and each move of the clock, so a test need not sleep
+        before it moves the clock. A member counts from its first join on.
 
         Parameters
         ----------
         state
             ``"PreparingRebalance"``, ``"CompletingRebalance"``, ``"Stable"``, ``"Empty"`` or
-            ``"Dead"``, which a group is that does not exist.
+            ``"Dead"``; a group that does not exist is Dead.
         members
-            How many members.
+            The number of members.
         timeout_s
             How long to wait, in seconds of the wall clock.
 
         Returns
         -------
         GroupSnapshot or None
-            The group; None: it does not exist, as it was to be.
+            The group; None if it does not exist, when that was the condition.
 
         Raises
         ------
         CoterieError
-            The time is over. The message says in which state the group is, and what it waits for.
+            The time-out has passed. The message has the group's state and what it waits for.
         """
         return self._thread_here().run(
             lambda running: running.wait_for(
@@ -386,7 +386,7 @@ def _topic_name(name: Any) -> str:
 def _places_of(
     listen: Any, settings: Settings, tls: Any
 ) -> tuple[tuple[Place, ...], tuple[Place | None, ...], Any]:
-    """Return where to listen, what clients get in place of that, and the context of TLS."""
+    """Return the addresses to listen on, the advertised ones, and the TLS options."""
     texts = [listen] if isinstance(listen, str) else [*walked(listen, "listen", "addresses")]
     if not texts:
         raise ArgumentError("listen must name an address, but names none")

@@ -1,4 +1,4 @@
-"""Names of the settings of a Kafka broker, 3.9 and 4.1: which exist, and which one was meant.
+"""Names of the settings of a Kafka broker, 3.9 and 4.1: check a name, and suggest the intended one.
 
 The names are in ``broker_settings.txt``, one a line with the versions that have it.
 """

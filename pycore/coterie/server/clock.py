@@ -1,7 +1,7 @@
 """Timers: functions that are called at their time. Nothing here reads a clock.
 
-A server has two sets of them. One goes by the server's clock (groups, transactions, retention),
-which stands still where it is virtual. The other is for waits and always goes by the wall clock.
+A server has two sets of them. One follows the server's clock (groups, transactions, retention),
+which may be virtual. The other always follows the wall clock; it is for waits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Timers:
     now_ms : int
         The time, in ms; :meth:`advance` moves it.
     on_armed
-        Called when a timer becomes the earliest one: the time may have to move sooner.
+        Called when a timer becomes the earliest one, so that the time can be moved sooner.
     """
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -52,7 +52,7 @@ class Timers:
         self._cancelled = 0
 
     def call_at(self, at_ms: int, function: Callable[[], None]) -> Timer:
-        """Call the function at this time; at a time that has passed, when time moves next."""
+        """Call the function at this time; if the time has passed, at the next move."""
         timer = Timer(self, at_ms, function)
         heappush(self._heap, (at_ms, next(self._order), timer))
         if self._heap[0][2] is timer and self.on_armed is not None:
@@ -60,7 +60,7 @@ class Timers:
         return timer
 
     def call_later(self, ms: int, function: Callable[[], None]) -> Timer:
-        """Call the function so many ms from now."""
+        """Call the function ``ms`` from now."""
         return self.call_at(self.now_ms + ms, function)
 
     def next_deadline_ms(self) -> int | None:
@@ -71,7 +71,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now_ms: int) -> None:
-        """Move the time on and call what is due, in order; each reads its own time."""
+        """Move the time forward and call the due functions, in order, each at its own time."""
         while (due_ms := self.next_deadline_ms()) is not None and due_ms <= now_ms:
             timer = heappop(self._heap)[2]
             self.now_ms = max(self.now_ms, due_ms)

@@ -1,8 +1,8 @@
 """Settings of a server: Kafka's names, defaults and bounds.
 
-Those of the coordinator are in ``coterie.coordinator.config``; here are the others that have an
-effect. Every other setting of a Kafka broker is accepted and has none. A name may have Kafka's
-prefixes: ``listener.name.NAME.`` and, behind it, a mechanism.
+Those of the coordinator are in ``coterie.coordinator.config``; this module has the others that have
+an effect. Every other setting of a Kafka broker is accepted, without an effect. A name may have
+Kafka's prefixes: ``listener.name.NAME.`` and, behind it, a mechanism.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Settings(Mapping[str, Any]):
     Attributes
     ----------
     without_effect : tuple of str
-        Settings of a broker that are set and change nothing here.
+        Settings of a broker that are set, but have no effect here.
     """
 
     def __init__(self, values: Mapping[str, Any], without_effect: tuple[str, ...] = ()) -> None:
@@ -109,16 +109,16 @@ class Settings(Mapping[str, Any]):
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Walk through the names."""
+        """Iterate over the names."""
         return iter(self._values)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of settings."""
         return len(self._values)
 
     @property
     def coordinator(self) -> dict[str, Any]:
-        """Those that the group coordinator reads."""
+        """The settings of the group coordinator."""
         return {name: self._values[name] for name in OF_COORDINATOR}
 
     @property
@@ -129,12 +129,12 @@ class Settings(Mapping[str, Any]):
 
 
 def refuse_foreign(name: Any, where: str = "") -> None:
-    """Refuse what names neither a setting of a Kafka broker nor one of coterie's own.
+    """Refuse a name that is a setting neither of a Kafka broker nor of coterie.
 
     Raises
     ------
     ConfigError
-        See above; ``where`` begins the message.
+        The name is unknown; the message begins with ``where``.
     """
     if not isinstance(name, str):
         raise ConfigError(f"{where}a setting has a name, not {shown(name)}")
@@ -188,14 +188,14 @@ def _has_effect(name: str) -> bool:
 
 
 def _refuse_no_listener(name: str, listener: str, config: Mapping[str, Any]) -> None:
-    """Refuse a listener that does not exist, which Kafka would pass over in silence."""
+    """Refuse a listener that does not exist, which Kafka ignores silently."""
     known = listener_names(config)
     if listener.lower() not in known:
         raise ConfigError(f"{shown(name)}: a listener is one of {', '.join(sorted(known))}")
 
 
 def _refuse_no_mechanism(name: str, mechanism: str | None, setting: str) -> None:
-    """Refuse a setting of a listener behind a mechanism, which Kafka would pass over in silence."""
+    """Refuse a listener's setting after a mechanism prefix, which Kafka ignores silently."""
     if mechanism is not None and setting != _OF_MECHANISM:
         raise ConfigError(f"{shown(name)}: {setting} is of a listener, not of a mechanism")
 

@@ -1,4 +1,4 @@
-"""Where settings come from: a properties file, environment variables, ``KEY=VALUE``.
+"""Read settings from a properties file, environment variables and ``KEY=VALUE``.
 
 Each overrides those before it: defaults, ``--config``, ``--environment``, ``--set``.
 """
@@ -38,7 +38,7 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 
 def _value_of(text: str) -> Any:
-    """Return a value as the type that it looks like."""
+    """Convert text to the type that it looks like."""
     text = text.strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -56,7 +56,7 @@ def merged_settings(
     file
         A Java properties file; None: none.
     environment
-        The environment of the process; None: its variables do not count.
+        The environment of the process; None: ignore it.
     assignments
         Texts ``KEY=VALUE``, as of ``--set``.
 
@@ -101,11 +101,12 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _name_of(variable: str) -> str:
-    """Return the name of a setting from that of its variable.
+    """Return the name of the setting that a variable sets.
 
     ``_`` is a dot in both images. In Apache's ``__`` is an underscore and ``___`` a dash (its
     docker/examples/README.md); in Confluent's ``__`` is a dash and ``___`` an underscore (its
-    "Docker Configuration Parameters"). The first one counts if it gives a name that Kafka knows.
+    "Docker Configuration Parameters"). The first reading is taken if it gives a name that Kafka
+    knows.
     """
     dotted = variable.removeprefix(_VARIABLE).lower().replace("_", ".")
     of_apache = dotted.replace("...", "-").replace("..", "_")
@@ -115,12 +116,12 @@ def _name_of(variable: str) -> str:
 
 
 def _mechanism_fits(name: str) -> bool:
-    """Whether a mechanism of SASL in the name is written with dashes, as it must be."""
+    """Whether a SASL mechanism in the name has its dashes."""
     return "scram_sha_" not in name
 
 
 def _derive_listeners(of_variables: dict[str, Any], of_file: Mapping[str, Any]) -> None:
-    """Listen at the advertised ports where no variable says where, as both images do."""
+    """Without a variable for listeners, listen on the advertised ports, as both images do."""
     advertised = of_variables.get("advertised.listeners")
     if advertised is not None and not {"listeners"} & (of_variables.keys() | of_file.keys()):
         listeners = re.sub(r"://[^,]*:(?=\d)", "://0.0.0.0:", str(advertised))

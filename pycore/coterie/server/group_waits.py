@@ -1,4 +1,4 @@
-"""Waits until a group has a state or a number of members; and what a group waits for."""
+"""Wait until a group has a state or a number of members; describe what a group waits for."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _KINDS = {"join": "joins", "sync": "syncs"}  # of timers that a rebalance waits 
 
 
 class GroupCondition:
-    """What is expected of a group: its state, the number of its members, or both.
+    """The condition of a wait: a group's state, its number of members, or both.
 
     Raises
     ------
     ArgumentError
-        Neither is set, or one is no such value.
+        Neither is set, or one has a wrong value.
     """
 
     def __init__(self, group_id: Any, *, state: Any = None, members: Any = None) -> None:
@@ -37,12 +37,12 @@ class GroupCondition:
         self._members = None if members is None else within(members, "members", 0, _MAX_MEMBERS)
 
     def is_met(self, group: GroupSnapshot | None) -> bool:
-        """Whether a group has it; one that does not exist is Dead and has no members."""
+        """Whether a group meets it; a group that does not exist is Dead and has no members."""
         state, members = ("Dead", 0) if group is None else (group.state, len(group.members))
         return self._state in (None, state) and self._members in (None, members)
 
     def __str__(self) -> str:
-        """Return it as part of a message: ``Stable with 2 members``."""
+        """Return the condition as text: ``Stable with 2 members``."""
         parts = [] if self._state is None else [self._state]
         if self._members is not None:
             parts.append(f"with {_members_text(self._members)}")
@@ -50,7 +50,7 @@ class GroupCondition:
 
 
 def timeout_of(timeout_s: Any) -> float:
-    """Return a time-out in seconds; ArgumentError for what is none."""
+    """Return a time-out in seconds; ArgumentError if it is not one."""
     if isinstance(timeout_s, float) and 0 <= timeout_s <= _MAX_TIMEOUT_S:
         return timeout_s
     if isinstance(timeout_s, float) or not 0 <= whole(timeout_s, "timeout_s") <= _MAX_TIMEOUT_S:
@@ -61,7 +61,7 @@ def timeout_of(timeout_s: Any) -> float:
 
 
 def pending_work(group: GroupSnapshot | None, now_ms: int) -> str:
-    """Return what a group waits for, as ``waits for joins until 3000; the clock is at 0``."""
+    """Describe what a group waits for: ``waits for joins until 3000; the clock is at 0``."""
     clock = f"the clock is at {now_ms}"
     if group is None:
         return f"waits for nothing: it does not exist; {clock}"
@@ -87,9 +87,9 @@ def _members_text(count: int) -> str:
 
 
 class GroupWaits:
-    """Wakes those who wait for a group; looks only after something happened.
+    """The callers that wait for a group; their groups are checked only after a change.
 
-    It is part of the cluster's clock, to look after each move of it.
+    It is an object on the cluster's clock, so that groups are checked after each move of it.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class GroupWaits:
     # As part of a clock
 
     def next_deadline_ms(self) -> int | None:
-        """Return None: it does nothing by itself."""
+        """Return None: nothing is scheduled."""
         return None
 
     def advance(self, now_ms: int) -> None:
@@ -119,7 +119,7 @@ class GroupWaits:
     # Waits
 
     def notice(self) -> None:
-        """Look at the groups once in this turn of the loop: something happens to them."""
+        """Check the groups once in this iteration of the loop, as something has changed."""
         if self._waiting and not self._is_looking:
             self._is_looking = True
             self._loop.call_soon(self._wake)
@@ -135,7 +135,7 @@ class GroupWaits:
         Raises
         ------
         CoterieError
-            It does not within ``timeout_s`` of the wall clock.
+            The group does not meet it within ``timeout_s`` of the wall clock.
         """
         event = asyncio.Event()
         self._waiting.add(event)

@@ -27,7 +27,7 @@ def _words(settings: Mapping[str, Any], name: str) -> list[str]:
 
 
 def protocols_of(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return listener's name, in upper case -> its protocol: the protocols' own, and the map's.
+    """Return the protocol of each listener name, in upper case: Kafka's own names, and the map's.
 
     Raises
     ------
@@ -59,24 +59,24 @@ def chosen_listeners(
     *,
     default: str = "",
 ) -> tuple[tuple[Place, ...], tuple[Place | None, ...]]:
-    """Return where to listen, and what clients get in place of each address (empty: nothing).
+    """Return the addresses to listen on, and the advertised address of each; empty: none.
 
     Parameters
     ----------
     settings
         The settings of the server.
     listens
-        Texts ``[NAME://]HOST:PORT``; none: those of ``listeners``. They come in place of the
-        settings' listeners, which then need not fit.
+        Texts ``[NAME://]HOST:PORT``; none: those of ``listeners``. They replace the settings'
+        listeners, which are then not checked.
     advertises
         Texts ``HOST:PORT``, one for each listener; none: those of ``advertised.listeners``.
     default
-        Where to listen if neither says it.
+        The address to listen on if neither has one.
 
     Raises
     ------
     ArgumentError, ConfigError
-        They do not fit together, or one is no address.
+        The lists do not match, or one has an invalid address.
     """
     protocols = protocols_of(settings)
     places = tuple(place_of(text, protocols=protocols) for text in listens)
@@ -109,7 +109,7 @@ def _refuse_foreign_names(
 def _broker_places(
     settings: Mapping[str, Any], name: str, protocols: Mapping[str, str]
 ) -> tuple[Place, ...]:
-    """Read a list of listeners, without those of controllers; an empty host is left empty."""
+    """Read a list of listeners, except controller listeners; an empty host is left empty."""
     controllers = {word.upper() for word in _words(settings, CONTROLLERS)}
     words = [
         word
@@ -125,7 +125,7 @@ def _broker_places(
 def _with_a_host(
     places: tuple[Place, ...], advertised: tuple[Place | None, ...]
 ) -> tuple[tuple[Place, ...], tuple[Place | None, ...]]:
-    """Listen at all addresses where the host is empty, and advertise the machine's own name."""
+    """Replace an empty host: listen on all addresses, and advertise the machine's own name."""
     own_name = os.uname().nodename
     client_places = list(advertised)
     for number, place in enumerate(places):

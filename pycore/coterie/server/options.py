@@ -1,4 +1,4 @@
-"""What a server is made of: addresses, topics, the clock, users. Values are checked here."""
+"""The options of a server: addresses, topics, the clock, users. Values are checked here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OWN_NAMES = {protocol.upper(): protocol for protocol in PROTOCOLS}
 
 
 class Place(NamedTuple):
-    """An address, and the protocol that is spoken there.
+    """An address with its protocol.
 
     ``name`` is that of the listener in upper case; None: it is the protocol.
     """
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         if self.host == "localhost":
             return True
         try:
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
     @property
     def is_unroutable(self) -> bool:
-        """Whether it stands for all addresses of a machine, and is the address of none."""
+        """Whether it is the wildcard address (0.0.0.0, ::), which no client can connect to."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
@@ -86,12 +86,12 @@ def place_of(
     protocols
         Name of a listener, in upper case -> its protocol.
     any_host
-        Stands for a host that is left out; None: it must be there.
+        The host to use if none is given; None: a host is required.
 
     Raises
     ------
     ArgumentError
-        It is no address, or its name no listener's.
+        It is not an address, or its name is not that of a listener.
     """
     match = _PLACE.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None or int(match[3]) > _LARGEST_PORT or not (match[2] or any_host):
@@ -157,7 +157,7 @@ def _configs_of(name: str, parts: Iterable[str]) -> dict[str, str]:
 
 
 def refuse_open(place: Place, *, client_certificates: bool, insecure: bool) -> None:
-    """Refuse an address that others reach without a password or a certificate."""
+    """Refuse an address that other machines can reach without a password or a certificate."""
     guarded = place.protocol == "sasl_ssl" or (place.protocol == "ssl" and client_certificates)
     if not (place.is_loopback or guarded or insecure):
         raise ArgumentError(
@@ -169,10 +169,11 @@ def refuse_open(place: Place, *, client_certificates: bool, insecure: bool) -> N
 def refuse_unroutable(
     places: Iterable[Place], advertised: Iterable[Place | None], remedy: str
 ) -> None:
-    """Refuse to give clients an address that leads to no machine.
+    """Refuse to advertise an address that leads to no machine.
 
-    ``advertised`` is what they get, for each place or not at all; ``remedy``: what helps.
-    Source: KafkaConfig.validateValues, which does not know that of IPv6.
+    ``advertised`` has an address for each place, or is empty. ``remedy`` is the advice of the
+    message.
+    Source: KafkaConfig.validateValues, which does not check the address of IPv6.
     """
     for place in tuple(advertised) or tuple(places):
         if place is not None and place.is_unroutable:
@@ -183,14 +184,14 @@ def refuse_unroutable(
 
 @dataclass
 class Options:
-    """What a server is made of.
+    """The options of a server.
 
     Attributes
     ----------
     places
         Where it listens.
     advertised
-        What its clients get in place of each; empty, or None: the address where it listens.
+        The advertised address of each; empty, or None: the address where it listens.
     topics
         Name -> its partitions and settings.
     virtual

@@ -17,7 +17,7 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class MalformedProperties(ValueError):
-    r"""A ``\u`` without four hexadecimal digits behind it; ``line`` counts from 1."""
+    r"""A ``\u`` that is not followed by four hexadecimal digits; ``line`` counts from 1."""
 
     def __init__(self, line: int) -> None:
         super().__init__(f"line {line}: \\u needs four hexadecimal digits")
@@ -25,12 +25,12 @@ class MalformedProperties(ValueError):
 
 
 def read_properties(data: bytes) -> dict[str, tuple[str, int]]:
-    """Return key -> (value, number of its line from 1). The last line of a key counts.
+    """Return the value and the line number (from 1) of each key; the last line of a key counts.
 
     Raises
     ------
     MalformedProperties
-        See there.
+        An escape is broken.
     """
     properties: dict[str, tuple[str, int]] = {}
     for line, number in _logical_lines(data.decode("latin-1")):

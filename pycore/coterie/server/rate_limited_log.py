@@ -66,7 +66,7 @@ def quoted(value: str | None) -> str:
 
 
 def _printable(line: str) -> str:
-    """Shorten a line and escape what is unprintable, line breaks included."""
+    """Shorten a line and escape unprintable characters, line breaks included."""
     cut = line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii")

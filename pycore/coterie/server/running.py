@@ -26,7 +26,7 @@ _GOODBYE_S = 0.5  # for answers that are still being sent when a server ends
 
 
 class Running:
-    """A server in the loop of its caller: ``coterie serve`` and ``Broker`` both run one.
+    """A server in the loop of its caller, for ``coterie serve`` and ``Broker``.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Running:
         self.dispatcher = Dispatcher(self.cluster)
 
     async def start(self) -> None:
-        """Make the topics and listen.
+        """Create the topics and listen.
 
         Raises
         ------
@@ -104,28 +104,28 @@ class Running:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._peers.all)
 
     def beside(self, server: asyncio.AbstractServer) -> None:
-        """Close a server of HTTP when this one stops."""
+        """Add an HTTP server, which is closed when this server stops."""
         self._beside.append(server)
 
     def advance(self, ms: int) -> None:
-        """Move a virtual clock; answers that fall due are handed to the sockets."""
+        """Move a virtual clock; responses that become due are passed to the sockets."""
         if not self.options.virtual:
             raise CoterieError("the clock is the wall's: time can be advanced with clock='virtual'")
         self.cluster.clock.advance(ms)
 
     @property
     def watch(self) -> Watch:
-        """The record of requests and faults; it begins with the first use of this."""
+        """The request log and the faults; recording begins with the first use."""
         if self._watch is None:
             self.dispatcher.observer = self._watch = Watch(self.cluster)
         return self._watch
 
     def fail(self, api: str | int, **how: Any) -> Fault:
-        """Let requests of an API fail; see ``Broker.fail``."""
+        """Make requests of an API fail; see ``Broker.fail``."""
         return self.watch.fail(api, **how)
 
     def requests(self) -> list[dict[str, Any]]:
@@ -139,12 +139,12 @@ class Running:
     async def wait_for(
         self, group_id: Any, *, state: Any = None, members: Any = None, timeout_s: Any = 10
     ) -> GroupSnapshot | None:
-        """Wait until a group has a state or so many members; see ``Broker.wait_for``."""
+        """Wait until a group has a state or a number of members; see ``Broker.wait_for``."""
         condition = GroupCondition(group_id, state=state, members=members)
         return await self._group_waits().wait(condition, timeout_of(timeout_s))
 
     def _group_waits(self) -> GroupWaits:
-        """Return the waits for groups; from the first one on, requests and time wake them."""
+        """Return the waits for groups; the first call makes requests and clock moves check them."""
         if self._waits is None:
             cluster, _ = self.cluster, self.watch  # a watched request takes the way of all events
             observer = self.dispatcher.observer
@@ -160,25 +160,25 @@ class Running:
         return self._waits
 
     def move_coordinator(self, group_id: str, node: int | None = None) -> None:
-        """Let a group's coordinator move to a broker, which loads the group from the log."""
+        """Move a group's coordinator to a broker, which loads the group from the log."""
         self._known(node)
         self.cluster.groups.move(text(group_id, "group_id"))
         self._notice()
 
     def _notice(self) -> None:
-        """Wake those who wait for a group."""
+        """Check the waits for groups."""
         if self._waits is not None:
             self._waits.notice()
 
     def _known(self, node_id: Any) -> Node:
-        """Return a broker by its id; None: the only one."""
+        """Return a broker by its id, or, for None, the only broker."""
         node = self._node if node_id is None else self.cluster.nodes.get(whole(node_id, "node"))
         if node is None:
             raise ArgumentError(f"node must be one of {sorted(self.cluster.nodes)}, not {node_id}")
         return node
 
     async def kill(self, node_id: int | None = None) -> None:
-        """End a broker at once: its connections close, and its groups wait to be loaded."""
+        """Stop a broker at once: close its connections, and unload its groups."""
         node = self._known(node_id)
         if self._servers:
             await self._close_servers()
@@ -198,7 +198,7 @@ class Running:
             self._notice()
 
     async def stop(self) -> None:
-        """Send the answers that are ready, and close."""
+        """Send the pending output, and close."""
         await self._close_servers()
         for server in self._beside:
             server.close()
@@ -222,7 +222,7 @@ class Running:
 
 
 async def end_other_tasks() -> None:
-    """Cancel the other tasks of the loop, as connections to HTTP, and wait for their end."""
+    """Cancel the other tasks of the loop, such as HTTP connections, and wait for their end."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

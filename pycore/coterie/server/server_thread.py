@@ -20,19 +20,19 @@ T = TypeVar("T")
 
 
 class ServerThread:
-    """A server from its start to its end. It can end at any time, also before it has started.
+    """A server in a thread. It can be ended at any time, even before it has started.
 
     Parameters
     ----------
     options
-        What the server is made of.
+        The options of the server.
     prepare
-        Gets the server before it listens.
+        Called with the server before it listens.
 
     Attributes
     ----------
     failure : BaseException or None
-        What ended it, other than :meth:`end`.
+        The exception that ended it; None after :meth:`end`.
     """
 
     def __init__(self, options: Options, prepare: Callable[[Running], None]) -> None:
@@ -47,18 +47,18 @@ class ServerThread:
 
     @property
     def is_here(self) -> bool:
-        """Whether it was made in this process: a forked child has no threads of its parent."""
+        """Whether it was created in this process: a forked child has no threads of its parent."""
         return os.getpid() == self._process_id
 
     @property
     def has_started(self) -> bool:
-        """Whether the server took requests, now or before."""
+        """Whether the server takes requests, or took some before it ended."""
         return self._started.done() and self._started.exception() is None
 
     def start(self) -> None:
         """Start the thread; return when the server takes requests.
 
-        After an exception, as of Ctrl-C, the caller has to end it.
+        After an exception, such as of Ctrl-C, the caller has to end it.
         """
         self._thread.start()
         self._started.result()
@@ -134,7 +134,7 @@ class ServerThread:
             if not self._is_ending:
                 self._live()
         except asyncio.CancelledError:
-            pass  # it was asked to end
+            pass  # ended by `end`
         except BaseException as error:
             self.failure = error
         finally:

@@ -1,4 +1,4 @@
-"""``coterie serve`` as a process: its lines on standard output, its signals, its end."""
+"""``coterie serve`` as a process: lines on standard output, signals, shutdown."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _recording_of(running: Running) -> Recording:
 
 
 async def _start_beside(running: Running) -> None:
-    """Start what answers HTTP: the control of tests, and metrics."""
+    """Start the HTTP servers: control for tests, and metrics."""
     options, log = running.options, running.cluster.log
     if options.control is not None:
         from coterie.server.admin.control import Control
@@ -74,7 +74,7 @@ async def _start_beside(running: Running) -> None:
 
 
 async def http_beside(running: Running, place: Place, respond: Any) -> str:
-    """Answer HTTP at an address as long as the server runs; returns that address."""
+    """Serve HTTP at an address while the server runs; return the address."""
     from coterie.server.admin import http
 
     server = await http.serve(place.host, place.port, respond)

@@ -1,4 +1,4 @@
-"""Topics that exist from the start, and the defaults of topics' settings: refused or made."""
+"""Topics that exist from the start: check them and the defaults of their settings, create them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refuse_wrong_topics(topics: Mapping[str, TopicOptions], settings: Settings) 
 
 @contextlib.contextmanager
 def _named(where: str, kind: type[CoterieError]) -> Iterator[None]:
-    """Turn an InvalidConfig into an error that says where it is."""
+    """Turn an InvalidConfig into an error that names the topic or the setting."""
     try:
         yield
     except InvalidConfig as error:
@@ -48,7 +48,7 @@ def _named(where: str, kind: type[CoterieError]) -> Iterator[None]:
 
 
 def make_topics(cluster: Cluster, topics: Mapping[str, TopicOptions]) -> None:
-    """Make topics with their settings; ``num.partitions`` counts where a number is missing."""
+    """Create topics with their settings; the default number of partitions is ``num.partitions``."""
     for name, options in topics.items():
         if name in INTERNAL:
             topic = cluster.topics.internal(name)

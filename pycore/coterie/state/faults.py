@@ -1,4 +1,4 @@
-"""The text of a fault."""
+"""A fault of a log as one line of text."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _own(*fields: pa.Field) -> pa.Schema:
 
 
 def groups() -> pa.Schema:
-    """One row per group; only the newer protocols have the epochs at the end."""
+    """One row per group; only the newer protocols set the epochs at the end."""
     import pyarrow as pa
 
     offset = pa.struct([*_offset_fields(), pa.field("appended_batch_offset", pa.int64())])
@@ -62,7 +62,7 @@ def groups() -> pa.Schema:
 
 
 def members() -> pa.Schema:
-    """One row per member of a last generation; only newer protocols have ``rack_id`` and on."""
+    """One row per member; only newer protocols set ``rack_id`` and the fields after it."""
     import pyarrow as pa
 
     topic = pa.struct(

@@ -52,7 +52,7 @@ class Recording:
     events : list of dict
         The trace without its header.
     lost : list of str
-        What the events do not represent, a clause each.
+        Facts that the events do not represent, a clause each.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class Recording:
             self.lost.append(what)
 
     def _back(self, at_ms: int) -> None:
-        """End the time without a partition; note it in ``lost`` unless it was a plain failover."""
+        """End the time without a partition; add it to ``lost`` unless it was a plain failover."""
         if self._away_ms is not None and (at_ms != self._away_ms or self._left_out):
             ends = "" if at_ms == self._away_ms else " at either end"
             self._lose(_AWAY.format(self._away_ms, at_ms, ends, self._left_out))

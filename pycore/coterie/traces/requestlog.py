@@ -106,11 +106,11 @@ def import_request_log(
     Parameters
     ----------
     lines
-        The log. Lines that are no completed requests are counted and passed over.
+        The log. Other lines than completed requests are counted and skipped.
     config
-        The broker's settings, which the log does not tell.
+        The broker's settings, which are not in the log.
     started_ms
-        When the broker had started, as far as its server log tells
+        The times of the broker's starts, from its server log
         (``coterie.traces.restarts.started_times``).
 
     Raises

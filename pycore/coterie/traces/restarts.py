@@ -110,7 +110,7 @@ def _by_connections(seen: list[_Seen]) -> Iterator[Outage]:
 
 
 def _numbered_anew(before: list[_Seen], after: list[_Seen]) -> bool:
-    """Return whether connections repeat numbers, as those of one process never do."""
+    """Return whether connections repeat numbers, which never happens within one process."""
     used: dict[tuple[str, str | None], set[int]] = {}
     for seen in before:
         used.setdefault(seen.connection.processor, set()).add(seen.connection.number)

@@ -2,7 +2,7 @@
 
 Rows are made from group rows (``PartialState.groups``); ``coterie.views.tabular`` draws them.
 Values that only a live broker knows (coordinator, log end offset, lag) are None. Kafka's order of
-rows is that of hashes; here members are sorted by number of partitions (most first), then by id,
+rows depends on hashes; here members are sorted by number of partitions (most first), then by id,
 and partitions by topic and number. Sources: ConsumerGroupCommand, ShareGroupCommand,
 StreamsGroupCommand.
 """

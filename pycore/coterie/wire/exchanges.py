@@ -119,7 +119,7 @@ def by_the_table(exchange: Exchange) -> None:
 
 @contextmanager
 def as_kafka_logs_it(exchange: Exchange) -> Iterator[None]:
-    """Turn an error of reading a request or a response into one that names the line."""
+    """Raise an error in a request or a response again, with the line of the log."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:

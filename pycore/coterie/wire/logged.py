@@ -94,7 +94,7 @@ def _fields(api: str, direction: str) -> tuple[dict[str, tuple[Any, ...]], int, 
 
 
 def _by_name(fields: Iterable[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """Return fields by name; the fields of a struct, by name too, replace their list."""
+    """Return fields by name; the fields of nested structs are by name, too."""
     return {field[0]: (*field[:8], _by_name(field[8]) if field[8] else None) for field in fields}
 
 

@@ -1,7 +1,7 @@
 """Send work to workers, and fail clearly where coterie is missing or has another version.
 
 A worker without coterie could not unpickle work that names coterie's functions. So the work travels
-as bytes inside a function that names none of them: it checks the worker first, then unpickles.
+as bytes inside a function without such names, which checks the worker before it unpickles them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Memory of a worker grows with the keys of one partition, not with its records. The shuffle moves
 one state for each task and partition. Scan and merge run once, when ``replay`` is called; the
-tables are then decoded from what is persisted.
+tables are then decoded from the persisted products.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class Replay(Mapping[str, "DataFrame"]):
-    """The tables of a replay, by name or as attributes, backed by what is persisted.
+    """The tables of a replay, by name or as attributes, backed by persisted products.
 
     Attributes
     ----------
     groups, members, offsets, generations, faults, commits : DataFrame
         As ``coterie replay`` writes them; ``commits`` only with history.
     summary : Summary
-        What was read and found, in numbers.
+        The numbers of what was read, and of faults.
     notes : tuple of str
-        What the source leaves undecided, in words; empty for segments.
+        Notes on facts that the source leaves undecided; empty for segments.
     """
 
     def __init__(
@@ -164,8 +164,8 @@ def replay(
     Raises
     ------
     CoterieError
-        ``paths`` are no paths, a path leads to no log, a worker cannot read a segment, or a fault
-        under ``stop``.
+        ``paths`` are not paths, a path has no log, a worker cannot read a segment, or there is a
+        fault under ``stop``.
     """
     options = options_of(at, history, on_fault, groups)
     products, summary = run(spark, paths, options)
@@ -290,7 +290,7 @@ def listing_of_paths(spark: SparkSession, paths: Listing | scanning.Paths) -> Li
 def cut_on_workers(
     spark: SparkSession, segments: tuple[Segment, ...], cores: int
 ) -> dict[int, list[plan.Cut]]:
-    """Have the workers cut segments that are too big for one piece; they read headers only."""
+    """Cut segments that are too big for one piece, on the workers, which read only headers."""
     max_bytes = plan.piece_bytes(segments, cores)
     big = [i for i, s in enumerate(segments) if s.size > max_bytes and s.compression is None]
     if not big:
@@ -309,7 +309,7 @@ def cut_on_workers(
 
 
 def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:
-    """Merge states by partition in order of their place into products, persisted when run.
+    """Merge the states of each partition, in order of their place, into persisted products.
 
     ``task`` is the number of the task that merges the partition of a row.
     """

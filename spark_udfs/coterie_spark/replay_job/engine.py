@@ -69,7 +69,7 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
 def session_of_command(
     master: str | None, progress: Progress, conf: Conf = ()
 ) -> Iterator[SparkSession]:
-    """Give a command a session, and stop the session afterwards unless it existed before.
+    """Yield a session for a command, and stop it afterwards unless it existed before.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def replay_on_driver(listing: Listing, request: ReplayRequest, progress: Progres
 
 
 def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out: Path) -> None:
-    """Have the workers write each table as a folder of Parquet parts."""
+    """Write each table as a folder of Parquet parts, on the workers."""
     writing.work_folder(out).mkdir()
     rows = products.where(products["name"].isin(names)).select("name", "body")
     work = writing.write_worker(str(out.absolute()))

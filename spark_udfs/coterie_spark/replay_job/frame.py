@@ -1,4 +1,4 @@
-"""Replay of records that are rows, as from Spark's own Kafka source.
+"""Replay the rows of a DataFrame: records as Spark's own Kafka source reads them.
 
 The rows are sorted into log order (a shuffle of all rows, which segments do not need), scanned in
 runs of ``RUN_OFFSETS`` offsets, and merged like pieces of segments. Rows lack the fields of their
@@ -76,7 +76,7 @@ def replay_frame(
     Raises
     ------
     CoterieError
-        A column is missing, an offset is null, or a fault under ``stop``.
+        A column is missing, an offset is null, or there is a fault under ``stop``.
     """
     from pyspark.sql import functions as f
 

@@ -175,7 +175,7 @@ def read_by(
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
-    """Return the rows of all frames, of which there must be at least one."""
+    """Return the rows of all frames; there must be at least one frame."""
     return reduce(lambda some, more: some.unionAll(more), frames)
 
 

@@ -15,7 +15,7 @@ __all__ = ["give_back"]
 
 
 def give_back() -> None:
-    """Return the memory that this process has freed to the system, where the platform can."""
+    """Give freed memory of this process back to the system, if the platform supports it."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()

@@ -191,7 +191,7 @@ def without_chunks(batches: scanning.Batches, spool: Spool) -> Iterator[PartRow]
 def aggregate_by(
     query: PartedQuery, read: scanning.Reader, all_rows: Iterable[PartRow]
 ) -> Iterator[pa.RecordBatch]:
-    """Do the work of :func:`aggregate` with a reader of segments."""
+    """Aggregate parts as :func:`aggregate` does, with a reader of segments."""
     for (task, number), rows in groupby(all_rows, key=lambda row: row[:2]):
         place, part = query.parts[task]
         if number == WHOLE:

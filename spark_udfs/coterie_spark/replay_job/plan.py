@@ -113,7 +113,7 @@ def deal(pieces: Iterable[Piece], cores: int, task_bytes: int | None = None) -> 
 
 
 def salts(tasks: int) -> list[int]:
-    """Return an integer for each task that Spark's hash partitioning sends to it.
+    """Return, for each task, an integer that Spark's hash partitioning sends to that task.
 
     Hashes of the partition numbers themselves would put two partitions of the topic into one task
     and none into another.

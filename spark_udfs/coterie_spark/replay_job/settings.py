@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def set_meanwhile(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set values for a block and restore the earlier ones; each must have a default."""
+    """Change settings for a block, then restore them; each setting must have a default."""
     before = {name: spark.conf.get(name) for name in values}
     try:
         for name, value in values.items():

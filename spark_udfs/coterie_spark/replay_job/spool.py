@@ -152,7 +152,7 @@ def restore_bytes(segment: Segment, file: str) -> None:
 
 @contextmanager
 def spooling(log: Partitions) -> Iterator[Spool]:
-    """Give a worker files for segments until the block ends."""
+    """Yield files for a worker's segments; they are removed after the block."""
     with tempfile.TemporaryDirectory(prefix="coterie-", dir=home()) as folder:
         yield Spool(log, folder)
 

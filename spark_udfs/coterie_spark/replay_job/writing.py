@@ -30,7 +30,7 @@ def table_folder(out: Path, name: str) -> Path:
 
 
 def work_folder(out: Path) -> Path:
-    """Return the folder that workers write into; the complete output does not have it."""
+    """Return the folder that workers write into; it is not part of the complete output."""
     return out / ".parts"
 
 

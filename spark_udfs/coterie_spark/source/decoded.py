@@ -105,7 +105,7 @@ class Rows:
         self.start = self.end = 0
 
     def window(self, start: int, end: int) -> None:
-        """Look at the rows from ``start`` up to ``end``."""
+        """Select the rows from ``start`` up to ``end``."""
         self.start, self.end = start, end
         self.kind: NDArray[np.int8] = self.rows("kind")
         self.batch = self.columns["batches"][self.rows("batch")]

@@ -67,7 +67,7 @@ def step(rng, kind, group, epoch, topics, now_ms):
 
 
 def joined(rng, kind, topics):
-    """Return what is kept of a member."""
+    """Return the recorded fields of a member."""
     told = {
         "instanceId": rng.choice([None, None, "static-1"]),
         "rackId": rng.choice([None, "rack"]),
@@ -99,7 +99,7 @@ def current(rng, kind, epoch, topics):
 
 
 def about_topics(rng, kind, group, topics, version, now_ms):
-    """Return what is kept of a group's topics."""
+    """Return the recorded fields of a group's topics."""
     key = {"groupId": group}
     if kind == "streams":
         subtopology = {"subtopologyId": "0", "sourceTopics": list(topics), "sourceTopicRegex": []}

@@ -151,7 +151,7 @@ class Broker:
             raise
         finally:
             late.cancel()
-        # The broker would stop at a full pipe if nobody read its output.
+        # The broker would stop at a full pipe if its output were not read.
         self._reading = threading.Thread(target=self.process.stdout.read, daemon=True)
         self._reading.start()
 

@@ -37,7 +37,7 @@ class Maker:
         self.rewritten = {}  # consumers whose id nodes somebody has written: what they say now
         self.lost = set()  # consumers whose id nodes somebody has deleted
         self.shaken = set()  # who may have lost its first session before it heard of sessions
-        self.deaf = set()  # groups in which not everybody hears of all that it takes
+        self.deaf = set()  # groups in which some consumer misses a change of its topics
         self.junk = set()  # topics whose nodes name no partitions
         self.stored = [
             f"/consumers/{group}/offsets/{topic}/{number}"
@@ -142,7 +142,7 @@ class Maker:
     def gone(self):
         if len(self.live) > 1:
             name = self.chance.choice(sorted(self.live))
-            away = self.away.pop(name, None)  # whoever is held would wait for ever to close
+            away = self.away.pop(name, None)  # a held consumer would wait for ever to close
             self.op("crash" if away else self.chance.choice(["close", "crash"]), consumer=name)
             del self.live[name]
 

@@ -31,7 +31,7 @@ def events_of(log, at_ms):
 
 
 def model(log, at_ms):
-    """GroupMetadataManager.doLoadGroupsAndOffsets, as short as it can be said."""
+    """GroupMetadataManager.doLoadGroupsAndOffsets in as few lines as possible."""
     offsets, pending, metadata = {}, defaultdict(dict), {}
     for base, producer, content in log:
         if isinstance(content, tuple):

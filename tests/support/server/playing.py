@@ -169,7 +169,7 @@ def player(server):
 
 
 def run(server, steps):
-    """Play steps; a step that differs is told with its number."""
+    """Play steps; an error names the number of the first step that differs."""
     playing = player(server)
     for number, step in enumerate(steps, 2):
         take(playing, server, number, step)

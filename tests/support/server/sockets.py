@@ -21,7 +21,7 @@ def ask(connection, api, version, body, **how):
 
 
 def free_port():
-    """A port on which nobody listens now."""
+    """A port without a listener."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]

@@ -55,7 +55,7 @@ def offsets(data):
 
 
 def refusal(partition, data):
-    """The error with which a write is refused, and whether the log's start is told."""
+    """The error of a refused write, and whether the response has the log's start."""
     before = partition.data()
     try:
         partition.produce(data)

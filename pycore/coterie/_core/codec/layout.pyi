@@ -23,7 +23,7 @@ class Layout:
 
     @property
     def least_bytes(self) -> int:
-        """The fewest bytes of such a struct: above 0, or a list of them would be free to send."""
+        """The fewest bytes of such a struct: above 0, so a sender pays for each list element."""
 
     def below(self, name: str) -> Layout | None:
         """Return the layout of a field that is a struct or a list of structs; None of any other."""

@@ -61,7 +61,7 @@ class LogReader:
     position. A batch with a wrong checksum, an unknown magic or codec, or broken records is skipped
     whole; a wrong length ends the segment. None of these raises.
 
-    One thread at a time: a call that meets another one raises a CoterieError.
+    One thread at a time: a concurrent call raises a CoterieError.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def batch_boundaries(data: Buffer, max_bytes: int) -> list[int]:
     """Return the ascending positions at which a segment may be cut, including 0 and its size.
 
     Each piece has whole batches and at most ``max_bytes``, unless one batch is longer. The bytes
-    after a wrong length stay with the last readable batch before it, because a scan of that piece
-    judges by it which base offset is plausible there. Otherwise only headers are read. Empty bytes
-    give ``[0]``.
+    after a wrong length stay in one piece with the last readable batch, from which a scan tells
+    whether their base offset is plausible. Otherwise only headers are read. Empty bytes give
+    ``[0]``.
     """

@@ -42,8 +42,9 @@ def encode_batch(
     delete_horizon_ms : int, optional
         Sets bit 6 of the attributes; the base timestamp is the horizon.
     base_timestamp_ms, max_timestamp_ms, last_offset_delta : int, optional
-        Instead of the first record's time, the greatest time, and the last record's offset minus
-        ``base_offset``: compaction preserves them when it removes records. -1, -1 and 0 if empty.
+        Header fields to write instead of the computed ones: the first record's time, the greatest
+        time, the last record's offset minus ``base_offset``. Compaction preserves them when it
+        removes records. The defaults of an empty batch are -1, -1 and 0.
 
     Notes
     -----

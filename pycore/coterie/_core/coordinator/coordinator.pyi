@@ -13,9 +13,9 @@ from coterie._core.structures.offsets import OffsetMap
 
 @final
 class Coordinator:
-    """The core of :class:`coterie.GroupCoordinator`: numbers, tuples and rows.
+    """The core of :class:`coterie.GroupCoordinator`: it takes tuples and returns rows.
 
-    One call at a time, also where ``member_ids`` is called: else a CoterieError.
+    A call during another call raises a CoterieError, also a call from ``member_ids``.
     """
 
     outputs: Outputs
@@ -52,7 +52,7 @@ class Coordinator:
         instance: str | None,
         details: tuple[Any, ...] | None,
     ) -> None:
-        """Handle one request now, then what is due at once: whole, whatever signal comes."""
+        """Handle one request, then the timers due now; a signal does not interrupt it."""
     def ask(
         self,
         op: int,
@@ -63,27 +63,28 @@ class Coordinator:
         instance: str | None,
         details: tuple[Any, ...] | None,
     ) -> tuple[int, Any] | None:
-        """Handle one request as ``call`` does; its error and payload, if it alone was answered.
+        """Handle one request as ``call`` does; return its error and payload.
 
-        The rows are dropped then. None: they are there, and say what happened.
+        None: it was not answered, or there were other outputs, too. The output rows then remain;
+        otherwise they are dropped.
         """
     def advance(self, now_ms: int) -> None:
-        """Move the clock; fire what falls due."""
+        """Move the clock and fire the due timers."""
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline of a timer; None without timers."""
     def complete(self, op: AppendOp, error: int, base_offset: int) -> None:
-        """Let a deferred append come back; offset -1: the end of the log."""
+        """Finish a deferred append; offset -1: the end of the log."""
     def import_log(self, batches: Iterable[tuple[Any, ...]]) -> None:
-        """Put batches into the log and load all that it has."""
+        """Append batches to the log, then load the whole log."""
     def batches(self) -> list[tuple[Any, ...]]:
         """Return the rows of the log's batches."""
     @property
     def unsettled(self) -> bool:
-        """Whether answers, or a failure of the caller's log, are left to be taken."""
+        """Whether there are untaken responses, or an untaken failure of the caller's log."""
     def take_failure(self) -> BaseException | None:
-        """Return what the caller's log raised since the last call, or None."""
+        """Return the exception that the caller's log raised since the last call, or None."""
     def play(self, trace: Trace) -> Outputs:
-        """Run every event of a trace, then what is due at the time of the last one.
+        """Run every event of a trace, then the timers due at the time of the last one.
 
         An event that cannot be run is a TraceError with its line.
         """
@@ -96,9 +97,9 @@ class Coordinator:
     def take_outputs(self) -> Outputs:
         """Return the output rows since the last call."""
     def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
-        """Append what was done since the last call to both, or, interrupted, to neither."""
+        """Append the events since the last call to both, or to neither if interrupted."""
     def take_rows(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:
-        """Return what was answered since the last call; see ``Outputs.taken``."""
+        """Return the responses since the last call; see ``Outputs.taken``."""
     def take_appends(self, fresh: deque[AppendOp]) -> None:
         """Append the deferred appends that were begun since the last call."""
     def timers_of(self, group: GroupMetadata) -> list[tuple[str, str | None, int]]:

@@ -15,11 +15,11 @@ def fold_log(log: Iterable[tuple[Any, ...]]) -> PartitionFold:
     Raises
     ------
     CorruptData
-        A record that stops Kafka's load.
+        A record cannot be read; Kafka's load would stop.
     """
 
 def offsets_of(fold: PartitionFold) -> dict[str, OffsetMap]:
-    """Return the offsets of a fold by group id, those of undecided transactions included.
+    """Return the offsets of a fold by group id, including those of undecided transactions.
 
     ``fold`` is from :func:`fold_log`. The ids ascend.
     """

@@ -6,7 +6,7 @@ def response_of(op: int, error: int, payload: Any) -> Any:
 
 @final
 class Outputs:
-    """What a coordinator did, in order: rows of 32 bytes, made objects when asked for."""
+    """The outputs of a coordinator, in order: rows of 32 bytes, made into objects on request."""
 
     count: int
     def __len__(self) -> int: ...
@@ -17,8 +17,8 @@ class Outputs:
     def taken(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:
         """Return the answers as (request's id, number of the error, payload, event).
 
-        Who gets no answer has None for the error. ``with_events`` makes the events, and adds those
-        of other rows, under the id -1.
+        The error is None for a request that gets no response. ``with_events`` makes the events, and
+        adds those of other rows, under the id -1.
         """
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield each row as the dict of a trace's output line, unanswered requests left out."""
+        """Yield each row as the dict of a trace's output line, without unanswered requests."""

@@ -3,10 +3,10 @@ from typing import final
 from coterie.errors import CoterieError
 
 class Thrown(CoterieError):
-    """Kafka's code throws here. What was done before stays done, as there."""
+    """Kafka's code throws here; as in Kafka, earlier changes are not undone."""
 
 class Garbage(Thrown):
-    """Kafka's code throws at metadata of a member that cannot be read."""
+    """Kafka's code throws because a member's metadata cannot be read."""
 
 @final
 class AppendOp:

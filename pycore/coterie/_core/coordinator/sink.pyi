@@ -12,9 +12,9 @@ class MemoryLog:
 
 @final
 class CallerLog:
-    """A log of the caller's: what appends a batch, and what reads them all, as rows.
+    """A log of the caller's: a function that appends a batch, and one that reads all batches.
 
-    What either raises fails the append, and is kept in ``failure``.
+    An exception of either fails the append, and is stored in ``failure``.
     """
 
     failure: BaseException | None
@@ -26,13 +26,13 @@ class CallerLog:
 
 @final
 class DirectLog:
-    """A log that has written a batch when ``write`` returns, and takes its records as bytes.
+    """A log that takes the bytes of a batch and has written them when ``write`` returns.
 
     ``write(group_id, records, count, producer_id, producer_epoch, transactional, control)`` returns
     the offset of the first record; ``records`` as ``encode_sized`` takes them. Markers of
     transactions (``control``) are of no group. ``rows`` reads all batches, as rows.
 
-    What either raises fails the append, and is kept in ``failure``.
+    An exception of either fails the append, and is stored in ``failure``.
     """
 
     failure: BaseException | None

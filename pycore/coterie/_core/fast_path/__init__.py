@@ -1,1 +1,1 @@
-"""What a server does often: from the bytes of a request to the coordinator's call, and back."""
+"""The fast path of a server: frequent requests from bytes to the coordinator, and back."""

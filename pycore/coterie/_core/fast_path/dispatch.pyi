@@ -1,8 +1,8 @@
-"""What consumers send all the time, heartbeats and commits: answered from bytes to bytes.
+"""The fast path: heartbeats and plain commits at the head of the bytes of a connection.
 
-Knows the frames of Heartbeat 0 to 4 and OffsetCommit 2 to 9, and nothing of connections. What is
-not plainly one of them is left for others to read: a frame that does not parse, texts that are not
-UTF-8, commits of partitions that do not exist.
+It reads Heartbeat 0 to 4 and OffsetCommit 2 to 9, and knows no connection. Everything else is left
+to the server's handlers: a frame that does not parse, text that is not UTF-8, commits of partitions
+that do not exist.
 """
 
 from typing import Any
@@ -18,15 +18,15 @@ def answer_quick(
     position: int,
     longest: int,
 ) -> tuple[int, bytes]:
-    """Answer the heartbeats and commits at the head of what a connection has received.
+    """Answer the heartbeats and commits at the head of a connection's received bytes.
 
     Parameters
     ----------
     coordinator : Coordinator
-        What they are asked of; its clock must have been moved.
+        The coordinator to call; its clock must be at the present time.
     topics : dict or None
-        The topics that exist, by name; each has a list ``partitions``. None: commits are left for
-        others, as those of a coordinator are whose appends may come back later.
+        The existing topics, by name; each has a list ``partitions``. None: commits are left to the
+        handlers, because the coordinator's appends may finish later.
     data : bytes-like
         Frames with their lengths; the last one may be cut.
     position : int
@@ -37,7 +37,7 @@ def answer_quick(
     Returns
     -------
     tuple of (int, bytes)
-        Where the first frame begins that was not answered, and the answers, each with its length.
-        A request that lets something else happen is the last one: look at the coordinator's
-        ``unsettled`` for it.
+        The position of the first unanswered frame, and the responses, each with its length. After a
+        request with other outputs no more are answered; the coordinator's ``unsettled`` is then
+        true.
     """

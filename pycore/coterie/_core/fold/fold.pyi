@@ -28,9 +28,9 @@ class PartitionFold(FoldState):
 
     Notes
     -----
-    Memory grows with the keys. A call that meets another one which changes the fold raises a
-    CoterieError. Sources: GroupMetadataManager.doLoadGroupsAndOffsets,
-    LogSegment.recover, ByteBufferLogInputStream.
+    Memory grows with the keys. A call during a change by another thread raises a CoterieError.
+    Sources: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover,
+    ByteBufferLogInputStream.
     """
 
     def __new__(

@@ -13,7 +13,7 @@ class History:
 
     Notes
     -----
-    A call that meets another one which changes the history raises a CoterieError. Memory: 80 bytes
+    A call during a change by another thread raises a CoterieError. Memory: 80 bytes
     a row, and the metadata.
     """
 

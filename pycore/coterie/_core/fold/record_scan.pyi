@@ -12,7 +12,7 @@ ALWAYS: Final[set[str]]
 
 @final
 class RecordScan:
-    """The records of a partition as columns, in log order, each decided; a piece at a time.
+    """The records of a partition as columns, in log order, with outcomes; piece by piece.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class RecordScan:
     at_ms
         Leave out records whose own timestamp (ms) is after this; those without one stay.
     number
-        Of the first record.
+        The number of the first record.
     columns
         What to return besides ``ALWAYS``: names of ``ROW_DTYPES``, and ``mixed`` of batches; None:
         all. ``decided_by`` and ``decided_ms`` come with ``number``.
@@ -33,12 +33,11 @@ class RecordScan:
     groups, topics : list of str
         The names that the columns ``group`` and ``keys`` number, of all pieces so far.
     number : int
-        Number of the next record: so many were in readable batches.
+        The number of the next record, and so of all records in readable batches so far.
 
     Notes
     -----
-    Faults are left out, as with ``--on-fault skip``. A call that meets another one raises a
-    CoterieError.
+    Faults are left out, as with ``--on-fault skip``. A concurrent call raises a CoterieError.
     """
 
     def __new__(
@@ -85,33 +84,37 @@ class RecordScan:
         Returns
         -------
         dict
-            Arrays of shape (rows,). int64: ``log_offset``, ``timestamp`` (ms, -1: none),
-            ``number`` (of the record in the partition), ``offset``, ``commit_timestamp``,
-            ``decided_by`` (number of the record that made the row count: the marker, else its
-            own), ``decided_ms`` (that record's time); and of the record of the same key that
-            counted before, which the row replaced, ``previous_offset``,
-            ``previous_log_offset`` and ``previous_timestamp``. int32: ``previous_row`` (that
-            record's row; -1: it is of an earlier piece, or there is none), ``batch`` (row of
-            ``batches``), ``key`` (see :meth:`keys`; -1: no commit), ``group`` (-1: none),
-            ``metadata_size``, ``key_size``, ``value_size`` (bytes; -1: null). int64:
-            ``disk_bytes`` (its share of its batch, by the bytes of key and value; those of all
-            records of a batch add up to the batch's size). int8: ``kind`` (see
-            ``coterie._core.fold.columns.KIND_NAMES``), ``outcome`` (0 committed, 1 aborted, 2
-            pending) and ``previous`` (0: no record counted before, or the row does not count; 1:
-            a tombstone did, 2: a commit). A commit or its tombstone counts if it is committed.
-            ``newer_keys``: the keys of the rows of kind ``newer``. ``batches``: all batches that
-            could be read, of ``BATCH_DTYPE``: ``position`` (byte in the segment), ``first_row``,
-            ``first_number``, ``first_offset``, ``first_ms`` (of its first record; -1: it has
-            none), ``size``, ``leader_epoch``, ``producer_id``, ``transactional``, ``marker`` (0,
-            1; -1: none); of its records in time, of whatever group: ``records`` (how many),
-            ``log_offset``, ``from_ms`` and ``group`` of the first (a number that stands for the
-            name, -1: none), ``until_ms`` of the last, ``mixed`` (its commits are not those of one
-            request).
+            Arrays of shape (rows,), and ``newer_keys`` and ``batches``. A commit or its tombstone
+            *counts* if it is committed.
+
+            - int64: ``log_offset``, ``timestamp`` (ms, -1: none), ``number`` (of the record in the
+              partition), ``offset``, ``commit_timestamp``;
+            - int64: ``decided_by``, the number of the record that made the row count (the marker,
+              or else the row's own), and ``decided_ms``, the time of that record;
+            - int64: ``previous_offset``, ``previous_log_offset`` and ``previous_timestamp`` of the
+              replaced record: the last one of the same key that counted;
+            - int64: ``disk_bytes``, the row's share of its batch, by the bytes of key and value;
+              the shares of all records of a batch add up to its size;
+            - int32: ``previous_row``, the row of the replaced record (-1: none, or in an earlier
+              piece), ``batch`` (row of ``batches``), ``key`` (see :meth:`keys`; -1: no commit),
+              ``group`` (-1: none), ``metadata_size``, ``key_size``, ``value_size`` (-1: null);
+            - int8: ``kind`` (see ``coterie._core.fold.columns.KIND_NAMES``), ``outcome`` (0
+              committed, 1 aborted, 2 pending), ``previous`` (the replaced record: 0 none, 1 a
+              tombstone, 2 a commit).
+
+            ``newer_keys`` are the keys of the rows of kind ``newer``. ``batches`` has all readable
+            batches, of ``BATCH_DTYPE``: ``position`` (byte in the segment), ``first_row``,
+            ``first_number``, ``first_offset``, ``first_ms`` (of the first record; -1: none),
+            ``size``, ``leader_epoch``, ``producer_id``, ``transactional``, ``marker`` (0, 1; -1:
+            none). Further fields are about its records in time, of any group: ``records`` (how
+            many); ``log_offset``, ``from_ms`` and ``group`` of the first (a number that stands for
+            the name; -1: none); ``until_ms`` of the last; ``mixed`` (the commits are not those of
+            one request).
         int
             Where the next piece begins.
         """
     def keys(self, start: int = 0) -> Any:
-        """Return each key from a number on, and its last record that counts: ``KEY_DTYPE``.
+        """Return the keys from number ``start`` on, each with its last record that counts.
 
         ``group``, ``topic`` (numbers of names), ``partition``; ``before``, which the key's next
         row will have as ``previous``; and ``offset``, ``log_offset``, ``timestamp`` and ``row``

@@ -6,7 +6,7 @@ import numpy.typing as npt
 def expiry_rule(
     protocol_type: str | None, empty: bool, stable: bool, since_ms: int, topics_known: bool
 ) -> str | None:
-    """Return by which rule a group's offsets expire; None: none of them does.
+    """Return the rule by which a group's offsets expire; None: they do not expire.
 
     Parameters
     ----------
@@ -15,17 +15,17 @@ def expiry_rule(
     empty, stable
         Whether the group is in that state.
     since_ms
-        When it came into its state, -1: the log does not say.
+        When it entered its state, -1: unknown.
     topics_known
-        Whether it is known what the group is subscribed to.
+        Whether the group's subscribed topics are known.
 
     Returns
     -------
     str or None
         ``standalone``: since each commit; ``empty_since``: all of them since ``since_ms``;
         ``empty_commit``: since each commit, as ``since_ms`` is unknown; ``not_subscribed``: since
-        each commit, those of topics that are not subscribed to. Where it is None, not even an
-        expiry that a commit carries itself counts. Source: GroupMetadata.removeExpiredOffsets.
+        each commit, those of topics that are not subscribed to. With None, even a commit's own
+        expiry is ignored. Source: GroupMetadata.removeExpiredOffsets.
     """
 
 def expired(
@@ -36,7 +36,7 @@ def expired(
     base_ms: npt.ArrayLike | None = None,
     keep: Any = None,
 ) -> npt.NDArray[np.bool_]:
-    """Say which offsets have expired, by Kafka's rule since 2.1, for whole columns.
+    """Return which offsets have expired, by Kafka's rule since 2.1, for whole columns.
 
     Parameters
     ----------

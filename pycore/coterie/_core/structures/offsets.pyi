@@ -29,10 +29,10 @@ class Offset:
 class OffsetMap:
     """One group's offsets: commits, transactions, expiry.
 
-    Keys are (topic, partition); a value is an ``Offset``, an ``OffsetAndMetadata`` or an int. Of a
-    plain and a transactional commit the one with the higher log position is shown; at the same
-    position the one shown stays. A key, value or time of another type is an ArgumentError. One
-    thread at a time. Source: ``GroupMetadata.scala``; method names are Kafka's.
+    Keys are (topic, partition); a value is an ``Offset``, an ``OffsetAndMetadata`` or an int.
+    Readers see the commit with the higher log position, plain or transactional; equal positions do
+    not replace. A key, value or time of another type is an ArgumentError. One thread at a time.
+    Source: ``GroupMetadata.scala``; method names are Kafka's.
     """
 
     count: int
@@ -51,7 +51,7 @@ class OffsetMap:
         """Transactional commits without a marker, by producer id: a read-only copy."""
     @property
     def has_offsets(self) -> bool:
-        """Whether the group must be kept: for an offset, a pending one, or a producer's entry."""
+        """Whether the group must stay: for an offset, a pending one, or a producer's entry."""
     def items(self) -> list[tuple[_Key, Offset]]:
         """Return the keys and offsets that readers see."""
     def commit(
@@ -61,11 +61,11 @@ class OffsetMap:
     def prepare_offset_commit(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
-        """Note a plain commit whose append has begun: it is pending until that finishes."""
+        """Record a plain commit whose append has begun: it is pending until that finishes."""
     def on_offset_commit_append(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int], position: int
     ) -> None:
-        """Finish an append at a log position: show what is still pending and not superseded."""
+        """Finish an append at a log position: show pending offsets that are not superseded."""
     def fail_pending_offset_write(
         self, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
@@ -73,14 +73,14 @@ class OffsetMap:
     def prepare_txn_offset_commit(
         self, producer_id: int, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:
-        """Note a transactional commit whose append has begun."""
+        """Record a transactional commit whose append has begun."""
     def on_txn_offset_commit_append(
         self,
         producer_id: int,
         offsets: Mapping[_Key, Offset | OffsetAndMetadata | int],
         position: int,
     ) -> None:
-        """Finish the append of a transactional commit: note its log position."""
+        """Finish the append of a transactional commit: record its log position."""
     def fail_pending_txn_offset_commit(
         self, producer_id: int, offsets: Mapping[_Key, Offset | OffsetAndMetadata | int]
     ) -> None:

@@ -6,7 +6,7 @@ import numpy.typing as npt
 
 @final
 class ProtocolCounts:
-    """How many list entries of a group's members name each protocol, kept as members change.
+    """How many list entries of a group's members name each protocol, updated by the caller.
 
     A name that a list has twice counts twice. Source: ``GroupMetadata.scala``
     (``supportedProtocols``).

@@ -82,8 +82,8 @@ def round_robin_share(
 ) -> dict[PartitionKey, str]:
     """Deal all partitions of a consumer's topics to all threads in turn; return its share.
 
-    Of equal hashes, the topic that the subscription names later comes first, as in a Scala map of
-    two entries.
+    If hashes are equal, the topic that the subscription names later comes first, as in a Scala map
+    of two entries.
 
     Raises
     ------

@@ -167,7 +167,7 @@ class Brokers:
         return None if leader is None else (leader, self._starts[leader])
 
     def reached(self, manager: Manager | None) -> bool:
-        """Return whether a connection to an offset manager still works: it has not restarted."""
+        """Return whether a connection to an offset manager is still open: false after a restart."""
         if manager is None:
             return False
         broker, starts = manager

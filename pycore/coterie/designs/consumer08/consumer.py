@@ -31,7 +31,7 @@ Note = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What all consumers of a run share.
+    """The objects that all consumers of a run share.
 
     ``periods`` is the clock of periodic commits, which is paused while a point settles.
     """
@@ -51,7 +51,7 @@ class ZooKeeperConsumer:
     Parameters
     ----------
     context : RunContext
-        What it shares with the others.
+        The objects shared with the other consumers.
     name, group, consumer_id : str
         Its name in the scenario, its group, its ``consumer.id``.
     subscription : Subscription
@@ -227,7 +227,7 @@ class ZooKeeperConsumer:
         yield from self._rebalancer.rebalance()
 
     def _wake(self) -> None:
-        """Let the watcher rebalance; if it does already, once more after that."""
+        """Make the watcher rebalance; if it is rebalancing, once more afterwards."""
         self._woken = True
         if self._watcher is None or self._watcher.done:
             self._watcher = Task(self._context.schedule, self._watch())

@@ -22,7 +22,7 @@ class Owned:
     offset
         The next offset to consume; -1 until it has been stored or looked up.
     has_stream
-        Whether the program has a stream for it; without owned nothing is consumed.
+        Whether the program has a stream for it; without one, nothing is consumed.
     """
 
     __slots__ = ("has_stream", "number", "offset", "topic")
@@ -34,13 +34,13 @@ class Owned:
 
 
 class Fetchers:
-    """All fetchers of owned consumer.
+    """All fetchers of one consumer.
 
     Parameters
     ----------
     schedule, brokers, config
         The clock, the brokers and the consumer's settings.
-    consumed : function of a partition owned, the first and the last offset
+    consumed : function of an owned partition, the first and the last offset
         Called when messages are consumed.
     read_brokers : function
         Returns a task that reads the brokers in ZooKeeper; it waits while the consumer is cut off.

@@ -62,7 +62,7 @@ class OffsetClient:
                 yield gate
 
     def _reaches(self) -> bool:
-        """Return whether a request succeeds; if not, the manager has to be found again."""
+        """Return whether the manager can be reached; if not, it has to be found again."""
         if not self._brokers.reached(self._manager):
             self._manager = None
         return self._manager is not None

@@ -13,7 +13,7 @@ from coterie.designs.zookeeper.session import Session
 
 
 class Points:
-    """Take points; counts in a point are those since the one before."""
+    """Take points; the counts of a point start at the point before it."""
 
     def __init__(self, world: RunContext, consumers: Mapping[str, ZooKeeperConsumer]) -> None:
         self._world = world

@@ -40,7 +40,8 @@ class ConsumerCounts:
     Attributes
     ----------
     rebalances, failed_rebalances, tries, conflicts
-        Rebalances begun, those of which every try failed, tries, and partitions that others owned.
+        The number of rebalances, of those whose tries all failed, of tries, and of partitions that
+        another consumer owned.
     no_broker_rebalances
         Tries that found no broker.
     watch_events
@@ -142,7 +143,7 @@ class Rebalancer:
         self._replace({})
 
     def _try(self) -> Routine:
-        """Try once and return whether it succeeded. Any read or write that fails makes it fail."""
+        """Try once and return whether it succeeded. It fails if any read or write fails."""
         try:
             succeeded = yield from self._attempt()
         except (ZooKeeperError, registration.Unreadable, Unassignable):

@@ -33,7 +33,7 @@ class Subscription:
     pattern
         ``static``, ``white_list`` or ``black_list``.
     streams
-        Streams by topic, or by the one filter's regular expression, in their given order.
+        Streams by topic in the given order, or by the filter's regular expression.
     """
 
     pattern: str

@@ -24,12 +24,12 @@ Version = tuple[tuple[Node | None, int], ...]
 
 @functools.lru_cache(maxsize=4096)
 def partitions_in(data: str) -> Sequence[int]:
-    """Return the sorted partitions that a topic's node names; none if it names none.
+    """Return the sorted partitions in the text of a topic's node; possibly none.
 
     Raises
     ------
     registration.Unreadable
-        It names something else. Text that is not JSON names no partitions.
+        The text is JSON of another form. Text that is not JSON has no partitions.
     """
     fields = registration.read_json(data)
     if fields is None:

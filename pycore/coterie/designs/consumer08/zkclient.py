@@ -110,7 +110,7 @@ class ZkClient:
     def create_ephemeral(self, path: str, data: str) -> Routine:
         """Create an ephemeral node and its parents; return whether it exists with this text.
 
-        An existing node with the same text counts as created, whoever owns it.
+        An existing node with the same text counts as created, also if another client owns it.
         """
         try:
             yield from self.connection.call(self._create_ephemeral, path, data)
@@ -156,8 +156,8 @@ class ZkClient:
     def watch_what_is_read(self, paths: Iterable[str]) -> None:
         """Set the data watches that a read of these nodes sets, for nodes with listeners.
 
-        Without them, a change between the begin of a new session and its event for the node would
-        be one event, not two.
+        Without them, a change between the start of a new session and the session's event for the
+        node would cause one event, not two.
         """
         for path in paths:
             if path in self._data_listeners and path in self._tree.nodes:

@@ -1,7 +1,7 @@
 """The first coordinator design (0.9, as planned): one broker assigns a group's partitions.
 
-``messages`` has its requests and responses, ``store`` what ZooKeeper holds, ``consumer`` and
-``broker`` the two state machines, ``simulation`` the clock, network and deaths that they live with.
+``messages`` has its requests and responses, ``store`` the data in ZooKeeper, ``consumer`` and
+``broker`` the two state machines, ``simulation`` the clock, the network and the crashes.
 """
 
 from coterie.designs.coordinator09.broker import BOUNDARIES

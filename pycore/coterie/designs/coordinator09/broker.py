@@ -82,7 +82,7 @@ class CoordinatedGroup:
 
 
 class CoordinatorBroker:
-    """A broker; its memory ends with its life.
+    """A broker; it loses its memory when it dies.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class CoordinatorBroker:
         self.alive, self.groups = False, {}
 
     def guarded(self, life: int, function: Callable[..., None], *args: Any) -> None:
-        """Call a function if the broker is still in this life; it may die in the call."""
+        """Call a function unless the broker has died since; it may die in the call."""
         if self.alive and life == self.life:
             with suppress(Died):
                 function(*args)
@@ -239,7 +239,7 @@ class CoordinatorBroker:
         return None
 
     def _id_for(self, group: CoordinatedGroup, sender: Any) -> str:
-        """Return an id for a consumer without one; a connection always gets the same."""
+        """Return an id for a consumer without one; the same connection always gets the same id."""
         for name, member in group.members.items():
             if member.connection is sender:
                 return name
@@ -259,7 +259,7 @@ class CoordinatorBroker:
         self._call_later(member.session_timeout_ms, self._check_session, group, name, member)
 
     def _check_session(self, group: CoordinatedGroup, name: str, member: CoordinatedMember) -> None:
-        """Check the member's deadline; a member with a pending join lives."""
+        """Remove a member after its deadline, which a pending join extends."""
         if group.members.get(name) is not member:
             return
         if member.pending_join is not None:
@@ -281,7 +281,7 @@ class CoordinatorBroker:
     # Rebalances
 
     def topics_changed(self, group: CoordinatedGroup) -> None:
-        """Rebalance if partitions differ from those assigned: a watch has fired, or it may have."""
+        """Rebalance if the topics' partitions differ from the assigned ones."""
         if (
             group.state is CoordinatorState.CATCH_UP
             or group.state is CoordinatorState.PREPARE

@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Code(Enum):
-    """Error codes, by the document's names; the last four are those of the code of 2015."""
+    """Error codes, by the document's names; the last four are from the code of 2015."""
 
     NONE = "None"
     ILLEGAL_GENERATION = "IllegalGeneration"

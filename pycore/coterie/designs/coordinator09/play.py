@@ -131,7 +131,7 @@ class Player:
         self.stops.setdefault(op.group, []).append(BOUNDARY[op.moment])
 
     def dies(self, _: int, boundary: str, group: str) -> bool:
-        """Return whether a group's coordinator stops at a boundary; its stops come in order."""
+        """Return whether a group's coordinator stops at a boundary, by the next of its stops."""
         stops = self.stops.get(group)
         if not stops or stops[0] != boundary:
             return False

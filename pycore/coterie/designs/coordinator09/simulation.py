@@ -256,7 +256,7 @@ class CoordinatorSimulation:
             self.note(self.schedule.now_ms, kind, consumer, *details)
 
     def rebalance_prepared(self, group_id: str, reason: str) -> None:
-        """Record the begin of a rebalance."""
+        """Record the start of a rebalance."""
         self.costs.rebalances += 1
         self.costs.last_rebalance_ms = self.schedule.now_ms
         self.log(group_id, "rebalance", reason)
@@ -274,7 +274,7 @@ class CoordinatorSimulation:
         self.ledgers[consumer.group_id].take(consumer.name, consumer.partitions)
 
     def give(self, consumer: CoordinatedConsumer, *, commit: bool) -> None:
-        """Stop its fetching; commit if the group still has it in this generation."""
+        """Stop a consumer's fetching; commit first if it is still a member of this generation."""
         self.schedule.spend(len(consumer.partitions))
         commit = commit and self._may_commit(consumer)
         ledger = self.ledgers[consumer.group_id]

@@ -62,7 +62,7 @@ class Store:
         return counts
 
     def release(self, groups: Iterable[str], broker: int) -> None:
-        """Remove a broker as the coordinator of those of these groups that it coordinates."""
+        """Remove a broker as the coordinator of its groups among these."""
         for group_id in groups:
             if self.coordinators[group_id] == broker:
                 self.coordinators[group_id] = NO_COORDINATOR

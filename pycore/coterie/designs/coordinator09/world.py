@@ -55,7 +55,7 @@ class World(Protocol):
         """Log an event."""
 
     def rebalance_prepared(self, group_id: str, reason: str) -> None:
-        """Record the begin of a rebalance."""
+        """Record the start of a rebalance."""
 
     def rebalance_done(self, group_id: str, members: int) -> None:
         """Record a new generation, with its number of members."""

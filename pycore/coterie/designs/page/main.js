@@ -19,12 +19,12 @@ function opsTable() {
 }
 
 function leftOut() {
-  const { partitions, ops } = DATA.left_out, said = [];
-  if (partitions) said.push(plural(partitions, "partition") + " that had fewer moments with two owners, "
+  const { partitions, ops } = DATA.left_out, notes = [];
+  if (partitions) notes.push(plural(partitions, "partition") + " that had fewer moments with two owners, "
     + "or with none, than those shown");
-  if (ops) said.push(plural(ops, "later op") + " of the scenario");
-  return said.length ? el("p", { class: "banner", id: "left-out" },
-    "Left out of charts and tables, not of costs: " + said.join("; ") + ".") : null;
+  if (ops) notes.push(plural(ops, "later op") + " of the scenario");
+  return notes.length ? el("p", { class: "banner", id: "left-out" },
+    "Left out of charts and tables, not of costs: " + notes.join("; ") + ".") : null;
 }
 
 function legend() {

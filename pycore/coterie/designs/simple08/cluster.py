@@ -146,7 +146,7 @@ class Cluster:
         self.alive.discard(broker_id(broker, self.brokers))
 
     def settle(self) -> None:
-        """Let sessions of dead brokers end, and the others react."""
+        """End the sessions of dead brokers; the other brokers react."""
         dead = self.registered - self.alive
         if not dead:
             return

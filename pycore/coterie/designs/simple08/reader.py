@@ -88,7 +88,7 @@ class SimpleReader:
     topic, partition
         The partition to read.
     seeds
-        Brokers to ask first.
+        The brokers to try first.
     offset
         The first offset to read, or LATEST or EARLIEST.
 
@@ -99,7 +99,7 @@ class SimpleReader:
     leader : int or None
         The present leader; None if it has to be found.
     replicas : list
-        Known replicas; they are asked for the leader before the seeds.
+        Known replicas; they are tried before the seeds to find the leader.
     requests : int
         Number of requests so far, failed ones included.
 
@@ -145,7 +145,7 @@ class SimpleReader:
         Raises
         ------
         NoLeader
-            The leader does not response, and there is no other yet: call again later.
+            The leader does not respond, and there is no other yet: call again later.
         """
         for _ in range(2):  # with the known leader, then with a new one
             leader = self.leader if self.leader is not None else self.find_leader()

@@ -67,7 +67,7 @@ def _leader_error(
     partition = cluster.partition(request["topic"], request["partition"])
     if partition is None or broker not in partition.replicas:
         return None, int(Error.UNKNOWN_TOPIC_OR_PARTITION)
-    # by the state node: only live brokers are asked, and a live leader knows that it leads
+    # by the state node: only live brokers get requests, and a live leader knows that it leads
     if partition.state.leader != broker or broker not in cluster.alive:
         return None, int(Error.NOT_LEADER_OR_FOLLOWER)
     return partition, 0

@@ -1,7 +1,7 @@
 """Play a scenario of the low-level consumer: apply its events, and answer its requests.
 
-Responses in the file are not read. An event without fields, such as ``session of broker 0 ended``,
-is one that the reader waited for: time passes until nothing is pending.
+Responses in the file are ignored. An event without fields, such as ``session of broker 0 ended``,
+lets time pass until nothing is pending.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A consumer of today: a scripted member that fetches its partitions."""
+"""A consumer of today's design: a scripted group member that fetches its partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TodayConsumer:
     Parameters
     ----------
     coordinator, leaders, store, ledger
-        The coordinator, whether it answers, the topics, and the group's ledger.
+        The coordinator, its leader, the topics, and the group's ledger.
     commit
         Commits the consumer's progress.
 

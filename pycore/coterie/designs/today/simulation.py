@@ -170,7 +170,7 @@ class TodaySimulation:
         self._schedule_coordinator()
 
     def _schedule_coordinator(self) -> None:
-        """Run the coordinator at its next deadline, if it would run later otherwise."""
+        """Run the coordinator at its next deadline, unless it is scheduled earlier."""
         deadline = self.coordinator.next_deadline_ms()
         if deadline is not None and (self._tick_ms is None or deadline < self._tick_ms):
             self._tick_ms = deadline

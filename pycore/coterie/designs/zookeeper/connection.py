@@ -3,8 +3,8 @@
 Operations take no time. An event reaches the client ``delivery_ms`` after the change, and before
 the answer to any request made meanwhile, as ZooKeeper guarantees. While a connection is held,
 requests arrive, but answers and events are delayed. While it is cut, nothing is delivered in either
-direction. A client reconnects ``reconnect_ms`` after it may; if its session has ended, a new one
-begins.
+direction. A client reconnects ``reconnect_ms`` after it is allowed to. If its session has ended, a
+new one begins.
 """
 
 from __future__ import annotations

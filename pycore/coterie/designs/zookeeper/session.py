@@ -1,8 +1,8 @@
 """The server side of ZooKeeper sessions: ephemeral nodes, and the end of a session at a tick.
 
 A session lives while its client is connected. Without a connection it ends at the first tick after
-its timeout; all its ephemeral nodes and watches go in the same step. Source: ZooKeeper 3.4's
-``SessionTrackerImpl``.
+its timeout (``zookeeper.session.timeout.ms`` of the consumer); all its ephemeral nodes and watches
+go in the same step. Source: ZooKeeper 3.4's ``SessionTrackerImpl``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What brokers' own logs say about groups: server logs and request logs."""
+"""Lines about groups in brokers' own logs: server logs and request logs."""

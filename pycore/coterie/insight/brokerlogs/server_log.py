@@ -1,4 +1,4 @@
-"""Read what a broker's own logs say about rebalances: reasons and clients that records lack.
+"""Read the lines about rebalances in a broker's own logs: reasons and clients that records lack.
 
 The server log has the coordinator's lines (3.x and 4.x word them slightly differently). The request
 log has each JoinGroup and LeaveGroup with its client and, since KIP-800, its reason, and the
@@ -26,7 +26,7 @@ PREPARING, ASSIGNED = "preparing", "assigned"
 EVICTED, LEFT, JOINED, SEEN = "evicted", "left", "joined", "seen"
 LOADED = "loaded"
 REPLACED, REFUSED = "replaced", "refused"
-# What a client sends without a reason, and when it was asked to join again with a member id.
+# The text of a client without a reason, and of one that joins again with its new member id.
 NO_REASON = re.compile(r"(not provided|need to re-join with the given member-id.*)?")
 HEARTBEATS = {f"{kind}_GROUP_HEARTBEAT" for kind in ("CONSUMER", "SHARE", "STREAMS")}
 APIS = frozenset({"JOIN_GROUP", "LEAVE_GROUP", *HEARTBEATS})
@@ -97,7 +97,7 @@ PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _PATTERNS)
 
 
 class BrokerLogLine(NamedTuple):
-    """A statement of a broker's log. ``generation``: the one that the event led to, if known."""
+    """A statement of a broker's log. ``generation``: the generation after the event, if known."""
 
     group: str
     what: str
@@ -336,7 +336,7 @@ class BrokerLogIndex:
 
 
 def reason_of(line: BrokerLogLine) -> str | None:
-    """Return the client's reason; None: it gave none."""
+    """Return the client's reason; None: the client gave none."""
     return None if NO_REASON.fullmatch(line.detail or "") else line.detail
 
 

@@ -119,7 +119,7 @@ def causes_of(history: GroupHistory, index: int, states: Mapping[int, State | No
 
 
 def members_of(history: GroupHistory, row: Mapping[str, Any]) -> Iterator[Cause]:
-    """Yield joins and departures. A client that left and joined from the same host restarted."""
+    """Yield joins and departures. A client that left and rejoined from one host has restarted."""
     departed: dict[Any, list[str]] = {}
     for member in row["left"]:
         client = history.clients.get(member)

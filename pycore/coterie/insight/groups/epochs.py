@@ -63,7 +63,7 @@ def timeline(records: Iterable[GroupRecord], switch_offsets: Collection[int] = (
 
 
 def empty_since(records: GroupRecords) -> dict[str, int]:
-    """Return for each group without members the time of the epoch since which it has none."""
+    """Return the start of each memberless group's time without members: its epoch record's time."""
     since: dict[str, int] = {}
     for group, of_group in records.by_group().items():
         for row in timeline(of_group):
@@ -263,7 +263,7 @@ class _EpochTimeline:
         self._reach(record, member_id, value)
 
     def _reach(self, record: GroupRecord, member_id: str, value: Row) -> None:
-        """Set in the epoch's row when the last member had the new assignment."""
+        """Set the time at which the last member had the new assignment, in the epoch's row."""
         stable = MEMBER_STATES[TYPE_OF[record.version]].index("stable")
         if value.get("memberEpoch") == self.epoch and value.get("state", stable) == stable:
             self.unreconciled.discard(member_id)
@@ -306,7 +306,7 @@ def _text(value: Any) -> str:
 def cause_of(
     what: str, member_id: str | None = None, value: Row | None = None, detail: str | None = None
 ) -> Row:
-    """Build a cause from a newer group's records; ``value``: of the member's record."""
+    """Build a cause from a newer group's records; ``value``: the value of the member's record."""
     value = value or {}
     return {
         "what": what,

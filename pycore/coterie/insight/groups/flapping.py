@@ -1,9 +1,9 @@
 """Clients that join and leave: their counts, and which of them are flapping.
 
-A client is identified by its instance id, or by client id and host; its member ids change. It
-flaps if it joins and leaves often enough within a window, joins and leaves alternating: several
-members of one client that start together do not flap. A client that came back under a new member
-id left and joined at once. The replacement of a static member is neither; it is counted separately.
+A client is identified by its instance id, or by client id and host; its member ids change. It flaps
+if it joins and leaves alternately, often enough within a window. So several members of one client
+that start together do not flap. A client that came back under a new member id left and joined at
+once. The replacement of a static member is neither; it is counted separately.
 """
 
 from __future__ import annotations

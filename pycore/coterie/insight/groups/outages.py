@@ -5,8 +5,8 @@ Three kinds of evidence count:
 - A server log has a line about the loading of the partition.
 - A batch has a higher leader epoch than the one before: a leader took the partition over.
 - Silence: several groups wrote steadily, then there was no record of any group, then members of
-  several groups left at the same time. A coordinator that is back ends the sessions of all members
-  that are not. Silence may have other reasons, so it is reported as silence.
+  several groups left at the same time. When a coordinator is back, it evicts all members that have
+  not come back. Silence may have other reasons, so it is reported as silence.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class OutageDetector:
         self.latest = max(self.latest, later.latest)
 
     def _loaded(self, times: Array) -> Iterator[tuple[int, int]]:
-        """Yield the batch after each load that lies in these batches, and the time of the load."""
+        """Yield the first batch after each load during these batches, and the time of the load."""
         reached = np.maximum.accumulate(np.append(self.latest, times))[1:]
         self.latest = int(reached[-1])
         while self.loads and self.loads[0] <= self.latest:
@@ -334,10 +334,10 @@ def groups_that_lost_members(departed: list[tuple[int, str]], since_ms: int) -> 
 
 
 def outage_row(outage: Outage, events: Iterable[Row], waits_ms: int) -> Row:
-    """Return an outage as a row of a group, with the members that it cost their membership.
+    """Return an outage as a row of a group, with the members that were evicted after it.
 
     ``events`` are the group's, in order. ``waits_ms`` is the longest time after a load until an
-    absent member is evicted. The members of a generation that no member left have all come back.
+    absent member is evicted. If no member left a generation, all its members have come back.
     """
     lost: dict[str, None] = {}
     for row in events:

@@ -1,4 +1,4 @@
-"""What counts as a rebalance: one definition for all questions (docs/explain.md).
+"""The definition of a rebalance, for all questions (docs/explain.md).
 
 A rebalance is a completed generation: the log has the group's record under a new number, because
 the leader's assignment arrived or the last member left. Groups of the newer protocols have epochs

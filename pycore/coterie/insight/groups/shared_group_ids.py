@@ -111,7 +111,7 @@ def few(names: Iterable[str]) -> str:
 
 
 def since_complete(view: PartitionView, items: list[RecordItem]) -> list[RecordItem]:
-    """Return the items since when the log is complete, and the last one before: the state then.
+    """Return the items of the time for which the log is complete, and the last item before it.
 
     Each item begins with its record's row; the items are in log order.
     """
@@ -152,7 +152,7 @@ def classic_subscribers(
 
 
 def newer_subscribers(records: Iterable[Any]) -> Iterator[tuple[Row, Row | None, list[Subscriber]]]:
-    """Yield each member record of a newer group, the one before, and all members as of then."""
+    """Yield each member record of a newer group, the record before it, and all members then."""
     members: dict[str, Subscriber] = {}
     before = None
     for record in records:

@@ -83,7 +83,7 @@ def _event(record: Row, causes: list[Cause]) -> str:
 def bound_waits(rows: list[Row]) -> None:
     """Set an upper bound for each generation's time without an assignment, if records give one.
 
-    ``rows``: all rows of a group, those of commits too. If two records of the group are neighbours,
+    ``rows``: all rows of a group, including commits. If two records of the group are neighbours,
     the rebalance began after the first and ended by the second.
     """
     for before, row in pairwise(rows):

@@ -2,9 +2,9 @@
 
 A record takes effect at its own time, a transaction's record at its marker's time if that is later.
 Records apply in the order in which they were decided. A plain record or tombstone replaces the
-value before it. Of a transaction, only the last record of the key applies, a tombstone not at all,
-and only over records that were appended earlier. Of the records that take effect between two
-requested times, only those that some requested time may show are stored.
+value before it. Of a transaction, only the last record of a key applies. It has no effect if it is
+a tombstone, or if the present value was appended later. Only records that some requested time may
+show are stored.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class SampleTimes:
 
 
 class OffsetsAtTimes:
-    """Computes what readers saw of each key at its times, piece by piece.
+    """Computes the offset of each key that readers saw at its times, piece by piece.
 
     Parameters
     ----------
@@ -144,8 +144,8 @@ class OffsetsAtTimes:
     def _replace_last(self, events: Events) -> Iterator[Events]:
         """Store the last plain event of each key; yield all other events that may be shown.
 
-        A plain event replaces the plain one before it if the same time shows both first. Nearly all
-        events end here, without sorting.
+        A plain event replaces the plain one before it if both are first shown at the same time.
+        Nearly all events end here, without sorting.
         """
         self.last.fit(len(self.keys))
         plain = np.flatnonzero(~events["in_transaction"])
@@ -179,7 +179,7 @@ class OffsetsAtTimes:
         self.last = Table(**LAST)
 
     def absorb(self, later: OffsetsAtTimes) -> None:
-        """Absorb the next part's; see ``aggregates``.
+        """Absorb the aggregate of the next part; see ``aggregates``.
 
         Events that the next part dropped were replaced within that part, and would be here, too.
         """
@@ -254,9 +254,9 @@ class OffsetsAtTimes:
 
 
 def replaced_rows(commits: RecordColumns, rows: Array, events: Events) -> Array:
-    """Return the plain events of a piece that the key's next event, also a plain one, replaces.
+    """Return the plain events of a piece that are replaced by a plain event of the same key.
 
-    It replaces them if the same time shows both first.
+    An event is replaced by the next one if both are first shown at the same time.
     """
     event_of = np.full(len(commits), -1, np.int64)
     event_of[rows] = np.arange(len(rows))
@@ -269,7 +269,7 @@ def replaced_rows(commits: RecordColumns, rows: Array, events: Events) -> Array:
 
 
 def same_as_next(events: Events, *names: str) -> Array:
-    """Return which events agree with the next one in these fields, which they are sorted by."""
+    """Return which events equal the next one in these fields, by which they are sorted; bool."""
     agrees = np.ones(len(events["key"]), dtype=np.bool_)
     agrees[-1:] = False
     for name in names:
@@ -278,12 +278,12 @@ def same_as_next(events: Events, *names: str) -> Array:
 
 
 def repeated_in_transaction(events: Events, last_number: int) -> Array:
-    """Return the events that a later one of their transaction, shown at the same time, replaces."""
+    """Return the events that are replaced by a later event of their own transaction."""
     return same_as_next(events, "key", "shown_from", "decided_by")
 
 
 def replaced_by_plain(events: Events, last_number: int) -> Array:
-    """Return the events that a later plain event, shown at the same times, replaces."""
+    """Return the events that are replaced by a later plain event, shown at the same times."""
     count = len(events["key"])
     same = same_as_next(events, "key", "shown_from")
     ends = np.flatnonzero(~same)
@@ -296,7 +296,7 @@ def replaced_by_plain(events: Events, last_number: int) -> Array:
 
 
 def replaced_by_transaction(events: Events, last_number: int) -> Array:
-    """Return the transactional events that one decided and appended later replaces.
+    """Return the transactional events that are replaced by one decided and appended later.
 
     The later event must be certain to apply: its transaction is complete, and has no other record
     of the key, which other times might show.
@@ -335,7 +335,7 @@ def out_of_order_keys(events: Events) -> Array:
 
 
 def shown_rows(events: Events, lengths: Array) -> Array:
-    """Return the event that each time of each key shows; -1: none.
+    """Return the event that is shown at each time of each key; -1: none.
 
     The result is wrong for keys of ``out_of_order_keys``. The events are sorted by key, then in the
     order in which they were decided. ``shown_from`` is an index into the times of the key, and

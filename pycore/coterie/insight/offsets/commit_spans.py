@@ -1,8 +1,8 @@
 """Count the commits between the events of each group, piece by piece.
 
-The first reading of the log has found the events of each group: its metadata records. So each
-commit belongs to a span: between two events, and before or after the time since which the log is
-complete and the time since which the request asks. Only sums are stored for each span.
+The first reading of the log has found the events of each group: its metadata records. A span is the
+time between two events. It is cut at the time from which the log is complete, and at the time from
+which the request asks. Only sums are stored for each span.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class CommitSpans:
         return self.__dict__ | {"events": {}}
 
     def absorb(self, later: CommitSpans) -> None:
-        """Absorb the next part's; see ``aggregates``."""
+        """Absorb the aggregate of the next part; see ``aggregates``."""
         self.files = max(self.files, later.files, key=len)
         self._absorb_sums(later.spans_of)
         for name in later.groups.columns:
@@ -269,7 +269,7 @@ class CommitSpans:
         return has_first
 
     def counted(self, group: str) -> tuple[int, int]:
-        """Return the number of a group's effective commits in the requested time, and batches."""
+        """Return the numbers of a group's effective commits and batches in the requested time."""
         number = self.numbers[group]
         return int(self.groups["count"][number]), int(self.groups["requests"][number])
 
@@ -281,7 +281,7 @@ class CommitSpans:
     def spans(self, group: str) -> list[Between]:
         """Return the commits before each event of a group, and those after the last.
 
-        If a time cuts the commits between two events, only the last cut has the event.
+        If a span is cut at a time, only its last part has the event.
         """
         spans: list[Between] = []
         number = self.numbers[group]

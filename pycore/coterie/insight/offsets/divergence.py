@@ -1,4 +1,4 @@
-"""Compare a live state with the log; show the first record from which on they differ.
+"""Compare a live state with the log; show the first record at which they differ.
 
 The live state is what the Admin client returned (``describeConsumerGroups`` and
 ``listConsumerGroupOffsets``), as JSON: see :func:`read_live`. A group of the log that the Admin
@@ -83,7 +83,7 @@ def read_live(path: str | os.PathLike[str]) -> dict[str, Row]:
 
 
 def _group_problem(group: Any) -> str | None:
-    """Return what is wrong with a group of the file; None: nothing."""
+    """Return the problem of a group in the file; None: it is valid."""
     if not isinstance(group, dict) or not isinstance(group.get("group_id"), str):
         return 'an object with "group_id" is wanted'
     required = {"members": ("member_id",), "offsets": ("topic", "partition", "offset")}
@@ -185,7 +185,7 @@ def _same_assignment(
 
 
 def first_differing_record(view: PartitionView, group: str, live: Row) -> EvidenceSource:
-    """Return the record after the last one with the live members, or else the last record."""
+    """Return the first record after the last one with the live members, or else the last record."""
     history = view.histories.get(group)
     if history is None or not history.records:
         return LastRecordOf(group)

@@ -1,4 +1,4 @@
-"""Offsets that were set back or set from outside of the group: by which request, and by whom.
+"""Requests that set offsets back or came from outside of the group, and who could send them.
 
 While a group has members, a coordinator accepts commits only from its members (and from producers
 of transactions). While it has none, it accepts them from tools and from consumers that are not
@@ -76,7 +76,7 @@ class CommitRequest(NamedTuple):
 
 @dataclass
 class CommitRequests:
-    """The commit requests between two records of a group that may be reported.
+    """The commit requests between two records of a group, as far as they may be reported.
 
     Attributes
     ----------
@@ -87,8 +87,8 @@ class CommitRequests:
     until, last : int
         The time of the last one, and the number of its batch's first record.
     every : list of CommitRequest
-        The first requests that set offsets back or belong to no transaction; at most one more than
-        are reported.
+        The first requests that set offsets back or belong to no transaction: the reported ones, and
+        at most one more.
     """
 
     back: list[CommitRequest] = field(default_factory=list)
@@ -175,7 +175,7 @@ class OffsetChanges:
 
 
 class Rewinds:
-    """Finds the requests that set offsets back, or from outside, in each span of a group.
+    """Finds the requests that set offsets back, or came from outside, in each span of a group.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class LogSection:
         self.last[kind]["record"][key] = record
 
     def absorb(self, later: LogSection, keys: Mapping[int, Array], bucket: Array) -> None:
-        """Absorb the next part's; ``keys`` and ``bucket`` map its numbers to those here."""
+        """Absorb the next part; ``keys`` and ``bucket`` map its numbers to those here."""
         for name in self.sums.fields:
             self.sums[name][bucket[: later.sums.count]] += later.sums[name]
         for kind, last in enumerate(later.last):
@@ -55,7 +55,7 @@ class LogSection:
 
 
 def superseded(sections: Sequence[LogSection]) -> list[tuple[Array, Array]]:
-    """Return what the records of each section supersede: records and bytes of each bucket.
+    """Return the records and bytes of each bucket that the records of each section supersede.
 
     All sections must have room for the same buckets and keys.
     """
@@ -126,7 +126,7 @@ class CommitIntervals:
         np.add.at(self.sums["passed_ms"], bucket[existing], ms[existing])
 
     def absorb(self, later: CommitIntervals, keys: Array, bucket: Array) -> None:
-        """Absorb the next part's; ``keys`` and ``bucket`` map its numbers to those here."""
+        """Absorb the next part; ``keys`` and ``bucket`` map its numbers to those here."""
         for name in self.sums.fields:
             self.sums[name][bucket[: later.sums.count]] += later.sums[name]
         used = np.flatnonzero(later.last["bucket"] >= 0)

@@ -1,8 +1,7 @@
 """What looks wrong in a log: each finding with the record that shows it.
 
-``coterie.insight.offsets.commit_findings`` finds what is wrong in commits, this module what is
-wrong in the metadata records of groups. ``coterie.insight.offsets.divergence`` compares with a live
-state.
+``coterie.insight.offsets.commit_findings`` checks commits; this module checks the metadata records
+of groups. ``coterie.insight.offsets.divergence`` compares with a live state.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ Row = dict[str, Any]
 
 
 class Takeover(NamedTuple):
-    """A record in which a new member id replaced that of a static member."""
+    """A record in which a static member has a new member id."""
 
     row: Row
     old: str
@@ -176,7 +175,7 @@ def time_of(row: Row) -> int | None:
 
 
 def record_of(row: Row, before: Row | None = None) -> Row:
-    """Return the fields that name a metadata record, and the one before."""
+    """Return the fields that identify a metadata record and the record before it."""
     return {
         "timestamp": time_of(row),
         "log_offset": row["log_offset"],
@@ -217,7 +216,7 @@ def generation_gaps(history: GroupHistory, trusted_from_ms: int | None) -> Itera
 def static_fights(
     view: PartitionView, history: GroupHistory, parameters: Parameters
 ) -> Iterator[Row]:
-    """Yield each static id that is taken over too often, with the takeover that makes it so."""
+    """Yield each static id that is taken over too often, with the takeover at the limit."""
     by_instance: dict[str, list[Takeover]] = {}
     for row in history.generations:
         if not view.is_complete_at(time_of(row)):

@@ -83,7 +83,7 @@ class Parameters:
     Attributes
     ----------
     now_ms : int or None
-        The time (epoch ms) as of which offsets are judged; None: the time of the log's newest
+        The time (epoch ms) at which offsets are judged; None: the time of the log's newest
         record, which the asker finds.
     retention_ms : int
         ``offsets.retention.minutes`` of the broker, in ms.
@@ -166,7 +166,7 @@ def standing(
 
 
 def expiry_of(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, bool]:
-    """Return an offset's rule, since when its retention counts, and whether it is retained."""
+    """Return an offset's expiry rule, the start of its retention, and whether it never expires."""
     topics = head["subscribed_topics"]
     since_ms = -1 if head["current_state_timestamp"] is None else head["current_state_timestamp"]
     if head["type"] == "classic":

@@ -1,8 +1,8 @@
 """The timeline of a group: generations with their causes, commits between them, flapping clients.
 
 A group's rows are in log order, followed by its summaries: ``flapping``, ``client`` (ordered by
-the rebalances that they cause), ``summary``. What records do not show is reported as unknown, or
-taken from a broker's logs (``coterie.insight.brokerlogs``). If only some groups are requested, the
+the rebalances that they cause), ``summary``. Anything that records do not show is unknown, or taken
+from a broker's logs (``coterie.insight.brokerlogs``). If only some groups are requested, the
 partition's other groups are known from its batches alone.
 """
 
@@ -224,7 +224,7 @@ class PartitionTimelines:
         return merged
 
     def set_back(self, spans: list[Between]) -> Iterator[Row]:
-        """Yield a row for each request that set offsets back, or from outside of the group."""
+        """Yield a row for each request that set offsets back, or came from outside of the group."""
         first = next((event for _, event in spans if event is not None), None)
         from_start = first is None or (first["generation"] or 0) <= 1
         who = OUTSIDE if from_start and self.view.trusted_from_ms is None else UNKNOWN

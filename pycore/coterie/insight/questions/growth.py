@@ -8,9 +8,9 @@ rows is the sum over all batches.
 The cleaner keeps the last record of each key among those that it may read: segments before the
 active one, up to the first record of an undecided transaction. Aborted records are removed and
 supersede nothing. Source: LogCleanerManager.cleanableOffsets, Cleaner.buildOffsetMap. Whether the
-cleaner may free a record depends on the record that supersedes it. So the log has three *sections*,
-and no record is looked up again: the records of a section supersede all of the section's records,
-and their keys' last records in earlier sections, except the section's own last ones.
+cleaner may free a record depends on the record that supersedes it. So the log has three *sections*.
+In a section, every record is superseded except the last one of each key. That one also supersedes
+the key's last record in an earlier section, so no record is looked up again.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ UNKNOWN_OF_EMPTY = ("group_id", "topic", "time", "first_timestamp", "last_timest
 
 @dataclass(frozen=True)
 class Parameters:
-    """What counts as too often, and whether to report over time.
+    """The threshold for frequent commits, and the length of time spans.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class TopicWeights:
                 self._weigh(section, replace(records, columns=cut))
 
     def _categories(self, records: RecordColumns) -> tuple[Array, Array, Array]:
-        """Return each row's kind, its key's number among those of the kind, and its category."""
+        """Return each row's kind, the number of its key within the kind, and its category."""
         known = max(self.category_of_key.count - 1, 0)
         new = records.scan.keys(known)
         self.category_of_key.fit(known + len(new) + 1)  # the last entry is for rows without a key
@@ -290,7 +290,7 @@ class TopicWeights:
             )
 
     def absorb(self, later: TopicWeights) -> None:
-        """Absorb the next part's; see ``aggregates``."""
+        """Absorb the aggregate of the next part; see ``aggregates``."""
         groups, topics = NameNumbers(self.groups), NameNumbers(self.topics)
         self.groups, self.topics = groups.absorb(later.groups), topics.absorb(later.topics)
         group, topic = groups.numbers(later.groups), topics.numbers(later.topics)
@@ -391,7 +391,7 @@ class DistinctKeys:
                 self.pairs = [distinct(np.concatenate(self.pairs))]
 
     def absorb(self, later: DistinctKeys, keys: Array, bucket: Array) -> None:
-        """Absorb the next part's; ``keys`` and ``bucket`` map its numbers to those here."""
+        """Absorb the next part; ``keys`` and ``bucket`` map its numbers to those here."""
         for pairs in later.pairs:
             self.add(bucket[pairs >> 32], keys[pairs & LOW])
 

@@ -99,8 +99,8 @@ class CompleteRange(NamedTuple):
     def status(self, at_ms: int | None, offset: int | None) -> str | None:
         """Return why the offset as of a time (None: the log's end) is unknown; None: it is known.
 
-        An offset that a compacted log has for a time is correct: a remaining record had no
-        successor in the cleaned part. Only if it has none, one may have been removed.
+        In a compacted log, an offset at a time is still correct, because a record with a successor
+        in the cleaned part is removed. But if there is no offset, one may have been removed.
         """
         if at_ms is None:
             return None

@@ -203,7 +203,7 @@ def commit_counts(
 
 
 def head_of(group: Row, counted: list[Row]) -> Row:
-    """Return the fields of a group itself; ``counted``: its ``rebalances``."""
+    """Return the fields of a group itself; ``counted``: the number of rebalances."""
     classic = group["type"] == "classic"
     readable = not classic or group["protocol_type"] == "consumer"
     return {

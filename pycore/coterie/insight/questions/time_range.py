@@ -1,4 +1,4 @@
-"""The time range of a partition's records: for commands that need a time and were given none."""
+"""The time range of a partition's records, which is the default of time options."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ SAME, MOVED, NEW, DELETED, UNKNOWN = CHANGES = ("same", "moved", "new", "deleted
 
 @dataclass(frozen=True)
 class Parameters:
-    """The time, epoch ms, by the records' own timestamps; ``retention_ms``: the broker's."""
+    """The time to go back to (epoch ms), and the broker's retention (ms)."""
 
     at_ms: int
     retention_ms: int = DEFAULT_RETENTION_MS
@@ -115,8 +115,8 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
 def expires_at_ms(head: dict[str, Any], parameters: Parameters) -> int | None:
     """Return when a restored offset would expire, given the group's state at the end of the log.
 
-    Known only for an Empty group whose record has the time since when. Its offsets expire by that
-    time, even if they were committed later (``GroupMetadata.removeExpiredOffsets``).
+    Known only for an Empty group whose record has the time since when it is empty. Its offsets
+    expire by that time, even if they were committed later (``GroupMetadata.removeExpiredOffsets``).
     """
     since: int | None = head["current_state_timestamp"]
     if head["type"] != "classic" or head["state"] != "Empty" or since is None:
@@ -125,9 +125,10 @@ def expires_at_ms(head: dict[str, Any], parameters: Parameters) -> int | None:
 
 
 def rewound_keys(view: PartitionView, parameters: Parameters) -> dict[Key, tuple[int, int]]:
-    """Return keys whose last commit by a time went back -> the offset before, and when (epoch ms).
+    """Return the offset before, and the time (epoch ms), of each key whose last commit went back.
 
-    A transaction's commit counts if it was committed at all, even after the time.
+    ``Last``: up to the requested time. A transaction's commit counts even if it was committed
+    later.
     """
     log = view.read(states(view, parameters)[0])
     tracks = partial.tracks(log.fold)

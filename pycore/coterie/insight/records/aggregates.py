@@ -1,4 +1,4 @@
-"""Aggregates: what a question computes from the pieces of a log, and how two parts' are merged.
+"""Aggregates: the results of a question over the pieces of a log, which merge part by part.
 
 A question with a function ``aggregates`` can be answered from parts of a partition, read by
 several threads or processes (``coterie.insight.records.log_parts``): each part fills aggregates of

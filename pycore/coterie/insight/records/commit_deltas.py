@@ -30,7 +30,7 @@ class CommitDeltas:
     gone : bool
         Whether it is a tombstone.
     before : dict of str to int64
-        Fields of the key's commit before it, in whichever piece: those of ``BEFORE`` whose column
+        Fields of the key's previous commit, in any piece: the fields of ``BEFORE`` whose column
         ``previous_*`` was requested; -1: there is none.
     change : int64
         The offset less the offset before; undefined where ``fresh``.

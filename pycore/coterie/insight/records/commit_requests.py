@@ -24,5 +24,5 @@ class RequestBatches:
         self.one_request_each = self.one_request_each and not records.batches["mixed"].any()
 
     def absorb(self, later: RequestBatches) -> None:
-        """Absorb the next part's; see ``aggregates``."""
+        """Absorb the aggregate of the next part; see ``aggregates``."""
         self.one_request_each = self.one_request_each and later.one_request_each

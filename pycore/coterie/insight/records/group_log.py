@@ -1,4 +1,4 @@
-"""The records of groups that are not commits, stored in a temporary file.
+"""The records of groups, except commits, stored in a temporary file.
 
 A group of a thousand members writes a hundred kilobytes at each rebalance. So beyond a few
 megabytes, keys and values go to a temporary file; only their index stays in memory.
@@ -22,7 +22,7 @@ MEMORY_BYTES = 4 << 20  # of keys and values; more go to a temporary file
 
 
 class GroupRecord(NamedTuple):
-    """One record of a group that is not a commit; ``value`` None: a tombstone.
+    """One record of a group, not a commit; ``value`` None: a tombstone.
 
     ``version`` is the key's: 2 for a classic group's metadata, 3 to 23 for a newer protocol.
     ``timestamp`` is in ms, -1: none.

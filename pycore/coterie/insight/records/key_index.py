@@ -89,7 +89,7 @@ class Keys:
     def absorb(self, later: Keys) -> Array:
         """Add the keys of the next part; return their numbers in this object.
 
-        A key's last record is the next part's if that has one.
+        The last record of a key comes from the next part, if it has one there.
         """
         own = self.__getstate__()
         entries, other = own["known"], later.__getstate__()

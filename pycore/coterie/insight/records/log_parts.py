@@ -2,8 +2,8 @@
 
 A *part* is a run of whole segments.
 
-1. :func:`survey` reads a part for what matters beyond it: the last state, the records of groups,
-   and the transactions that are open where the part ends.
+1. :func:`survey` reads a part and returns what other parts depend on: the last state, the records
+   of groups, and the transactions that are open at its end.
 2. :func:`join` merges the surveys in log order. A question about states can be answered then.
 3. :func:`second_readings` yields the input of each part's second reading.
 4. :func:`aggregate` reads a part again and decides each of its records.
@@ -139,7 +139,7 @@ def join(view: PartitionView, surveys: Iterable[SurveyedLogs]) -> SurveyedLogs:
 
 
 def absorb_logs(logs: SurveyedLogs, later: SurveyedLogs) -> None:
-    """Append the logs of the next part to those of the parts before it."""
+    """Append the logs of the next part to the logs of the parts before it."""
     for record_filter, log in later.items():
         if record_filter not in logs:
             logs[record_filter] = SurveyedLog((), record_filter.options)

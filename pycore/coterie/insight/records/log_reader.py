@@ -1,8 +1,8 @@
 """Read a partition's log twice: first as a fold, then in pieces.
 
 The first reading finds what is known only at the end of the log: which groups there are, since
-when the log is complete, and how each transaction ends that is open at the end of a piece. So the
-second reading can decide each piece by itself, in log order, and a question never has to hold the
+when the log is complete, and the outcome of each transaction that is open at the end of a piece. So
+the second reading can decide each piece by itself, in log order, and a question never needs the
 log's records in memory.
 
 Faulty places are left out, as with ``--on-fault skip``.
@@ -82,7 +82,7 @@ class SurveyedLog:
     fold : PartitionFold
         The last state of each key, and the generations of each group.
     group_log : GroupRecords
-        The records of groups that are not commits.
+        The records of groups, except commits.
     present : set of str
         Groups that have a record.
     count : int
@@ -118,7 +118,7 @@ class SurveyedLog:
                     self._survey_piece()
 
     def _survey_piece(self) -> None:
-        """Take over the fold's survey of the piece that it scanned last."""
+        """Store the fold's survey of the last scanned piece."""
         survey = self.fold.survey
         assert survey is not None  # see `new_fold`
         self.group_log.take(self.fold)
@@ -200,7 +200,7 @@ class SurveyedLog:
         return [keys[row] for row in rows.tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process may absorb: no bytes, and no function that reads them."""
+        """Return the state for another process, without bytes and without their reader."""
         state = PartialState(self.options, {None: self.fold})
         return self.__dict__ | {"read_segment_bytes": None, "fold": state}
 

@@ -121,7 +121,7 @@ class PartitionView:
     read
         Returns the bytes of a segment.
     since_ms : int or None
-        Report only states and events since then. Earlier records are read too: they decide.
+        Report only states and events since then. Earlier records are read, too.
     parts : JoinedParts or None
         The merged results of the log's parts; None: the view reads the log.
 
@@ -130,7 +130,7 @@ class PartitionView:
     shared_aggregates : dict or None
         Filled aggregates of several questions, by name, if the log was read once for all of them.
     cut : CutPartition or None
-        The log in parts that threads of this process read; None: it is read in one.
+        The log in parts that threads of this process read; None: it is read as a whole.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class PartitionView:
 
     @property
     def group_log(self) -> GroupRecords:
-        """The records of groups that are not commits, in log order."""
+        """The records of groups, except commits, in log order."""
         return self.log.group_log
 
     @cached_property
@@ -255,7 +255,7 @@ class PartitionView:
 
     @cached_property
     def complete_from_ms(self) -> int | None:
-        """The start of the requested time that is complete; None: the log's start."""
+        """From when on the requested time is complete; None: from the log's start."""
         bounds = [ms for ms in (self.since_ms, self.trusted_from_ms) if ms is not None]
         return max(bounds, default=None)
 
@@ -334,7 +334,7 @@ def read_partitions(
     log
         LOG..., see ``coterie.log.folders.find_segments``.
     groups
-        Only these groups; None: all. All of a group lies in one partition.
+        Only these groups; None: all. All records of a group are in one partition.
     at_ms
         Only records whose own timestamp (ms) is not after this.
     since_ms

@@ -1,1 +1,1 @@
-"""What stands beside a server: control over HTTP, metrics."""
+"""The HTTP interfaces of a server: control for tests, and metrics."""

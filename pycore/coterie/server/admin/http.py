@@ -95,7 +95,7 @@ async def serve(host: str, port: int, respond: Respond) -> asyncio.Server:
     Raises
     ------
     CoterieError
-        The address is taken, or is none of this machine's.
+        The address is taken, or does not belong to this machine.
     """
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -63,7 +63,7 @@ class Call:
     connection
         The connection: ``.listener``, ``.client_host`` (``"/127.0.0.1"``), ``.principal``.
     on_close
-        Called if the connection closes before the response, to release what waits for it.
+        Called if the connection closes before the response, to cancel pending work.
     """
 
     __slots__ = (

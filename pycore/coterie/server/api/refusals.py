@@ -116,7 +116,7 @@ def produce(body: Body, version: int, error: int) -> Body | None:
 
 
 def fetch(body: Body, version: int, error: int) -> Body:
-    """Refuse Fetch; from version 13 on without partitions."""
+    """Refuse Fetch; since version 13, the response has no partitions."""
     responses = [
         {
             "topic": topic["topic"],
@@ -135,7 +135,7 @@ def fetch(body: Body, version: int, error: int) -> Body:
 
 
 def find_coordinator(body: Body, version: int, error: int) -> Body:
-    """Refuse FindCoordinator; from version 4 on each of its keys."""
+    """Refuse FindCoordinator; since version 4, each of its keys."""
     no_node = {"nodeId": -1, "host": "", "port": -1}
     if version < 4:
         return _entry(error, **no_node)

@@ -24,7 +24,7 @@ _LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 @runtime_checkable
 class HandshakeObserver(Protocol):
-    """A connection's protocol that is told of a failed TLS handshake."""
+    """A connection's protocol that handles a failed TLS handshake."""
 
     def handshake_failed(self, peername: object, error: ssl.SSLError) -> None:
         """Handle the failure of a handshake with a peer."""
@@ -60,7 +60,7 @@ class Acceptor:
         Raises
         ------
         OSError
-            An address is taken, or is none of this machine's.
+            An address is taken, or does not belong to this machine.
         """
         self.port = port
         addresses = await self._loop.getaddrinfo(

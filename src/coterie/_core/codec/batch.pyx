@@ -1,7 +1,7 @@
 """The batches of a log segment and their records, magic 0 to 2.
 
-Frames a batch at a position, checks its checksum and parses all its records; a batch of which one
-record cannot be parsed gives none. Knows bytes; knows no groups, no files, no time.
+Frames a batch at a position, checks its checksum and parses all its records. If one record cannot
+be parsed, the batch has none. Knows bytes; knows no groups, no files, no time.
 Cost: one pass over the bytes for the checksum, one for the records.
 Sources: DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch, LegacyRecord,
 FileLogInputStream, ByteBufferLogInputStream.
@@ -124,8 +124,8 @@ cdef Frame frame_batch(const uint8_t* data, int64_t size, int64_t at, Batch* bat
 
 cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
                            Batch* batch) noexcept nogil:
-    """Frame a batch as the coordinator's loader does (ByteBufferLogInputStream): a partial batch
-    is no fault but the end, and the magic is checked before the length."""
+    """Frame a batch as the coordinator's loader does (ByteBufferLogInputStream): a partial batch is
+    the end of the log, not a fault; the magic is checked before the length."""
     cdef int64_t rem = size - at
     cdef Frame frame
     cdef int magic
@@ -146,7 +146,7 @@ cdef Frame frame_as_loader(const uint8_t* data, int64_t size, int64_t at,
 
 
 cdef Fault frame_to_fault(int frame) noexcept nogil:
-    """FRAME_SHORT counts as a wrong checksum: Kafka's ensureValid reports both alike."""
+    """Return the fault of a frame. FRAME_SHORT is a wrong checksum, as in Kafka's ensureValid."""
     if frame == FRAME_TAIL:
         return FAULT_TAIL
     if frame == FRAME_LENGTH:
@@ -182,7 +182,7 @@ cdef bint plausible_base(int fault, int64_t base_offset, int64_t expected) noexc
 
 
 cdef Fault read_marker(const Record* record, int* kind) noexcept nogil:
-    """ControlRecordType.parse: int16 version, int16 type; later versions are read like 0."""
+    """Read a marker's type (ControlRecordType.parse); later versions are read like version 0."""
     if record.key_size < 4 or load_i16(record.key) < 0:
         return FAULT_MARKER
     kind[0] = load_i16(record.key + 2)
@@ -210,7 +210,7 @@ cdef class Records:
         return 0
 
     cdef int read(self, const Batch* batch) except -1:
-        """Parse all records of a framed batch into `items`. Return a Fault; then there are none."""
+        """Parse all records of a framed batch into `items`. After a Fault there are none."""
         cdef int fault
         cdef const uint8_t* at
         cdef int64_t size

@@ -162,7 +162,7 @@ cdef object row_default(Field field):
 
 cdef inline int take_number(Reading* r, const Step* step, dict struct, const Seen* old,
                             Seen* new) except -1:
-    """Read a number into `struct`, unless it equals the old value."""
+    """Set a number in `struct`, unless it equals the old value."""
     cdef int64_t number
     if r.cur.end - r.cur.at < step.width:
         raise refused(r, <str>step.name, TRUNCATED)
@@ -177,7 +177,7 @@ cdef inline int take_number(Reading* r, const Step* step, dict struct, const See
 
 cdef inline int take_string(Reading* r, const Step* step, bint flexible, dict struct,
                             const Seen* old, Seen* new) except -1:
-    """Read a text into `struct`, unless its bytes equal the old ones."""
+    """Set a text in `struct`, unless its bytes equal the old ones."""
     cdef const uint8_t* at
     cdef int32_t size = string_size(r, step, step.nullable, flexible, &at)
     if size == old.number and (size <= 0 or memcmp(at, old.at, size) == 0):
@@ -415,7 +415,7 @@ cdef int read_known_tag(Reading* r, Field field, dict struct) except -1:
 
 
 cdef Status skip_tags(Cursor* cur) noexcept nogil:
-    """Skip the tagged fields of a header, of which none is known."""
+    """Skip the tagged fields of a header; all are unknown."""
     cdef uint32_t count, tag, size
     cdef const uint8_t* at
     cdef int32_t left

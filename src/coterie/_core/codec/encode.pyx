@@ -1,9 +1,9 @@
 """Plain Python values to bytes by a layout; each value is checked against its field's type.
 
 A field that a dict lacks gets its default in a frame and is an error in a record. In a record a
-lone surrogate becomes "?", as Java writes it; in a frame it is an error. Keys that are no field of
-the version are ignored. Tagged fields at their default are not written, and unknown ones come from
-``_unknown_tags``.
+lone surrogate becomes "?", as Java writes it; in a frame it is an error. Keys that do not name a
+field of the version are ignored. Tagged fields at their default are not written, and unknown ones
+come from ``_unknown_tags``.
 Knows kinds of fields; knows no message by name. Cost: a type check and a copy of each value; most
 messages fit a buffer on the stack.
 """
@@ -293,7 +293,7 @@ cdef int write_uuid(Writing* w, str name, object value) except -1:
 
 
 cdef int write_tags(Writing* w, Layout layout, object value) except -1:
-    """Write tagged fields by tag, except those at their default; with them the unknown ones."""
+    """Write known and unknown tagged fields by tag, except known ones at their default."""
     cdef Field field
     cdef PyObject* item
     cdef object owned

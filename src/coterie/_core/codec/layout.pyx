@@ -45,7 +45,7 @@ cdef class Layout:
 
     @property
     def least_bytes(self):
-        """The fewest bytes of such a struct: above 0, or a list of them would be free to send."""
+        """The fewest bytes of such a struct: above 0, so a sender pays for each list element."""
         return self.least
 
     def below(self, str name not None):

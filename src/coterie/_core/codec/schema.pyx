@@ -152,7 +152,7 @@ def decode_value(key_version, value, *, tags=True):
 
 
 cdef dict finish(Reading* r, bytes data, dict message):
-    """Report the bytes that are left over, with `data` unless it is None."""
+    """Add the number of left-over bytes to a message, and `data` as `raw` unless it is None."""
     if remaining(&r.cur):
         message["trailing_bytes"] = remaining(&r.cur)
         if data is not None:

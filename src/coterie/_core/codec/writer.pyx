@@ -203,7 +203,7 @@ cdef inline int varint_size(int64_t value) noexcept nogil:
 
 
 cdef inline int64_t record_size(int64_t delta, int32_t key, int32_t value) noexcept nogil:
-    """Return the size of a record, without its length, that has no time and no headers."""
+    """Return the size of a record without time and headers; its length field is not counted."""
     return (3 + varint_size(delta) + varint_size(key) + max(key, 0) + varint_size(value)
             + max(value, 0))
 
@@ -229,7 +229,7 @@ cdef int64_t size_of_sized(const uint8_t* at, Py_ssize_t left, int32_t count) no
 
 
 cdef void put_sized(uint8_t* out, const uint8_t* at, int32_t count) noexcept nogil:
-    """Write the records, whose size is that of `size_of_sized`."""
+    """Write the records; their size must be the result of `size_of_sized`."""
     cdef int32_t key, value, n
     for n in range(count):
         key, value = load_i32(at), load_i32(at + 4)

@@ -1,7 +1,7 @@
 """A group coordinator: one entry for requests, one for time, elections and loads.
 
-It makes the components, which share a runtime, and hands each request to the one that registered
-for the operation and the type of the group. It knows no rule of a group.
+It makes the components, which share a runtime, and passes each request to the component that is
+registered for its operation and the type of its group. It knows no rule of a group.
 Cost: a request is one look-up of its group and one call through a table.
 Source: GroupCoordinator.scala, GroupMetadataManager.scala.
 Rules: docs/rules/coordinator.md#election, docs/rules/trace-format.md#time.
@@ -43,7 +43,7 @@ cdef enum:
 
 @cython.final
 cdef class Coordinator:
-    """The core of :class:`coterie.GroupCoordinator`: numbers, tuples and rows."""
+    """The core of :class:`coterie.GroupCoordinator`: it takes tuples and returns rows."""
 
     def __cinit__(self, settings, int64_t now_ms=0, member_ids=None, bint deferred=False,
                   Sink sink=None):
@@ -97,7 +97,7 @@ cdef class Coordinator:
 
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1:
-        """Let the component that registered for the operation and the group's type decide it."""
+        """Call the function that is registered for the operation and the group's type."""
         cdef Group group = self.runtime.find(group_id)
         cdef int group_type = NO_GROUP if group is None else group.group_type
         cdef Decider* decider = self.runtime.decider_of(op, group_type)
@@ -108,7 +108,7 @@ cdef class Coordinator:
 
     def call(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
              str instance, tuple details):
-        """Handle one request now, then what is due at once: whole, whatever signal comes."""
+        """Handle one request, then the timers due now; a signal does not interrupt it."""
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.dispatch(op, id, group_id, generation_id, member_id, instance, details)
@@ -119,7 +119,7 @@ cdef class Coordinator:
 
     def ask(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
             str instance, tuple details):
-        """Handle one request as ``call`` does; its error and payload, if it alone was answered."""
+        """Handle one request as ``call`` does; return its error and payload."""
         cdef Py_ssize_t before = self.runtime.outputs.count
         self.call(op, id, group_id, generation_id, member_id, instance, details)
         if before or self.runtime.sink.failure is not None:
@@ -159,7 +159,7 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def advance(self, int64_t now_ms):
-        """Move the clock; fire what falls due."""
+        """Move the clock and fire the due timers."""
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.runtime.advance_to(now_ms, True)
@@ -175,7 +175,7 @@ cdef class Coordinator:
         return self.runtime.wheel.next_deadline_ms()
 
     def complete(self, AppendOp op not None, int error, int64_t base_offset):
-        """Let a deferred append come back; offset -1: the end of the log."""
+        """Finish a deferred append; offset -1: the end of the log."""
         if op.runtime is not self.runtime:
             raise CoterieError("this append belongs to another coordinator")
         begin_change(&self.users, THE_COORDINATOR)
@@ -189,7 +189,7 @@ cdef class Coordinator:
             end_use(&self.users)
 
     def import_log(self, batches):
-        """Put batches into the log and load all that it has."""
+        """Append batches to the log, then load the whole log."""
         cdef Batch batch
         begin_change(&self.users, THE_COORDINATOR)
         try:
@@ -210,16 +210,16 @@ cdef class Coordinator:
 
     @property
     def unsettled(self):
-        """Whether answers, or a failure of the caller's log, are left to be taken."""
+        """Whether there are untaken responses, or an untaken failure of the caller's log."""
         return self.runtime.outputs.count > 0 or self.runtime.sink.failure is not None
 
     def take_failure(self):
-        """Return what the caller's log raised since the last call, or None."""
+        """Return the exception that the caller's log raised since the last call, or None."""
         failure, self.runtime.sink.failure = self.runtime.sink.failure, None
         return failure
 
     def play(self, Trace trace not None):
-        """Run every event of a trace, then what is due at the time of the last one."""
+        """Run every event of a trace, then the timers due at the time of the last one."""
         # The core makes no reference cycles, and a trace calls no Python code if the log is in
         # memory and member ids are numbered. Without the collector, many small groups take a fifth
         # less CPU time on CPython 3.11.
@@ -302,7 +302,7 @@ cdef class Coordinator:
         return taken
 
     def take_events(self, list events not None, fresh not None):
-        """Append what was done since the last call to both, or, interrupted, to neither."""
+        """Append the events since the last call to both, or to neither if interrupted."""
         cdef list taken = self.runtime.outputs.events()
         cdef Outputs empty = Outputs()
         if not isinstance(fresh, MutableSequence):
@@ -312,7 +312,7 @@ cdef class Coordinator:
         self.runtime.outputs = empty
 
     def take_rows(self, bint with_events):
-        """Return what was answered since the last call; see ``Outputs.taken``."""
+        """Return the responses since the last call; see ``Outputs.taken``."""
         cdef list taken
         if self.runtime.outputs.count == 0:
             return []

@@ -1,8 +1,8 @@
 """Partitions of the offsets topic: given up, and loaded after an election.
 
 Each component drops its own groups (`Component.resigned`) and reads its own from the folded log
-(`read_log`, then `loaded` once all could read theirs). The offsets come last: a group of which the
-log has nothing but offsets is added then. It knows no rule of a group.
+(`read_log`, then `loaded` once all could read theirs). The offsets come last; a group that has only
+offsets is added then. It knows no rule of a group.
 Source: GroupCoordinator.scala (onElection, onResignation), GroupMetadataManager.scala.
 Rules: docs/rules/coordinator.md#election.
 """
@@ -53,7 +53,7 @@ cdef int decide_failover(component, int op, int64_t id, Group group, str group_i
 
 @cython.final
 cdef class Election:
-    """Changes which partitions this coordinator owns, and what it has of their groups."""
+    """Gives up and loads partitions, with their groups."""
 
     def __cinit__(self, Runtime runtime not None, OffsetStore store not None):
         self.runtime = runtime
@@ -64,7 +64,7 @@ cdef class Election:
         runtime.register("failover", self, decide_failover, NO_GROUP)
 
     cdef int begin_load(self, int32_t partition) except -1:
-        """Ignored unless resigned."""
+        """Start loading a partition that was given up; otherwise do nothing."""
         return self.runtime.partitions.change(partition, RESIGNED, LOADING)
 
     cdef int finish_load(self, int32_t partition) except -1:

@@ -33,7 +33,7 @@ def fold_log(log):
 
 @cython.final
 cdef class LoadFilter:
-    """Whether a group is loaded: those of one partition are, or of all that are loading."""
+    """Which groups are loaded: those of one partition, or of all loading partitions."""
 
     cdef int32_t count
     cdef int32_t partition             # -1: all that are loading
@@ -89,7 +89,7 @@ cdef OffsetMap map_of(dict maps, str group_id):
 
 
 def offsets_of(fold):
-    """Return the offsets of a fold by group id, those of undecided transactions included."""
+    """Return the offsets of a fold by group id, including those of undecided transactions."""
     cdef dict maps = {}
     cdef Py_ssize_t start = 0, end
     if not isinstance(fold, PartitionFold):

@@ -1,8 +1,8 @@
 """The offsets of groups of every type, beside the groups, as in Kafka's OffsetMetadataManager.
 
-It knows no group: whether a group may commit, and when its offsets expire, is for the group's
-protocol. A group without commits takes no memory here. O(1) for a group; giving up a partition is
-one pass over the group ids.
+It knows no group: the group's protocol decides whether a member may commit, and when offsets
+expire. A group without commits takes no memory here. O(1) for a group; giving up a partition is one
+pass over the group ids.
 Source: OffsetMetadataManager.java. Rules: docs/rules/offsets.md#data.
 """
 cimport cython
@@ -25,7 +25,7 @@ cdef class OffsetStore:
         return <OffsetMap>self.maps.get(group_id)
 
     cdef OffsetMap map_of(self, str group_id):
-        """Return the offsets of a group, to which some are about to be added."""
+        """Return the offsets of a group; create an empty map if there is none."""
         offsets = self.maps.get(group_id)
         if offsets is None:
             offsets = self.maps[group_id] = OffsetMap.__new__(OffsetMap)
@@ -39,7 +39,7 @@ cdef class OffsetStore:
         return 0
 
     cdef int drop(self, str group_id) except -1:
-        """Forget the offsets of a group that ends; an append under way changes nothing then."""
+        """Forget the offsets of a group that ends; an unfinished append then has no effect."""
         self.maps.pop(group_id, None)
         return 0
 

@@ -187,7 +187,7 @@ cdef class Offsets:
         return self.runtime.defer(append, written)
 
     cdef int pend(self, CommitAppend op) except -1:
-        """Let the entries be pending until the append finishes."""
+        """Make the entries pending until the append finishes."""
         if op.waited:
             return 0
         op.waited = True

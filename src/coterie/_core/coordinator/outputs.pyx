@@ -33,7 +33,7 @@ cdef tuple ANSWERS = tuple([row.answer for row in operations.OPERATIONS.values()
 @cython.final
 @cython.no_gc                      # payloads are texts, numbers and bytes: no reference cycles
 cdef class Outputs:
-    """What a coordinator did, in order: rows of 32 bytes, made objects when asked for."""
+    """The outputs of a coordinator, in order: rows of 32 bytes, made into objects on request."""
     # Payloads are hidden from the garbage collector, which would visit all of them again and again
     # while a long trace is played.
 
@@ -83,8 +83,8 @@ cdef class Outputs:
     cdef tuple only_answer(self, int64_t id):
         """Return the error and payload of this request and drop the rows, if it alone was answered.
 
-        None if it was not answered, another one was, too, or one never will be. A request that is
-        parked may complete another one: a new member's join completes a follower's sync.
+        None if it was not answered, if another one was, too, or if one never will be. A request
+        that is parked may complete another one: a new member's join completes a follower's sync.
         """
         cdef Py_ssize_t n, row = -1
         cdef tuple answer
@@ -163,7 +163,7 @@ cdef class Outputs:
         return answers
 
     def lines(self):
-        """Yield each row as the dict of a trace's output line, unanswered requests left out."""
+        """Yield each row as the dict of a trace's output line, without unanswered requests."""
         cdef Py_ssize_t n = 0
         while n < self.count:              # a caller may clear the rows between two lines
             event = self.event(n) if self.rows[n].kind != UNANSWERED else None

@@ -1,7 +1,7 @@
 """Encode the records of offsets and their tombstones.
 
 Versions as Kafka 2.3 to 3.9 write them: key 1; value 1 with an explicit expiry, else 3. It knows
-no group: the keys of a group's own records are given to it. Cost: one pass, one copy.
+no group: callers pass the encoded keys of a group's own records. Cost: one pass, one copy.
 Source: GroupMetadataManager.scala. Rules: docs/rules/log-format.md#keys.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

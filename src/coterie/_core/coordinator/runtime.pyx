@@ -26,11 +26,11 @@ from coterie.operations import NUMBER
 
 
 class Thrown(CoterieError):
-    """Kafka's code throws here. What was done before stays done, as there."""
+    """Kafka's code throws here; as in Kafka, earlier changes are not undone."""
 
 
 class Garbage(Thrown):
-    """Kafka's code throws at metadata of a member that cannot be read."""
+    """Kafka's code throws because a member's metadata cannot be read."""
 
 
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
@@ -55,7 +55,7 @@ cdef class Group:
 
 
 cdef class Component:
-    """A component of a coordinator: it may have timers, and learns of elections."""
+    """A component of a coordinator: it may have timers, and takes part in elections."""
 
     cdef int join_runtime(self, Runtime runtime, int kinds) except -1:
         """Reserve this many kinds of timers, numbered from `first_kind`."""
@@ -80,7 +80,7 @@ cdef class Component:
         return None
 
     cdef int loaded(self, object content, object load_filter) except -1:
-        """Put what `read_log` returned in force, for the group ids that pass the filter.
+        """Take over what `read_log` returned, for the group ids that pass the filter.
 
         None as the filter: all pass.
         """
@@ -94,7 +94,7 @@ cdef class GroupProtocol(Component):
     """
 
     cdef Group create_group(self, str group_id):
-        """Add a group without members, of which there are only offsets."""
+        """Add a group without members, for its offsets."""
         raise NotImplementedError
 
     cdef int check_commit(self, Group group, int32_t generation_id, str member_id, str instance,
@@ -103,7 +103,7 @@ cdef class GroupProtocol(Component):
         raise NotImplementedError
 
     cdef int check_offset_delete(self, Group group, dict errors) except? -7:
-        """Return the error of an OffsetDelete; set those of partitions that must stay."""
+        """Return the error of an OffsetDelete; set the errors of partitions that must stay."""
         raise NotImplementedError
 
     cdef int delete_group(self, Group group) except? -7:
@@ -161,7 +161,7 @@ cdef class AppendOp:
 
 
 cdef AppendOp describe(AppendOp op, str kind, Batch batch):
-    """Set what an append is about."""
+    """Set the kind, the group and the other details of an append."""
     op.kind = kind
     op.batch = batch
     return op
@@ -208,7 +208,7 @@ cdef class Runtime:
         free(self.free_slots)
 
     cdef int register(self, str op, object component, Decide decide, int group_type) except -1:
-        """Let a component decide an operation, by its name, for the groups of one type.
+        """Register the function that decides an operation for the groups of one type.
 
         A component that is registered for NO_GROUP also decides for types without a component of
         their own: it is called as if there were no group.
@@ -228,7 +228,7 @@ cdef class Runtime:
         return 0
 
     cdef int register_protocol(self, int group_type, GroupProtocol protocol) except -1:
-        """Let a component have the groups of one type."""
+        """Make a component the protocol of the groups of one type."""
         if self.protocols[group_type] is not None:
             raise CoterieError(f"group type {group_type} has a protocol already: "
                                f"{type(self.protocols[group_type]).__name__}")
@@ -281,7 +281,7 @@ cdef class Runtime:
         return 0
 
     cdef GroupProtocol protocol_of(self, Group group):
-        """Return the protocol of a group; of None that of groups that are only offsets."""
+        """Return the protocol of a group; for None, that of groups with offsets only."""
         return <GroupProtocol>self.protocols[CLASSIC if group is None else group.group_type]
 
     cdef Py_ssize_t new_slot(self, owner) except -1:
@@ -349,7 +349,7 @@ cdef class Runtime:
         return 0
 
     cdef int ignore_thrown(self, error) except -1:
-        """Ignore what Kafka throws in a background thread; a trace ends at unreadable metadata."""
+        """Ignore an error that Kafka throws in a background thread, unless it ends a trace."""
         if self.strict and isinstance(error, Garbage):
             raise error
         return 0

@@ -140,7 +140,7 @@ cdef class MemoryLog(Sink):
         return [(<Batch?>batch).row() for batch in self.batches]
 
     cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
-        """Where a batch of so many records goes; it must not run into another."""
+        """Return the position of a batch with so many records; it must not overlap another."""
         cdef Py_ssize_t at
         cdef Batch other
         if base_offset > LATEST_OFFSET:
@@ -163,7 +163,7 @@ cdef class MemoryLog(Sink):
 
 @cython.final
 cdef class CallerLog(Sink):
-    """A log of the caller's: what appends a batch, and what reads them all, as rows."""
+    """A log of the caller's: a function that appends a batch, and one that reads all batches."""
 
     def __cinit__(self, write, rows):
         self.write = write
@@ -191,7 +191,7 @@ cdef class CallerLog(Sink):
 
 @cython.final
 cdef class DirectLog(Sink):
-    """A log that has written a batch when ``write`` returns, and takes its records as bytes."""
+    """A log that takes the bytes of a batch and has written them when ``write`` returns."""
 
     def __cinit__(self, write, rows):
         self.write = write

@@ -31,7 +31,7 @@ cdef enum:
 
 cdef bint answer_commit(Coordinator coordinator, dict topics, Writing* w, int version,
                         Cursor* cur) except -1:
-    """Commit and write the response; false: nothing was done, the server's handler must decide.
+    """Commit and write the response; false: not a plain commit, and nothing was changed.
 
     `topics`: the existing topics, by name.
     """
@@ -140,7 +140,7 @@ cdef Py_ssize_t end_of_topic(tuple rows, Py_ssize_t at) except -1:
 
 
 cdef int write_answer(Writing* w, int version, int32_t correlation_id, tuple rows) except -1:
-    """Write the response: rows of a key and an error, or the rows of the commit: no errors."""
+    """Write the response from rows of a key and an error; a row of the commit has no error."""
     cdef bint flexible = version >= FLEXIBLE
     cdef Py_ssize_t start = w.size, at = 0, topic_end, topics = 0
     cdef tuple row, key

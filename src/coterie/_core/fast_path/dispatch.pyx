@@ -29,7 +29,7 @@ LAST_VERSION = FLEXIBLE
 
 
 def answer_quick(Coordinator coordinator not None, topics, data, position, longest):
-    """Answer the heartbeats and commits at the head of what a connection has received."""
+    """Answer the heartbeats and commits at the head of a connection's received bytes."""
     cdef Py_buffer view
     cdef Py_ssize_t at, most = within(longest, "longest", 0, 0x7FFFFFFF)
     cdef dict known_topics = None

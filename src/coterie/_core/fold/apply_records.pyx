@@ -1,8 +1,8 @@
 """The records of a batch applied to the state of a fold, in log order.
 
-`apply_batch` and `apply_marker` apply what a scan has read from bytes. `take` applies records that
-come as Python objects, from a coordinator's own appends or from rows of Spark's Kafka source: it
-lays them out as a batch that was read, so one code changes the state.
+`apply_batch` and `apply_marker` apply records that a scan has read from bytes. `take` applies
+records that come as Python objects, from a coordinator's own appends or from rows of Spark's Kafka
+source: it lays them out as a batch that was read, so one code changes the state.
 Knows keys, values and transactions; knows no framing and no checksums. Runs of plain commits need
 no GIL. Group metadata, transactions and faults make Python objects.
 Source: GroupMetadataManager.doLoadGroupsAndOffsets. Rules: docs/rules/offsets.md#load.
@@ -82,8 +82,8 @@ cdef void classify_all(FoldState fold, Py_ssize_t count) noexcept nogil:
 
 cdef Py_ssize_t apply_plain_commits(FoldState fold, Py_ssize_t i, Py_ssize_t count,
                                     int64_t batch_offset) noexcept nogil:
-    """Apply plain commits from the record `i` on. Return the index of the first record that is
-    none, or -1: no memory."""
+    """Apply plain commits from the record `i` on. Return the index of the first other record, or
+    -1: no memory."""
     while i < count and fold.parsed.items[i].kind == PLAIN_COMMIT:
         if fold.buffer != NULL and not buffer_parsed(
                 fold.buffer, &fold.records.items[i], &fold.parsed.items[i].commit):
@@ -96,7 +96,7 @@ cdef Py_ssize_t apply_plain_commits(FoldState fold, Py_ssize_t i, Py_ssize_t cou
 
 cdef int apply_plain(FoldState fold, const Record* record, ParsedRecord* parsed,
                      int64_t batch_offset) noexcept nogil:
-    """Apply a commit, or its tombstone, of no transaction. -1: no memory."""
+    """Apply a commit or tombstone outside of transactions. -1: no memory."""
     cdef Commit* commit = &parsed.commit
     cdef Entry* entry
     cdef Value value
@@ -119,7 +119,7 @@ cdef int apply_plain(FoldState fold, const Record* record, ParsedRecord* parsed,
 
 cdef int apply_other(FoldState fold, const Batch* batch, Record* record, ParsedRecord* parsed,
                      int64_t batch_offset) except -1:
-    """Apply a record that is no plain commit, or a commit of a transaction."""
+    """Apply a record other than a plain commit, or a commit of a transaction."""
     cdef bytes group, topic
     cdef Commit* commit = &parsed.commit
     if parsed.kind == FAULTY:
@@ -151,7 +151,7 @@ cdef int apply_other(FoldState fold, const Batch* batch, Record* record, ParsedR
 
 cdef int apply_pending(FoldState fold, const Batch* batch, const Record* record,
                        ParsedRecord* parsed, int64_t batch_offset) except -1:
-    """Hold a commit of a transaction back until the producer's marker."""
+    """Store a commit of a transaction until the producer's marker."""
     cdef Commit* commit = &parsed.commit
     cdef Value value
     cdef int64_t index = table_intern(&fold.table, parsed.hash, commit.key, commit.key_size)
@@ -165,7 +165,7 @@ cdef int apply_pending(FoldState fold, const Batch* batch, const Record* record,
 
 
 cdef int apply_marker(FoldState fold, const Batch* batch) except -1:
-    """End a transaction: a COMMIT applies the pending commits, either marker drops them."""
+    """End a transaction: COMMIT applies the pending commits, ABORT drops them."""
     cdef Record* record = &fold.records.items[0]
     cdef int kind = -1
     if not in_time(record, fold.until_ms):
@@ -202,8 +202,8 @@ cdef int apply_group(FoldState fold, const Batch* batch, Record* record) except 
 
 
 cdef int apply_newer(FoldState fold, const Batch* batch, Record* record) except -1:
-    """Apply a record of key versions 3 to 23. The classic loader skips them; else the last value
-    of each key stays."""
+    """Apply a record of key versions 3 to 23. The classic loader skips them; otherwise the last
+    value of each key is stored."""
     cdef bytes key, value, group
     if fold.on_fault == LOAD or fold.on_fault == RECOVER:
         version = load_i16(record.key)
@@ -230,7 +230,7 @@ cdef int apply_newer(FoldState fold, const Batch* batch, Record* record) except 
 
 cdef int add_group_record(FoldState fold, const Batch* batch, const Record* record,
                           bytes group) except -1:
-    """Collect a group's record that is no commit, if the fold was asked to."""
+    """Collect a group's record other than a commit, if the fold has that option."""
     if fold.group_records is not None:
         fold.group_records.append(
             (group, *record_of(record), fold.file, fold.base_position + batch.position))

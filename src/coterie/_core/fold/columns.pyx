@@ -1,9 +1,9 @@
 """The records of a segment decoded into columns, without a Python object for each record.
 
-Names become numbers: a commit's key mostly differs from the one before in its partition alone, and
-then its names cost one comparison (`names.pxd`). A batch whose records do not fill it exactly loses
-its rows again, and is a fault. Knows no outcomes and no earlier records; see `record_scan` for
-those. Cost: one pass over the bytes for the checksum, one for the records.
+Names become numbers: most commit keys differ from the previous key only in the partition, so the
+names cost one comparison (`names.pxd`). A batch whose records do not fill it exactly loses its rows
+again, and is a fault. Knows no outcomes and no earlier records; see `record_scan` for those. Cost:
+one pass over the bytes for the checksum, one for the records.
 """
 cimport cython
 cimport numpy as cnp

@@ -1,4 +1,4 @@
-"""What parsing a commit rarely needs: values of old versions, names that are not ASCII, faults.
+"""The rare cases of parsing a commit: values of old versions, non-ASCII names, faults.
 
 The usual case is inlined from commit.pxd. This is the rest: values read by the table of messages,
 names as Java would read them, and a fault in words.

@@ -3,8 +3,8 @@
 A key's slot, its entry and its bytes lie in three places, and for a large log none is in a CPU
 cache. So commits are queued over several batches, most of which are short, and each of the three is
 prefetched in a pass of its own. Then the commits are applied in the order in which they came.
-Mostly the place cache knows the entry, and only that is prefetched. The queue borrows the piece's
-bytes.
+Mostly the place cache knows the entry, and only that is prefetched. The queue borrows the bytes of
+the piece of log that is scanned.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc

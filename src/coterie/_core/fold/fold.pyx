@@ -1,10 +1,10 @@
 """The bytes of one log partition folded into the last state of each key.
 
-Frames batches, checks them and decides how each is read. Plain commits, nearly all there is, are
-parsed and hashed without the GIL and queued (`commit_queue.pxd`) while their table entries come
-from memory. Batches of group metadata alone are deferred (`deferred_groups.pxd`). Everything else
-(transactions, faults, compressed and old batches) is read into `Records` and applied by
-`apply_records`, in log order with the rest.
+Frames batches, checks them and decides how each is read. Plain commits, which are nearly all
+records, are parsed and hashed without the GIL and queued (`commit_queue.pxd`) while their table
+entries come from memory. Batches of group metadata alone are deferred (`deferred_groups.pxd`).
+Everything else (transactions, faults, compressed and old batches) is read into `Records` and
+applied by `apply_records`, in log order with the rest.
 Reads no file and no clock. Cost: one pass over the bytes for the checksum, one for the records.
 Source: GroupMetadataManager.doLoadGroupsAndOffsets, LogSegment.recover.
 Rules: docs/rules/offsets.md#load.
@@ -87,7 +87,7 @@ cdef class PartitionFold(FoldState):
         return data.shape[0] if self.failed or self.cut or self.stopped else taken
 
     cdef int copy_borrowed(self) except -1:
-        """Copy what is borrowed from the piece's bytes, which may be freed after this."""
+        """Copy the borrowed names and metadata: the piece's bytes may be freed after this."""
         cdef int missing
         with nogil:
             missing = own_all(&self.table)
@@ -163,7 +163,7 @@ cdef class PartitionFold(FoldState):
     cdef LoopEnd take_plain(self, const Batch* batch) noexcept nogil:
         """Queue a batch of plain commits alone, or defer one of group metadata alone.
 
-        OTHER_BATCH: it is neither, or has a fault, and nothing of it was taken.
+        OTHER_BATCH: it is neither, or has a fault, and no record was taken.
         """
         cdef int32_t count = batch.record_count
         cdef BatchMatch match

@@ -83,7 +83,7 @@ cdef class FoldState:
 
 
 cdef void set_history(FoldState fold, History history) noexcept:
-    """Collect commits in `history`; None: in none."""
+    """Set the history that collects commits; None: collect none."""
     fold.history = history
     fold.buffer = NULL if history is None else &history.buffer
 

@@ -1,8 +1,8 @@
 """The generations of a group: what each record of its metadata changed.
 
-A log of one group has its first and last record whole, because pieces of a log are joined there,
-and of each record the difference to the one before. Two values are compared by their bytes, and
-only members that differ become Python objects.
+The log of a group stores its first and its last record whole, because pieces of a log are joined
+there. Of every other record it stores the difference to the record before. Values are compared as
+bytes, and only members that differ become Python objects.
 Knows values; knows no batches and no commits. Cost: a record in which no member changed costs one
 walk over its members; pickled, 57 bytes.
 """
@@ -69,7 +69,7 @@ cdef inline object text_of(const Span* span):
 
 @cython.final
 cdef class GroupView:
-    """The fields of a group metadata value as spans of its bytes; a tombstone has nrow."""
+    """The fields of a group metadata value as spans of its bytes; a tombstone has none."""
 
     def __cinit__(self, bytes value):
         cdef Span fields[MAX_FIELDS]
@@ -298,7 +298,7 @@ cdef tuple compare_members(dict old, dict new):
 
 cdef object change(object before_ms, GroupView before, object log_offset, object after_ms,
                    GroupView after):
-    """Make the Generation of a record: what it changed since the one before."""
+    """Make the Generation of a record: its changes since the record before."""
     cdef bint first = before is None or before.value is None
     cdef bint gone = after.value is None
     cdef tuple members

@@ -1,4 +1,4 @@
-"""The filter of a fold that was asked for some groups only. See group_filter.pyx."""
+"""The filter of a fold of some groups only. See group_filter.pyx."""
 from libc.stdint cimport int64_t
 
 from coterie._core.codec.batch cimport Batch, Record

@@ -1,4 +1,4 @@
-"""The history of a piece of log, for the fold that fills it. See history.pyx.
+"""The commits of a piece of log with their outcomes: what the fold adds. See history.pyx.
 
 A history that is passed to these functions may be None: then they do nothing.
 """

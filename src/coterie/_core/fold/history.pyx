@@ -259,8 +259,8 @@ cdef int absorb_history(History history, History later, list markers) except -1:
 
 
 cdef int absorb_rows(History history, History later, list markers) except -1:
-    """Append the later rows. What the earlier piece left open is decided where the later piece has
-    the producer's first marker."""
+    """Append the later rows. The producer's first marker in the later piece decides the commits
+    that the earlier piece left open."""
     cdef HistoryBuffer* to = &history.buffer
     cdef const HistoryBuffer* of = &later.buffer
     cdef Py_ssize_t at = 0, row

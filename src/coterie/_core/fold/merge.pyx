@@ -1,4 +1,4 @@
-"""Two partial states of one log joined: the fold of a piece, and the fold of what follows it.
+"""Join two partial states of one log: the fold of a piece, and the fold of the next piece.
 
 Each entry of the later piece is a function of what came before it (see ``keytable.pxd``), so
 composing entry by entry gives the fold of both pieces. The later piece's first marker of each
@@ -164,7 +164,7 @@ cdef int absorb_producers(FoldState fold, FoldState later, int64_t shift,
 
 cdef int absorb_tracked(FoldState fold, FoldState later, const uint32_t* index_of,
                         dict ours, object theirs) except -1:
-    """Add the tracks of the later piece's open transaction to those of the earlier one."""
+    """Add the tracks of the later piece's open transaction to the tracks of the earlier piece."""
     if fold.tracks != NULL:
         for index, packed in theirs.items():
             join_pending(ours, index_in_fold(later, index_of, index), packed, fold.tracks.ordinal)

@@ -1,6 +1,6 @@
 """Groups and topics of commits as numbers, in the order they were first seen. Header only: inlined.
 
-A commit's key mostly differs from a recent one in its partition alone: then both names cost one
+Most commit keys differ from a recent key only in the partition. Then both names cost one
 comparison. Recent keys are pointers into the log's bytes: call `names_forget` before those are
 freed. More slots for recent keys lowered the misses from 7 to 2 %, and brought no gain.
 """

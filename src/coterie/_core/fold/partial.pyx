@@ -1,7 +1,7 @@
 """Read a partial state: its keys, committed offsets, tracks and groups.
 
-As numpy arrays for tables and questions, or as Python objects one by one.
-Changes nothing. A generator hands its rows out in runs, because the table may move between two.
+The results are numpy arrays for tables and questions, or Python objects one by one. It changes
+nothing. A generator makes its rows in runs, because the table may move between two runs.
 Cost: one walk over the entries; names are decoded once each.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t

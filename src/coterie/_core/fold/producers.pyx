@@ -1,6 +1,6 @@
 """The transactions of each producer in a piece of log: what is pending, and the first marker.
 
-Kafka's loader holds a transaction's offsets back until the producer's marker. A piece may begin or
+Kafka's loader applies a transaction's offsets at the producer's marker. A piece may begin or
 end inside a transaction, so a producer also has its first marker and the keys that it wrote before
 that: the marker decides what an earlier piece left open.
 Python objects, as transactions are few among millions of records. Source: GroupMetadataManager.

@@ -2,7 +2,7 @@
 
 Each record's key gets a number (`keyindex.pxd`); each row gets its outcome and the record that it
 replaced (`record_rows`). A second reading of a log uses this, once the fold has surveyed it.
-Plain batches, nearly all there is, are read without the GIL. Compressed, old and broken batches go
+Plain batches, which are nearly all, are read without the GIL. Compressed, old and broken batches go
 through `Records`, as in the fold. Cost: one pass over the bytes; memory for the rows of one piece
 and for all keys.
 """
@@ -63,7 +63,7 @@ KEY_DTYPE = np.dtype([
 
 @cython.final
 cdef class RecordScan:
-    """The records of a partition as columns, in log order, each decided; a piece at a time."""
+    """The records of a partition as columns, in log order, with outcomes; piece by piece."""
     cdef KeyIndex index
     cdef Request request
     cdef Rows rows
@@ -140,7 +140,7 @@ cdef class RecordScan:
         return self.index.keys.count
 
     def keys(self, start=0):
-        """Return each key from a number on, and its last record that counts: ``KEY_DTYPE``."""
+        """Return the keys from number ``start`` on, each with its last record that counts."""
         cdef Py_ssize_t count = self.index.keys.count
         cdef Py_ssize_t first = within(start, "start", 0, count)
         begin_change(&self.users, IN_USE)
@@ -392,7 +392,7 @@ cdef class RecordScan:
 
     cdef int kind_of(self, const Record* record, int16_t version, const uint8_t** name,
                      int32_t* size) noexcept nogil:
-        """Return the kind of a record that is no commit; fill in its group's name, if any."""
+        """Return the kind of a record other than a commit; fill in its group's name, if any."""
         if version != KEY_GROUP and not is_newer_key(version):
             return UNKNOWN
         size[0] = load_i16(record.key + 2) if record.key_size >= 4 else -1

@@ -1,6 +1,6 @@
 """The facts that a second reading of a log needs, collected by the fold during the first.
 
-How each transaction that is open at the end of a piece ends is known only after the piece.
+The outcome of a transaction that is open at the end of a piece is known only after the piece.
 Knows producers and the numbers of records; knows no keys. Python objects, as transactions are few
 among millions of records.
 """

@@ -1,6 +1,6 @@
 """The track of each key: its number of commits, and its last two records in log order.
 
-Filled only if a fold is asked to; a key's track has the key's index in the table. "Last" is in log
+Filled only with the fold's option; a key's track has the key's index in the table. "Last" is in log
 order, not in the order of decisions: a transaction's records count from its marker on, but keep
 their place in the log. So each record has an ordinal, and a track holds the records of the two
 highest. The tracks of two pieces of a log merge, and so do those of a transaction and of the key.

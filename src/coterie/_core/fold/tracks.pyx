@@ -56,7 +56,7 @@ cdef int track_pending(Tracks* tracks, dict pending, int64_t index, const Record
 
 
 cdef int join_pending(dict to, int64_t index, object packed, int64_t shift) except -1:
-    """Add a key's later records, which `shift` others precede, to those of a transaction."""
+    """Add a key's later records to a transaction's track; `shift` records lie before them."""
     cdef Track later = unpacked(packed), joined
     later = track_shifted(&later, shift)
     if index in to:

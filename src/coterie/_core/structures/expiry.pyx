@@ -1,4 +1,4 @@
-"""When offsets expire: by which rule, and for whole columns which of them.
+"""When offsets expire: the rule of a group, and the expired offsets of whole columns.
 
 It knows no map of offsets and no clock: times are arguments. Cost: `expired` is one pass over the
 columns without the GIL, `expiry_rule` is O(1).
@@ -19,7 +19,7 @@ cdef extern from "expired.h":
 
 cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_ms,
                       bint topics_known):
-    """Return by which rule a group's offsets expire; None: none of them does."""
+    """Return the rule by which a group's offsets expire; None: they do not expire."""
     if protocol_type is None:
         return "standalone"
     if empty:
@@ -40,7 +40,7 @@ def _times(values, str name, Py_ssize_t count):
 
 
 def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None):
-    """Say which offsets have expired, by Kafka's rule since 2.1, for whole columns."""
+    """Return which offsets have expired, by Kafka's rule since 2.1, for whole columns."""
     cdef int64_t now = int64_of(now_ms, "now_ms")
     cdef int64_t retention = int64_of(retention_ms, "retention_ms")
     commits = _times(commit_ms, "commit_ms", -1)

@@ -117,7 +117,7 @@ cdef class OffsetMap:
 
     @property
     def has_offsets(self):
-        """Whether the group must be kept: for an offset, a pending one, or a producer's entry."""
+        """Whether the group must stay: for an offset, a pending one, or a producer's entry."""
         return self.has_any()
 
     cdef bint has_any(self) noexcept:
@@ -130,7 +130,7 @@ cdef class OffsetMap:
         return <dict?>self.pending_by_producer.setdefault(producer_id, {})
 
     cdef dict partitions_of(self, topic):
-        """Return the offsets of a topic, to which some are about to be added."""
+        """Return the offsets of a topic; create an empty dict if there is none."""
         partitions = self.topics.get(topic)
         if partitions is None:
             self.topics = self.topics or {}
@@ -282,7 +282,7 @@ cdef class OffsetMap:
 
     cdef list expire_all(self, int64_t now_ms, int64_t retention_ms, bint has_base,
                          int64_t base_ms, keep):
-        """Remove expired offsets, except of topics in `keep` and with a pending plain commit."""
+        """Remove expired offsets, except for topics in `keep` and pending plain commits."""
         # The keys make no reference cycles. The collector, which runs at every 700th, takes as long
         # as the work itself: 135 to 142 ms in place of 61 to 83 ms where half of a million offsets
         # expire (CPU time, CPython 3.11).
@@ -325,12 +325,12 @@ cdef class OffsetMap:
     # For callers in Python, by Kafka's names (GroupMetadata.scala).
 
     def prepare_offset_commit(self, offsets):
-        """Note a plain commit whose append has begun: it is pending until that finishes."""
+        """Record a plain commit whose append has begun: it is pending until that finishes."""
         rows, entries = _entries(offsets)
         self.prepare(rows, entries)
 
     def on_offset_commit_append(self, offsets, position):
-        """Finish an append at a log position: show what is still pending and not superseded."""
+        """Finish an append at a log position: show pending offsets that are not superseded."""
         rows, entries = _entries(offsets)
         self.appended(rows, entries, int64_of(position, "position"), True)
 
@@ -340,12 +340,12 @@ cdef class OffsetMap:
         self.failed(rows, entries, True)
 
     def prepare_txn_offset_commit(self, producer_id, offsets):
-        """Note a transactional commit whose append has begun."""
+        """Record a transactional commit whose append has begun."""
         rows, entries = _entries(offsets)
         self.prepare_txn(int64_of(producer_id, "producer_id"), rows, entries)
 
     def on_txn_offset_commit_append(self, producer_id, offsets, position):
-        """Finish the append of a transactional commit: note its log position."""
+        """Finish the append of a transactional commit: record its log position."""
         rows, entries = _entries(offsets)
         self.appended_txn(int64_of(producer_id, "producer_id"), rows, entries,
                           int64_of(position, "position"))

@@ -195,7 +195,7 @@ cdef class TimerWheel:
         return NO_NODE
 
     cdef int64_t fire_slot(self, int index, int64_t* keys) except -1:
-        """Open the slot at the clock; fire it at once if all its entries may. Return how many."""
+        """Open the slot at the clock, and fire it if all its entries are due. Return how many."""
         cdef const TimerRef* items = self.slots.at[index].items
         cdef int32_t n, count = self.slots.at[index].count
         cdef int64_t clock_ms = self.clock_ms, free_head = self.free_head

@@ -1,6 +1,6 @@
 """Protocol votes: of one group by names, of many groups at once over columns of ids.
 
-A candidate is a name that as many list entries name as there are members. Each member votes for
+A candidate is a name with as many list entries as there are members. Each member votes for
 the first candidate of its own list. Most votes win; a tie goes to the candidate whose first vote
 was cast first, in member order. Kafka takes a hash map's order: docs/rules/trace-format.md#order.
 It knows no group and no member. Cost: O(list entries).
@@ -40,7 +40,7 @@ cdef enum:
 @cython.final
 @cython.no_gc                      # names and numbers: no reference cycles
 cdef class ProtocolCounts:
-    """How many list entries of a group's members name each protocol, kept as members change."""
+    """How many list entries of a group's members name each protocol, updated by the caller."""
 
     # While all lists have the same names, as in most groups, one number is enough.
 

@@ -98,8 +98,8 @@ class GroupMetadata:
     def find_subscribed_topics(self) -> None:
         """Compute ``subscribed_topics`` again from the members' subscriptions."""
     def current_member_metadata(self) -> list[tuple[str, str | None, bytes]]:
-        """Return what a leader is told: (id, instance id or None, metadata) of every member."""
+        """Return (id, instance id or None, metadata) of every member, for the leader."""
     def overview(self) -> GroupOverview:
-        """Return what ListGroups says of the group."""
+        """Return the group's entry of ListGroups."""
     def summary(self) -> GroupSummary:
-        """Return what DescribeGroups says of the group."""
+        """Return the group's entry of DescribeGroups."""

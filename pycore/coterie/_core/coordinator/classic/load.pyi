@@ -9,5 +9,5 @@ def groups_of(fold: PartitionFold) -> dict[str, GroupMetadata]:
     Raises
     ------
     CorruptData
-        A group's value that stops Kafka's load.
+        A group's value cannot be read; Kafka's load would stop.
     """

@@ -90,7 +90,7 @@ def of_broker(call: Call) -> list[Body]:
 
 
 def _set_dynamic(call: Call, rows: dict[str, Body], name: str) -> None:
-    """Put the dynamic values of a setting in front of its others."""
+    """Put the dynamic values of a setting before its other values."""
     base = base_name(name)
     setting = DYNAMIC[base]
     row = rows.setdefault(name, _empty_row(name, setting.type))

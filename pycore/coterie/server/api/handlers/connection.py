@@ -18,7 +18,7 @@ _MINIMUM_0_SINCE = 4
 
 
 def api_versions(call: Call) -> None:
-    """Answer ApiVersions; from version 3 on the client's name and version must be well-formed."""
+    """Answer ApiVersions; since version 3, the client's name and version must be well-formed."""
     software = (call.body["clientSoftwareName"], call.body["clientSoftwareVersion"])
     if call.api_version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
         return call.answer({"errorCode": int(Error.INVALID_REQUEST)})

@@ -293,7 +293,7 @@ def _is_its_topic(requested: RequestedPartition, log: PartitionLog) -> bool:
 def _is_quiet(requested: RequestedPartition, log: PartitionLog) -> bool:
     """Whether a session has nothing to send for a partition, which is the usual case.
 
-    The result holds until the log changes its state, so later fetches only compare that.
+    The result is valid until the log's state changes, so later fetches only compare the state.
     """
     epoch = log.leader_epochs[-1][0]
     quiet = (

@@ -39,7 +39,7 @@ _NOT_REQUESTED = -(1 << 31)
 
 
 def find_coordinator(call: Call) -> None:
-    """Find the coordinator of a group or transactional id; from version 4 on of several."""
+    """Find the coordinator of a group or transactional id, or (version 4 and later) of several."""
     body, version = call.body, call.api_version
     kind = body["keyType"]
     if version < _SEVERAL_SINCE:

@@ -22,7 +22,7 @@ _NOTHING: _Position = (-1, -1, -1)
 
 
 def list_offsets(call: Call) -> None:
-    """Find the first, last or other offsets by timestamp."""
+    """Return offsets by timestamp, or the first or last offset."""
     find = _offsets_by_segment if call.api_version == 0 else _offset_by_timestamp
     counts = Counter(
         (topic["name"], partition["partitionIndex"])

@@ -101,7 +101,7 @@ def txn_offset_commit(call: Call) -> None:
 
 
 def offset_fetch(call: Call) -> None:
-    """Return the committed offsets of one group, from version 8 on of several groups.
+    """Return the committed offsets of one group, or (version 8 and later) of several.
 
     A request without groups is never answered.
     """

@@ -156,7 +156,7 @@ def _wrong_form(records: bytes, version: int) -> Error:
 def _unverified(call: Call, log: PartitionLog, records: bytes) -> Error:
     """Return an error if the partition is not in the producer's transaction.
 
-    The transaction coordinator is asked only if the partition has no open transaction.
+    The transaction coordinator is called only if the partition has no open transaction.
     """
     if is_plain(records):
         return Error.NONE

@@ -178,7 +178,7 @@ def _replicas(call: Call, brokers: list[int]) -> None:
 
 
 def delete_topics(call: Call) -> None:
-    """Delete topics by name, or by id from version 6 on."""
+    """Delete topics by name, or (version 6 and later) by id."""
     body = call.body
     answers: list[Body] = []
     names = Counter(body["topicNames"])

@@ -74,7 +74,7 @@ def end_txn(call: Call) -> None:
 
 
 def add_partitions_to_txn(call: Call) -> None:
-    """Add partitions to a transaction; from version 4 on, sent by brokers, to several.
+    """Add partitions to a transaction, or (version 4 and later, from brokers) to several.
 
     As in Kafka, a request of version 4 or later without transactions is never answered.
     """

@@ -195,7 +195,7 @@ def _check_thread_count(name: str, count: int, current: int) -> None:
 
 
 class BrokerConfigs:
-    """The dynamic settings of a cluster; those of topics are applied to its topics."""
+    """The dynamic settings of a cluster; topic defaults among them are applied to its topics."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics

@@ -1,4 +1,4 @@
-"""Fetch sessions: the requested partitions and what was last sent for each, kept between fetches.
+"""Fetch sessions: the requested partitions, and the last response for each, between fetches.
 
 Source: FetchSession of Kafka 3.9 (KIP-227).
 """

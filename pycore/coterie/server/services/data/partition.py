@@ -238,7 +238,7 @@ class PartitionLog:
         return self.log_end_offset if last else self._segments[number + 1].base_offset
 
     def readable(self, offset: int, end: int) -> int:
-        """Return the size of the batches from the one that contains an offset up to ``end``."""
+        """Return the total size of the batches from that of an offset up to ``end``."""
         return sum(len(batch.data) for batch in self._batches(offset) if batch.base_offset < end)
 
     def aborted(self, offset: int, behind: int) -> list[AbortedTxn]:
@@ -393,7 +393,7 @@ class PartitionLog:
             waiter()
 
     def _batches(self, offset: int = 0) -> Iterator[StoredBatch]:
-        """Yield the batches from the one that contains an offset on."""
+        """Yield the batches, starting with the batch that contains an offset."""
         for segment in self._segments:
             yield from segment.since(segment.index_of(offset))
 

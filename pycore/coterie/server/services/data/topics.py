@@ -218,7 +218,7 @@ class Topics:
             setattr(topic.settings, field.name, getattr(new, field.name))
 
     def override_defaults(self, overrides: Mapping[str, str]) -> None:
-        """Let dynamic broker settings, by topic setting, override the static defaults."""
+        """Override the static defaults with dynamic broker settings, given by topic setting."""
         self.defaults = {**self.static_defaults, **overrides}
         for topic in self:
             self.configure(topic, topic.configs)

@@ -1,8 +1,9 @@
 """The authentication state of a connection to a SASL listener.
 
-The connection consults it for each frame. Its states are those of SaslServerAuthenticator. Where
-``delayed`` is true, an error response or a close follows only after
-``connection.failed.authentication.delay.ms``, which slows down password guessing.
+The connection consults it for each frame. ``FailedLogin`` is the log message of a failed login, for
+every mechanism. The states are those of SaslServerAuthenticator. Where ``delayed`` is true, an
+error response or a close follows only after ``connection.failed.authentication.delay.ms``, which
+slows down password guessing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The transaction coordinator (TransactionCoordinator, TransactionStateManager of Kafka 3.9).
 
-It runs by the cluster's clock. Its log is the topic ``__transaction_state``; a change takes effect
+It follows the cluster's clock. Its log is the topic ``__transaction_state``; a change takes effect
 once its record is written. Markers are written within the request that ends the transaction. So
 no client sees CONCURRENT_TRANSACTIONS after the end of a transaction, as it may in Kafka.
 """
@@ -240,7 +240,7 @@ class TransactionCoordinator:
         return self._topics.partition(STATE_TOPIC, partition) is not None
 
     def _store(self, changed: Transaction) -> Error:
-        """Write a change to the log; then it counts."""
+        """Write a change to the log, and then apply it."""
         name = changed.transactional_id
         log = self._topics.partition(STATE_TOPIC, self.partition_for(name))
         if log is None:
@@ -250,7 +250,7 @@ class TransactionCoordinator:
         return Error.NONE
 
     def _take(self, changed: Transaction) -> None:
-        """Note what is now so, and what is due for it."""
+        """Apply a new state, and set its timers."""
         name = changed.transactional_id
         self._by_id[name] = changed
         if changed.state is not State.ONGOING:

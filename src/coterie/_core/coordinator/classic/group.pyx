@@ -424,15 +424,15 @@ cdef class GroupMetadata(Group):
         self.next_generation(int64_of(now_ms, "now_ms"))
 
     def current_member_metadata(self):
-        """Return what a leader is told: (id, instance id or None, metadata) of every member."""
+        """Return (id, instance id or None, metadata) of every member, for the leader."""
         return list(self.member_list())
 
     def overview(self):
-        """Return what ListGroups says of the group."""
+        """Return the group's entry of ListGroups."""
         return GroupOverview(self.group_id, self.protocol_type or "", STATE_NAMES[self.state])
 
     def summary(self):
-        """Return what DescribeGroups says of the group."""
+        """Return the group's entry of DescribeGroups."""
         cdef str protocol = self.protocol_name if self.state == STABLE else None
         return GroupSummary(
             STATE_NAMES[self.state], self.protocol_type or "", protocol or "",

@@ -79,7 +79,7 @@ cdef bytes assignment_of(dict assignments, str member_id, Py_ssize_t* place):
 
 
 cdef Batch group_batch(GroupMetadata group, dict assignments):
-    """Encode a group; `assignments` are member id -> bytes, None: those of the members."""
+    """Encode a group; `assignments` maps member ids to bytes; None: use those of the members."""
     cdef Writing w
     begin(&w)
     try:

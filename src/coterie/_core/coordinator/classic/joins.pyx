@@ -197,7 +197,7 @@ cdef class Joins:
 
     cdef int replace_static(self, GroupMetadata group, MemberMetadata member,
                             str new_id) except -1:
-        """Answer what the old id has parked with FENCED_INSTANCE_ID, then rename it."""
+        """Answer the parked requests of the old id with FENCED_INSTANCE_ID, then rename it."""
         cdef str old_id = member.member_id
         cdef Request request = member.awaiting_join
         if request is not None:
@@ -290,7 +290,7 @@ cdef class Joins:
         return member_id
 
     cdef str requested_id(self, GroupMetadata group, str prefix):
-        """Return what `member_ids` makes of a prefix."""
+        """Return the id that `member_ids` makes from a prefix."""
         try:
             member_id = self.member_ids(prefix)
         except Exception as error:

@@ -68,7 +68,7 @@ cdef int decide_leave_group(component, int op, int64_t id, Group group, str grou
 
 @cython.final
 cdef class Members:
-    """What members of classic groups request after they have joined."""
+    """The requests of members of classic groups after they have joined."""
 
     def __cinit__(self, Runtime runtime not None, Rebalances rebalances not None):
         self.runtime = runtime

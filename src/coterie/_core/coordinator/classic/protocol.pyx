@@ -1,7 +1,7 @@
 """Classic groups in operations of every group type: commits, deletion, expiry, elections.
 
 It also decides DescribeGroups, which shows classic groups only. The offsets themselves are in the
-store; here is what depends on a group's state and members.
+store; these rules depend on a group's state and members.
 Cost: O(1) for a commit; a load is one pass over the groups and their members.
 Source: GroupCoordinator.scala, GroupMetadataManager.scala (cleanupGroupMetadata,
 removeGroupsForPartition, loadGroupsAndOffsets).
