@@ -62,7 +62,7 @@ class Written:
             self.whole.append((self.next_offset, b""))
             self.left.append((self.next_offset, b""))
 
-    def one(self, key, value, producer_id=-1):
+    def write_record(self, key, value, producer_id=-1):
         header = {"producer_id": producer_id, "transactional": producer_id >= 0}
         self.append(batch(self.next_offset, [(self.now_ms, key, value)], **header))
 
@@ -73,7 +73,7 @@ class Written:
         elif what == "delete" and not any(how in places for places in self.undecided.values()):
             # If a key has an undecided commit, its state after a load depends on the cleaner: it
             # may treat the commit as superseded, and a later marker cannot restore it.
-            self.one(commit_key(1, *how), None)
+            self.write_record(commit_key(1, *how), None)
         elif what == "write":
             producer_id, place, offset = how
             self.undecided.setdefault(producer_id, set()).add(place)
