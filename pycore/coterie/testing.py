@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coterie.arguments import function, sequence, text, whole
+from coterie.arguments import function, sequence, text, whole, within
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -24,6 +24,7 @@ from coterie.values import Error
 
 __all__ = ["Member", "assignment", "read_assignment", "read_subscription", "subscription"]
 
+INT32_MAX = 2**31 - 1
 Partitions = dict[str, list[int]]
 Listener = Callable[[str, list[tuple[str, int]]], None]
 
@@ -98,6 +99,8 @@ class Member:
         ``"range"``, ``"roundrobin"`` or several in order of preference.
     group_instance_id
         Makes the member static.
+    session_timeout_ms, rebalance_timeout_ms, heartbeat_interval_ms
+        As of a consumer: above 0, and heartbeats come more often than sessions end.
     on_rebalance
         Called as ``on_rebalance("revoked" | "assigned" | "lost", [(topic, partition)])``.
 
@@ -137,11 +140,20 @@ class Member:
             if not isinstance(name, str) or name not in ASSIGNORS:
                 raise ArgumentError(f"assignor {shown(name)} is not known: {', '.join(ASSIGNORS)}")
         self.group_instance_id = group_instance_id
-        if group_instance_id is not None:
-            text(group_instance_id, "group_instance_id")
-        self.session_timeout_ms = whole(session_timeout_ms, "session_timeout_ms")
-        self.rebalance_timeout_ms = whole(rebalance_timeout_ms, "rebalance_timeout_ms")
-        self.heartbeat_interval_ms = whole(heartbeat_interval_ms, "heartbeat_interval_ms")
+        if group_instance_id is not None and not text(group_instance_id, "group_instance_id"):
+            raise ArgumentError("group_instance_id must not be empty; None: a dynamic member")
+        self.session_timeout_ms = within(session_timeout_ms, "session_timeout_ms", 1, INT32_MAX)
+        self.rebalance_timeout_ms = within(
+            rebalance_timeout_ms, "rebalance_timeout_ms", 1, INT32_MAX
+        )
+        self.heartbeat_interval_ms = within(
+            heartbeat_interval_ms, "heartbeat_interval_ms", 1, INT32_MAX
+        )
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ArgumentError(
+                f"heartbeat_interval_ms {self.heartbeat_interval_ms} must be below "
+                f"session_timeout_ms {self.session_timeout_ms}"
+            )
         self.on_rebalance = on_rebalance
         self.generation_id, self.member_id = -1, ""
         self.assignment: Partitions = {}

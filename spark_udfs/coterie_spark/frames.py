@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["ended_in_order", "expired", "select_protocol", "session_expirations"]
+__all__ = ["ended_in_order", "expired", "expired_arrays", "select_protocol", "session_expirations"]
 
 NO_EXPIRY = -1
+TRUNCATE = "of a timestamp, give date_trunc('MILLISECOND', ...)"
 EXACT = 2**53  # up to here each int64 is a float64
 NONE = -1  # of winners: none; of an array: its last element, which is None
 
@@ -33,21 +34,74 @@ def expired(
     A null in ``expire_ms`` means no expiry of its own; the other columns must not have nulls.
     ``now_ms`` and ``retention_ms`` may differ between rows, but constant ones cost least.
     """
-    import numpy as np
     import pandas as pd
 
     columns = {"commit_ms": commit_ms, "now_ms": now_ms, "retention_ms": retention_ms}
     commits, now, retention = (_whole(name, column) for name, column in columns.items())
     explicit = _expiries(expire_ms, now)
+    return pd.Series(_expired(commits, explicit, now, retention), index=commit_ms.index)
+
+
+def expired_arrays(
+    commit_ms: pa.Array, expire_ms: pa.Array, now_ms: pa.Array, retention_ms: pa.Array
+) -> pa.Array:
+    """Compute the same as :func:`expired` from Arrow arrays, which have exact nulls and times.
+
+    All but ``retention_ms`` may be timestamps with a time zone; a fraction of a millisecond is an
+    error.
+    """
+    import pyarrow as pa
+
+    commits = _array_ms("commit_ms", commit_ms)
+    explicit = _array_ms("expire_ms", expire_ms, NO_EXPIRY)
+    now = _array_ms("now_ms", now_ms)
+    if pa.types.is_timestamp(retention_ms.type):
+        raise ArgumentError("retention_ms must be a number of milliseconds, not a timestamp")
+    return pa.array(_expired(commits, explicit, now, _array_ms("retention_ms", retention_ms)))
+
+
+def _expired(
+    commits: np.ndarray[Any, Any],
+    explicit: np.ndarray[Any, Any],
+    now: np.ndarray[Any, Any],
+    retention: np.ndarray[Any, Any],
+) -> np.ndarray[Any, Any]:
+    import numpy as np
+
     out = np.empty(len(commits), dtype=bool)
     for rows in _runs(now, retention):
         at = rows.start
         out[rows] = coterie.expired(commits[rows], explicit[rows], int(now[at]), int(retention[at]))
-    return pd.Series(out, index=commit_ms.index)
+    return out
+
+
+def _array_ms(name: str, array: pa.Array, null: int | None = None) -> np.ndarray[Any, Any]:
+    """Return an array of numbers or timestamps as int64; ``null`` stands for a null."""
+    import pyarrow as pa
+
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        if kind.tz is None:
+            raise ArgumentError(f"{name} must be a timestamp with a time zone, or milliseconds")
+        try:
+            array = array.cast(pa.timestamp("ms", kind.tz))
+        except pa.ArrowInvalid:
+            raise ArgumentError(f"{name} must be whole milliseconds: {TRUNCATE}") from None
+    elif not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise ArgumentError(f"{name} must be whole milliseconds or a timestamp, not {kind}")
+    array = array.cast(pa.int64())
+    if array.null_count:
+        if null is None:
+            raise ArgumentError(f"{name} must not be null")
+        array = array.fill_null(null)
+    numbers: np.ndarray[Any, Any] = array.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _whole(name: str, column: pd.Series) -> np.ndarray[Any, Any]:
     """Return a column as int64."""
+    if column.dtype.kind == "M":
+        raise ArgumentError(f"{name} must be milliseconds here: give unix_millis({name})")
     if column.dtype != "int64" and column.hasnans:
         raise ArgumentError(f"{name} must not be null")
     whole: np.ndarray[Any, Any] = column.to_numpy("int64")
@@ -63,6 +117,8 @@ def _expiries(expire_ms: pd.Series, now: np.ndarray[Any, Any]) -> np.ndarray[Any
     """
     import numpy as np
 
+    if expire_ms.dtype.kind == "M":
+        return _whole("expire_ms", expire_ms)
     floats: np.ndarray[Any, Any] = expire_ms.to_numpy()
     if floats.dtype == np.int64:
         return floats

@@ -29,20 +29,51 @@ if TYPE_CHECKING:
 
 __all__ = ["expired", "expired_column", "register", "select_protocol", "session_expirations"]
 
+TRUNCATE = frames.TRUNCATE
 SESSIONS_DDL = "member string, ended_ms long"
 
 
-def _udf_of_series(work: Callable[..., pd.Series], kind: DataType) -> Any:
-    """Make a pandas UDF that fails clearly on a worker without this version of coterie."""
+def _udf_of(work: Callable[..., Any], kind: DataType, make: Any, column: type) -> Any:
+    """Make a UDF of ``column`` that fails clearly on a worker without this version of coterie."""
     run: Any = on_worker(work)
     run.__name__ = work.__name__
     run.__signature__ = signature(work)
-    run.__annotations__ = dict.fromkeys([*run.__signature__.parameters, "return"], pd.Series)
-    return pandas_udf(run, kind)
+    run.__annotations__ = dict.fromkeys([*run.__signature__.parameters, "return"], column)
+    return make(run, kind)
 
 
-_expired_udf = _udf_of_series(frames.expired, BooleanType())
-select_protocol = _udf_of_series(frames.select_protocol, StringType())
+_expired_udf = _udf_of(frames.expired, BooleanType(), pandas_udf, pd.Series)
+_select_protocol_udf = _udf_of(frames.select_protocol, StringType(), pandas_udf, pd.Series)
+
+
+@wraps(_select_protocol_udf, assigned=())  # it stays what ``spark.udf.register`` takes
+def select_protocol(protocols: Column | str) -> Column:
+    """Compute each group's protocol: :func:`coterie.select_protocol` as a pandas UDF.
+
+    A row of ``protocols`` has the lists of the group's members, ``array<array<string>>``, each in
+    the member's order of preference. The result is null if no protocol is common to all.
+    """
+    chosen: Column = _select_protocol_udf(protocols)
+    return chosen
+
+
+def _ms(column: Column | str | int, name: str) -> Column:
+    """Return whole milliseconds: of a number, or of a timestamp, of which Spark has microseconds.
+
+    The type of a column is known only to Spark, which keeps one of the branches.
+    """
+    if isinstance(column, int):
+        return f.lit(column).cast("long")
+    value = f.col(column) if isinstance(column, str) else column
+    kind, number = f.typeof(value), value.cast("double")
+    micros = f.unix_micros(value.cast("timestamp"))
+    fractional = kind.isin("double", "float") | kind.startswith("decimal")
+    refused = f.raise_error(f"{name} must be whole milliseconds: {TRUNCATE}").cast("long")
+    of_timestamp = f.when(micros % 1000 != 0, refused).otherwise(f.floor(micros / 1000))
+    of_number = f.when(fractional & (number != f.floor(number)), refused)
+    return f.when(kind == "timestamp", of_timestamp).otherwise(
+        of_number.otherwise(value.cast("long"))
+    )
 
 
 @wraps(_expired_udf, assigned=())  # it stays what ``spark.udf.register`` takes
@@ -54,29 +85,38 @@ def expired(
 ) -> Column:
     """Compute which offsets have expired: :func:`coterie.expired` as a pandas UDF.
 
-    All columns have whole milliseconds. Only ``expire_ms`` may be null: no expiry of its own. A
-    null would turn the whole batch into floats, so it goes to Python as -1.
+    All columns have whole milliseconds; all but ``retention_ms`` may be timestamps without a
+    fraction of a millisecond, as in the tables of a replay. Only ``expire_ms`` may be null: no
+    expiry of its own. A null would turn the whole batch into floats, so it goes to Python as -1.
     """
-    explicit = f.coalesce(expire_ms, f.lit(frames.NO_EXPIRY).cast("long"))
-    gone: Column = _expired_udf(commit_ms, explicit, now_ms, retention_ms)
+    explicit = f.coalesce(_ms(expire_ms, "expire_ms"), f.lit(frames.NO_EXPIRY).cast("long"))
+    commit, now = _ms(commit_ms, "commit_ms"), _ms(now_ms, "now_ms")
+    gone: Column = _expired_udf(commit, explicit, now, retention_ms)
     return gone
 
 
 def expired_column(
     commit_ms: Column | str,
     expire_ms: Column | str,
-    now_ms: Column | int,
-    retention_ms: Column | int,
+    now_ms: Column | str | int,
+    retention_ms: Column | str | int,
 ) -> Column:
     """Compute which offsets have expired, as ``expired`` does, by an expression of Spark's own.
 
     No row leaves the JVM, so it takes a tenth of the time. Names are columns, numbers are
-    milliseconds. Unlike in the UDF, an age beyond 64 bits does not wrap: nothing expires by it.
+    milliseconds; columns may be timestamps, as for ``expired``. Unlike in the UDF, an age beyond 64
+    bits does not wrap: nothing expires by it. An offset without a commit time never expires by age.
     """
-    commit, explicit = (f.col(c) if isinstance(c, str) else c for c in (commit_ms, expire_ms))
-    now, retention = (
-        value if isinstance(value, Column) else f.lit(value).cast("long")
-        for value in (now_ms, retention_ms)
+    commit, explicit, now = (
+        _ms(column, name)
+        for column, name in ((commit_ms, "commit_ms"), (expire_ms, "expire_ms"), (now_ms, "now_ms"))
+    )
+    retention = (
+        f.lit(retention_ms).cast("long")
+        if isinstance(retention_ms, int)
+        else f.col(retention_ms)
+        if isinstance(retention_ms, str)
+        else retention_ms
     )
     by_age = f.coalesce(f.try_subtract(now, commit) >= retention, f.lit(False))
     has_expiry = explicit.isNotNull() & (explicit != frames.NO_EXPIRY)
@@ -140,14 +180,28 @@ def table_function() -> type:
     return SessionExpirations
 
 
+def _expired_for_sql() -> Any:
+    """Return the UDF that SQL calls with columns of any type.
+
+    Arrow's columns have exact times and nulls. Those of pandas have times of the session's zone,
+    which cannot be told apart when clocks go back, and nulls turn numbers into floats.
+    """
+    arrow_udf = getattr(f, "arrow_udf", None)  # since Spark 4.1
+    if arrow_udf is None:
+        return expired
+    import pyarrow as pa
+
+    return _udf_of(frames.expired_arrays, BooleanType(), arrow_udf, pa.Array)
+
+
 def register(spark: SparkSession) -> None:
     """Register ``expired``, ``select_protocol`` and ``session_expirations`` for SQL.
 
     The last one is a table function: ``SELECT * FROM session_expirations(TABLE(events))``. It
     partitions and orders the rows itself, so Spark refuses a call with PARTITION BY. It costs a
-    Python call for each row.
+    Python call for each row. With Spark 4.0, ``expired`` takes no timestamps in SQL.
     """
-    spark.udf.register("expired", expired)
+    spark.udf.register("expired", _expired_for_sql())
     spark.udf.register("select_protocol", select_protocol)
     table: Any = udtf(table_function())
     spark.udtf.register("session_expirations", table)

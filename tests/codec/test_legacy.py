@@ -12,9 +12,9 @@ from coterie._core.codec.reader import LogReader
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
-def entry(offset, attributes, value):
+def entry(offset, attributes, value, timestamp=1000):
     """A message of magic 1 without a key."""
-    body = struct.pack(">bbqii", 1, attributes, 1000, -1, len(value)) + value
+    body = struct.pack(">bbqii", 1, attributes, timestamp, -1, len(value)) + value
     return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
 
 
@@ -40,6 +40,16 @@ def test_offsets_of_a_wrapper_count_back_from_its_own(offset, inner, absolute):
     reader = LogReader(wrapper(offset, inner))
     assert [record.offset for batch in reader for record in batch.records] == absolute
     assert reader.faults == []
+
+
+@pytest.mark.parametrize(("append_time", "times"), [(8, [5000] * 3), (0, [10, 30, 20])])
+def test_the_append_time_of_a_wrapper_is_that_of_each_of_its_records(append_time, times):
+    """Source: AbstractLegacyRecordBatch.DeepRecordsIterator."""
+    inner = zip(range(3), [10, 30, 20], strict=True)
+    messages = b"".join(entry(number, 0, b"v", timestamp) for number, timestamp in inner)
+    (found,) = LogReader(entry(2, 1 | append_time, gzip.compress(messages), 5000))
+    assert [record.timestamp for record in found.records] == times
+    assert [record.append_time for record in found.records] == [append_time > 0] * 3
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from coterie.insight.asking import rows_of
+from coterie.insight.groups import flapping
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie, coterie_ok, fails
@@ -180,6 +181,20 @@ def generations(*lives):
 def explained(folder, **parameters):
     (view,) = read_partitions([folder])
     return list(explain.rows(view, explain.Parameters(**parameters)))
+
+
+def test_a_group_that_is_deleted_while_stable_is_no_flapping(tmp_path):
+    """Its members did not leave: a tombstone says nothing of them."""
+    lives = [
+        (minute * 60_000, minute + 1, [b"c-%d" % minute] if minute % 2 == 0 else None)
+        for minute in range(8)
+    ]
+    written(tmp_path, *generations(*lives))
+    assert not of_kind(explained(tmp_path), "flapping")
+    (view,) = read_partitions([tmp_path])
+    view.read(view.record_filter)
+    (moves,) = flapping.moves_in(view.histories["g"]).values()
+    assert [(move.joins, move.leaves) for move in moves] == [(True, False)] * 4
 
 
 def test_a_client_that_comes_and_goes_is_flapping_by_the_rule(tmp_path):

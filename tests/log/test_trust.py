@@ -1,10 +1,13 @@
 """Since when a compacted log can be trusted, compared with a small model of the cleaner."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie._core.fold.fold_state import Scanned
 from coterie.log.trust import trusted_from
+from coterie.state.partial import ScanOptions
+from support.log_writer import batch, commit_key
 
 KEYS = st.sampled_from("abc")
 STEPS = st.integers(0, 3)  # ms between one record and the next
@@ -47,6 +50,19 @@ def state_at(segments, at_ms):
     """Offset of each key's last record that is not later than the time."""
     records = [record for segment in segments for record in segment if record[1] <= at_ms]
     return {key: offset for offset, _, key in records}
+
+
+@pytest.mark.parametrize("times", [(5000, 9000, 7000), (9000, 5000, 5000), (5000, 7000, 9000)])
+def test_a_first_batch_of_several_times_is_trusted_from_its_greatest(times):
+    """The segment may have begun at any of them: only the greatest is safe."""
+    earlier = batch(1, [(1000, commit_key(1, b"g", b"t", 0), None)])  # offset 0 is gone
+    records = [(ms, commit_key(1, b"g", b"t", n), None) for n, ms in enumerate(times)]
+    fold = ScanOptions().new_fold()
+    fold.scan(earlier, file="0")
+    fold.scan(batch(2, records) + batch(5, [(9500, *records[0][1:])]), file="1")
+    assert [piece.first_timestamp for piece in fold.segments] == [1000, 9000]
+    assert [piece.max_timestamp for piece in fold.segments] == [1000, 9500]
+    assert trusted_from(fold.segments) == 9000
 
 
 @given(LOGS, st.integers(0, 4))

@@ -63,6 +63,19 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(server):
     assert len(server.cluster.waits) == 0
 
 
+def test_a_fetch_waits_if_a_partition_may_not_give_as_many_bytes_as_it_wants(server):
+    """What a partition has beyond its limit does not count. Source: DelayedFetch.tryComplete."""
+    peer = server.connect()
+    for _ in range(3):
+        log(server, 0).produce(batch(b"v"))
+    peer.send(request("Fetch", 11, asking((0, 0, SIZE), minBytes=2 * SIZE)))
+    log(server, 0).produce(batch(b"v"))
+    server.run(499)
+    assert not peer.take()
+    server.run(1)
+    assert partitions(answer(peer, "Fetch", 11)) == {0: (0, [0], 4)}
+
+
 def test_a_fetch_that_cannot_be_answered_does_not_wait(server):
     peer = server.connect()
     assert partitions(ask(peer, "Fetch", 11, asking((0, 5)))) == {0: (1, [], -1)}

@@ -178,6 +178,17 @@ def test_the_end_of_an_epoch_is_where_the_next_begins():
     assert [int(partition.epoch_refusal(epoch)) for epoch in (-1, 2, 3, 4)] == [0, 74, 0, 75]
 
 
+def test_a_middle_epoch_ends_where_the_next_one_begins_not_the_last():
+    """Source: LeaderEpochFileCache.endOffsetFor."""
+    partition = log()
+    partition.produce(batch(b"a", b"b"))
+    for epoch in (3, 5, 9):
+        partition.leader_epochs.append((epoch, partition.log_end_offset))
+        partition.produce(batch(b"c"))
+    ends = [partition.end_of_epoch(epoch) for epoch in (0, 2, 3, 4, 5, 8, 9)]
+    assert ends == [(0, 2), (0, 2), (3, 3), (3, 3), (5, 4), (5, 4), (9, 5)]
+
+
 def test_every_write_wakes_who_waits_and_what_waits_may_leave():
     partition = log()
     woken = []

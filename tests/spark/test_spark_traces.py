@@ -50,6 +50,67 @@ def test_an_expiry_beside_a_null_is_exact(spark):
     assert [row.c for row in rows] == [0]
 
 
+def test_timestamps_expire_as_their_milliseconds_do_in_columns_and_in_sql(spark):
+    """Across the end of summer time, where a wall clock shows an hour twice."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+    from pyspark.sql.functions import col, expr, lit
+
+    import coterie_spark
+    from coterie_spark.udfs import expired, expired_column
+
+    hour_ms, end_ms = 3_600_000, 1_761_440_400_000  # 2025-10-26T01:00:00Z
+    rows = [(n, end_ms + n * hour_ms // 2, None) for n in range(-4, 5)]
+    rows += [(9, end_ms, end_ms + 4 * hour_ms), (10, end_ms, end_ms - hour_ms)]
+    frame = spark.createDataFrame(rows, "n int, c long, e long").select(
+        "n", "c", "e", expr("timestamp_millis(c) AS ct"), expr("timestamp_millis(e) AS et")
+    )
+    now_ms, retention_ms = end_ms + 2 * hour_ms, 2 * hour_ms
+    gone = [n for n, c, e in rows if (now_ms - c >= retention_ms if e is None else now_ms >= e)]
+    now = f"timestamp_millis({now_ms}L)"
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        coterie_spark.register(spark)
+        frame.createOrReplaceTempView("udf_times")
+        in_sql = [
+            f"expired(ct, et, {now}, {retention_ms}L)",
+            f"expired(c, et, {now}, {retention_ms}L)",
+        ]
+        for condition in (
+            *(expr(text) for text in in_sql if hasattr(functions, "arrow_udf")),  # since 4.1
+            expired("ct", "et", expr(now), lit(retention_ms)),
+            expired("ct", "e", lit(now_ms), lit(retention_ms)),
+            expired_column("ct", col("et"), expr(now), retention_ms),
+            expired_column("c", "et", now_ms, lit(retention_ms)),
+        ):
+            assert sorted(row.n for row in frame.where(condition).collect()) == gone
+        micros = "timestamp_micros(1001L)"
+        for condition in (
+            expired(expr(micros), "et", lit(now_ms), lit(retention_ms)),
+            expired_column(expr(micros), "et", now_ms, retention_ms),
+            expired_column("c", "e", lit(1.5), retention_ms),
+            expr(f"expired({micros}, et, timestamp_micros(1L), 1L)"),
+        ):
+            with pytest.raises(PySparkException, match=r"must be (whole )?milliseconds"):
+                frame.where(condition).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_expired_column_takes_names_for_all_and_a_null_commit_never_ages(spark):
+    from coterie_spark.udfs import expired_column, select_protocol
+
+    rows = [(0, 90, None, 100, 10), (1, 91, None, 100, 10), (2, None, None, 100, 10)]
+    rows += [(3, None, 100, 100, 10), (4, None, 101, 100, 10)]
+    frame = spark.createDataFrame(rows, "n int, c long, e long, now long, kept long")
+    gone = frame.where(expired_column("c", "e", "now", "kept")).collect()
+    assert sorted(row.n for row in gone) == [0, 3]
+    flags = frame.select(expired_column("c", "e", "now", "kept").alias("x")).collect()
+    assert None not in [row.x for row in flags]
+    assert "array<array<string>>" in select_protocol.__doc__
+
+
 def test_udfs_compute_what_the_library_computes(spark):
     from pyspark.sql.functions import lit
 
@@ -92,8 +153,10 @@ def test_the_table_function_loses_no_session_however_rows_lie(spark):
     coterie_spark.register(spark)
     beats = [("one", at, 10) for at in (20, 0, 5, 30, 12)]
     beats += [(member, at, 4) for at in (50, 40, 43) for member in ("two", None)]
+    beats += [("same", 70, -5), ("same", 70, -5)]  # in one millisecond: one session
     ddl = "member string, heartbeat_ms long, timeout_ms long"
     expected = [("one", 30), ("one", 40), (None, 47), (None, 54), ("two", 47), ("two", 54)]
+    expected.append(("same", 65))
     for rows in (beats[:5], beats):
         frame = spark.createDataFrame(rows, ddl).repartition(3)
         frame.createOrReplaceTempView("udf_beats")

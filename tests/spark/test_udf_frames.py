@@ -1,7 +1,7 @@
 """What the pandas UDFs compute, against the shortest that is true. No session is started."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import coterie
@@ -40,6 +40,38 @@ def test_an_expiry_that_a_null_has_rounded_is_no_answer_where_it_could_be_wrong(
     series = [pa.array(column, pa.int64()).to_pandas() for column in columns]
     with pytest.raises(ArgumentError, match=r"beyond 2\*\*53.*coalesce\(expire_ms, -1\)"):
         frames.expired(*series)
+
+
+@given(OFFSETS, st.sampled_from(["ms", "us", "ns"]), st.sets(st.sampled_from(["c", "e", "n"])))
+def test_arrays_of_numbers_and_of_timestamps_expire_alike(rows, unit, as_times):
+    scale = {"ms": 1, "us": 1000, "ns": 1_000_000}[unit]
+    columns = dict(zip("cenr", zip(*rows, strict=True) if rows else [()] * 4, strict=True))
+    assume(all(abs(ms or 0) < 2**40 for ms in columns["e"]))
+    kind = pa.timestamp(unit, "Europe/Berlin")
+    arrays = [
+        pa.array([None if ms is None else ms * scale for ms in column], pa.int64()).cast(kind)
+        if name in as_times
+        else pa.array(column, pa.int64())
+        for name, column in columns.items()
+    ]
+    assert frames.expired_arrays(*arrays).to_pylist() == [is_expired(*row) for row in rows]
+
+
+def test_a_fraction_of_a_millisecond_and_a_time_without_a_zone_are_refused():
+    numbers = {name: pa.array([5]) for name in ("commit_ms", "expire_ms", "now_ms", "retention_ms")}
+    for name in ("commit_ms", "expire_ms", "now_ms"):
+        times = pa.array([1001]).cast(pa.timestamp("us", "UTC"))
+        with pytest.raises(ArgumentError, match=f"{name} must be whole milliseconds"):
+            frames.expired_arrays(**numbers | {name: times})
+        with pytest.raises(ArgumentError, match=f"{name} must be a timestamp with a time zone"):
+            frames.expired_arrays(**numbers | {name: pa.array([1]).cast(pa.timestamp("us"))})
+        with pytest.raises(ArgumentError, match=f"{name} must be whole milliseconds or"):
+            frames.expired_arrays(**numbers | {name: pa.array([1.5])})
+        series = {key: pd.Series([5]) for key in numbers}
+        with pytest.raises(ArgumentError, match=rf"unix_millis\({name}\)"):
+            frames.expired(**series | {name: pd.Series([pd.Timestamp(0)])})
+    with pytest.raises(ArgumentError, match="retention_ms must be a number"):
+        frames.expired_arrays(**numbers | {"retention_ms": times})
 
 
 @pytest.mark.parametrize("name", ["commit_ms", "now_ms", "retention_ms"])

@@ -3,10 +3,14 @@
 import os
 import pickle
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import coterie
-from coterie import CoterieError, PartialState
+from coterie import CorruptData, CoterieError, PartialState
+from coterie._core.fold.dump import dump, restore
 from coterie._core.fold.generations import GroupLog
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
@@ -38,6 +42,46 @@ def test_what_is_cut_anywhere_is_refused(data):
         with pytest.raises(CoterieError, match="partial state"):
             PartialState.from_bytes(data[:size])
     assert PartialState.from_bytes(data).groups()
+
+
+def small_state():
+    options = coterie.ScanOptions(history=True, groups=frozenset(["grp-del-again"]))
+    return scan_state((str(golden_data.log("basic")),), options, Silent())
+
+
+SMALL = small_state().to_bytes()
+
+
+def refused(data):
+    with pytest.raises(CoterieError) as caught:
+        PartialState.from_bytes(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_state_with_any_one_byte_changed_cut_or_added_is_refused():
+    assert PartialState.from_bytes(SMALL).groups() == small_state().groups() != []
+    for at in range(len(SMALL)):
+        refused(SMALL[:at] + bytes([SMALL[at] ^ 1 << at % 8]) + SMALL[at + 1 :])
+    for at in (*range(200), *range(200, len(SMALL), 17)):  # the header, and the pickle
+        refused(SMALL[:at] + SMALL[at + 1 :])
+        refused(SMALL[:at] + b"." + SMALL[at:])
+    refused(SMALL + b"\0")
+
+
+@given(st.integers(0, len(SMALL)), st.integers(0, 60), st.binary(max_size=60))
+def test_a_state_with_bytes_replaced_anywhere_is_refused(at, size, other):
+    changed = SMALL[:at] + other + SMALL[at + size :]
+    if changed != SMALL:
+        refused(changed)
+
+
+@pytest.mark.parametrize("column", ["metadata_end", "offset", "flags", "keys", "metadata"])
+def test_columns_of_different_lengths_do_not_become_a_state(column):
+    (fold,) = (fold for fold in small_state().partitions.values() if fold.history)
+    columns, *others = dump(fold)
+    columns[column] = np.append(columns[column], columns[column].dtype.type(0))
+    with pytest.raises(CorruptData, match=r"lengths|of no entry"):
+        restore(coterie.ScanOptions(history=True).new_fold(), (columns, *others))
 
 
 def test_generations_that_were_changed_on_their_way_are_refused():

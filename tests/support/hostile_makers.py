@@ -1,6 +1,7 @@
 """One of each class, and for each parameter a value that fits: what ``hostile`` sets out from."""
 
 import dataclasses
+import mmap
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from coterie._core.fold.dump import dump
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.record_scan import RecordScan
+from coterie._core.mapping_guard import MappingGuard
 from coterie._core.structures.offsets import Offset
 from coterie._core.structures.votes import ProtocolCounts
 from coterie._core.wire.codec import Codec
@@ -24,6 +26,7 @@ from coterie.coordinator.config import coordinator_config
 from coterie.testing import Member
 from support.log_writer import batch, commit_key, commit_value, group_key
 
+MAPPING = mmap.mmap(-1, mmap.PAGESIZE)
 KEY = {"version": 1, "data": {"group": "g", "topic": "t", "partition": 0}}
 COMMIT = {"offset": 5, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}
 VALUE = {"version": 3, "data": COMMIT}
@@ -248,6 +251,7 @@ CORE_MAKERS = {
     "Offset": lambda: Offset(5),
     "ProtocolCounts": ProtocolCounts,
     "RecordScan": RecordScan,
+    "MappingGuard": lambda: MappingGuard(MAPPING),
     "Codec": lambda: Codec(wire.APIS.values(), wire._layout),  # another than all use
     "Layout": a_layout,
     "Request": MAKERS["coterie.wire.Request"],
@@ -255,6 +259,7 @@ CORE_MAKERS = {
 }  # fmt: skip
 CORE_GOOD = {
     **GOOD,
+    "within.least": 0, "within.most": 5, "MappingGuard.data": MAPPING,
     "tracks.fold": lambda: PartitionFold(tracking=(None, None)), "tail": [],
     "direction": "request", "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,
     "fields": BEAT_FIELDS, "flexible": True,

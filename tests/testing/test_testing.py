@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import (
+    ArgumentError,
     CorruptData,
     Error,
     GroupCoordinator,
@@ -62,6 +63,24 @@ def test_two_members_share_a_topic_and_one_takes_it_all_when_the_other_dies():
         ("revoked", [("t", 0), ("t", 1)]),
         ("assigned", [("t", 0), ("t", 1), ("t", 2), ("t", 3)]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"session_timeout_ms": -1}, "session_timeout_ms must be from 1"),
+        ({"session_timeout_ms": 0}, "session_timeout_ms must be from 1"),
+        ({"session_timeout_ms": 2**31}, "session_timeout_ms must be from 1"),
+        ({"rebalance_timeout_ms": -1}, "rebalance_timeout_ms must be from 1"),
+        ({"heartbeat_interval_ms": 0}, "heartbeat_interval_ms must be from 1"),
+        ({"heartbeat_interval_ms": 45_000}, "must be below session_timeout_ms 45000"),
+        ({"group_instance_id": ""}, "group_instance_id must not be empty"),
+    ],
+    ids=str,
+)
+def test_a_member_refuses_settings_that_no_consumer_has(wrong, named):
+    with pytest.raises(ArgumentError, match=named):
+        Member(GroupCoordinator(), "g", client_id="c", topics=["t"], **wrong)
 
 
 def test_a_static_member_that_comes_back_in_time_causes_no_rebalance():

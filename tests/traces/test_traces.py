@@ -39,6 +39,29 @@ def test_a_heavy_trace_is_answered_as_kafka_answered_it(name):
     assert not list(compare_traces(expected, run_trace(trace)))
 
 
+@pytest.mark.parametrize("session_ms", [0, -5])
+def test_a_timeout_below_0_counts_as_0_also_beside_a_clean_up_of_that_millisecond(session_ms):
+    """The join's timer was armed before the clean-up's, and the session's after it."""
+    first = header()
+    first["config"] = {
+        "coterie.cleanup": "periodic",
+        "offsets.retention.check.interval.ms": 100_000,
+        "offsets.retention.minutes": 1,
+        "group.initial.rebalance.delay.ms": 150_000,
+        "group.min.session.timeout.ms": -10,
+    }
+    events = [
+        join(50_000, 1, session_timeout_ms=session_ms, rebalance_timeout_ms=400_000),
+        {"at": 100_000, "op": "offset_commit", "id": 2, "group_id": "h", "generation_id": -1,
+         "member_id": "", "offsets": [{"topic": "t", "partition": 0, "offset": 1}]},
+        {"at": 200_000, "op": "advance"},
+    ]  # fmt: skip
+    lines = [line for line in run_trace([first, *events]) if line["event"] == "transition"]
+    states = [(line["group_id"], line["to"]) for line in lines if line["at"] == 200_000]
+    ends = [("g", "PreparingRebalance"), ("g", "Empty")]
+    assert states == [("g", "CompletingRebalance"), ("h", "Dead"), *ends]
+
+
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("metadata", ["AAEAAAAA", "AAAAAAABAAk="])
 def test_a_trace_leaves_the_garbage_collector_on_or_off_as_it_was(on, metadata):

@@ -46,6 +46,16 @@ def frames_of(api):
         yield key, version, direction, frame
 
 
+@pytest.mark.parametrize(("byte", "value"), [(0, False), (1, True), (2, True), (255, True)])
+def test_a_boolean_is_true_if_its_byte_is_not_zero(byte, value):
+    """Source: ApiMessageType's readers, ``_readable.readByte() != 0``."""
+    frame = bytearray(wire.encode_request(9, 7, {"groupId": "g", "topics": None}))
+    assert frame[-2:] == b"\0\0"  # requireStable, and no tagged fields
+    frame[-2] = byte
+    assert wire.decode_request(bytes(frame)).body["requireStable"] is value
+    assert wire.decode_request(bytes(frame), rows=True).body[-1] is value
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_a_row_says_what_the_dict_says(api):
     for *message, frame in frames_of(api):

@@ -8,7 +8,6 @@ Rules: docs/rules/log-format.md#segments.
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import stat
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from coterie._core.codec.reader import LogReader, batch_boundaries
 from coterie.errors import LogError
+from coterie.log.mapped import MappedSegment, intact, truncated
 from coterie.ordering import partition_order
 
 if TYPE_CHECKING:
@@ -335,8 +335,8 @@ def _named_file(path: str) -> Segment:
 def _begins_as_log(segment: Segment) -> bool:
     """Return whether a file with any name begins with a batch, or is empty."""
     data = read_segment(segment)
-    reader = LogReader(data)
-    return next(reader, None) is not None or not memoryview(data).nbytes
+    with intact(data):
+        return next(LogReader(data), None) is not None or not memoryview(data).nbytes
 
 
 def _refuse_two_copies(segments: list[Segment]) -> None:
@@ -356,8 +356,8 @@ def _refuse_two_copies(segments: list[Segment]) -> None:
 def read_segment(segment: Segment, *, in_memory: bool = False) -> Buffer:
     """Return a segment's bytes, decompressed; a large plain file is mapped into memory.
 
-    If another process truncates a mapped file, the operating system ends this one with SIGBUS.
-    With ``in_memory``, no file is mapped, and a truncation is an error; that takes twice the time.
+    Read a mapped file inside :func:`coterie.log.mapped.intact`, which raises if another process
+    truncated it. With ``in_memory``, no file is mapped; that takes twice the time.
 
     Raises
     ------
@@ -370,12 +370,12 @@ def read_segment(segment: Segment, *, in_memory: bool = False) -> Buffer:
             if segment.compression is None and size >= MAP_FROM_BYTES and not in_memory:
                 # Reading large segments took twice as long. Reading pieces into one buffer took a
                 # third longer. MADV_POPULATE_READ brought no gain.
-                return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+                return MappedSegment.of(segment.path, file.fileno(), size)
             data = file.read()
     except OSError as error:
         raise unreadable(segment.path, error) from error
     if len(data) < size:
-        raise LogError(f"{segment.path}: was truncated while it was read; read it again, or a copy")
+        raise truncated(segment.path)
     return data if segment.compression is None else inflate(data, segment)
 
 

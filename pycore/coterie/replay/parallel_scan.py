@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coterie._core.fold.merge import absorb
 from coterie.log.folders import Listing, Segment, cut_points, read_segment
+from coterie.log.mapped import intact
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Shared:
         with self._lock:
             if self._opened is None:
                 data = memoryview(read(self._segment))
-                self._opened = data, cut_points(data, CUT_BYTES)
+                with intact(data):
+                    self._opened = data, cut_points(data, CUT_BYTES)
         return self._opened
 
 
@@ -209,13 +211,14 @@ def scan_part(
         piece_bytes = SCAN_PIECE_BYTES if fold.history is None else HISTORY_PIECE_BYTES
     expected = -1
     while True:
-        at += fold.scan(
-            data[at:stop],
-            file=part.segment.name,
-            position=at,
-            expected_offset=expected,
-            max_bytes=piece_bytes,
-        )
+        with intact(data):
+            at += fold.scan(
+                data[at:stop],
+                file=part.segment.name,
+                position=at,
+                expected_offset=expected,
+                max_bytes=piece_bytes,
+            )
         yield
         if at >= stop:
             return

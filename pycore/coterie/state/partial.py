@@ -16,6 +16,7 @@ from coterie._core.fold.fold_state import ON_FAULT
 from coterie._core.fold.merge import absorb
 from coterie.arguments import integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.log.mapped import intact
 from coterie.ordering import java_order, partition_order
 from coterie.state.pickling import pack, unpack
 
@@ -154,7 +155,7 @@ class PartialState:
         Raises
         ------
         CoterieError
-            The bytes are not a partial state, or another version made them.
+            The bytes are not a partial state, are damaged, or another version made them.
         """
         state = unpack(WHAT, data)
         if not isinstance(state, PartialState):
@@ -238,10 +239,8 @@ def scan(
     Parameters
     ----------
     data
-        Bytes of a segment, from one batch boundary to another or to the end of the segment. If
-        they are a ``mmap``, the file must not be truncated during the scan: the operating system
-        would end the process with SIGBUS, which no Python code can prevent. Kafka truncates
-        segments of a running broker, so read a live file into memory.
+        Bytes of a segment, from one batch boundary to another or to the end of the segment. They
+        may be a ``mmap``.
     partition
         The number of the partition of ``__consumer_offsets``; None: unknown.
     file, position
@@ -258,9 +257,12 @@ def scan(
     ------
     ArgumentError
         ``data`` is not a contiguous buffer of bytes, or another argument is wrong.
+    LogError
+        ``data`` is a ``mmap``, and its file was truncated during the scan.
     """
     state = PartialState(ScanOptions() if options is None else options)
-    state.fold(partition).scan(data, file=file, position=position)
+    with intact(data, file if isinstance(file, str) else None):
+        state.fold(partition).scan(data, file=file, position=position)
     return state
 
 

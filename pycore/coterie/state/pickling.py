@@ -1,7 +1,8 @@
 """Serialize objects for another process of the same version.
 
-A header names coterie, the version and the kind of the object. A restricted pickle follows: it may
-contain coterie's classes and numpy arrays, but call no other function.
+A header names coterie, the version and the kind of the object. The length and the CRC-32C of a
+restricted pickle follow, then the pickle: it may contain coterie's classes and numpy arrays, but
+call no other function. Bytes that were changed, cut or added are refused.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ from __future__ import annotations
 import functools
 import io
 import pickle
+import struct
 from typing import TYPE_CHECKING, Any
 
-from coterie.errors import CoterieError
+from coterie._core.codec.checksum import crc32c
+from coterie.errors import CorruptData, CoterieError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-FORMAT = 7
+FORMAT = 8
 """Increment with each change of the format; it distinguishes builds of one version."""
 
 _OURS = b"coterie "
+_HEADER_BYTES_MAX = 256
+_CHECK = struct.Struct(">QI")  # length and CRC-32C of the pickle
 _ARRAYS = {
     ("numpy", "dtype"),
     ("numpy", "ndarray"),
@@ -48,7 +53,11 @@ def pack(what: str, value: Any) -> bytes:
     """Serialize a value; ``what`` is its name in errors."""
     out = io.BytesIO()
     out.write(_OURS + f"{version()} {what}\n".encode())
+    check_at = out.tell()
+    out.write(bytes(_CHECK.size))
     pickle.dump(value, out, protocol=5)
+    with out.getbuffer() as written, written[check_at + _CHECK.size :] as body:
+        _CHECK.pack_into(written, check_at, len(body), crc32c(body))
     return out.getvalue()
 
 
@@ -58,13 +67,13 @@ def unpack(what: str, data: Buffer) -> Any:
     Raises
     ------
     CoterieError
-        The bytes are something else, of another version, or damaged.
+        The bytes are something else, of another version, or damaged (:class:`CorruptData`).
     """
     try:
         source = io.BytesIO(data)
     except (TypeError, ValueError, BufferError) as error:  # such as a view that is not contiguous
         raise CoterieError(f"these bytes are no {what}: {error}") from error
-    head, end, _ = source.read(256).partition(b"\n")
+    head, end, _ = source.read(_HEADER_BYTES_MAX).partition(b"\n")
     if not end or not head.startswith(_OURS):
         raise CoterieError(f"these bytes are no {what}")
     other_version, _, named = head[len(_OURS) :].decode("utf-8", "replace").partition(" ")
@@ -75,11 +84,22 @@ def unpack(what: str, data: Buffer) -> Any:
         )
     if named != what:
         raise CoterieError(f"these bytes are no {what} but a {named}")
+    _check_body(what, source, len(head) + 1)
     try:
-        source.seek(len(head) + 1)
         return _Reader(source).load()
     except Exception as error:
         raise CoterieError(f"these bytes are no whole {what}: {error}") from error
+
+
+def _check_body(what: str, source: io.BytesIO, check_at: int) -> None:
+    """Check length and checksum, and leave ``source`` at the pickle."""
+    source.seek(check_at)
+    check = source.read(_CHECK.size)
+    with source.getbuffer() as whole, whole[check_at + _CHECK.size :] as body:
+        if len(check) < _CHECK.size or _CHECK.unpack(check) != (len(body), crc32c(body)):
+            raise CorruptData(
+                f"these bytes are no whole {what}: they were cut or changed; send or store it again"
+            )
 
 
 class _Reader(pickle.Unpickler):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError, LogError
 from coterie.log.folders import inflate, read_segment
+from coterie.log.mapped import intact
 from coterie.replay.parallel_scan import resting_collector
 from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.replay_job.plan import Task, Unit, cut_segment
@@ -102,7 +103,9 @@ def cut_worker(segments: list[Segment], max_bytes: int, read: Reader) -> Worker:
 def cut_rows(index: int, read: Reader, segment: Segment, max_bytes: int) -> list[tuple[Any, ...]]:
     """Return a row for each piece of a segment, or one row with the error."""
     try:
-        return [(index, *cut, None) for cut in cut_segment(read(segment), max_bytes)]
+        data = read(segment)
+        with intact(data):
+            return [(index, *cut, None) for cut in cut_segment(data, max_bytes)]
     except CoterieError as error:
         return [(index, None, None, None, str(error))]
 
@@ -135,12 +138,13 @@ def scan_unit(unit: Unit, options: ScanOptions, read: Reader) -> PartialState:
         if before is None or before[0] != piece.segment:
             before = (piece.segment, read(piece.segment))
         end = None if piece.end < 0 else piece.end
-        fold.scan(
-            before[1][piece.start : end],
-            file=piece.segment.name,
-            position=piece.start,
-            expected_offset=piece.expected_offset,
-        )
+        with intact(before[1]):
+            fold.scan(
+                before[1][piece.start : end],
+                file=piece.segment.name,
+                position=piece.start,
+                expected_offset=piece.expected_offset,
+            )
     return state
 
 

@@ -27,6 +27,7 @@ from pyspark.sql.types import StructField, StructType
 
 from coterie.errors import CoterieError
 from coterie.log.folders import Segment, cut_points, find_segments, read_segment
+from coterie.log.mapped import intact
 from coterie_spark.replay_job.closures import on_worker
 from coterie_spark.replay_job.plan import SPARK_PIECE_BYTES
 from coterie_spark.source.decoded import NAMES, arrow_schema, record_batches
@@ -179,7 +180,9 @@ def ranges_of(segment: Segment) -> list[SegmentRange]:
     """Cut a large segment at batch boundaries."""
     if segment.compression is not None or segment.size <= SPARK_PIECE_BYTES:
         return [SegmentRange(segment)]
-    points = cut_points(memoryview(read_segment(segment)), SPARK_PIECE_BYTES)
+    data = read_segment(segment)
+    with intact(data):
+        points = cut_points(data, SPARK_PIECE_BYTES)
     return [SegmentRange(segment, start, end) for start, end in itertools.pairwise(points)]
 
 

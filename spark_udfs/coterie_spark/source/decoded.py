@@ -14,6 +14,7 @@ import numpy as np
 from coterie._core.codec.schema import decode_value, key_type
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
+from coterie.log.mapped import intact
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +83,9 @@ def record_batches(
     """
     import pyarrow as pa
 
-    rows = Rows(decode_columns(data, raw=bool(RAW & set(names))), partition, segment, position)
+    with intact(data):
+        columns = decode_columns(data, raw=bool(RAW & set(names)))
+    rows = Rows(columns, partition, segment, position)
     schema = pa.schema([arrow_schema().field(name) for name in names])
     for start in range(0, rows.count, ROWS_AT_ONCE):
         rows.window(start, min(start + ROWS_AT_ONCE, rows.count))

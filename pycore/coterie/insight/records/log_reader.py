@@ -21,6 +21,7 @@ from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.log.folders import Segment, read_segment
+from coterie.log.mapped import intact
 from coterie.replay.parallel_scan import resting_collector, scan_part, whole
 from coterie.state.partial import PartialState, ScanOptions
 
@@ -231,7 +232,10 @@ def read_pieces(
         file_number = files.index(segment.name)
         while True:
             tail = next(tails, {})  # an active segment may have grown since the survey
-            piece, at = scan.scan(data, position=at, max_bytes=READ_PIECE_BYTES, tail=tail.items())
+            with intact(data):
+                piece, at = scan.scan(
+                    data, position=at, max_bytes=READ_PIECE_BYTES, tail=tail.items()
+                )
             batches, newer_keys = piece.pop("batches"), piece.pop("newer_keys")
             yield RecordColumns(scan, piece, files, file_number, batches, newer_keys)
             if at >= len(data):

@@ -66,7 +66,7 @@ def restore(FoldState fold not None, tuple state not None):
 cdef int enter_columns(FoldState fold, dict columns) except -1:
     """Fill an empty table; every key, length and place is checked."""
     cdef Entry* entry
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, count
     cdef int64_t key_start = 0, start = 0
     cdef const uint8_t[::1] keys = columns["keys"], metadata = columns["metadata"]
     cdef const int64_t[::1] key_end = columns["key_end"], end = columns["metadata_end"]
@@ -76,11 +76,16 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
     cdef const int64_t[::1] base_seq = columns["base_seq"], won_seq = columns["won_seq"]
     cdef const uint8_t[::1] flag = columns["flags"]
     cdef const int32_t[::1] epoch = columns["leader_epoch"]
-    for i in range(key_end.shape[0]):
+    count = key_end.shape[0]
+    if not (count == end.shape[0] == batch_offset.shape[0] == offset.shape[0] == committed.shape[0]
+            == expires.shape[0] == base_seq.shape[0] == won_seq.shape[0] == flag.shape[0]
+            == epoch.shape[0]):
+        raise CorruptData("the columns of a partial state have different lengths")
+    for i in range(count):
         if not (key_fits(&keys[0], key_start, key_end[i], keys.shape[0])
                 and start <= end[i] <= min(metadata.shape[0], start + 0x7FFFFFFF)
                 and add_key(fold, &keys[key_start], <uint32_t>(key_end[i] - key_start)) == i):
-            raise CorruptData(f"key {i} of a partial state's {key_end.shape[0]} does not fit it")
+            raise CorruptData(f"key {i} of a partial state's {count} does not fit it")
         entry = &fold.table.entries[i]
         entry.present = (flag[i] & HAS_VALUE) != 0
         entry.base_seq, entry.won_seq = base_seq[i], won_seq[i]
@@ -93,6 +98,8 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
             if own_metadata(&fold.table, entry) != 0:
                 raise MemoryError
         key_start, start = key_end[i], end[i]
+    if key_start != keys.shape[0] or start != metadata.shape[0]:
+        raise CorruptData("a partial state has keys or metadata that are of no entry")
     return 0
 
 

@@ -83,6 +83,8 @@ cdef int enter_names(HistoryBuffer* buffer, Table* table, const uint8_t[::1] nam
                 &buffer.names, table, first + start, <int32_t>(bounds[i] - start)) != i - 1:
             raise CorruptData(f"name {i - 1} of a history does not fit it")
         start = bounds[i]
+    if start != names.shape[0]:
+        raise CorruptData("a history has bytes that are of no name")
     return 0
 
 
@@ -101,6 +103,8 @@ cdef int enter_rows(HistoryBuffer* buffer, Py_ssize_t count) except -1:
                 and 0 <= row.topic < <int64_t>buffer.names.topics.count):
             raise CorruptData(f"row {i} of a history's {count} names what is not there")
         start = row.metadata_end
+    if start != buffer.metadata_size:
+        raise CorruptData("a history has metadata that are of no row")
     buffer.count = count
     return 0
 
