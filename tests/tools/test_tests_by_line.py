@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -133,6 +134,66 @@ def test_a_test_file_that_is_recorded_again_replaces_its_tests(table, project):
         table.add(project / "recorded", project, project, ["tests/test_a.py", "tests/test_b.py"])
     assert set(table.seconds) == {LOW, *MOST, HIGH}
     assert table.executing(fault(SOURCE, "a * b", "?"), SOURCE) == {HIGH}
+
+
+COMPILED = """static int sign(int a) {
+    for (; a < 0; a++)
+        *(volatile int *)&a = a;
+    return *(volatile int *)&a;
+}
+int some(int a) { return sign(a); }
+"""
+RUN = """import ctypes, pickle, sys
+blocks, module = (ctypes.CDLL(path) for path in sys.argv[1:3])
+places = (ctypes.c_size_t * 100)()
+ran = {}
+for number in (-3, 3):
+    blocks.blocks_taken(places, 100)
+    module.some(number)
+    count = blocks.blocks_taken(places, 100)
+    ran[str(number)] = bytes(places)[: 8 * count]
+count = blocks.blocks_taken(places, 100)
+ran["none"] = bytes(places)[: 8 * count]
+data = {"blocks": ran, "seconds": {}, "maps": open("/proc/self/maps").read()}
+open(sys.argv[3], "wb").write(pickle.dumps(data))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_blocks_of_compiled_code_are_lines_of_its_source(project, tmp_path):
+    header, module = tmp_path / "src/c/some.h", tmp_path / "_core/some.so"
+    site = tmp_path / "site/coterie/_core/some.so"
+    for path in (header, module, site):
+        path.parent.mkdir(parents=True)
+    header.write_text(COMPILED)
+    (tmp_path / "some.c").write_text(f'#include "{header}"')
+    compiled(tmp_path / "some.c", module, project)
+    shutil.copy(module, site)
+    command = [sys.executable, "-c", RUN, project / "libblocks.so", site, tmp_path / "blocks.1"]
+    subprocess.run(command, check=True)
+    lines = {
+        test: (source, numbers)
+        for test, source, numbers in places.executed(tmp_path, tmp_path, tmp_path)
+    }
+    assert {source for source, _ in lines.values()} == {"src/c/some.h"}
+    assert 3 in lines["-3"][1]
+    assert 3 not in lines["3"][1]
+    assert 4 in lines["3"][1]
+    assert "none" not in lines
+
+
+def compiled(source, module, project):
+    flags = shlex.split(copies.FAST_BUILD["CFLAGS"])
+    command = ["cc", *flags, "-shared", "-fPIC", source, "-o", module, f"-I{ROOT}/src/c"]
+    command += ["-Wl,--no-as-needed", project / "libblocks.so"]
+    subprocess.run(command, check=True)
+
+
+def test_a_function_with_clones_for_processors_can_be_loaded_in_a_copy(project, tmp_path):
+    (tmp_path / "some.c").write_text('#include "expired.h"')
+    compiled(tmp_path / "some.c", tmp_path / "some.so", project)
+    load = f"import ctypes; ctypes.CDLL({str(tmp_path / 'some.so')!r}).coterie_expired"
+    subprocess.run([sys.executable, "-c", load], check=True)
 
 
 class Table:

@@ -26,20 +26,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
 from faults.change import Change
 from faults.copies import HOME, ROOT, Copy, Ran, make_library
 from faults.draw import Slot, changes_of, drawn, fields_of
-from faults.rooms import all_tests, rooms_of, tests_of
+from faults.rooms import SLOW_LAST, all_tests, rooms_of, tests_of
 from faults.selection import Selection, select
 from faults.tests_by_line import TestsByLine
 
 T = TypeVar("T")
 R = TypeVar("R")
 PROCESSES = 2  # of a run that no fault has to itself
-AT_ONCE = 30  # test files of one recorded run; an interrupted recording goes on from there
+AT_ONCE = 20  # test files of one recorded run; an interrupted recording goes on from there
 
 
 @dataclass(frozen=True)
@@ -278,8 +279,11 @@ def main() -> int:
     copies = [Copy(number + 1) for number in range(min(options.workers, len(slots)))]
     spread(copies, list(copies), lambda _, copy: copy.make())
     table = TestsByLine(HOME / "tests.db")
-    near = [file for slot in slots for file in tests_of(slot.room.name, slot.changes[0].file, ROOT)]
-    files = list(dict.fromkeys([*near, *all_tests(slots[0].changes[0].file, ROOT, [])]))
+    near = [tests_of(slot.room.name, slot.changes[0].file, ROOT) for slot in slots]
+    nearest_first = [file for turn in zip_longest(*near) for file in turn if file]
+    all_files = all_tests(slots[0].changes[0].file, ROOT, [])  # those that take long are last
+    late = {file for file in all_files if any(part in file for part in SLOW_LAST)}
+    files = sorted(dict.fromkeys([*nearest_first, *all_files]), key=lambda file: file in late)
     record(table, copies[0], files, 60 * options.record_minutes, PROCESSES)
     outcomes = worked(slots, copies, lambda slot, change: select(table, slot.room, change, ROOT))
     print(report(outcomes))

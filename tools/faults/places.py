@@ -60,7 +60,7 @@ def _of_blocks(
         span, _, offset, _, _, *name = row.split(None, 5)
         if name and name[0].endswith(".so") and "/coterie/_core/" in name[0]:
             start, end = (int(number, 16) for number in span.split("-"))
-            module = name[0].partition("/coterie/")[2]
+            module = "_core/" + name[0].rpartition("/coterie/_core/")[2]
             modules.append((start, end, module, start - int(offset, 16)))
     modules.sort()
     starts = [start for start, *_ in modules]

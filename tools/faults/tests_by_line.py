@@ -7,11 +7,11 @@ serves after a change. Only test files that are new or changed must be recorded 
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from faults import places
@@ -37,6 +37,7 @@ class TestsByLine:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._base = sqlite3.connect(path, check_same_thread=False)
         self._base.executescript(TABLES)
+        self._lock = threading.Lock()  # each copy has a thread
         self._load()
 
     def _load(self) -> None:
@@ -106,10 +107,10 @@ class TestsByLine:
             tests.update(name for name, bits in rows if bits & mask)
         return tests
 
-    def _rows(self, version: int) -> Iterator[tuple[str, bytes]]:
+    def _rows(self, version: int) -> list[tuple[str, bytes]]:
         select = "SELECT name, lines FROM ran JOIN test ON ran.test = test.id WHERE version = ?"
-        with contextlib.closing(self._base.execute(select, [version])) as rows:
-            yield from rows
+        with self._lock:
+            return self._base.execute(select, [version]).fetchall()
 
 
 def digest_of(path: Path) -> str:
