@@ -12,10 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tools"))
-change, copies, draw, fields, in_python, in_tokens, judging, rooms = (
+change, copies, draw, fields, in_python, in_tokens, judging, rooms, selection = (
     importlib.import_module(f"faults.{name}")
     for name in (
         *("change", "copies", "draw", "fields", "in_python", "in_tokens", "__main__", "rooms"),
+        "selection",
     )
 )
 MODULES = {"py": in_python, "pyx": in_tokens, "h": in_tokens}
@@ -323,9 +324,6 @@ class FakeCopy:
     def __init__(self, good, ends, flaky=()):
         self.good, self.ends, self.flaky, self.dirty = good, ends, flaky, False
 
-    def make(self):
-        pass
-
     def plant(self, changes):
         self.dirty = True
         return "" if {one.id for one in changes} <= self.good else "it does not compile"
@@ -333,7 +331,7 @@ class FakeCopy:
     def restore(self):
         self.dirty = False
 
-    def run(self, tests):
+    def run(self, tests, without=""):
         assert self.dirty
         assert tests
         return self.ends.pop(0)
@@ -350,42 +348,62 @@ def slot():
     return found
 
 
+def by_near_tests(*runs, near=("tests/a.py",)):
+    return lambda *_: selection.Selection(runs or [["tests/a.py"]], ["tests/rest.py"], near)
+
+
 def test_what_does_not_compile_is_replaced_by_the_next_draw(slot):
-    outcome = judging.judged(FakeCopy({slot.changes[2].id}, [FAILED]), slot)
+    outcome = judging.judged(FakeCopy({slot.changes[2].id}, [FAILED]), slot, by_near_tests())
     assert (outcome.change, outcome.skipped, outcome.ran) == (slot.changes[2], 2, FAILED)
 
 
-def test_what_rooms_let_live_meets_all_suites_together_and_what_failed_alone(
-    slot, monkeypatch, capsys
-):
-    near = rooms.tests_of("log", slot.changes[0].file, ROOT)
+def test_survivors_meet_the_rest_together_and_what_failed_alone(slot, capsys):
     runs = []
 
     class Recorded(FakeCopy):
-        def __init__(self, number):
-            ends = [PASSED, FAILED, PASSED, PASSED, HUNG]
-            super().__init__({one.id for one in slot.changes}, ends)
-
-        def run(self, tests):
-            runs.append("near" if tests == near else tests)
+        def run(self, tests, without=""):
+            runs.append(tests)
             return super().run(tests)
 
         def failing(self, tests, workers):
             assert self.dirty
-            runs.append(len(tests) > len(near))
-            return ["tests/a.py::b", "tests/a.py::c"]
+            runs.append(tests)
+            return alone
 
-    monkeypatch.setattr(judging, "Copy", Recorded)
-    outcomes = judging.worked([slot, slot, slot], 1)
-    assert [one.ran for one in outcomes] == [PASSED, FAILED, HUNG]
     alone = ["tests/a.py::b", "tests/a.py::c"]
-    assert runs == ["near", "near", "near", True, alone, alone]
+    copy = Recorded({one.id for one in slot.changes}, [PASSED, FAILED, PASSED, PASSED, HUNG])
+    outcomes = judging.worked([slot, slot, slot], [copy], by_near_tests())
+    assert [one.ran for one in outcomes] == [PASSED, FAILED, HUNG]
+    assert runs == [*[["tests/a.py"]] * 3, ["tests/rest.py"], alone, alone]
     printed = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in printed] == [
-        *("its room lets live", "caught", "its room lets live"),
-        "2 faults meet all suites together",
+        *("not yet", "caught", "not yet"),
+        "2 faults meet 1 tests and test files together",
         *("SURVIVED", "caught"),
     ]
+
+
+OTHER = copies.Ran("failed", "tests/page.py::b")
+SEEDED = copies.Ran("failed", "tests/a.py::b[seed 7]")
+
+
+@pytest.mark.parametrize(
+    ("ends", "lucky"),
+    [
+        ([FAILED], False),  # a test of its room
+        ([OTHER, PASSED, PASSED], True),
+        ([OTHER, PASSED, FAILED], False),
+        ([PASSED, OTHER, PASSED, PASSED], True),
+        ([SEEDED, PASSED, PASSED], True),
+        ([SEEDED, SEEDED], False),
+    ],
+)
+def test_a_fault_is_caught_by_luck_if_one_unrelated_test_alone_detects_it(slot, ends, lucky):
+    copy = FakeCopy({slot.changes[0].id}, ends)
+    outcome = judging.judged(copy, slot, by_near_tests(["tests/a.py"], ["tests/page.py"]))
+    assert outcome.lucky == lucky
+    assert outcome.line().startswith("LUCK" if lucky else "caught")
+    assert not copy.ends
 
 
 def test_faults_are_planted_together_from_the_end_of_each_file(tmp_path, monkeypatch):
@@ -417,8 +435,8 @@ def test_a_test_is_named_without_the_group_that_it_ran_in(line, name):
 def test_a_test_that_fails_without_the_fault_shows_nothing(slot):
     good = {slot.changes[0].id}
     for ran in (FAILED, HUNG):
-        assert judging.judged(FakeCopy(good, [ran], flaky={ran.test}), slot).unsure
-        assert not judging.judged(FakeCopy(good, [ran]), slot).unsure
+        assert judging.judged(FakeCopy(good, [ran], flaky={ran.test}), slot, by_near_tests()).unsure
+        assert not judging.judged(FakeCopy(good, [ran]), slot, by_near_tests()).unsure
 
 
 def test_the_report_counts_by_room_and_shows_what_survived(slot):

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,18 @@ HOME = ROOT / "build/faults"
 HANG_S = 300  # of one test: far more than the longest takes on a busy machine
 WALL_S, CPU_S = 2400, 1800  # of a run of tests, if pytest's own watchdog hangs too
 MEMORY_BYTES = 8 << 30
-FAST_BUILD = {"CFLAGS": "-O1 -DNDEBUG"}  # half the time of -O3 for compiling and testing
+BLOCKS = HOME / "blocks/libblocks.so"
+# -O1 takes half the time of -O3. Each block of code reports itself to the library, also in the
+# function that chooses among clones; that one runs before the library is linked, so no clones.
+# addr2line 2.40 takes some files of DWARF 5 for others.
+FAST_BUILD = {
+    "CFLAGS": "-O1 -DNDEBUG -g1 -gdwarf-4 -fsanitize-coverage=trace-pc '-Dtarget_clones(...)='",
+    "LDFLAGS": f"-L{BLOCKS.parent} -Wl,--no-as-needed -lblocks -Wl,-rpath,{BLOCKS.parent}",
+    "CCACHE_BASEDIR": str(HOME),  # the second copy takes what was compiled for the first
+    "CCACHE_NOHASHDIR": "1",
+}
+CCACHE = Path("/usr/lib/ccache")  # Debian's folder of compilers that cache, if it is there
+SOURCES = ("pycore/coterie", "spark_udfs/coterie_spark")
 PYTEST = [
     *("-q", "-rfE", "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0"),
     *("-o", f"faulthandler_timeout={HANG_S}"),
@@ -61,6 +73,11 @@ class Copy:
 
     def make(self) -> None:
         """Bring copy, environment and build up to date; unchanged files are not written."""
+        made_so = self.home / "flags"
+        flags = "\n".join(FAST_BUILD.values())
+        if self.home.is_dir() and not (made_so.is_file() and made_so.read_text() == flags):
+            shutil.rmtree(self.home)
+            shutil.rmtree(self.clean, ignore_errors=True)
         if self.clean.is_dir():
             mirror(self.clean, self.home)
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -81,6 +98,7 @@ class Copy:
         how.append("-Ccmake.build-type=Faults")  # none of CMake's own: only FAST_BUILD counts
         where = ["--python", self.python, "install", *how, "-e", self.tree]
         subprocess.run([*pip, *where], check=True, env=self._environment())
+        made_so.write_text(flags)
         mirror(self.home, self.clean)
 
     def plant(self, changes: Sequence[Change]) -> str:
@@ -103,9 +121,10 @@ class Copy:
             )
             if result.returncode:
                 return "it does not compile"
-        built = [name for name in _files(self.site) if name.endswith(".so")]
-        clean = self.clean / self.site.relative_to(self.home)
-        if all(filecmp.cmp(self.site / name, clean / name, shallow=False) for name in built):
+        before, after = self.clean / "objects", _files(self.objects)
+        was = _files(before)
+        changed = [name for name in after if name.endswith(".so") and after[name] != was.get(name)]
+        if all(_same_code(self.objects / name, before / name) for name in changed):
             return "it compiles to the same"
         return ""
 
@@ -113,11 +132,12 @@ class Copy:
         """Undo the changes of a fault, its build and its tests."""
         mirror(self.clean, self.home)
 
-    def run(self, tests: list[str]) -> Ran:
-        """Run tests up to the first failure."""
-        return how_ended(*self._pytest(["-x", *tests]))
+    def run(self, tests: Sequence[str], without: str = "") -> Ran:
+        """Run tests up to the first failure; ``without`` is a test to leave out."""
+        left_out = ["--deselect", without] if without else []
+        return how_ended(*self._pytest(["-x", *left_out], tests))
 
-    def failing(self, tests: list[str], workers: int) -> list[str]:
+    def failing(self, tests: Sequence[str], workers: int) -> list[str]:
         """Run tests in several processes; return those that fail, hang or crash.
 
         Raises
@@ -125,18 +145,40 @@ class Copy:
         SystemExit
             pytest did not finish.
         """
-        how = ["-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder"]
-        output, status = self._pytest([*how, *tests])
+        output, status = self._pytest(parallel(workers), tests)
         if status not in (0, 1):
             raise SystemExit(f"faults: the run of all suites did not end: {output[-2000:]}")
         return list(dict.fromkeys(FAILED.findall(output)))
 
-    def _pytest(self, arguments: list[str]) -> tuple[str, int]:
+    def record(self, files: Sequence[str], folder: Path, workers: int) -> None:
+        """Run test files, and leave in a folder which lines each test executes.
+
+        Raises
+        ------
+        SystemExit
+            pytest did not finish.
+        """
+        recording = {
+            "PYTHONPATH": str(ROOT / "tools"),
+            "FAULTS_RECORDING": str(folder),
+            "FAULTS_BLOCKS": str(BLOCKS),
+            "FAULTS_SOURCES": os.pathsep.join(str(self.tree / source) for source in SOURCES),
+        }
+        how = ["-p", "faults.recording", *(parallel(workers) if workers > 1 else ())]
+        output, status = self._pytest(how, files, recording)
+        if status not in (0, 1):
+            raise SystemExit(f"faults: the recorded run did not end: {output[-2000:]}")
+
+    def _pytest(
+        self, options: Sequence[str], tests: Sequence[str], variables: dict[str, str] | None = None
+    ) -> tuple[str, int]:
         """Run pytest; return what it printed, and its exit status."""
+        listed = HOME / f"{self.home.name}-tests"  # thousands of names are too long for a command
+        listed.write_text("\n".join(tests))
         self.process = process = subprocess.Popen(
-            [self.python, "-m", "pytest", *PYTEST, *arguments],
+            [self.python, "-m", "pytest", *PYTEST, *options, f"@{listed}"],
             cwd=self.tree,
-            env=self._environment(),
+            env=self._environment() | (variables or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -166,15 +208,41 @@ class Copy:
             self.process.wait()
 
     def _environment(self) -> dict[str, str]:
+        compilers = [str(CCACHE)] if CCACHE.is_dir() else []
         tools = Path(sys.executable).parent  # cmake, ninja and cython of this environment
         return {
             **os.environ,
             **FAST_BUILD,
-            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([*compilers, str(tools), os.environ["PATH"]]),
             "COTERIE_SHARED": os.environ.get("COTERIE_SHARED") or str(ROOT.parent / "shared"),
             "COTERIE_NO_SHRINKING": "1",
             "PYTHONPYCACHEPREFIX": str(HOME / f"{self.home.name}-pycache"),
         }
+
+
+def make_library() -> None:
+    """Compile the library that the copies' modules report their blocks to."""
+    source = Path(__file__).with_name("blocks.c")
+    if not BLOCKS.is_file() or BLOCKS.stat().st_mtime < source.stat().st_mtime:
+        BLOCKS.parent.mkdir(parents=True, exist_ok=True)
+        command = ["cc", "-O2", "-shared", "-fPIC", "-o", BLOCKS, source]
+        subprocess.run(command, check=True)
+
+
+def parallel(workers: int) -> list[str]:
+    """Return pytest's options for several processes."""
+    return ["-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder"]
+
+
+def _same_code(one: Path, other: Path) -> bool:
+    """Whether two modules differ in nothing but the line numbers for debuggers."""
+    texts = []
+    for path in (one, other):
+        stripped = HOME / f"{os.getpid()}-{threading.get_ident()}.stripped"
+        subprocess.run(["strip", "-g", "-o", stripped, path], check=True)
+        texts.append(stripped.read_bytes())
+        stripped.unlink()
+    return texts[0] == texts[1]
 
 
 def mirror(source: Path, target: Path) -> None:
