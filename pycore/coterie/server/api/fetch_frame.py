@@ -6,13 +6,13 @@ same message without the field; so no layout of a version is repeated here.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 from coterie import wire
 from coterie.server.api.call import Part
+from coterie.server.api.rows_in_slices import encoded_count
 from coterie.server.services.data.fetch_sessions import PartitionRow
 from coterie.server.services.data.records import RecordRange
 
@@ -20,7 +20,6 @@ __all__ = ["fetch_frame"]
 
 _FETCH = 1
 _FLEXIBLE = wire.APIS[_FETCH].flexible_version
-_INT32 = struct.Struct(">i")
 
 
 def fetch_frame(version: int, row: tuple[Any, ...], correlation_id: int) -> list[Part]:
@@ -81,15 +80,7 @@ class _Form:
 
     def count(self, number: int) -> bytes:
         """Encode the length of an array or of bytes."""
-        if not self._flexible:
-            return _INT32.pack(number)
-        number += 1
-        encoded = bytearray()
-        while number > 127:
-            encoded.append(number & 127 | 128)
-            number >>= 7
-        encoded.append(number)
-        return bytes(encoded)
+        return encoded_count(number, flexible=self._flexible)
 
     def _frame(self, topics: list[tuple[Any, ...]]) -> bytes:
         row = (*self._before, topics, self._endpoints)

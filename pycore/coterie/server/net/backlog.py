@@ -57,29 +57,31 @@ class Backlog:
         """Remove and return the next slice; buffers are never copied."""
         taken: list[Buffer] = []
         room, stored, copied = SLICE_BYTES, 0, 0
+        rest, batches, is_stored = self._rest, self._batches, self._is_stored
         while room and len(taken) < SLICE_BUFFERS:
-            buffer = self._rest or next(self._batches, b"")
+            buffer = rest or next(batches, b"")
             if not buffer:
-                copied += self._copied
-                self._copied = 0
+                copied, self._copied = copied + self._copied, 0
                 if not self._parts:
                     break
                 part = self._parts.popleft()
-                self._is_stored = type(part) is RecordRange
+                is_stored = isinstance(part, RecordRange)
                 if isinstance(part, RecordRange):
-                    self._batches = iter(part)
+                    batches = self._batches = iter(part)
                 else:
-                    self._rest, self._copied = part, len(part)
+                    rest, self._copied = part, len(part)
                 continue
-            self._rest = b""
-            if len(buffer) > room:
+            rest = b""
+            size = len(buffer)
+            if size > room:
                 view = memoryview(buffer)
-                buffer, self._rest = view[:room], view[room:]
+                buffer, rest, size = view[:room], view[room:], room
             taken.append(buffer)
-            room -= len(buffer)
-            self.size -= len(buffer)
-            if self._is_stored:
-                stored += len(buffer)
+            room -= size
+            if is_stored:
+                stored += size
+        self._rest, self._is_stored = rest, is_stored
+        self.size -= SLICE_BYTES - room
         if not self.size:
             copied, self._copied = copied + self._copied, 0
         self._unsent.subtract(stored, copied)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Buffer", "RecordRange", "records_of"]
 
+_DATA = attrgetter("data")
 Buffer = bytes | memoryview
 SMALL = 1 << 14  # fewer bytes are copied: that costs less than a buffer for each batch
 
@@ -25,22 +28,22 @@ class RecordRange:
         The number of bytes.
     """
 
-    __slots__ = ("_batches", "size")
+    __slots__ = ("_batches", "_last", "size")
 
     def __init__(self, batches: Sequence[StoredBatch], size: int) -> None:
         self._batches, self.size = batches, size
+        last = batches[-1]
+        end = batches[0].position + size - last.position
+        self._last: Buffer = last.data if end >= len(last.data) else memoryview(last.data)[:end]
 
     def __len__(self) -> int:
         """Return the number of bytes."""
         return self.size
 
     def __iter__(self) -> Iterator[Buffer]:
-        """Yield the bytes of each batch; only a cut batch is a memoryview."""
-        left = self.size
-        for batch in self._batches:
-            data = batch.data
-            yield data if len(data) <= left else memoryview(data)[:left]
-            left -= len(data)
+        """Iterate over the bytes of each batch; only a cut batch is a memoryview."""
+        whole = islice(self._batches, len(self._batches) - 1)
+        return chain(map(_DATA, whole), (self._last,))
 
     def __bytes__(self) -> bytes:
         """Return a copy of all bytes."""
