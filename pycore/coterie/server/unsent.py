@@ -52,15 +52,19 @@ class Unsent:
         """Count bytes that were sent, or dropped with their connection."""
         self.stored -= stored
         self.copied -= copied
-        if self._waiting and not self._is_waking:
-            self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Call the functions that wait, as long as there is room; they may wait again."""
+        if self._is_waking:
+            return
         self._is_waking = True  # a request that goes on may end here again
         try:
-            while self._waiting and not self.is_full:
-                go_on = next(iter(self._waiting))
-                del self._waiting[go_on]
-                go_on()
+            for go_on in list(self._waiting):
+                if self.is_full:
+                    break
+                if go_on in self._waiting:
+                    del self._waiting[go_on]
+                    go_on()
         finally:
             self._is_waking = False

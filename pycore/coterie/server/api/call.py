@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, cast
 
@@ -202,6 +203,8 @@ class Dispatcher:
         self.observer: Callable[[Call, Handler], bool] | None = None
         self.unsent = Unsent()
         self.call_soon: Callable[[Callable[[], None]], object] | None = None
+        self._long: deque[tuple[Call, Slices]] = deque()
+        self._is_first_slice = True  # of those after the one in ``_go_on``
         self._traced: set[tuple[int, type[Exception]]] = set()
 
     @property
@@ -209,6 +212,11 @@ class Dispatcher:
         """Whether no observer, event callback or recorder must see every request."""
         groups = self.cluster.groups
         return self.observer is None and groups.on_event is None and groups.recorder is None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a long request is being handled."""
+        return bool(self._long)
 
     def handle(self, call: Call, handler: Handler) -> None:
         """Call a handler; an exception closes only the connection of its request."""
@@ -220,14 +228,41 @@ class Dispatcher:
             self.failed(call, error)
 
     def _go_on(self, call: Call, slices: Slices) -> None:
-        """Do one slice of the work of a handler, or all if nothing can come between."""
+        """Do the first slice of a handler's work, and leave the others for later.
+
+        A short request has only one. Long requests are handled one after the other, so that only
+        one of them has a response in the making.
+        """
+        for _ in slices:
+            if self.call_soon is not None:
+                self._long.append((call, slices))
+                if len(self._long) == 1:
+                    self.call_soon(self._next_slice)
+                return
+
+    def _next_slice(self) -> None:
+        call, slices = self._long[0]
+        if self._is_first_slice and self.unsent.is_full:
+            return self.unsent.wait(self._next_slice)
+        self._is_first_slice = False
+        assert self.call_soon is not None
         try:
-            for _ in slices:
-                if self.call_soon is not None:
-                    self.call_soon(lambda: self._go_on(call, slices))
-                    return
+            next(slices)
+        except StopIteration:
+            self._end_long()
         except Exception as error:
+            self._end_long()
             self.failed(call, error)
+        else:
+            self.call_soon(self._next_slice)
+        return None
+
+    def _end_long(self) -> None:
+        self._long.popleft()
+        self._is_first_slice = True
+        if self._long and self.call_soon is not None:
+            self.call_soon(self._next_slice)
+        self.unsent.wake()
 
     def failed(self, call: Call, error: Exception) -> None:
         """Close the connection of a failed request; log each API's exception types once in full."""

@@ -30,7 +30,9 @@ class Backlog:
         The number of bytes.
     """
 
-    __slots__ = ("_batches", "_copied", "_is_stored", "_parts", "_rest", "_unsent", "size")
+    __slots__ = (
+        "_batches", "_copied", "_is_stored", "_parts", "_rest", "_taken_copied", "_unsent", "size",
+    )  # fmt: skip
 
     def __init__(self, unsent: Unsent) -> None:
         self._unsent = unsent
@@ -39,6 +41,7 @@ class Backlog:
         self._rest: Buffer = b""  # of the buffer that did not fit the last slice
         self._is_stored = False
         self._copied = 0  # of the encoded part that is being sent: it is freed as a whole
+        self._taken_copied = 0  # of encoded parts that the transport may still have
         self.size = 0
 
     def add(self, parts: Iterable[Part]) -> None:
@@ -56,12 +59,12 @@ class Backlog:
     def take(self) -> list[Buffer]:
         """Remove and return the next slice; buffers are never copied."""
         taken: list[Buffer] = []
-        room, stored, copied = SLICE_BYTES, 0, 0
+        room, stored = SLICE_BYTES, 0
         rest, batches, is_stored = self._rest, self._batches, self._is_stored
         while room and len(taken) < SLICE_BUFFERS:
             buffer = rest or next(batches, b"")
             if not buffer:
-                copied, self._copied = copied + self._copied, 0
+                self._end_part()
                 if not self._parts:
                     break
                 part = self._parts.popleft()
@@ -83,19 +86,30 @@ class Backlog:
         self._rest, self._is_stored = rest, is_stored
         self.size -= SLICE_BYTES - room
         if not self.size:
-            copied, self._copied = copied + self._copied, 0
-        self._unsent.subtract(stored, copied)
+            self._end_part()
+        self._unsent.subtract(stored, 0)
         return taken
 
+    def _end_part(self) -> None:
+        self._taken_copied += self._copied
+        self._copied = 0
+
+    def settle(self) -> None:
+        """Count encoded parts no more that were taken: the transport has sent them."""
+        if self._taken_copied:
+            copied, self._taken_copied = self._taken_copied, 0
+            self._unsent.subtract(0, copied)
+
     def clear(self) -> None:
-        """Drop all parts."""
+        """Drop all parts; the transport has ended."""
         parts, self._parts = self._parts, deque()
         copied = self._copied + sum(len(p) for p in parts if type(p) is not RecordRange)
         rest = 0 if self._is_stored else len(self._rest)
         encoded = copied - self._copied + rest
         stored = self.size - encoded
         self._batches, self._rest = iter(()), b""
-        self.size = self._copied = 0
+        copied += self._taken_copied
+        self.size = self._copied = self._taken_copied = 0
         self._unsent.subtract(stored, copied)
 
 

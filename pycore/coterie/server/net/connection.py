@@ -25,6 +25,7 @@ _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hh")
 _LARGE = 1 << 14  # a longer response is sent before the next request is handled
 _FETCH, _MAGIC_2 = 1, 4  # older versions of Fetch get converted copies
+_IN_SLICES = frozenset((3, 19))  # Metadata, CreateTopics: one long request at a time
 # Metadata, OffsetFetch, DescribeGroups, ListGroups, CreateTopics, DeleteTopics, DescribeConfigs,
 # DescribeProducers, DescribeTransactions, ListTransactions, DescribeTopicPartitions
 _LARGE_RESPONSES = frozenset((3, 9, 15, 16, 19, 20, 32, 61, 65, 66, 75))
@@ -45,7 +46,8 @@ class Connection:
     write_paused : bool
         Whether requests wait because the peer does not read its responses.
     lacks_room : bool
-        Whether the next request waits because too many responses of all peers are unsent.
+        Whether the next request waits because too many responses of all peers are unsent, or
+        because another long request is being handled.
     read_paused : bool
         Whether reading from the peer is paused; set by the owner of the socket.
     call
@@ -175,7 +177,7 @@ class Connection:
                 frame = self._next_frame()
                 if frame is None:
                     break
-                if self.dispatcher.unsent.is_full and _has_large_response(frame):
+                if self._has_to_wait(frame):
                     self._position -= _LENGTH.size + len(frame)
                     self.lacks_room = True
                     self.dispatcher.unsent.wait(self._found_room)
@@ -188,6 +190,13 @@ class Connection:
             self._running = False
         if (self.output or self.closing or self.read_paused) and self.on_output is not None:
             self.on_output()
+
+    def _has_to_wait(self, frame: bytes) -> bool:
+        """Whether a request is not to be handled yet, for the memory that it would take."""
+        dispatcher = self.dispatcher
+        if len(frame) > _LARGE and dispatcher.is_busy:
+            return _HEAD.unpack_from(frame)[0] in _IN_SLICES
+        return dispatcher.unsent.is_full and _has_large_response(frame)
 
     def _found_room(self) -> None:
         self.lacks_room = False

@@ -255,22 +255,24 @@ class Peer(asyncio.Protocol):
 
     def _write_slice(self) -> int:
         backlog = self._backlog
-        if backlog is None or self._transport_is_full:
+        if backlog is None or not backlog.size or self._transport_is_full:
             return 0
         before = backlog.size
         self.transport.writelines(backlog.take())
         self.active_ms = self._waits.now_ms
+        if not self._transport_is_full:
+            backlog.settle()
         if backlog.size:
             return before - backlog.size
-        self._backlog = None
         if self.connection.closing:
             self._close_when_sent()
         elif not self._transport_is_full:
+            self._backlog = None
             self._go_on()
         return before
 
     def _close_when_sent(self) -> None:
-        if self._backlog is None:
+        if self._backlog is None or not self._backlog.size:
             self.transport.close()
 
     def finish(self) -> None:
@@ -295,9 +297,11 @@ class Peer(asyncio.Protocol):
         self._tick()
         self.active_ms = self._waits.now_ms
         if self._backlog is not None:
-            self._peers.turns.add(self)
-        else:
-            self._go_on()
+            self._backlog.settle()
+            if self._backlog.size:
+                return self._peers.turns.add(self)
+            self._backlog = None
+        return self._go_on()
 
     def _go_on(self) -> None:
         """Handle requests again."""
