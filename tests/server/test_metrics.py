@@ -34,7 +34,17 @@ def test_a_fresh_server_tells_its_connections():
     server, metrics, _ = begun()
     found = samples(server, metrics)
     assert found.pop(("coterie_connections",)) == 3
+    assert found.pop(("coterie_unsent_bytes", ("kind", "stored"))) == 0
+    assert found.pop(("coterie_unsent_bytes", ("kind", "copied"))) == 0
     assert not found
+
+
+def test_bytes_that_peers_leave_unread_are_told_by_their_kind():
+    server, metrics, _ = begun()
+    server.dispatcher.unsent.add(stored=50, copied=7)
+    found = samples(server, metrics)
+    assert found["coterie_unsent_bytes", ("kind", "stored")] == 50
+    assert found["coterie_unsent_bytes", ("kind", "copied")] == 7
 
 
 def test_groups_topics_and_requests_are_told():

@@ -7,11 +7,9 @@ import pytest
 
 from coterie.errors import CoterieError
 from coterie.server import Broker
-from coterie.server.clock import Timers
-from coterie.server.cluster import Listener
-from coterie.server.net.listener import Heart, Peer, Peers
 from support.server import playing
 from support.server.asking import answer, ask, framed, joining, member, request
+from support.server.transports import Peering
 
 NOT_TEXT = b"\xff" * 20_000  # three bytes each once they are text: more than a text may have
 OFFSETS = "__consumer_offsets"
@@ -126,65 +124,34 @@ def test_a_broker_whose_trace_cannot_be_written_ends_all_the_same(tmp_path):
     assert "coterie-broker" not in [thread.name for thread in threading.enumerate()]
 
 
-class Loop:
-    """The time of a loop, and nothing that runs later."""
-
-    def time(self):
-        return 0.0
-
-    def call_soon(self, function):
-        return None
-
-
-class Transport:
-    """What a peer asks of its transport."""
-
-    def __init__(self):
-        self.reads, self.written = True, []
-
-    def get_extra_info(self, name):
-        return ("127.0.0.1", 1) if name == "peername" else None
-
-    def pause_reading(self):
-        self.reads = False
-
-    def resume_reading(self):
-        self.reads = True
-
-    def write(self, data):
-        self.written.append(data)
-
-    def close(self):
-        raise AssertionError("it was closed")
-
-
-def connected():
-    server = made()
-    server.cluster.waits = Timers()
-    peers = Peers(server.dispatcher, Heart(Loop(), server.cluster, virtual=False))
-    listener = Listener()
-    server.node.addresses[listener] = ("127.0.0.1", 1)
-    peer, transport = Peer(peers, server.node, listener), Transport()
-    peer.connection_made(transport)
-    return server, peer, transport
+def answers(transport):
+    """The frames that were written."""
+    data, frames = b"".join(transport.written), []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        frames.append(data[4:end])
+        data = data[end:]
+    return frames
 
 
 def test_a_frame_that_came_in_part_behind_a_request_is_read_to_its_end():
-    server, peer, transport = connected()
+    peering = Peering()
+    peer, transport = peering.connect()
     peer.data_received(request("Fetch", 4, fetching(500)))
     long = request("OffsetCommit", 2, committing("g" * 30_000) | {"topics": [
         {"name": "t" * 30_000, "partitions": []} for _ in range(20)
     ]})  # fmt: skip
     peer.data_received(long[:300_000])
     assert not transport.reads
-    server.cluster.waits.advance(600)
+    peering.server.cluster.waits.advance(600)
     assert transport.reads
     peer.data_received(long[300_000:])
-    assert len(transport.written) == 2
+    peering.loop.run()
+    assert len(answers(transport)) == 2
 
 
 def test_nothing_more_is_read_of_a_peer_that_does_not_read():
-    _, peer, transport = connected()
+    peer, transport = Peering().connect()
     peer.pause_writing()
     peer.data_received(request("ApiVersions", 0, {}) + bytes(1 << 19))
     assert not transport.reads

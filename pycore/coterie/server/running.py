@@ -66,6 +66,7 @@ class Running:
         cluster = self.cluster
         self._loop = asyncio.get_running_loop()
         self._heart = Heart(self._loop, cluster, virtual=self.options.virtual)
+        self.dispatcher.call_soon = self._loop.call_soon
         self._peers = Peers(self.dispatcher, self._heart)
         if ignored := cluster.config.without_effect:
             cluster.log(f"settings that have no effect here: {', '.join(sorted(ignored))}")
@@ -204,7 +205,7 @@ class Running:
             server.close()
         if hasattr(self, "_heart"):
             for peer in list(self._peers.all):
-                peer.transport.close()
+                peer.finish()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._all_gone(), _GOODBYE_S)
             for peer in list(self._peers.all):

@@ -119,7 +119,7 @@ class Peer:
         self.connection.receive(data)
 
     def take(self):
-        self.received += b"".join(self.connection.output)
+        self.received += b"".join(map(bytes, self.connection.output))
         self.connection.output.clear()
         return self.received
 

@@ -8,12 +8,12 @@ groups, offsets and partitions; counting a request takes one addition.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie.prometheus import label_text, text_lines
 from coterie.server.admin.http import Answer, Refusal, Request
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Handler
 from coterie.server.api.table import SERVED
 from coterie.server.cluster import Cluster
 from coterie.server.running import Running
@@ -35,7 +35,7 @@ class Metrics:
         self._next = running.dispatcher.observer
         running.dispatcher.observer = self._count
 
-    def _count(self, call: Call, handler: Callable[[Call], None]) -> bool:
+    def _count(self, call: Call, handler: Handler) -> bool:
         self._counts[call.api_key] += 1
         return self._next is None or self._next(call, handler)
 
@@ -63,6 +63,13 @@ class Metrics:
         connections = self._running.connections
         help_text = "Connections that are open now"
         yield from _family("coterie_connections", "gauge", help_text, [({}, connections)])
+        unsent = self._running.dispatcher.unsent
+        yield from _family(
+            "coterie_unsent_bytes",
+            "gauge",
+            "Bytes of large responses that peers have not read, by what they are",
+            [({"kind": "stored"}, unsent.stored), ({"kind": "copied"}, unsent.copied)],
+        )
         coordinator: TransactionCoordinator | None = cluster.__dict__.get("transactions")
         states = Counter(transaction.state.title for transaction in coordinator or ())
         yield from _family(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, cast
 
 from coterie import wire
@@ -11,10 +12,15 @@ from coterie.errors import CoterieError
 from coterie.server.api.table import SERVED, refusal
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.rate_limited_log import quoted
+from coterie.server.services.data.records import RecordRange
 from coterie.server.services.sasl.authentication import Authentication
+from coterie.server.unsent import Unsent
 from coterie.values import Error
 
-__all__ = ["Call", "Dispatcher", "Handler", "Origin"]
+__all__ = ["Call", "Dispatcher", "Handler", "Origin", "Part", "Slices"]
+
+Part = bytes | RecordRange  # of a frame
+Slices = Generator[None, None, None]  # a handler that yields between slices of its work
 
 
 class Origin(Protocol):
@@ -42,6 +48,9 @@ class Origin(Protocol):
 
     def send(self, frame: bytes) -> None:
         """Send a response and continue with the next request."""
+
+    def send_parts(self, parts: Sequence[Part]) -> None:
+        """Send a response, given as the parts of its frame, and continue with the next request."""
 
     def go_on(self) -> None:
         """Continue with the next request."""
@@ -122,6 +131,10 @@ class Call:
         """Send an encoded response, header included."""
         self._end().send(frame)
 
+    def answer_parts(self, parts: Sequence[Part]) -> None:
+        """Send an encoded response that refers to stored batches."""
+        self._end().send_parts(parts)
+
     def refuse(self, error: int) -> None:
         """Fail the whole request in the form of its API.
 
@@ -166,7 +179,7 @@ class Call:
         return connection
 
 
-Handler = Callable[[Call], None]
+Handler = Callable[[Call], Slices | None]
 
 
 class Dispatcher:
@@ -178,11 +191,20 @@ class Dispatcher:
         The state that all brokers share.
     observer
         Called before each handler; returns whether the handler is to be called.
+    unsent
+        The unsent bytes of all connections.
+    call_soon
+        Calls a function after other connections had their turn; None: long requests are handled
+        without a break.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.observer: Callable[[Call, Handler], bool] | None = None
+        self.unsent = Unsent()
+        self.call_soon: Callable[[Callable[[], None]], object] | None = None
+        self._long: deque[tuple[Call, Slices]] = deque()
+        self._is_first_slice = True  # of those after the one in ``_go_on``
         self._traced: set[tuple[int, type[Exception]]] = set()
 
     @property
@@ -191,12 +213,56 @@ class Dispatcher:
         groups = self.cluster.groups
         return self.observer is None and groups.on_event is None and groups.recorder is None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a long request is being handled."""
+        return bool(self._long)
+
     def handle(self, call: Call, handler: Handler) -> None:
         """Call a handler; an exception closes only the connection of its request."""
         try:
-            handler(call)
+            slices = handler(call)
+            if slices is not None:
+                self._go_on(call, slices)
         except Exception as error:
             self.failed(call, error)
+
+    def _go_on(self, call: Call, slices: Slices) -> None:
+        """Do the first slice of a handler's work, and leave the others for later.
+
+        A short request has only one. Long requests are handled one after the other, so that only
+        one of them has a response in the making.
+        """
+        for _ in slices:
+            if self.call_soon is not None:
+                self._long.append((call, slices))
+                if len(self._long) == 1:
+                    self.call_soon(self._next_slice)
+                return
+
+    def _next_slice(self) -> None:
+        call, slices = self._long[0]
+        if self._is_first_slice and self.unsent.is_full:
+            return self.unsent.wait(self._next_slice)
+        self._is_first_slice = False
+        assert self.call_soon is not None
+        try:
+            next(slices)
+        except StopIteration:
+            self._end_long()
+        except Exception as error:
+            self._end_long()
+            self.failed(call, error)
+        else:
+            self.call_soon(self._next_slice)
+        return None
+
+    def _end_long(self) -> None:
+        self._long.popleft()
+        self._is_first_slice = True
+        if self._long and self.call_soon is not None:
+            self.call_soon(self._next_slice)
+        self.unsent.wake()
 
     def failed(self, call: Call, error: Exception) -> None:
         """Close the connection of a failed request; log each API's exception types once in full."""

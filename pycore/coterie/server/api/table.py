@@ -45,7 +45,7 @@ SERVED: Mapping[int, Served] = {
         Served(1, "Fetch", 0, 17, "fetch:fetch", refusals.fetch, row_form=True),
         Served(2, "ListOffsets", 0, 9, "list_offsets:list_offsets",
                in_partitions(timestamp=-1, offset=-1)),
-        Served(3, "Metadata", 0, 12, "metadata:metadata", refusals.metadata),
+        Served(3, "Metadata", 0, 12, "metadata:metadata", refusals.metadata, row_form=True),
         Served(8, "OffsetCommit", 0, 9, "offsets:offset_commit", in_partitions(), row_form=True),
         Served(9, "OffsetFetch", 0, 9, "offsets:offset_fetch", refusals.offset_fetch,
                row_form=True),

@@ -7,11 +7,11 @@ frame is read after the response. Malformed input only closes its connection.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from coterie import wire
 from coterie._core.fast_path.dispatch import answer_quick
-from coterie.server.api.call import Call, Dispatcher
+from coterie.server.api.call import Call, Dispatcher, Part
 from coterie.server.api.lookup import handler_of
 from coterie.server.api.table import API_VERSIONS, SERVED
 from coterie.server.cluster import Listener, Node
@@ -24,6 +24,11 @@ __all__ = ["Connection"]
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hh")
 _LARGE = 1 << 14  # a longer response is sent before the next request is handled
+_FETCH, _MAGIC_2 = 1, 4  # older versions of Fetch get converted copies
+_IN_SLICES = frozenset((3, 19))  # Metadata, CreateTopics: one long request at a time
+# Metadata, OffsetFetch, DescribeGroups, ListGroups, CreateTopics, DeleteTopics, DescribeConfigs,
+# DescribeProducers, DescribeTransactions, ListTransactions, DescribeTopicPartitions
+_LARGE_RESPONSES = frozenset((3, 9, 15, 16, 19, 20, 32, 61, 65, 66, 75))
 
 
 class Connection:
@@ -31,12 +36,18 @@ class Connection:
 
     Attributes
     ----------
-    output : list of bytes
-        The bytes to send; the owner of the socket takes them.
+    output : list
+        The responses to send: bytes, and ranges of stored batches. The owner of the socket takes
+        them.
+    has_large_output : bool
+        Whether a response in the output is large, so that it is to be written in slices.
     closing : bool
         Whether the connection closes after the output is sent.
     write_paused : bool
         Whether requests wait because the peer does not read its responses.
+    lacks_room : bool
+        Whether the next request waits because too many responses of all peers are unsent, or
+        because another long request is being handled.
     read_paused : bool
         Whether reading from the peer is paused; set by the owner of the socket.
     call
@@ -51,8 +62,8 @@ class Connection:
 
     __slots__ = (
         "_buffer", "_longest", "_position", "_running", "authentication", "call", "client_host",
-        "closing", "cluster", "dispatcher", "listener", "node", "on_output", "output",
-        "read_paused", "refused", "tls_principal", "write_paused",
+        "closing", "cluster", "dispatcher", "has_large_output", "lacks_room", "listener", "node",
+        "on_output", "output", "read_paused", "refused", "tls_principal", "write_paused",
     )  # fmt: skip
 
     def __init__(
@@ -69,9 +80,10 @@ class Connection:
         self.tls_principal = ANONYMOUS
         self._longest: int = self.cluster.config["socket.request.max.bytes"]
         self.authentication = self.cluster.authentication(listener) if listener.sasl else None
-        self.output: list[bytes] = []
+        self.output: list[Part] = []
         self.on_output = on_output
         self.closing = self.refused = self.write_paused = self.read_paused = False
+        self.has_large_output = self.lacks_room = False
         self.call: Call | None = None
         self._buffer = bytearray()
         self._position = 0
@@ -87,7 +99,7 @@ class Connection:
     @property
     def is_waiting(self) -> bool:
         """Whether the next request has to wait."""
-        return self.call is not None or self.write_paused or self.refused
+        return self.call is not None or self.write_paused or self.refused or self.lacks_room
 
     @property
     def unread_bytes(self) -> int:
@@ -111,8 +123,20 @@ class Connection:
 
     def send(self, frame: bytes) -> None:
         """Send a response with its length in front, and continue with the next request."""
+        if len(frame) > _LARGE:
+            return self.send_parts([frame])
         if not self.closing:
             self.output.append(_LENGTH.pack(len(frame)) + frame)
+            self.go_on()
+        return None
+
+    def send_parts(self, parts: Sequence[Part]) -> None:
+        """Send a large response, given as the parts of its frame, and continue."""
+        if not self.closing:
+            self.output += (_LENGTH.pack(sum(map(len, parts))), *parts)
+            self.has_large_output = True
+            if self.on_output is not None:
+                self.on_output()  # pauses this connection until the response is written
             self.go_on()
 
     def close(self) -> None:
@@ -138,6 +162,7 @@ class Connection:
         self.on_output = None
         self.close()
         self.output.clear()
+        self.dispatcher.unsent.forget(self._found_room)
 
     def go_on(self) -> None:
         """Handle requests until one has to wait or the next one is incomplete."""
@@ -152,9 +177,12 @@ class Connection:
                 frame = self._next_frame()
                 if frame is None:
                     break
+                if self._has_to_wait(frame):
+                    self._position -= _LENGTH.size + len(frame)
+                    self.lacks_room = True
+                    self.dispatcher.unsent.wait(self._found_room)
+                    break
                 self._handle(frame)
-                if self.output and len(self.output[-1]) > _LARGE and self.on_output is not None:
-                    self.on_output()  # pauses before the next request if the peer does not read
             if self._position:
                 del self._buffer[: self._position]
                 self._position = 0
@@ -162,6 +190,17 @@ class Connection:
             self._running = False
         if (self.output or self.closing or self.read_paused) and self.on_output is not None:
             self.on_output()
+
+    def _has_to_wait(self, frame: bytes) -> bool:
+        """Whether a request is not to be handled yet, for the memory that it would take."""
+        dispatcher = self.dispatcher
+        if len(frame) > _LARGE and dispatcher.is_busy:
+            return _HEAD.unpack_from(frame)[0] in _IN_SLICES
+        return dispatcher.unsent.is_full and _has_large_response(frame)
+
+    def _found_room(self) -> None:
+        self.lacks_room = False
+        self.go_on()
 
     @property
     def _is_quick(self) -> bool:
@@ -286,6 +325,12 @@ class Connection:
 def _known_key(key: int) -> int:
     """Map unknown API keys to one, so that a peer cannot create any number of log kinds."""
     return key if key in SERVED else -1
+
+
+def _has_large_response(frame: bytes) -> bool:
+    """Whether a response may have many encoded bytes; a Fetch refers to stored batches."""
+    key, version = _HEAD.unpack_from(frame.ljust(_HEAD.size, b"\0"))
+    return key in _LARGE_RESPONSES or (key == _FETCH and version < _MAGIC_2)
 
 
 def _looks_like(head: bytes) -> str:

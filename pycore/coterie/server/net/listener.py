@@ -14,12 +14,14 @@ from typing import cast
 
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
+from coterie.server.net.backlog import Backlog, Turns
 from coterie.server.net.connection import Connection
 from coterie.server.net.tls import handshake_failure, peer_principal
 
 __all__ = ["Heart", "Peer", "Peers", "new_loop"]
 
 _MUCH = 1 << 18  # pause reading when more bytes wait behind a request
+_SHORT = 1 << 16  # an output of so many bytes is written at once
 _ROUNDS = 10  # checks for idle connections within connections.max.idle.ms
 
 
@@ -43,6 +45,7 @@ class Heart:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cluster: Cluster, *, virtual: bool) -> None:
         self._loop, self._cluster = loop, cluster
+        self.call_soon = loop.call_soon
         self._now = loop.time
         cluster.waits.now_ms = self._last_ms = int(self._now() * 1000)
         # The offset to the loop's monotonic time: setting the system clock affects no session.
@@ -104,6 +107,7 @@ class Peers:
     def __init__(self, dispatcher: Dispatcher, heart: Heart) -> None:
         self.dispatcher, self.cluster, self.heart = dispatcher, dispatcher.cluster, heart
         self.all: dict[Peer, None] = {}
+        self.turns = Turns(lambda function: heart.call_soon(function))
         self._of_listener: Counter[str] = Counter()  # by its name
         self._idle_ms: int = self.cluster.config["connections.max.idle.ms"]
         if self._idle_ms >= 0:
@@ -143,7 +147,7 @@ class Peers:
     def _close_idle(self) -> None:
         latest_ms = self.cluster.waits.now_ms - self._idle_ms
         for peer in [peer for peer in self.all if peer.active_ms <= latest_ms]:
-            peer.connection.close()
+            peer.drop()
         self._look_later()
 
     def of(self, node: Node) -> list[Peer]:
@@ -161,6 +165,9 @@ class Peer(asyncio.Protocol):
         self._peers, self._node, self._listener = peers, node, listener
         self._tick, self._arm = peers.heart.tick, peers.heart.arm
         self._waits = peers.cluster.waits
+        self._backlog: Backlog | None = None  # of large responses; most connections have none
+        self._transport_is_full = False
+        self._tick()
         self.active_ms = 0
 
     def handshake_failed(self, peername: object, error: OSError) -> None:
@@ -210,22 +217,94 @@ class Peer(asyncio.Protocol):
 
     def _flush(self) -> None:
         connection = self.connection
-        if connection.output:
-            data = connection.output
+        if connection.has_large_output or self._backlog is not None:
+            self._queue()
+        elif connection.output:
+            data = cast(list[bytes], connection.output)
             self.transport.write(data[0] if len(data) == 1 else b"".join(data))
             data.clear()
             self.active_ms = self._waits.now_ms
         if connection.closing:
-            self.transport.close()
+            self._close_when_sent()
         elif connection.read_paused:
             self._read_or_pause()
 
+    def _queue(self) -> None:
+        """Write a short output, or leave it to the turns of all connections.
+
+        No request is handled before all of it is with the transport.
+        """
+        if self._backlog is None:
+            self._backlog = Backlog(self._peers.dispatcher.unsent)
+        connection = self.connection
+        self._backlog.add(connection.output)
+        connection.output.clear()
+        connection.has_large_output = False
+        connection.write_paused = True
+        if self._transport_is_full:
+            return
+        if self._backlog.size <= _SHORT:
+            self._write_slice()
+        else:
+            self._peers.turns.add(self)
+
+    def write_slice(self) -> int:
+        """Write a slice of the backlog, unless the transport is full; return its size."""
+        self._tick()
+        return self._write_slice()
+
+    def _write_slice(self) -> int:
+        backlog = self._backlog
+        if backlog is None or not backlog.size or self._transport_is_full:
+            return 0
+        before = backlog.size
+        self.transport.writelines(backlog.take())
+        self.active_ms = self._waits.now_ms
+        if not self._transport_is_full:
+            backlog.settle()
+        if backlog.size:
+            return before - backlog.size
+        if self.connection.closing:
+            self._close_when_sent()
+        elif not self._transport_is_full:
+            self._backlog = None
+            self._go_on()
+        return before
+
+    def _close_when_sent(self) -> None:
+        if self._backlog is None or not self._backlog.size:
+            self.transport.close()
+
+    def finish(self) -> None:
+        """Close once the responses are sent."""
+        self.connection.close()
+
+    def drop(self) -> None:
+        """Close at once where the peer does not read its responses, else after they are sent."""
+        unsent = self._backlog is not None or self._transport_is_full
+        self.connection.close()
+        if unsent:
+            self.transport.abort()
+
     def pause_writing(self) -> None:
         """Stop handling requests because the peer does not read its responses."""
+        self._transport_is_full = True
         self.connection.write_paused = True
 
     def resume_writing(self) -> None:
         """Continue after the peer has read its responses."""
+        self._transport_is_full = False
+        self._tick()
+        self.active_ms = self._waits.now_ms
+        if self._backlog is not None:
+            self._backlog.settle()
+            if self._backlog.size:
+                return self._peers.turns.add(self)
+            self._backlog = None
+        return self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle requests again."""
         self.connection.write_paused = False
         self.connection.go_on()
         self._read_or_pause()
@@ -238,6 +317,9 @@ class Peer(asyncio.Protocol):
         """End the connection; pending requests go on without a response."""
         self._peers.leaves(self, self._listener.name)
         self.connection.lost()
+        backlog, self._backlog = self._backlog, None
+        if backlog is not None:
+            backlog.clear()
 
 
 def host_of(peername: object) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from coterie.server.api.call import Call
+from coterie.server.api.fetch_frame import fetch_frame
 from coterie.server.clock import Timer
 from coterie.server.services.data.downgrade import CannotDowngrade, downgraded
 from coterie.server.services.data.fetch_sessions import (
@@ -19,6 +20,7 @@ from coterie.server.services.data.fetch_sessions import (
     RequestedPartition,
 )
 from coterie.server.services.data.partition import PartitionLog
+from coterie.server.services.data.records import RecordRange
 from coterie.server.services.data.topics import NO_ID
 from coterie.values import Error
 
@@ -257,14 +259,19 @@ class _Fetch:
             session_id = self.sessions.make(sent, self.call.api_version >= _BY_IDS)
         if self.call.api_version < _MAGIC_2:
             rows = [(key, self._downgrade(key, answer)) for key, answer in rows]
-        self.call.answer((0, 0, session_id, self._by_topic(rows), None))
+        response = (0, 0, session_id, self._by_topic(rows), None)
+        if any(type(answer.records) is RecordRange for _, answer in rows):
+            return self.call.answer_parts(
+                fetch_frame(self.call.api_version, response, self.call.correlation_id)
+            )
+        return self.call.answer(response)
 
     def _downgrade(self, key: Key, answer: PartitionRow) -> PartitionRow:
         """Convert the records of a row to magic 0 or 1."""
         offset = next(partition.offset for partition in self.requested if partition.key == key)
         magic = 0 if self.call.api_version < 2 else 1
         try:
-            return answer._replace(records=downgraded(answer.records, magic, offset))
+            return answer._replace(records=downgraded(bytes(answer.records), magic, offset))
         except CannotDowngrade:
             return _error_row(answer.partition, Error.UNSUPPORTED_COMPRESSION_TYPE)
 
@@ -315,7 +322,7 @@ def _row(
     *,
     diverging_epoch: tuple[int, int] | None = None,
     aborted: Sequence[tuple[int, int]] | None = None,
-    records: bytes = b"",
+    records: bytes | RecordRange = b"",
 ) -> PartitionRow:
     return PartitionRow(
         requested.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,

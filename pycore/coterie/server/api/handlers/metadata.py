@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
+from coterie.server.api.rows_in_slices import answer_in_slices
 from coterie.server.services.data.partition import PartitionLog
 from coterie.server.services.data.topics import INTERNAL, NO_ID, Topic, name_refusal
 from coterie.values import Error
@@ -15,54 +17,74 @@ Body = dict[str, Any]
 
 CLUSTER_OPERATIONS, TOPIC_OPERATIONS, NOT_REQUESTED = 8096, 3576, -(2**31)
 _IDS_SINCE = 12
-_CLUSTER_OPERATIONS_UNTIL = 10
+_CLUSTER_OPERATIONS_SINCE, _CLUSTER_OPERATIONS_UNTIL = 8, 10
+_INT32 = 4  # bytes
+_SLICE_NAMES = 10_000  # that are read before other requests are handled
 _MOST_PARTITIONS = 2000  # max.request.partition.size.limit
 _BROKERS = 1
 
 
-def metadata(call: Call) -> None:
-    """Return brokers and requested topics; create missing topics where that is enabled."""
-    body, version = call.body, call.api_version
-    requested = body["topics"]
+def metadata(call: Call) -> Slices:
+    """Return brokers and requested topics; create missing topics where that is enabled.
+
+    Many topics are described in slices: other requests are handled between them.
+    """
+    requested, may_create, cluster_operations, topic_operations = call.row
+    version = call.api_version
     if version == 0 and not requested:
         requested = None
-    for entry in requested or ():
-        if version < _IDS_SINCE and (entry["name"] is None or entry["topicId"] != NO_ID):
-            return call.refuse(Error.INVALID_REQUEST)
-        if entry["name"] is None and entry["topicId"] == NO_ID:
-            return call.answer({"topics": [_no_topic(Error.UNKNOWN_SERVER_ERROR, "")]})
-    topics = call.cluster.topics
-    answers: list[Body] = []
-    ids = {entry["topicId"]: None for entry in requested or () if entry["topicId"] != NO_ID}
+    names: dict[str, None] = {}
+    ids: dict[str, None] = {}
+    for start in range(0, len(requested or ()), _SLICE_NAMES):
+        if start:
+            yield
+        for topic_id, name in requested[start : start + _SLICE_NAMES]:
+            if version < _IDS_SINCE and (name is None or topic_id != NO_ID):
+                return call.refuse(Error.INVALID_REQUEST)
+            if topic_id != NO_ID:
+                ids[topic_id] = None
+            elif name is None:
+                return call.answer({"topics": [_no_topic(Error.UNKNOWN_SERVER_ERROR, "")]})
+            names[name] = None
+    rows: Iterator[Body]
     if requested is None:
-        answers = [_topic(call, topic) for topic in topics]
+        present = list(call.cluster.topics)
+        count, rows = len(present), (_topic(call, topic) for topic in present)
     elif ids:
-        for topic_id in ids:
-            topic = topics.by_id(topic_id)
-            if topic is None:
-                answers.append(_no_topic(Error.UNKNOWN_TOPIC_ID, None, topic_id))
-            else:
-                answers.append(_topic(call, topic))
+        count, rows = len(ids), (_by_id(call, topic_id) for topic_id in ids)
     else:
-        for name in dict.fromkeys(entry["name"] for entry in requested):
-            topic = topics.get(name)
-            answers.append(_missing(call, name) if topic is None else _topic(call, topic))
-    if body["includeTopicAuthorizedOperations"]:
-        for answer in answers:
-            if answer["errorCode"] != Error.UNKNOWN_TOPIC_ID:
-                answer["topicAuthorizedOperations"] = TOPIC_OPERATIONS
-    operations = NOT_REQUESTED
-    if version <= _CLUSTER_OPERATIONS_UNTIL and body["includeClusterAuthorizedOperations"]:
-        operations = CLUSTER_OPERATIONS
-    return call.answer(
-        {
-            "brokers": _brokers(call, "nodeId"),
-            "clusterId": call.cluster.cluster_id,
-            "controllerId": min(call.cluster.nodes),
-            "topics": answers,
-            "clusterAuthorizedOperations": operations,
-        }
-    )
+        count, rows = len(names), (_by_name(call, name, may_create) for name in names)
+    if topic_operations:
+        rows = map(_with_operations, rows)
+    has_operations = _CLUSTER_OPERATIONS_SINCE <= version <= _CLUSTER_OPERATIONS_UNTIL
+    response = {
+        "brokers": _brokers(call, "nodeId"),
+        "clusterId": call.cluster.cluster_id,
+        "controllerId": min(call.cluster.nodes),
+        "clusterAuthorizedOperations": (
+            CLUSTER_OPERATIONS if has_operations and cluster_operations else NOT_REQUESTED
+        ),
+    }
+    behind = _INT32 if has_operations else 0
+    yield from answer_in_slices(call, response, "topics", rows, count, behind=behind)
+
+
+def _by_id(call: Call, topic_id: str) -> Body:
+    topic = call.cluster.topics.by_id(topic_id)
+    if topic is None:
+        return _no_topic(Error.UNKNOWN_TOPIC_ID, None, topic_id)
+    return _topic(call, topic)
+
+
+def _by_name(call: Call, name: str, may_create: bool) -> Body:
+    topic = call.cluster.topics.get(name)
+    return _missing(call, name, may_create) if topic is None else _topic(call, topic)
+
+
+def _with_operations(row: Body) -> Body:
+    if row["errorCode"] != Error.UNKNOWN_TOPIC_ID:
+        row["topicAuthorizedOperations"] = TOPIC_OPERATIONS
+    return row
 
 
 def _brokers(call: Call, id_field: str) -> list[Body]:
@@ -106,12 +128,12 @@ def _no_topic(error: Error, name: str | None, topic_id: str = NO_ID) -> Body:
     }
 
 
-def _missing(call: Call, name: str) -> Body:
+def _missing(call: Call, name: str, may_create: bool) -> Body:
     """Describe a missing topic; create it for the next request where that is enabled."""
     if name_refusal(name) is not None:
         return _no_topic(Error.INVALID_TOPIC_EXCEPTION, name)
     cluster = call.cluster
-    if cluster.config["auto.create.topics.enable"] and call.body["allowAutoTopicCreation"]:
+    if cluster.config["auto.create.topics.enable"] and may_create:
         if name in INTERNAL:
             cluster.topics.internal(name)
         else:

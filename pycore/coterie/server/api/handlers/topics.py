@@ -6,12 +6,13 @@ Messages are Kafka's. Source: ControllerApis, ReplicationControlManager of Kafka
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
 from coterie.server.api.handlers.configs import of_topic
 from coterie.server.api.handlers.entry_errors import EntryError
+from coterie.server.api.rows_in_slices import answer_in_slices
 from coterie.server.services.data.topic_configs import InvalidConfig, check_configs
 from coterie.server.services.data.topics import METADATA_TOPIC, NO_ID, Topic, name_refusal
 from coterie.values import Error
@@ -19,14 +20,21 @@ from coterie.values import Error
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
 Body = dict[str, Any]
+ConfigRows = dict[tuple[tuple[str, str], ...], list[Body]]
 
 _TOO_MANY = 10000
+_CONFIGS_SINCE = 5
 
 
-def create_topics(call: Call) -> None:
-    """Create topics."""
+def create_topics(call: Call) -> Slices:
+    """Create topics, in slices: other requests are handled between them."""
     counts = Counter(topic["name"] for topic in call.body["topics"])
-    answers = []
+    return answer_in_slices(call, {}, "topics", _created(call, counts), len(counts))
+
+
+def _created(call: Call, counts: Counter[str]) -> Iterator[Body]:
+    """Create each topic and yield its row."""
+    config_rows: ConfigRows = {}  # of topics with the same settings
     for topic in call.body["topics"]:
         name = topic["name"]
         if counts[name] > 1:
@@ -35,20 +43,19 @@ def create_topics(call: Call) -> None:
             if name == METADATA_TOPIC:
                 message = f"Creation of internal topic {name} is prohibited."
                 raise EntryError(Error.INVALID_REQUEST, message)
-            answers.append(_create(call, topic))
+            yield _create(call, topic, config_rows)
         except EntryError as refused:
-            answers.append(_refused(name, refused.error, refused.message))
+            yield _refused(name, refused.error, refused.message)
     for name, times in counts.items():
         if times > 1:
-            answers.append(_refused(name, Error.INVALID_REQUEST, "Duplicate topic name."))
-    return call.answer({"topics": answers})
+            yield _refused(name, Error.INVALID_REQUEST, "Duplicate topic name.")
 
 
 def _refused(name: str | None, error: Error, message: str | None, **more: Any) -> Body:
     return {"name": name, "errorCode": error, "errorMessage": message, **more}
 
 
-def _create(call: Call, request: Body) -> Body:
+def _create(call: Call, request: Body, config_rows: ConfigRows) -> Body:
     name, topics = request["name"], call.cluster.topics
     refusal = name_refusal(name)
     if refusal is not None:
@@ -65,6 +72,11 @@ def _create(call: Call, request: Body) -> Body:
         topic = Topic(name, call.cluster.ids.uuid(), configs)
     else:
         topic = topics.create(name, count, configs)
+    if call.api_version < _CONFIGS_SINCE:
+        return _refused(name, Error.NONE, None, numPartitions=count)
+    alike = tuple(topic.configs.items())
+    if alike not in config_rows:
+        config_rows[alike] = _config_rows(call, topic)
     return {
         "name": name,
         "topicId": topic.topic_id,
@@ -72,17 +84,21 @@ def _create(call: Call, request: Body) -> Body:
         "errorMessage": None,
         "numPartitions": count,
         "replicationFactor": 1,
-        "configs": [
-            {
-                "name": row["name"],
-                "value": row["value"],
-                "readOnly": False,
-                "configSource": row["configSource"],
-                "isSensitive": False,
-            }
-            for row in of_topic(call, topic)
-        ],
+        "configs": config_rows[alike],
     }
+
+
+def _config_rows(call: Call, topic: Topic) -> list[Body]:
+    return [
+        {
+            "name": row["name"],
+            "value": row["value"],
+            "readOnly": False,
+            "configSource": row["configSource"],
+            "isSensitive": False,
+        }
+        for row in of_topic(call, topic)
+    ]
 
 
 def _configs(entries: list[Body]) -> Mapping[str, str]:

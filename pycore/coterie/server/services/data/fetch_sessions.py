@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coterie.server.services.data.partition import PartitionLog
+from coterie.server.services.data.records import RecordRange
 from coterie.values import Error
 
 __all__ = ["FetchSession", "FetchSessions", "Key", "PartitionRow", "RequestedPartition"]
@@ -35,7 +36,7 @@ class PartitionRow(NamedTuple):
     snapshot_id: None
     aborted: Sequence[tuple[int, int]] | None  # producer id, first offset
     preferred_read_replica: int
-    records: bytes
+    records: bytes | RecordRange
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from coterie._core.codec.writer import encode_batch, encode_marker, encode_sized
 from coterie.server.services.data.batches import header, stamped
 from coterie.server.services.data.checks import Refused, checked
 from coterie.server.services.data.producers import AbortedTxn, Producers
+from coterie.server.services.data.records import RecordRange, records_of
 from coterie.server.services.data.segment import Segment, StoredBatch
 from coterie.server.services.data.settings import LogSettings
 from coterie.values import Error
@@ -39,7 +40,7 @@ class Fetched(NamedTuple):
     ``cut``: even the first batch is incomplete.
     """
 
-    records: bytes
+    records: bytes | RecordRange
     behind: int
     cut: bool
 
@@ -219,15 +220,11 @@ class PartitionLog:
         room = max(max_bytes, len(first.data)) if whole_first else max_bytes
         if room <= 0:
             return nothing
-        taken: list[bytes] = []
-        size = 0
-        for batch in segment.since(at):
-            if size >= room or batch.base_offset >= end:
-                break
-            taken.append(batch.data[: room - size])
-            size += len(taken[-1])
+        batches = segment.batches[at : segment.behind(at, end, room)]
+        last = batches[-1]
+        size = min(room, last.position + len(last.data) - first.position)
         behind = self._reached(number, first.position + size) if self.producers.aborted else offset
-        return Fetched(b"".join(taken), behind, cut and not whole_first)
+        return Fetched(records_of(batches, size), behind, cut and not whole_first)
 
     def _reached(self, number: int, position: int) -> int:
         """Return an upper bound of the offset at a position of a segment, by the offset index."""
@@ -238,8 +235,8 @@ class PartitionLog:
         return self.log_end_offset if last else self._segments[number + 1].base_offset
 
     def readable(self, offset: int, end: int) -> int:
-        """Return the total size of the batches from that of an offset up to ``end``."""
-        return sum(len(batch.data) for batch in self._batches(offset) if batch.base_offset < end)
+        """Return the size of the batches from the one that contains an offset up to ``end``."""
+        return sum(segment.size_between(offset, end) for segment in self._segments)
 
     def aborted(self, offset: int, behind: int) -> list[AbortedTxn]:
         """Return the aborted transactions with records between two offsets."""

@@ -88,6 +88,34 @@ class Segment:
         """Return the index of the batch that contains an offset, or of the next one."""
         return bisect_left(self._last_offsets, offset)
 
+    def behind(self, number: int, end: int, room: int | None = None) -> int:
+        """Return the index behind the batches that begin below an offset and within ``room``.
+
+        ``room``: a number of bytes from the batch of index ``number`` on; None: any number.
+        """
+        batches = self.batches
+        high = len(batches)
+        if high and batches[-1].base_offset >= end:
+            high = bisect_left(batches, end, number, key=lambda batch: batch.base_offset)
+        if room is None or number >= high:
+            return high
+        position = batches[number].position + room
+        if batches[high - 1].position < position:
+            return high
+        return bisect_left(batches, position, number, high, key=lambda batch: batch.position)
+
+    def size_between(self, offset: int, end: int) -> int:
+        """Return the size of the batches from the one with an offset to those that reach ``end``.
+
+        Batches that begin at ``end`` or later are left out.
+        """
+        first = self.index_of(offset)
+        last = self.behind(first, end) - 1
+        if last < first:
+            return 0
+        batches = self.batches
+        return batches[last].position + len(batches[last].data) - batches[first].position
+
     def since(self, number: int) -> Iterator[StoredBatch]:
         """Yield the batches from an index on, without a copy of the list."""
         batches = self.batches

@@ -58,6 +58,10 @@ def name_refusal(name: str) -> str | None:
     return None
 
 
+def _metric_name(name: str) -> str:
+    return name.replace(".", "_")
+
+
 def refuse_other_counts(topics: Mapping[str, int | None], settings: Mapping[str, Any]) -> None:
     """Refuse an internal topic whose partition count differs from its setting.
 
@@ -116,6 +120,7 @@ class Topics:
         self.on_delete: list[Callable[[Topic], None]] = []
         self.named: dict[str, Topic] = {}
         self._ids: dict[str, Topic] = {}
+        self._metric_names: dict[str, dict[str, None]] = {}  # -> the topics with this name
         self._sessions: dict[int, FetchSessions] = {}
         self.static_defaults: dict[str, str] = {}
         for row in TOPIC_CONFIGS.values():
@@ -144,10 +149,7 @@ class Topics:
 
     def colliding(self, name: str) -> str | None:
         """Return a topic whose name differs only in ``.`` and ``_``; their metric names collide."""
-        like = name.replace(".", "_")
-        if like == name and "_" not in name:
-            return None
-        return next((other for other in self.named if other.replace(".", "_") == like), None)
+        return next(iter(self._metric_names.get(_metric_name(name), ())), None)
 
     def partition(self, name: str, number: int) -> PartitionLog | None:
         """Return the log of a partition; None if it does not exist."""
@@ -161,6 +163,7 @@ class Topics:
         topic = Topic(name, self._context.ids.uuid(), configs or {})
         self.configure(topic, topic.configs)
         self.named[name] = self._ids[topic.topic_id] = topic
+        self._metric_names.setdefault(_metric_name(name), {})[name] = None
         self.grow(name, partitions)
         return topic
 
@@ -205,6 +208,10 @@ class Topics:
         """Delete a topic and its data; waiting fetches are woken."""
         topic = self.named.pop(name)
         del self._ids[topic.topic_id]
+        alike = self._metric_names[_metric_name(name)]
+        del alike[name]
+        if not alike:
+            del self._metric_names[_metric_name(name)]
         for log in topic.partitions:
             log.delete()
         for function in self.on_delete:

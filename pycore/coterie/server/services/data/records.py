@@ -1,0 +1,56 @@
+"""Adjacent batches of a log, as a response sends them: references, not copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coterie.server.services.data.segment import StoredBatch
+
+__all__ = ["Buffer", "RecordRange", "records_of"]
+
+_DATA = attrgetter("data")
+Buffer = bytes | memoryview
+SMALL = 1 << 14  # fewer bytes are copied: that costs less than a buffer for each batch
+
+
+class RecordRange:
+    """The bytes of adjacent batches; the last batch may be cut.
+
+    The range keeps the batches alive after retention or a deletion has removed them from the log.
+
+    Attributes
+    ----------
+    size : int
+        The number of bytes.
+    """
+
+    __slots__ = ("_batches", "_last", "size")
+
+    def __init__(self, batches: Sequence[StoredBatch], size: int) -> None:
+        self._batches, self.size = batches, size
+        last = batches[-1]
+        end = batches[0].position + size - last.position
+        self._last: Buffer = last.data if end >= len(last.data) else memoryview(last.data)[:end]
+
+    def __len__(self) -> int:
+        """Return the number of bytes."""
+        return self.size
+
+    def __iter__(self) -> Iterator[Buffer]:
+        """Iterate over the bytes of each batch; only a cut batch is a memoryview."""
+        whole = islice(self._batches, len(self._batches) - 1)
+        return chain(map(_DATA, whole), (self._last,))
+
+    def __bytes__(self) -> bytes:
+        """Return a copy of all bytes."""
+        return b"".join(self)
+
+
+def records_of(batches: Sequence[StoredBatch], size: int) -> bytes | RecordRange:
+    """Return the first ``size`` bytes of batches; many bytes are referenced, few are copied."""
+    records = RecordRange(batches, size)
+    return records if size > SMALL else bytes(records)

@@ -1,0 +1,102 @@
+"""Connections on transports without a socket, in a loop that only runs what it is to call."""
+
+from coterie.server.clock import Timers
+from coterie.server.cluster import Listener
+from coterie.server.net.listener import Heart, Peer, Peers
+from support.server import playing
+
+
+class Loop:
+    """The time of a loop, which stands, and the functions that it is to call."""
+
+    def __init__(self):
+        self.soon = []
+
+    def time(self):
+        return 0.0
+
+    def call_soon(self, function):
+        self.soon.append(function)
+
+    def call_at(self, when, function):
+        return None
+
+    def turn(self):
+        """One iteration: call what is to be called now."""
+        soon, self.soon = self.soon, []
+        for function in soon:
+            function()
+
+    def run(self):
+        """Iterate until there is nothing to call."""
+        while self.soon:
+            self.turn()
+
+
+class Transport:
+    """The transport of a peer that reads only so many bytes; it takes what exceeds them once."""
+
+    def __init__(self, room=None):
+        self.reads, self.written, self.ended = True, [], None
+        self.room, self.protocol = room, None
+
+    def get_extra_info(self, name):
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def pause_reading(self):
+        self.reads = False
+
+    def resume_reading(self):
+        self.reads = True
+
+    def write(self, data):
+        self.writelines([data])
+
+    def writelines(self, buffers):
+        assert self.ended is None
+        self.written += buffers
+        if self.room is not None and self.room >= 0:
+            self.room -= sum(map(len, buffers))
+            if self.room < 0:
+                self.protocol.pause_writing()
+
+    @property
+    def size(self):
+        return sum(map(len, self.written))
+
+    def read(self, room):
+        """Let the peer read again."""
+        self.room = room
+        self.protocol.resume_writing()
+
+    def close(self):
+        self.ended = "closed"
+
+    def abort(self):
+        self.ended = "aborted"
+
+
+class Peering:
+    """A server whose connections have such transports."""
+
+    def __init__(self, config=None):
+        self.server = playing.Server(config)
+        self.server.cluster.topics.create("t", 1)
+        self.server.cluster.waits = Timers()
+        self.loop = Loop()
+        self.server.dispatcher.call_soon = self.loop.call_soon
+        heart = Heart(self.loop, self.server.cluster, virtual=False)
+        self.peers = Peers(self.server.dispatcher, heart)
+        self.listener = Listener()
+        self.server.node.addresses[self.listener] = ("127.0.0.1", 1)
+
+    @property
+    def unsent(self):
+        return self.server.dispatcher.unsent
+
+    def connect(self, room=None):
+        """Connect a peer; return it and its transport."""
+        peer, transport = Peer(self.peers, self.server.node, self.listener), Transport(room)
+        transport.protocol = peer
+        peer.connection_made(transport)
+        return peer, transport
