@@ -181,7 +181,7 @@ def beat_by_number(coordinator, ids):
     core = coordinator._core
     for number, (group_id, member_id) in enumerate(ids):
         core.call(HEARTBEAT, number, group_id, 1, member_id, None, None)
-    return core.take_effects()
+    return core.take_outputs()
 
 
 def beat_by_name(coordinator, ids):

@@ -51,8 +51,9 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     "structures": {""},
     "wire": {"", "codec"},
     "fold": {"", "codec"},
-    # a load applies records as a replay does
-    "coordinator": {"", "codec", "structures", "fold"},
+    # a load applies records as a replay does; only `coordinator.pyx` knows the protocols
+    "coordinator": {"", "codec", "structures", "fold", "coordinator/classic"},
+    "coordinator/classic": {"", "codec", "structures", "fold", "coordinator"},
     # what a server does often: from the bytes of a request to the core's call, and back
     "fast_path": {"", "codec", "coordinator"},
 }
@@ -227,7 +228,7 @@ def test_commands_know_no_other_command():
 
 def room_of(name):
     """Room of a module of the core: ``coterie._core.fold.place_cache`` is in ``fold``."""
-    return name.split(".")[2] if name.count(".") > 2 else ""
+    return "/".join(name.split(".")[2:-1])
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
@@ -265,6 +266,13 @@ def test_a_room_of_the_core_uses_only_the_rooms_below_it(room):
             if name.startswith("coterie._core."):
                 other = room_of(name)
                 assert other == room or other in MAY_USE[room], f"{path.name}: {name} is {other}"
+
+
+def test_the_shared_part_of_the_coordinator_knows_no_protocol():
+    for path in (CORE / "coordinator").glob("*.p[xy][xd]"):
+        if path.stem != "coordinator":  # which makes the components
+            for name in imports(path):
+                assert room_of(name) != "coordinator/classic", f"{path.name}: {name}"
 
 
 def test_c_headers_include_only_each_other():

@@ -1,73 +1,68 @@
 """Kafka's consumer-group coordinator as a deterministic, replayable library.
 
 The public names are those in ``__all__``; every module whose name starts with ``_`` is private.
-A name is imported when it is first used: nobody waits for what they do not use, numpy above all.
+A name is imported when it is first used, so that a program loads only what it needs.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coterie._core.coordinator.group import GroupMetadata
-    from coterie._core.coordinator.member import MemberMetadata
-    from coterie._core.structures.offsets import OffsetMap, expired
-    from coterie._core.structures.timers import TimerWheel
-    from coterie._core.structures.votes import select_protocol, select_protocols
-    from coterie.coordinator.group_coordinator import GroupCoordinator
-    from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
-    from coterie.errors import (
-        ArgumentError,
-        ConfigError,
-        CorruptData,
-        CoterieError,
-        LogError,
-        NotAnswered,
-        TraceError,
+    # isort: off
+    from coterie._core.coordinator.classic.group import GroupMetadata as GroupMetadata
+    from coterie._core.coordinator.classic.member import MemberMetadata as MemberMetadata
+    from coterie._core.structures.offsets import (
+        OffsetMap as OffsetMap,
+        expired as expired,
     )
-    from coterie.events import Append, Cause, Response, Transition, Unanswered
-    from coterie.state.partial import PartialState, ScanOptions, merge, scan
-    from coterie.traces.trace import load_trace, run_trace
-    from coterie.values import Batch, Error, OffsetAndMetadata
+    from coterie._core.structures.timers import TimerWheel as TimerWheel
+    from coterie._core.structures.votes import (
+        select_protocol as select_protocol,
+        select_protocols as select_protocols,
+    )
+    from coterie.coordinator.group_coordinator import GroupCoordinator as GroupCoordinator
+    from coterie.coordinator.pending import (
+        Pending as Pending,
+        PendingAppend as PendingAppend,
+        TraceOutput as TraceOutput,
+    )
+    from coterie.errors import (
+        ArgumentError as ArgumentError,
+        ConfigError as ConfigError,
+        CorruptData as CorruptData,
+        CoterieError as CoterieError,
+        LogError as LogError,
+        NotAnswered as NotAnswered,
+        TraceError as TraceError,
+    )
+    from coterie.events import (
+        Append as Append,
+        Cause as Cause,
+        Response as Response,
+        Transition as Transition,
+        Unanswered as Unanswered,
+    )
+    from coterie.state.partial import (
+        PartialState as PartialState,
+        ScanOptions as ScanOptions,
+        merge as merge,
+        scan as scan,
+    )
+    from coterie.traces.trace import (
+        load_trace as load_trace,
+        run_trace as run_trace,
+    )
+    from coterie.values import (
+        Batch as Batch,
+        Error as Error,
+        OffsetAndMetadata as OffsetAndMetadata,
+    )
+    # isort: on
 
     __version__: str
 
-__all__ = [
-    "Append",
-    "ArgumentError",
-    "Batch",
-    "Cause",
-    "ConfigError",
-    "CorruptData",
-    "CoterieError",
-    "Error",
-    "GroupCoordinator",
-    "GroupMetadata",
-    "LogError",
-    "MemberMetadata",
-    "NotAnswered",
-    "OffsetAndMetadata",
-    "OffsetMap",
-    "PartialState",
-    "Pending",
-    "PendingAppend",
-    "Response",
-    "ScanOptions",
-    "TimerWheel",
-    "TraceError",
-    "TraceOutput",
-    "Transition",
-    "Unanswered",
-    "expired",
-    "load_trace",
-    "merge",
-    "run_trace",
-    "scan",
-    "select_protocol",
-    "select_protocols",
-]
-
-_HOMES = {  # the imports above, for those who run: module -> its names
-    "_core.coordinator.group": "GroupMetadata",
-    "_core.coordinator.member": "MemberMetadata",
+_HOMES = {  # module -> its public names; the imports above repeat them for type checkers
+    "_core.coordinator.classic.group": "GroupMetadata",
+    "_core.coordinator.classic.member": "MemberMetadata",
     "_core.structures.offsets": "OffsetMap expired",
     "_core.structures.timers": "TimerWheel",
     "_core.structures.votes": "select_protocol select_protocols",
@@ -80,6 +75,7 @@ _HOMES = {  # the imports above, for those who run: module -> its names
     "values": "Batch Error OffsetAndMetadata",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605
 
 
 def __dir__() -> list[str]:
@@ -87,7 +83,7 @@ def __dir__() -> list[str]:
 
 
 def _find(name: str) -> object:
-    """Return what is asked for by its name: a public name, the version, or a module."""
+    """Return a public name, the version, or a module of the package."""
     from importlib import import_module
 
     if name in _HOME_OF:
@@ -107,8 +103,8 @@ def _find(name: str) -> object:
         raise missing from None
 
 
-if not TYPE_CHECKING:  # a checker would believe that every name is here
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name):
-        globals()[name] = found = _find(name)
-        return found
+        value = globals()[name] = _find(name)
+        return value

@@ -153,19 +153,6 @@ def test_a_generation_selects_the_protocol_and_summaries_follow_the_state():
     assert group.current_member_metadata() == [("a", None, b"")]
 
 
-def test_a_generation_forgets_which_kinds_of_commits_came_before_it():
-    group = GroupMetadata("g")
-    group.add(member("a"))
-    group.transition_to("PreparingRebalance", 0)
-    group.offsets.commit({("t", 0): 1}, 0)
-    group.offsets.prepare_txn_offset_commit(7, {("t", 0): 2})
-    assert group.offsets.received_plain
-    assert group.offsets.received_txn
-    group.init_next_generation(5)
-    assert not group.offsets.received_plain
-    assert not group.offsets.received_txn
-
-
 def test_a_first_member_that_names_its_protocol_twice_leaves_the_group_stuck():
     group = GroupMetadata("g")
     group.add(member("a", "range range"))

@@ -66,7 +66,7 @@ def ask(coordinator, op, request_id=1):
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
-def test_a_part_of_the_core_decides_each_operation(op):
+def test_a_component_of_the_core_decides_each_operation(op):
     coordinator = GroupCoordinator()
     if op == "finish_load":
         coordinator.resign()
@@ -74,7 +74,7 @@ def test_a_part_of_the_core_decides_each_operation(op):
     if op in REQUESTS:
         coordinator.resign()  # so that each is answered at once
         ask(coordinator, op)
-        (answer,) = (event for event in coordinator._core.take_effects().events()
+        (answer,) = (event for event in coordinator._core.take_outputs().events()
                      if getattr(event, "id", None) == 1)  # fmt: skip
         assert answer.op == op
     else:
@@ -82,8 +82,8 @@ def test_a_part_of_the_core_decides_each_operation(op):
 
 
 @pytest.mark.parametrize("number", [-1, len(NUMBER), 63, 64, 1 << 30])
-def test_an_operation_that_no_part_decides_is_an_error(number):
-    with pytest.raises(CoterieError, match=f"no part of the coordinator decides.* {number}$"):
+def test_an_operation_that_no_component_decides_is_an_error(number):
+    with pytest.raises(CoterieError, match=f"no component of the coordinator decides.* {number}$"):
         GroupCoordinator()._core.call(number, 1, None, -1, None, None, None)
 
 
@@ -140,6 +140,7 @@ def test_a_request_is_shown_as_it_was_given(op):
 
 
 def test_the_codes_of_the_core_are_kafkas_errors():
+    # Compiled code needs constants, and Python an enum: neither can be made from the other.
     codes = enum("codes.pxd", "Code")
     assert len(codes) > 25
     assert {name: Error[name].value for name in codes} == codes

@@ -10,7 +10,7 @@ import coterie.testing
 from coterie import GroupCoordinator, ScanOptions, messages, values, wire
 from coterie._core.codec.compress import compress
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.load import Wanted
+from coterie._core.coordinator.load import LoadFilter
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
@@ -223,7 +223,7 @@ def a_producer():
 def outputs():
     core = a_core()
     core.advance(500_000)
-    return core.take_effects()
+    return core.take_outputs()
 
 
 BEAT_FIELDS = [("groupId", "string", 0, 9, 1, 0, -1, None, []),
@@ -281,7 +281,7 @@ CORE_GOOD = {
     "fresh": [], "key_type.version": 3, "write": lambda: lambda *batch: 0,
     "CallerLog.rows": lambda: lambda: (), "DirectLog.rows": lambda: lambda: (),
     "rows_of_partitions.rows": ROWS,
-    "wanted": lambda: Wanted(4, 0, False, {}), "others": False, "exceptions": {},
+    "load_filter": lambda: LoadFilter(4, 0, False, {}), "others": False, "exceptions": {},
 }  # fmt: skip
 
 

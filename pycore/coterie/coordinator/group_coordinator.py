@@ -385,7 +385,7 @@ class GroupCoordinator:
         if self._core.sink.failure is not None:
             self._drain()
             self._outbox.tell_failure(self._core)
-        output = TraceOutput(self._core.take_effects())
+        output = TraceOutput(self._core.take_outputs())
         self._drain()
         return output
 

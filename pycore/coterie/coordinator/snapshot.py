@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.structures.offsets import Offset
+from coterie._core.structures.offsets import Offset, OffsetMap
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["GroupSnapshot", "MemberSnapshot", "TimerSnapshot"]
@@ -82,7 +82,9 @@ def snapshot_of(core: Coordinator, group_id: str) -> GroupSnapshot | None:
     if group is None:
         return None
     since = group.current_state_timestamp
-    offsets = group.offsets
+    offsets = core.offsets_of(group_id)
+    if offsets is None:
+        offsets = OffsetMap()
     return GroupSnapshot(
         group.group_id,
         group.current_state,

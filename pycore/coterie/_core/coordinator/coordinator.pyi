@@ -4,11 +4,12 @@ from typing import Any, final
 
 from typing_extensions import Self
 
-from coterie._core.coordinator.group import GroupMetadata
+from coterie._core.coordinator.classic.group import GroupMetadata
 from coterie._core.coordinator.outputs import Outputs
 from coterie._core.coordinator.runtime import AppendOp
 from coterie._core.coordinator.sink import CallerLog, DirectLog, MemoryLog
 from coterie._core.coordinator.trace import Trace
+from coterie._core.structures.offsets import OffsetMap
 
 @final
 class Coordinator:
@@ -87,11 +88,13 @@ class Coordinator:
         An event that cannot be run is a TraceError with its line.
         """
     def group(self, group_id: str) -> GroupMetadata | None:
-        """Return a group by its id."""
+        """Return the classic group with this id, or None."""
     def all_groups(self) -> list[GroupMetadata]:
-        """Return every group that is there."""
-    def take_effects(self) -> Outputs:
-        """Return what was done since the last call, as rows; the next rows go into new ones."""
+        """Return every classic group."""
+    def offsets_of(self, group_id: str) -> OffsetMap | None:
+        """Return the offsets of a group of any type, or None if it has had no commits."""
+    def take_outputs(self) -> Outputs:
+        """Return the output rows since the last call."""
     def take_events(self, events: list[Any], fresh: deque[Any]) -> None:
         """Append what was done since the last call to both, or, interrupted, to neither."""
     def take_rows(self, with_events: bool) -> list[tuple[int, int | None, Any, Any]]:

@@ -1,11 +1,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from coterie._core.coordinator.group import GroupMetadata
 from coterie._core.fold.fold import PartitionFold
+from coterie._core.structures.offsets import OffsetMap
 
 def fold_log(log: Iterable[tuple[Any, ...]]) -> PartitionFold:
-    """Return the fold of a log: all that any part of a coordinator reads its groups from.
+    """Return the fold of a log, from which each component reads its groups.
 
     Parameters
     ----------
@@ -18,18 +18,8 @@ def fold_log(log: Iterable[tuple[Any, ...]]) -> PartitionFold:
         A record that stops Kafka's load.
     """
 
-def groups_of(fold: PartitionFold, now_ms: int) -> dict[str, GroupMetadata]:
-    """Return the classic groups of a fold, by id: members, offsets, undecided transactions.
+def offsets_of(fold: PartitionFold) -> dict[str, OffsetMap]:
+    """Return the offsets of a fold by group id, those of undecided transactions included.
 
-    Parameters
-    ----------
-    fold
-        From :func:`fold_log`.
-    now_ms
-        Since when a group of which the log has offsets alone is Empty, in ms.
-
-    Raises
-    ------
-    CorruptData
-        A group's value that stops Kafka's load.
+    ``fold`` is from :func:`fold_log`. The ids ascend.
     """

@@ -6,11 +6,11 @@ class Thrown(CoterieError):
     """Kafka's code throws here. What was done before stays done, as there."""
 
 class Garbage(Thrown):
-    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
+    """Kafka's code throws at metadata of a member that cannot be read."""
 
 @final
 class AppendOp:
-    """An append and what waits for it: nothing, unless a part derives its own.
+    """An append, and what to do when it finishes: nothing, unless a component derives its own.
 
     See :class:`coterie.PendingAppend`.
     """

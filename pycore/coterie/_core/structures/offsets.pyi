@@ -38,8 +38,6 @@ class OffsetMap:
     thread at a time. Source: ``GroupMetadata.scala``; method names are Kafka's.
     """
 
-    received_plain: bool
-    received_txn: bool
     count: int
 
     def __len__(self) -> int:

@@ -74,7 +74,8 @@ class Metrics:
 
 def group_rows(cluster: Cluster) -> Iterator[Row]:
     """Yield the rows of each group as ``coterie metrics`` has them; null what only a log tells."""
-    groups: list[Any] = cluster.groups.core.all_groups()
+    core = cluster.groups.core
+    groups: list[Any] = core.all_groups()
     for group in sorted(groups, key=lambda each: each.group_id):
         yield _UNKNOWN | {
             "group_id": group.group_id,
@@ -87,7 +88,8 @@ def group_rows(cluster: Cluster) -> Iterator[Row]:
             "protocol_type": group.protocol_type,
             "members": group.size,
         }
-        for (topic, partition), entry in sorted(group.offsets.items()):
+        offsets = core.offsets_of(group.group_id)
+        for (topic, partition), entry in sorted(offsets.items() if offsets else ()):
             log = cluster.topics.partition(topic, partition)
             yield _UNKNOWN | {
                 "group_id": group.group_id,

@@ -1,13 +1,14 @@
-"""The classic protocol's coordinator: its parts, and the ways into it."""
+"""A group coordinator: its components, and its entries."""
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.admin cimport Admin
-from coterie._core.coordinator.outputs cimport Outputs
+from coterie._core.coordinator.classic.members cimport Members
+from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
+from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.election cimport Election
-from coterie._core.coordinator.load_and_unload cimport LoadAndUnload
-from coterie._core.coordinator.members cimport Members
+from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.offsets cimport Offsets
-from coterie._core.coordinator.rebalance cimport Rebalances
+from coterie._core.coordinator.outputs cimport Outputs
 from coterie._core.coordinator.runtime cimport Runtime
 from coterie._core.coordinator.trace cimport Event, Trace
 
@@ -15,19 +16,20 @@ cdef class Coordinator:
     cdef Runtime runtime
     cdef Rebalances rebalances
     cdef Members members
+    cdef ClassicProtocol classic
+    cdef OffsetStore store
     cdef Offsets offsets
     cdef Admin admin
-    cdef LoadAndUnload load_and_unload
     cdef Election election
     cdef int users                 # see `begin_change`
-    cdef readonly int64_t taken    # requests that took place; those that were refused did not
-    cdef dict told                 # request id -> member id, as far as rows were looked at
-    cdef Py_ssize_t told_rows
+    cdef readonly int64_t taken    # requests that were decided; invalid ones are not counted
+    cdef dict member_ids           # request id -> member id, of the outputs read so far
+    cdef Py_ssize_t rows_read
 
     cdef int beat(self, str group_id, int32_t generation_id, str member_id,
                   str instance) except? -1000
     cdef tuple commit(self, str group_id, int32_t generation_id, str member_id, str instance,
-                      tuple wanted)
+                      tuple rows)
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1
     cdef int dispatch_sugar(self, Event* event, list objects) except -1

@@ -1,7 +1,8 @@
-"""The classic protocol's coordinator: one entry for requests, one for time, election and load.
+"""A group coordinator: one entry for requests, one for time, elections and loads.
 
-It makes the parts, which share a runtime, and hands each request to the one that decides it: each
-part registers for its operations.
+It makes the components, which share a runtime, and hands each request to the one that registered
+for the operation and the type of the group. It knows no rule of a group.
+Cost: a request is one look-up of its group and one call through a table.
 Source: GroupCoordinator.scala, GroupMetadataManager.scala.
 Rules: docs/rules/coordinator.md#election, docs/rules/trace-format.md#time.
 """
@@ -12,14 +13,15 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 from coterie._core.coordinator.admin cimport Admin
-from coterie._core.coordinator.outputs cimport RESPONSE, Effect, Outputs
+from coterie._core.coordinator.classic.group cimport GroupMetadata
+from coterie._core.coordinator.classic.members cimport Members
+from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
+from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.election cimport Election
-from coterie._core.coordinator.group cimport GroupMetadata
-from coterie._core.coordinator.load_and_unload cimport LoadAndUnload
-from coterie._core.coordinator.members cimport Members
+from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.offsets cimport Offsets
-from coterie._core.coordinator.rebalance cimport Rebalances
-from coterie._core.coordinator.runtime cimport MOST_OPERATIONS, AppendOp, Decider, Runtime
+from coterie._core.coordinator.outputs cimport RESPONSE, OutputRow, Outputs
+from coterie._core.coordinator.runtime cimport NO_GROUP, AppendOp, Decider, Group, Runtime
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
 from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
 
@@ -38,10 +40,6 @@ cdef enum:
     BEATS = 256                    # heartbeats of a trace between two looks for a signal
 
 
-cdef int undecided(int op) except -1:
-    raise CoterieError(f"no part of the coordinator decides operation {op}")
-
-
 @cython.final
 cdef class Coordinator:
     """The core of :class:`coterie.GroupCoordinator`: numbers, tuples and rows."""
@@ -51,11 +49,11 @@ cdef class Coordinator:
         self.runtime = Runtime(settings, now_ms, deferred, sink)
         self.rebalances = Rebalances(self.runtime, settings)
         self.members = Members(self.runtime, self.rebalances, settings, member_ids)
-        self.offsets = Offsets(self.runtime, self.rebalances, settings)
-        self.admin = Admin(self.runtime, self.rebalances, settings)
-        self.load_and_unload = LoadAndUnload(
-            self.runtime, self.rebalances, self.members, self.offsets)
-        self.election = Election(self.runtime)
+        self.classic = ClassicProtocol(self.runtime, self.rebalances, self.members, settings)
+        self.store = OffsetStore()
+        self.offsets = Offsets(self.runtime, self.store, settings)
+        self.admin = Admin(self.runtime, self.store, settings)
+        self.election = Election(self.runtime, self.store)
 
     @property
     def now_ms(self):
@@ -81,7 +79,7 @@ cdef class Coordinator:
     @property
     def open_transactions(self):
         """Groups with undecided offsets, by producer id."""
-        return {producer: list(groups) for producer, groups in self.offsets.open_groups.items()}
+        return {producer: list(groups) for producer, groups in self.store.open_groups.items()}
 
     @property
     def session_evictions(self):
@@ -97,14 +95,14 @@ cdef class Coordinator:
 
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1:
-        """Let the part that registered for an operation decide it (`Runtime.decided_by`)."""
-        cdef Decider* asked
-        if 0 <= op < MOST_OPERATIONS:
-            asked = &self.runtime.deciders[op]
-            if asked.decide != NULL:
-                return asked.decide(<object>asked.part, op, id, group_id, generation_id,
-                                    member_id, instance, details)
-        return undecided(op)
+        """Let the component that registered for the operation and the group's type decide it."""
+        cdef Group group = self.runtime.find(group_id)
+        cdef int group_type = NO_GROUP if group is None else group.group_type
+        cdef Decider* decider = self.runtime.decider_of(op, group_type)
+        if decider == &self.runtime.deciders[op][<int>NO_GROUP]:
+            group = None
+        return decider.decide(<object>decider.component, op, id, group, group_id, generation_id,
+                              member_id, instance, details)
 
     def call(self, int op, int64_t id, str group_id, int32_t generation_id, str member_id,
              str instance, tuple details):
@@ -128,13 +126,13 @@ cdef class Coordinator:
 
     cdef int beat(self, str group_id, int32_t generation_id, str member_id,
                   str instance) except? -1000:
-        """A heartbeat whose error is wanted at once; no row of the output is left of it."""
+        """Return the error of a heartbeat; its output row is removed."""
         cdef Outputs outputs = self.runtime.outputs
         cdef Py_ssize_t count = outputs.count
         cdef int code
         begin_change(&self.users, THE_COORDINATOR)
         try:
-            self.members.heartbeat(0, group_id, generation_id, member_id, instance)
+            self.dispatch(HEARTBEAT, 0, group_id, generation_id, member_id, instance, None)
             code = outputs.rows[count].code
             outputs.count = count              # a row without a payload
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
@@ -143,14 +141,16 @@ cdef class Coordinator:
         return code
 
     cdef tuple commit(self, str group_id, int32_t generation_id, str member_id, str instance,
-                      tuple wanted):
-        """A commit of offsets whose answer is wanted at once, from a log that writes at once: its
-        rows, or a key and an error of each. No row of the output is left of it."""
+                      tuple rows):
+        """Commit offsets to a log that writes at once; its output row is removed.
+
+        Return `rows` if all succeeded, else a key and an error of each.
+        """
         cdef int64_t id = 0                    # no other request has it
         begin_change(&self.users, THE_COORDINATOR)
         try:
-            self.offsets.commit(id, OFFSET_COMMIT, group_id, generation_id, member_id, instance,
-                                wanted, -1, -1)
+            self.offsets.commit(id, OFFSET_COMMIT, self.runtime.find(group_id), group_id,
+                                generation_id, member_id, instance, rows, -1, -1)
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
             return <tuple?>self.runtime.outputs.take_answer(id)
         finally:
@@ -218,9 +218,9 @@ cdef class Coordinator:
 
     def play(self, Trace trace not None):
         """Run every event of a trace, then what is due at the time of the last one."""
-        # The core makes no cycle, and a trace calls nobody where the log is in memory and no ids
-        # are asked for. Many small groups take a fifth less without a look for cycles (CPU time,
-        # CPython 3.11).
+        # The core makes no reference cycles, and a trace calls no Python code if the log is in
+        # memory and member ids are numbered. Without the collector, many small groups take a fifth
+        # less CPU time (CPython 3.11).
         cdef bint collects = False
         begin_change(&self.users, THE_COORDINATOR)
         self.runtime.strict = True
@@ -239,8 +239,8 @@ cdef class Coordinator:
         cdef Event* event
         cdef list objects = trace.objects
         cdef int64_t now_ms = self.runtime.wheel.clock_ms
-        self.told = {}
-        self.told_rows = self.runtime.outputs.count
+        self.member_ids = {}
+        self.rows_read = self.runtime.outputs.count
         for n in range(trace.count):
             event = &trace.events[n]
             if n + AHEAD < trace.count:
@@ -268,29 +268,33 @@ cdef class Coordinator:
         return self.runtime.outputs
 
     cdef int dispatch_sugar(self, Event* event, list objects) except -1:
-        """Put the member ids that answers named in place of the sugar for them."""
-        cdef Effect* row
-        while self.told_rows < self.runtime.outputs.count:
-            row = &self.runtime.outputs.rows[self.told_rows]
-            self.told_rows += 1
+        """Replace references to an earlier response by the member id in it."""
+        cdef OutputRow* row
+        while self.rows_read < self.runtime.outputs.count:
+            row = &self.runtime.outputs.rows[self.rows_read]
+            self.rows_read += 1
             if row.kind == RESPONSE and row.op == JOIN_GROUP and row.payload != NULL:
                 payload = <object>row.payload
-                self.told[row.id] = payload[4] if type(payload) is tuple else payload
+                self.member_ids[row.id] = payload[4] if type(payload) is tuple else payload
         return self.dispatch(
             event.op, event.id, objects[event.group], event.generation_id,
-            desugar(objects[event.member], self.told), objects[event.instance],
-            desugar(objects[event.details], self.told))
+            desugar(objects[event.member], self.member_ids), objects[event.instance],
+            desugar(objects[event.details], self.member_ids))
 
     def group(self, str group_id not None):
-        """Return a group by its id."""
+        """Return the classic group with this id, or None."""
         return self.rebalances.find(group_id)
 
     def all_groups(self):
-        """Return every group that is there."""
+        """Return every classic group."""
         return [group for group in self.runtime.groups.values() if isinstance(group, GroupMetadata)]
 
-    def take_effects(self):
-        """Return what was done since the last call, as rows; the next rows go into new ones."""
+    def offsets_of(self, str group_id not None):
+        """Return the offsets of a group of any type, or None if it has had no commits."""
+        return self.store.find(group_id)
+
+    def take_outputs(self):
+        """Return the output rows since the last call."""
         cdef Outputs taken = self.runtime.outputs
         self.runtime.outputs = Outputs()
         return taken

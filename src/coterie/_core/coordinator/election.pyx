@@ -1,7 +1,8 @@
-"""Partitions of the offsets topic given up, and loaded again after an election.
+"""Partitions of the offsets topic: given up, and loaded after an election.
 
-What becomes of their groups is for the parts that have them: each is told (`Part.resigned`), and
-each reads its own from the folded log (`read_log`, `loaded`).
+Each component drops its own groups (`Component.resigned`) and reads its own from the folded log
+(`read_log`, then `loaded` once all could read theirs). The offsets come last: a group of which the
+log has nothing but offsets is added then. It knows no rule of a group.
 Source: GroupCoordinator.scala (onElection, onResignation), GroupMetadataManager.scala.
 Rules: docs/rules/coordinator.md#election.
 """
@@ -9,51 +10,58 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.partitions cimport LOADING, OWNED, RESIGNED, Partitions
-from coterie._core.coordinator.runtime cimport Part, Runtime
+from coterie._core.coordinator.offset_store cimport OffsetStore
+from coterie._core.coordinator.runtime cimport NO_GROUP, Component, Group, Runtime
+from coterie._core.structures.offsets cimport OffsetMap
 
-from coterie._core.coordinator.load import Wanted, fold_log, rows_of_partitions
+from coterie._core.coordinator.load import LoadFilter, fold_log, offsets_of, rows_of_partitions
 from coterie.errors import CorruptData, CoterieError
 
 
-cdef int32_t named(Election self, tuple details) except? -7:
-    """The partition of the offsets topic that an operation is about; -1: all."""
+cdef int32_t partition_in(Election self, tuple details) except? -7:
+    """Return the partition that an operation names; -1: all."""
     cdef int32_t partition = -1 if details is None or details[0] is None else details[0]
     self.runtime.partitions.check(partition)
     return partition
 
 
-cdef int ask_resign(part, int op, int64_t id, str group_id, int32_t generation_id,
-                    str member_id, str instance, tuple details) except -1:
-    return (<Election>part).resign(named(part, details))
+cdef int decide_resign(component, int op, int64_t id, Group group, str group_id,
+                       int32_t generation_id, str member_id, str instance,
+                       tuple details) except -1:
+    return (<Election>component).resign(partition_in(component, details))
 
 
-cdef int ask_begin_load(part, int op, int64_t id, str group_id, int32_t generation_id,
-                        str member_id, str instance, tuple details) except -1:
-    return (<Election>part).begin_load(named(part, details))
+cdef int decide_begin_load(component, int op, int64_t id, Group group, str group_id,
+                           int32_t generation_id, str member_id, str instance,
+                           tuple details) except -1:
+    return (<Election>component).begin_load(partition_in(component, details))
 
 
-cdef int ask_finish_load(part, int op, int64_t id, str group_id, int32_t generation_id,
-                         str member_id, str instance, tuple details) except -1:
-    return (<Election>part).finish_load(named(part, details))
+cdef int decide_finish_load(component, int op, int64_t id, Group group, str group_id,
+                            int32_t generation_id, str member_id, str instance,
+                            tuple details) except -1:
+    return (<Election>component).finish_load(partition_in(component, details))
 
 
-cdef int ask_failover(part, int op, int64_t id, str group_id, int32_t generation_id,
-                      str member_id, str instance, tuple details) except -1:
-    (<Election>part).resign(-1)
-    (<Election>part).begin_load(-1)
-    return (<Election>part).finish_load(-1)
+cdef int decide_failover(component, int op, int64_t id, Group group, str group_id,
+                         int32_t generation_id, str member_id, str instance,
+                         tuple details) except -1:
+    (<Election>component).resign(-1)
+    (<Election>component).begin_load(-1)
+    return (<Election>component).finish_load(-1)
 
 
 @cython.final
 cdef class Election:
-    """Which partitions are this coordinator's; its parts hear of each change."""
+    """Changes which partitions this coordinator owns, and what it has of their groups."""
 
-    def __cinit__(self, Runtime runtime not None):
+    def __cinit__(self, Runtime runtime not None, OffsetStore store not None):
         self.runtime = runtime
-        runtime.decided_by("resign", self, ask_resign)
-        runtime.decided_by("begin_load", self, ask_begin_load)
-        runtime.decided_by("finish_load", self, ask_finish_load)
-        runtime.decided_by("failover", self, ask_failover)
+        self.store = store
+        runtime.register("resign", self, decide_resign, NO_GROUP)
+        runtime.register("begin_load", self, decide_begin_load, NO_GROUP)
+        runtime.register("finish_load", self, decide_finish_load, NO_GROUP)
+        runtime.register("failover", self, decide_failover, NO_GROUP)
 
     cdef int begin_load(self, int32_t partition) except -1:
         """Ignored unless resigned."""
@@ -66,8 +74,9 @@ cdef class Election:
         return self.load_log(partition)
 
     cdef int resign(self, int32_t partition) except -1:
-        for part in self.runtime.parts:
-            (<Part?>part).resigned(partition)
+        for component in self.runtime.components:
+            (<Component?>component).resigned(partition)
+        self.store.resigned(partition, self.runtime.partitions.count)
         self.runtime.partitions.change(partition, OWNED, RESIGNED)
         self.runtime.partitions.change(partition, LOADING, RESIGNED)
         return 0
@@ -75,21 +84,33 @@ cdef class Election:
     cdef int load_log(self, int32_t partition) except -1:
         """Read the log; the partitions are owned afterwards, even if the load failed."""
         cdef Partitions partitions = self.runtime.partitions
-        cdef list parts = self.runtime.parts, found = []
-        rows, wanted = self.runtime.sink.read(), None
+        cdef list components = self.runtime.components, contents = []
+        cdef dict maps
+        rows, load_filter = self.runtime.sink.read(), None
         if partition >= 0 or partitions.exceptions:
-            wanted = Wanted(partitions.count, partition, partitions.others == LOADING,
-                            dict(partitions.exceptions))
-            rows = rows_of_partitions(rows, wanted)
+            load_filter = LoadFilter(partitions.count, partition, partitions.others == LOADING,
+                                     dict(partitions.exceptions))
+            rows = rows_of_partitions(rows, load_filter)
         self.load_error = None
         try:
             fold = fold_log(rows)
-            found = [(<Part?>part).read_log(fold) for part in parts]
-            fold = None                    # as much again as the groups
+            contents = [(<Component?>component).read_log(fold) for component in components]
+            maps = offsets_of(fold)
+            fold = None                    # as much memory again as the groups
         except CorruptData as error:
             self.load_error = str(error)
         partitions.change(partition, LOADING, OWNED)
         if self.load_error is None:
-            for part, its in zip(parts, found):
-                (<Part?>part).loaded(its, wanted)
+            for component, content in zip(components, contents):
+                (<Component?>component).loaded(content, load_filter)
+            self.load_offsets(maps, load_filter)
+        return 0
+
+    cdef int load_offsets(self, dict maps, object load_filter) except -1:
+        """Take over the offsets of the groups that pass the filter."""
+        for group_id, offsets in maps.items():
+            if load_filter is None or load_filter(group_id):
+                self.store.put(<str?>group_id, <OffsetMap?>offsets)
+                if self.runtime.find(<str?>group_id) is None:
+                    self.runtime.protocol_of(None).create_group(<str?>group_id)
         return 0

@@ -1,57 +1,25 @@
-"""From the records of a partition to its groups, as after an election.
+"""From the records of a partition to its offsets, as after an election.
 
-The records go through the fold that replays logs too, as Kafka's loader takes them; here its
-last state becomes groups. One bad record stops the load, and nothing of the partition is there.
+The records go through the fold that also replays logs. Its last state becomes offsets here, and
+groups in each protocol's own module. It knows no rule of a group. One bad record stops the load:
+then nothing of the partition is loaded. Cost: one pass over the log, one over its last state.
 Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets). Rules: docs/rules/offsets.md#load.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
 
-from coterie._core.coordinator.outputs cimport EMPTY, STABLE
-from coterie._core.coordinator.group cimport GroupMetadata
-from coterie._core.coordinator.member cimport MemberMetadata
 from coterie._core.coordinator.partitions cimport LOADING, partition_of
-from coterie._core.structures.offsets cimport make_offset
+from coterie._core.structures.offsets cimport OffsetMap, make_offset
 
-from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.apply_records import take as take_batch
-from coterie._core.fold.partial import key_at, offset_columns, split_key
-from coterie._core.codec.group_value import read_group_value
 from coterie._core.codec.text import decode_utf8
+from coterie._core.fold.apply_records import take as take_batch
+from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.partial import key_at, offset_columns, split_key
 from coterie.errors import CorruptData
 
 
-cdef GroupMetadata read_group(str group_id, bytes value):
-    fields = read_group_value(value)
-    cdef GroupMetadata group = GroupMetadata(group_id, fields.current_state_timestamp)
-    cdef MemberMetadata member
-    group.generation_id = fields.generation
-    group.protocol_name = fields.protocol
-    for each in fields.members:
-        member = read_member(each, fields.protocol_type, group.protocol_name)
-        if member.group_instance_id is not None and (
-                member.group_instance_id in group.static_members):
-            raise CorruptData(f"group instance id {member.group_instance_id!r} twice")
-        group.remove_member(member.member_id)
-        group.add_member(member, None)
-    group.protocol_type = fields.protocol_type
-    group.leader_id = fields.leader
-    group.state = STABLE if group.members.count else EMPTY
-    group.find_subscribed_topics()
-    return group
-
-
-cdef MemberMetadata read_member(fields, str protocol_type, str protocol_name):
-    cdef MemberMetadata member = MemberMetadata(
-        fields.member_id, fields.group_instance_id, fields.client_id, fields.client_host,
-        fields.rebalance_timeout_ms, fields.session_timeout_ms, protocol_type, (),
-        fields.assignment)
-    member.protocols = ((protocol_name, fields.subscription),)        # the name may be null
-    return member
-
-
 def fold_log(log):
-    """Return the fold of a log: all that any part of a coordinator reads its groups from."""
+    """Return the fold of a log, from which each component reads its groups."""
     fold = PartitionFold(on_fault="load")
     for base_offset, producer_id, _, transactional, control, records in log:
         rows = [(base_offset + i, -1, key, value) for i, (key, value) in enumerate(records)]
@@ -64,8 +32,8 @@ def fold_log(log):
 
 
 @cython.final
-cdef class Wanted:
-    """Which groups a load is about: those of one partition, or of all that are loading."""
+cdef class LoadFilter:
+    """Whether a group is loaded: those of one partition are, or of all that are loading."""
 
     cdef int32_t count
     cdef int32_t partition             # -1: all that are loading
@@ -88,11 +56,11 @@ cdef class Wanted:
         return self.others if state is None else state == LOADING
 
 
-def rows_of_partitions(rows, wanted not None):
-    """The batches that a load is about: those with a record of a group that is wanted.
+def rows_of_partitions(rows, load_filter not None):
+    """Yield the batches that have a record of a group that is loaded.
 
-    Markers are of any partition, and so is a record whose key names no group: Kafka's loader meets
-    it in whichever it lies.
+    Markers belong to every partition, and so does a record whose key names no group: Kafka's loader
+    reads it in whichever partition it lies.
     """
     for row in rows:
         if row[4]:
@@ -100,37 +68,32 @@ def rows_of_partitions(rows, wanted not None):
             continue
         for key, _ in row[5]:
             group_id = group_id_of(key)
-            if group_id is None or wanted(group_id):
+            if group_id is None or load_filter(group_id):
                 yield row
                 break
 
 
 cdef str group_id_of(bytes key):
-    """The group that a key names, where it names one."""
+    """Return the group that a key names, or None."""
     cdef int size = -1
     if key is not None and len(key) >= 4:
         size = int.from_bytes(key[2:4], "big", signed=True)
     return decode_utf8(key[4:4 + size]) if 0 <= size <= len(key or b"") - 4 else None
 
 
-cdef GroupMetadata group_of(dict groups, str group_id, int64_t now_ms):
-    """A group of which the log has offsets alone is Empty since the load."""
-    found = groups.get(group_id)
-    if found is None:
-        found = groups[group_id] = GroupMetadata(group_id, now_ms)
-    return <GroupMetadata?>found
+cdef OffsetMap map_of(dict maps, str group_id):
+    offsets = maps.get(group_id)
+    if offsets is None:
+        offsets = maps[group_id] = OffsetMap.__new__(OffsetMap)
+    return <OffsetMap?>offsets
 
 
-def groups_of(fold, int64_t now_ms):
-    """Return the classic groups of a fold, by id: members, offsets, undecided transactions."""
-    cdef dict groups = {}
+def offsets_of(fold):
+    """Return the offsets of a fold by group id, those of undecided transactions included."""
+    cdef dict maps = {}
     cdef Py_ssize_t start = 0, end
     if not isinstance(fold, PartitionFold):
         raise TypeError(f"fold must be a PartitionFold, not {type(fold).__name__}")
-    for name, metadata in fold.groups.items():
-        if metadata.last.value is not None:
-            group_id = decode_utf8(name)
-            groups[group_id] = read_group(group_id, metadata.last.value)
     columns = offset_columns(fold)
     keys, texts = columns["keys"].tobytes(), columns["metadata"].tobytes()
     for bounds, partition, offset, epoch, end, commit_ms, expire_ms, position in zip(
@@ -140,7 +103,7 @@ def groups_of(fold, int64_t now_ms):
             columns["batch_offset"].tolist()):
         group_id, topic = decode_utf8(keys[bounds[0]:bounds[1]]), decode_utf8(
             keys[bounds[2]:bounds[3]])
-        group_of(groups, group_id, now_ms).offsets.set_offset((topic, partition), make_offset(
+        map_of(maps, group_id).set_offset((topic, partition), make_offset(
             offset, epoch, decode_utf8(texts[start:end]), commit_ms, expire_ms, position))
         start = end
     for producer_id, producer in fold.producers.items():
@@ -148,8 +111,8 @@ def groups_of(fold, int64_t now_ms):
             if values is None:
                 continue
             name, topic_name, partition = split_key(key_at(fold, index))
-            undecided = group_of(groups, decode_utf8(name), now_ms).offsets.undecided(producer_id)
+            undecided = map_of(maps, decode_utf8(name)).undecided(producer_id)
             undecided[decode_utf8(topic_name), partition] = make_offset(
                 values.offset, values.leader_epoch, decode_utf8(values.metadata),
                 values.commit_timestamp, values.expire_timestamp, values.batch_offset)
-    return {group_id: groups[group_id] for group_id in sorted(groups)}
+    return {group_id: maps[group_id] for group_id in sorted(maps)}

@@ -37,7 +37,7 @@ cdef enum CauseCode:               # as events.Cause
     BY_COMPLETED = 11
     BY_CLEANUP = 12
 
-cdef struct Effect:                # 32 bytes
+cdef struct OutputRow:                # 32 bytes
     int64_t at_ms
     int64_t id                     # of the request; a transition's generation, a record's offset
     PyObject* payload              # owned, or NULL
@@ -47,7 +47,7 @@ cdef struct Effect:                # 32 bytes
     #                                byte in its batch
 
 cdef class Outputs:
-    cdef Effect* rows
+    cdef OutputRow* rows
     cdef readonly Py_ssize_t count
     cdef Py_ssize_t capacity
 

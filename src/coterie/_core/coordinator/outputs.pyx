@@ -46,11 +46,11 @@ cdef class Outputs:
 
     cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
                   object payload) except -1:
-        cdef Effect* row
+        cdef OutputRow* row
         cdef Py_ssize_t capacity
         if self.count == self.capacity:
             capacity = 2 * self.capacity + 64
-            row = <Effect*>realloc(self.rows, capacity * sizeof(Effect))
+            row = <OutputRow*>realloc(self.rows, capacity * sizeof(OutputRow))
             if row == NULL:
                 raise MemoryError
             self.rows = row
@@ -104,7 +104,7 @@ cdef class Outputs:
         it was answered without one, or not at all."""
         cdef Py_ssize_t n, kept = 0, count = self.count
         cdef object answer = None
-        cdef Effect row
+        cdef OutputRow row
         for n in range(count):
             row = self.rows[n]
             if row.kind == UNANSWERED or (row.kind == RESPONSE and row.id != id):
@@ -120,7 +120,7 @@ cdef class Outputs:
     cdef object event(self, Py_ssize_t n):
         """A row as an event. A copy of it: what makes the event may run a finalizer, which may ask
         the coordinator for more, and then the rows lie elsewhere."""
-        cdef Effect row = self.rows[n]
+        cdef OutputRow row = self.rows[n]
         cdef Batch batch
         payload = None if row.payload == NULL else <object>row.payload
         if row.kind == RESPONSE:
@@ -146,7 +146,7 @@ cdef class Outputs:
         """Return the answers as (request's id, number of the error, payload, event)."""
         cdef Py_ssize_t n
         cdef list found = []
-        cdef Effect row
+        cdef OutputRow row
         for n in range(self.count):
             row = self.rows[n]
             if row.kind == RESPONSE:
@@ -173,7 +173,7 @@ cdef class Outputs:
                 for event in self.events() if isinstance(event, events.Transition)]
 
 
-cdef inline object payload_of(Effect* row):
+cdef inline object payload_of(OutputRow* row):
     return None if row.payload == NULL else <object>row.payload
 
 

@@ -1,9 +1,10 @@
-"""What the parts of a coordinator stand on: clock, timers, output, appends. No rule of a group.
+"""What the components of a coordinator share: clock, timers, groups, dispatch, outputs, appends.
 
-Both purgatories of Kafka are one wheel here: timers fire by deadline, then by arming. A timer's
-key is its kind, which says which part hears of it, and the slot of its owner; an owner that goes
-takes its timers along. An append finishes inside the call, or, if deferred, when the caller says
-so; then it tells the part that began it.
+It knows no rule of a group. One wheel stands for both purgatories of Kafka: timers fire by
+deadline, then in the order of arming. A timer's key holds its kind, which names the component, and
+the slot of its owner. An operation goes to the component that registered for it and for the type
+of the group. An append finishes within the call, or later if it is deferred or in flight.
+Cost of a dispatch: one look-up of the group, none if the last request was of the same group.
 Source: GroupCoordinator.scala, DelayedOperation.scala.
 Rules: docs/rules/coordinator.md#timers, #group-status and #failed-appends.
 """
@@ -17,6 +18,7 @@ from coterie._core.coordinator.codes cimport KAFKA_STORAGE_ERROR, NONE, UNKNOWN_
 from coterie._core.coordinator.outputs cimport APPEND, RESPONSE, UNANSWERED, Outputs
 from coterie._core.coordinator.partitions cimport Partitions
 from coterie._core.coordinator.sink cimport FAILED, LATER, Batch, MemoryLog, Sink
+from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.structures.timers cimport TimerWheel
 
 from coterie.errors import ArgumentError, CoterieError
@@ -28,7 +30,7 @@ class Thrown(CoterieError):
 
 
 class Garbage(Thrown):
-    """It throws at a member's metadata, which cannot be read: no sound trace has such."""
+    """Kafka's code throws at metadata of a member that cannot be read."""
 
 
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
@@ -38,56 +40,103 @@ cdef int64_t NEVER_MS = <int64_t>1 << 62       # beyond any time; from LATEST_MS
 @cython.final
 @cython.freelist(256)
 cdef class Request:
-    """A request that may have to wait: answered at most once."""
+    """A request that may be parked: it is answered at most once."""
 
 
 cdef Request new_request(int64_t id, int op):
-    cdef Request made = Request.__new__(Request)
-    made.id = id
-    made.op = op
-    return made
+    cdef Request request = Request.__new__(Request)
+    request.id = id
+    request.op = op
+    return request
 
 
-cdef class Part:
-    """A part of a coordinator that has timers, or hears of elections."""
+cdef class Group:
+    """A group of any type: its id and its type."""
+
+
+cdef class Component:
+    """A component of a coordinator: it may have timers, and learns of elections."""
 
     cdef int join_runtime(self, Runtime runtime, int kinds) except -1:
-        """Take so many kinds of timers, numbered from `first_kind`."""
+        """Reserve this many kinds of timers, numbered from `first_kind`."""
         self.runtime = runtime
         self.first_kind = <int>len(runtime.handlers)
         if self.first_kind + kinds > 1 << KIND_BITS:
             raise CoterieError(f"a runtime has {1 << KIND_BITS} kinds of timers at most")
         runtime.handlers.extend([self] * kinds)
-        runtime.parts.append(self)
+        runtime.components.append(self)
         return 0
 
     cdef int fired(self, int kind, object owner) except -1:
-        """A timer of one of its kinds, counted from 0, is due."""
+        """Handle a due timer; `kind` counts from 0."""
         raise NotImplementedError
 
     cdef int resigned(self, int32_t partition) except -1:
-        """A partition of the offsets topic is given up, with its groups; -1: all are."""
+        """Drop the groups of a partition that was given up; -1: of all."""
         return 0
 
     cdef object read_log(self, object fold):
-        """Its groups of a log that was folded; CorruptData ends the load, and changes nothing."""
+        """Read its groups from a folded log, changing nothing; CorruptData ends the load."""
         return None
 
-    cdef int loaded(self, object found, object wanted) except -1:
-        """What `read_log` found is in force, of the group ids that are `wanted` (None: of all)."""
+    cdef int loaded(self, object content, object load_filter) except -1:
+        """Put what `read_log` returned in force, for the group ids that pass the filter.
+
+        None as the filter: all pass.
+        """
         return 0
+
+
+cdef class GroupProtocol(Component):
+    """The rules of one type of groups, for the operations that are the same for all types.
+
+    Each method gets groups of its own type only.
+    """
+
+    cdef Group create_group(self, str group_id):
+        """Add a group without members, of which there are only offsets."""
+        raise NotImplementedError
+
+    cdef int check_commit(self, Group group, int32_t generation_id, str member_id, str instance,
+                          bint transactional) except? -7:
+        """Return the error of a commit by this member; if none, restart the member's session."""
+        raise NotImplementedError
+
+    cdef int check_offset_delete(self, Group group, dict errors) except? -7:
+        """Return the error of an OffsetDelete; set those of partitions that must stay."""
+        raise NotImplementedError
+
+    cdef int delete_group(self, Group group) except? -7:
+        """Mark the group as deleted, or return why it must stay."""
+        raise NotImplementedError
+
+    cdef list expire(self, Group group, OffsetMap offsets):
+        """Remove the expired offsets and return their keys."""
+        raise NotImplementedError
+
+    cdef list end_group(self, Group group, bint has_offsets):
+        """Return the keys of the group's own records if the group ends now, else None."""
+        raise NotImplementedError
+
+    cdef int drop_group(self, Group group) except -1:
+        """Take the group out of the runtime, with its timers."""
+        raise NotImplementedError
+
+    cdef tuple overview(self, Group group):
+        """Return (group id, protocol type, state), as ListGroups shows them."""
+        raise NotImplementedError
 
 
 @cython.freelist(16)
 cdef class AppendOp:
-    """An append and what waits for it: nothing, unless a part derives its own."""
+    """An append, and what to do when it finishes: nothing, unless a component derives its own."""
 
-    cdef int waits(self) except -1:
-        """It does not come back within the call that began it."""
+    cdef int on_deferred(self) except -1:
+        """Prepare for an append that does not finish within the call that began it."""
         return 0
 
-    cdef int came_back(self, int error, int64_t position) except -1:
-        """It is in the log at this offset, or has failed."""
+    cdef int on_finished(self, int error, int64_t position) except -1:
+        """Continue: the batch is in the log at this offset, or the append has failed."""
         return 0
 
     @property
@@ -112,28 +161,28 @@ cdef class AppendOp:
 
 
 cdef AppendOp describe(AppendOp op, str kind, Batch batch):
-    """Say what an append is about."""
+    """Set what an append is about."""
     op.kind = kind
     op.batch = batch
     return op
 
 
-cdef int ask_advance(part, int op, int64_t id, str group_id, int32_t generation_id,
-                     str member_id, str instance, tuple details) except -1:
-    """The clock was moved before, as before each event of a trace."""
+cdef int decide_advance(component, int op, int64_t id, Group group, str group_id,
+                   int32_t generation_id, str member_id, str instance, tuple details) except -1:
+    """Do nothing: the clock is moved before each event of a trace."""
     return 0
 
 
-cdef int ask_fail_append(part, int op, int64_t id, str group_id, int32_t generation_id,
-                         str member_id, str instance, tuple details) except -1:
-    (<Runtime>part).fail_error = details[0]
-    (<Runtime>part).fail_count = details[1]
+cdef int decide_fail_append(component, int op, int64_t id, Group group, str group_id,
+                   int32_t generation_id, str member_id, str instance, tuple details) except -1:
+    (<Runtime>component).fail_error = details[0]
+    (<Runtime>component).fail_count = details[1]
     return 0
 
 
 @cython.final
 cdef class Runtime:
-    """One clock, one sequence of outputs, one sink: held by every part of a coordinator."""
+    """One clock, one table of groups, one sequence of outputs, one sink."""
 
     def __cinit__(self, settings, int64_t now_ms, bint deferred, Sink sink):
         if now_ms > LATEST_MS:
@@ -145,25 +194,93 @@ cdef class Runtime:
         self.deferred = deferred
         self.groups = {}
         self.handlers = []
-        self.parts = []
-        self.deciding = []
-        self.decided_by("advance", self, ask_advance)
-        self.decided_by("fail_append", self, ask_fail_append)
-        self.owners = [None]           # by slot; NOBODY is the first
+        self.protocols = [None] * GROUP_TYPES
+        self.components = []
+        self.registered = []
+        self.register("advance", self, decide_advance, NO_GROUP)
+        self.register("fail_append", self, decide_fail_append, NO_GROUP)
+        self.owners = [None]           # by slot; NO_OWNER is the first
         self.appends = []
 
     def __dealloc__(self):
         free(self.free_slots)
 
-    cdef int decided_by(self, str op, object part, Decide decide) except -1:
-        """Let a part decide the operation of this name in coterie.operations."""
-        cdef int number = NUMBER[op]
+    cdef int register(self, str op, object component, Decide decide, int group_type) except -1:
+        """Let a component decide an operation, by its name, for the groups of one type.
+
+        A component that is registered for NO_GROUP also decides for types without a component of
+        their own: it is called as if there were no group.
+        """
+        cdef int number = NUMBER[op], each
+        cdef Decider* decider
         if number >= MOST_OPERATIONS:
             raise CoterieError(f"there are {MOST_OPERATIONS} operations at most")
-        self.deciding.append(part)
-        self.deciders[number].part = <PyObject*>part
-        self.deciders[number].decide = decide
+        for each in range(GROUP_TYPES) if group_type == EVERY_TYPE else (group_type,):
+            decider = &self.deciders[number][each]
+            if decider.decide != NULL:
+                raise CoterieError(f"{op} of group type {each} has a component already: "
+                                   f"{type(<object>decider.component).__name__}")
+            self.registered.append(component)
+            decider.component = <PyObject*>component
+            decider.decide = decide
         return 0
+
+    cdef int register_protocol(self, int group_type, GroupProtocol protocol) except -1:
+        """Let a component have the groups of one type."""
+        if self.protocols[group_type] is not None:
+            raise CoterieError(f"group type {group_type} has a protocol already: "
+                               f"{type(self.protocols[group_type]).__name__}")
+        self.protocols[group_type] = protocol
+        return 0
+
+    cdef Decider* decider_of(self, int op, int group_type) except NULL:
+        """Return the decider of an operation for a type of group, or that for no group."""
+        cdef Decider* decider
+        if 0 <= op < MOST_OPERATIONS:
+            decider = &self.deciders[op][group_type]
+            if decider.decide != NULL:
+                return decider
+            decider = &self.deciders[op][<int>NO_GROUP]
+            if decider.decide != NULL:
+                return decider
+        raise CoterieError(f"no component of the coordinator decides operation {op}")
+
+    cdef Group find(self, str group_id):
+        """Return the group with this id, or None."""
+        if group_id is self.last_id:
+            return self.last
+        group = self.groups.get(group_id)
+        if group is None:
+            return None
+        self.last_id = group_id
+        self.last = <Group>group
+        return self.last
+
+    cdef list all_groups(self):
+        """Return the groups of every type, by id."""
+        return [group for _, group in sorted(self.groups.items())]
+
+    cdef int add_group(self, Group group) except -1:
+        """Add a group; it may replace one of its own type."""
+        cdef Group present = <Group>self.groups.get(group.group_id)
+        if self.protocols[group.group_type] is None:
+            raise CoterieError(f"group type {group.group_type} has no protocol")
+        if present is not None and present.group_type != group.group_type:
+            raise CoterieError(f"{group.group_id!r} is a group of another protocol")
+        self.groups[group.group_id] = group
+        self.last_id = self.last = None
+        return 0
+
+    cdef int drop_group(self, Group group) except -1:
+        """Forget a group, unless another one has its id by now."""
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+        self.last_id = self.last = None
+        return 0
+
+    cdef GroupProtocol protocol_of(self, Group group):
+        """Return the protocol of a group; of None that of groups that are only offsets."""
+        return <GroupProtocol>self.protocols[CLASSIC if group is None else group.group_type]
 
     cdef Py_ssize_t new_slot(self, owner) except -1:
         cdef Py_ssize_t slot, capacity
@@ -185,7 +302,7 @@ cdef class Runtime:
         return slot
 
     cdef int free_slot(self, Py_ssize_t slot) except -1:
-        if self.owners[slot] is None:      # a member that came from elsewhere has another's slot
+        if self.owners[slot] is None:      # a member from another coordinator has no slot here
             return 0
         self.owners[slot] = None
         self.free_slots[self.free_count] = slot
@@ -193,7 +310,7 @@ cdef class Runtime:
         return 0
 
     cdef int64_t arm(self, int64_t handle, int kind, Py_ssize_t slot, int64_t delay_ms) except -1:
-        """Arm or re-arm; the handle. A delay below 0 is none: the clock never goes back."""
+        """Arm or re-arm a timer; return its handle. A negative delay counts as 0."""
         cdef int64_t deadline_ms = self.wheel.clock_ms + min(max(delay_ms, 0), NEVER_MS)
         if handle != NO_TIMER and self.wheel.move(handle, deadline_ms):
             return handle
@@ -206,45 +323,45 @@ cdef class Runtime:
         return 0
 
     cdef int advance_to(self, int64_t now_ms, bint heeds_signals) except -1:
-        """Fire what is due by `now_ms`, in order; the clock reads each deadline then.
+        """Fire the timers due by `now_ms`, in order; the clock shows each one's deadline.
 
-        A signal's exception comes between two timers: the clock stands at the last one's deadline,
-        and what is due later fires when the clock is moved again.
+        An exception of a signal comes between two timers. The clock then shows the last deadline;
+        the timers after it fire when the clock is moved again.
         """
         cdef int64_t key = 0, deadline_ms = 0
         cdef int kind
-        cdef Part part
+        cdef Component component
         if now_ms < self.wheel.clock_ms:
             raise ArgumentError(f"time runs forward only: {now_ms} < {self.wheel.clock_ms}")
         if now_ms > LATEST_MS:
             raise ArgumentError(f"time must be at most {LATEST_MS} ms, not {now_ms}")
         while self.wheel.pop(now_ms, &key, &deadline_ms):
             kind = <int>(key & ((1 << KIND_BITS) - 1))
-            part = <Part?>self.handlers[kind]
+            component = <Component?>self.handlers[kind]
             try:
-                part.fired(kind - part.first_kind, self.owners[key >> KIND_BITS])
+                component.fired(kind - component.first_kind, self.owners[key >> KIND_BITS])
             except Thrown as error:        # in a thread of Kafka's timer
-                self.unheard(error)
+                self.ignore_thrown(error)
             if heeds_signals:
                 PyErr_CheckSignals()
         return 0
 
-    cdef int unheard(self, error) except -1:
-        """Kafka threw where nobody hears it; a trace has no metadata on which it throws."""
+    cdef int ignore_thrown(self, error) except -1:
+        """Ignore what Kafka throws in a background thread; a trace ends at unreadable metadata."""
         if self.strict and isinstance(error, Garbage):
             raise error
         return 0
 
-    cdef int threw(self, error, Request request, payload) except -1:
-        """Kafka threw on a request: its request layer answers then."""
-        self.unheard(error)
+    cdef int answer_thrown(self, error, Request request, payload) except -1:
+        """Answer a request on which Kafka throws, as its request layer does."""
+        self.ignore_thrown(error)
         return self.answer(request, UNKNOWN_SERVER_ERROR, payload)
 
     cdef int respond(self, int64_t id, int op, int code, payload) except -1:
         return self.outputs.push(RESPONSE, self.wheel.clock_ms, id, op, code, payload)
 
     cdef int answer(self, Request request, int code, payload) except -1:
-        """A request is answered once; a second answer has nobody to go to."""
+        """Answer a request, unless it has been answered."""
         if request.answered:
             return 0
         request.answered = True
@@ -258,31 +375,31 @@ cdef class Runtime:
         return self.outputs.push(UNANSWERED, self.wheel.clock_ms, request.id, request.op, why,
                                  None)
 
-    cdef Written write(self, Batch batch, int* error, int64_t* position) except *:
-        """Write a batch of which nobody has to know until it is over, if that is now."""
+    cdef AppendStatus write(self, Batch batch, int* error, int64_t* position) except *:
+        """Write a batch now, if possible; `defer` takes the append if it does not finish."""
         error[0] = NONE
         position[0] = -1
         if self.deferred:
-            return NOT_YET
+            return NOT_WRITTEN
         if self.fail_count > 0:
             self.fail_count -= 1
             error[0] = self.fail_error
             if error[0] != NONE:
-                return OVER
+                return FINISHED
         position[0] = self.sink.append(batch, -1)
         if position[0] == LATER:
-            return UNDER_WAY
+            return IN_FLIGHT
         if position[0] == FAILED:
             error[0] = KAFKA_STORAGE_ERROR
         else:
             self.show_append(batch, position[0])
-        return OVER
+        return FINISHED
 
-    cdef int come_back_later(self, AppendOp op, Written written) except -1:
-        """An append that `write` has not ended."""
+    cdef int defer(self, AppendOp op, AppendStatus written) except -1:
+        """Keep an append that `write` has not finished."""
         op.runtime = self
-        op.written = written == UNDER_WAY
-        op.waits()
+        op.written = written == IN_FLIGHT
+        op.on_deferred()
         self.appends.append(op)
         return 0
 
@@ -294,18 +411,18 @@ cdef class Runtime:
         return 0
 
     cdef int append(self, AppendOp op) except -1:
-        """Hand out an append. It comes back within this call, or when the caller says so."""
+        """Begin an append. It finishes within this call, or by `settle`."""
         cdef int error
         cdef int64_t position
-        cdef Written written = self.write(op.batch, &error, &position)
-        if written != OVER:
-            return self.come_back_later(op, written)
+        cdef AppendStatus written = self.write(op.batch, &error, &position)
+        if written != FINISHED:
+            return self.defer(op, written)
         op.runtime = self
         op.done = True
-        return op.came_back(error, position)
+        return op.on_finished(error, position)
 
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1:
-        """The append came back; where the sink writes now, it is written. Offset -1: the end."""
+        """Finish an append; a deferred one is written first. Offset -1: at the end of the log."""
         cdef int64_t position = base_offset
         cdef Batch batch = op.batch
         if op.done:
@@ -321,7 +438,7 @@ cdef class Runtime:
             if position == LATER:
                 op.written = True
                 if not self.deferred:
-                    op.waits()
+                    op.on_deferred()
                 self.appends.append(op)
                 return 0
             if position == FAILED:
@@ -329,4 +446,4 @@ cdef class Runtime:
         op.done = True
         if error == NONE:
             self.show_append(batch, position)
-        return op.came_back(error, position)
+        return op.on_finished(error, position)

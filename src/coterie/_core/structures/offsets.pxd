@@ -26,8 +26,6 @@ cdef class OffsetMap:
     cdef readonly Py_ssize_t count            # offsets in them
     cdef dict waiting                         # (topic, partition) -> Offset: plain, in flight
     cdef dict waiting_txn                     # producer id -> {(topic, partition): Offset}
-    cdef readonly bint received_plain
-    cdef readonly bint received_txn
 
     cdef bint has_any(self) noexcept
     cdef dict undecided(self, int64_t producer_id)

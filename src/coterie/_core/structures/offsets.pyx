@@ -202,7 +202,6 @@ cdef class OffsetMap:
         """Let offsets wait until their append comes back."""
         cdef Py_ssize_t n
         self.waiting = self.waiting or {}
-        self.received_plain = True
         for n in range(len(rows)):
             if entries[n] is not None:
                 self.waiting[(<tuple?>rows[n])[0]] = entries[n]
@@ -212,7 +211,6 @@ cdef class OffsetMap:
         """Show offsets that were appended; those that did not wait come in place of any that do."""
         cdef Py_ssize_t n
         cdef Offset entry
-        self.received_plain = self.received_plain or not waited
         for n in range(len(rows)):
             if entries[n] is None:
                 continue
@@ -236,7 +234,6 @@ cdef class OffsetMap:
     cdef int failed(self, tuple rows, list entries, bint waited) except -1:
         """Let offsets go whose append has failed."""
         cdef Py_ssize_t n
-        self.received_plain = self.received_plain or not waited
         for n in range(len(rows)):
             if entries[n] is None:
                 continue
@@ -249,7 +246,6 @@ cdef class OffsetMap:
     cdef int prepare_txn(self, int64_t producer_id, tuple rows, list entries) except -1:
         cdef dict undecided = self.undecided(producer_id)
         cdef Py_ssize_t n
-        self.received_txn = True
         for n in range(len(rows)):
             if entries[n] is not None:
                 undecided[(<tuple?>rows[n])[0]] = entries[n]

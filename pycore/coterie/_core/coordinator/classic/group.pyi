@@ -1,18 +1,18 @@
 from collections.abc import Iterable
 from typing import final
 
-from coterie._core.coordinator.member import MemberMetadata
+from coterie._core.coordinator.classic.member import MemberMetadata
 from coterie.values import GroupOverview, GroupSummary
 
 _Protocols = Iterable[tuple[str, bytes]]
 
 @final
 class GroupMetadata:
-    """A group: its state, its members, its offsets (``GroupMetadata.scala``).
+    """A group: its state and its members (``GroupMetadata.scala``).
 
     Members are visited in the order in which they were added; a static member that gets a new id
-    moves to the end. Times are ms. A group has no timers: those belong to the coordinator. One
-    thread at a time.
+    moves to the end. Times are ms. Timers and offsets belong to the coordinator. One thread at a
+    time.
     """
 
     group_id: str

@@ -1,10 +1,9 @@
 """Group and member metadata: the C face for the coordinator."""
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.member cimport MemberMetadata
-from coterie._core.coordinator.member_table cimport MemberTable, has_member
-from coterie._core.coordinator.runtime cimport Request
-from coterie._core.structures.offsets cimport OffsetMap
+from coterie._core.coordinator.classic.member cimport MemberMetadata
+from coterie._core.coordinator.classic.member_table cimport MemberTable, has_member
+from coterie._core.coordinator.runtime cimport Group, Request
 from coterie._core.codec.subscription cimport Readable
 from coterie._core.structures.votes cimport ProtocolCounts
 
@@ -13,8 +12,7 @@ cdef enum JoinKind:
     PLAIN_JOIN = 1
     INITIAL_JOIN = 2
 
-cdef class GroupMetadata:
-    cdef readonly str group_id
+cdef class GroupMetadata(Group):
     cdef bint made                             # never again: another id, another time
     cdef int state
     cdef readonly int64_t current_state_timestamp   # -1: none (an old record)
@@ -31,7 +29,6 @@ cdef class GroupMetadata:
     cdef dict renamed_sync                     # in place of those: ids, since one was renamed
     cdef readonly bint new_member_added
     cdef readonly frozenset subscribed_topics  # None: unknown
-    cdef readonly OffsetMap offsets
 
     cdef bint ties_as_kafka                    # a tied vote goes as Kafka's hash map has it
     cdef Py_ssize_t slot
@@ -68,7 +65,7 @@ cdef GroupMetadata new_group(str group_id, int64_t now_ms)
 cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7
 
 
-cdef inline bint knows(GroupMetadata group, str member_id) except -1:
+cdef inline bint knows_id(GroupMetadata group, str member_id) except -1:
     """Whether a member has this id, or had it, or was told to join with it."""
     return (has_member(&group.members, member_id) or member_id in group.pending_members
             or member_id in group.renamed_sync)

@@ -1,9 +1,9 @@
-"""Join, sync, heartbeat, leave: the C face."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: declarations."""
 from libc.stdint cimport int32_t, int64_t
 
-from coterie._core.coordinator.group cimport GroupMetadata
-from coterie._core.coordinator.member cimport MemberMetadata
-from coterie._core.coordinator.rebalance cimport Rebalances
+from coterie._core.coordinator.classic.group cimport GroupMetadata
+from coterie._core.coordinator.classic.member cimport MemberMetadata
+from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime
 
 cdef class Members
@@ -38,8 +38,8 @@ cdef class Members:
     cdef str new_member_id(self, GroupMetadata group, str prefix)
     cdef str asked_id(self, GroupMetadata group, str prefix)
     cdef int accepts(self, GroupMetadata group, str member_id) except -1
-    cdef int join(self, Request request, str group_id, str member_id, str instance,
-                  tuple details) except -1
+    cdef int join(self, Request request, GroupMetadata group, str group_id, str member_id,
+                  str instance, tuple details) except -1
     cdef int join_new(self, Request request, GroupMetadata group, str instance,
                       tuple details) except -1
     cdef int join_known(self, Request request, GroupMetadata group, str member_id, str instance,
@@ -58,13 +58,15 @@ cdef class Members:
     cdef int replace_static(self, GroupMetadata group, MemberMetadata member,
                             str new_id) except -1
     cdef int static_returned(self, StaticReturn op, int error) except -1
-    cdef int sync(self, Request request, str group_id, int32_t generation_id, str member_id,
-                  str instance, str protocol_type, str protocol_name, dict assignments) except -1
+    cdef int sync(self, Request request, GroupMetadata group, str group_id,
+                  int32_t generation_id, str member_id, str instance, str protocol_type,
+                  str protocol_name, dict assignments) except -1
     cdef int park_sync(self, Request request, GroupMetadata group, MemberMetadata member,
                        dict assignments) except -1
     cdef int assigned(self, GroupMetadata group, int32_t generation_id, MemberMetadata leader,
                       dict assignments, int error) except -1
-    cdef int heartbeat(self, int64_t id, str group_id, int32_t generation_id, str member_id,
-                       str instance) except -1
-    cdef int leave(self, int64_t id, str group_id, tuple leaving) except -1
+    cdef int heartbeat(self, int64_t id, GroupMetadata group, str group_id,
+                       int32_t generation_id, str member_id, str instance) except -1
+    cdef int leave(self, int64_t id, GroupMetadata group, str group_id,
+                   tuple leaving) except -1
     cdef int leave_one(self, GroupMetadata group, str member_id, str instance) except? -7

@@ -1,22 +1,19 @@
-"""Rebalances and their timers: the C face."""
+"""Rebalances and their timers: declarations."""
 from libc.stdint cimport int64_t
 
-from coterie._core.coordinator.group cimport GroupMetadata
-from coterie._core.coordinator.member cimport MemberMetadata, PendingId
-from coterie._core.coordinator.runtime cimport Part
+from coterie._core.coordinator.classic.group cimport GroupMetadata
+from coterie._core.coordinator.classic.member cimport MemberMetadata, PendingId
+from coterie._core.coordinator.runtime cimport Component
 
-cdef class Rebalances(Part):
+cdef class Rebalances(Component):
     cdef int64_t initial_delay_ms
     cdef bint behaviour_24
     cdef bint ties_as_kafka
-    cdef str last_id                           # what was found last: requests of a group come
-    cdef GroupMetadata last                    # together, and a trace has each id once
     cdef readonly int64_t session_evictions    # members that were removed, by why
     cdef readonly int64_t rebalance_evictions
     cdef readonly int64_t sync_evictions
 
     cdef GroupMetadata find(self, str group_id)
-    cdef list groups(self)
     cdef GroupMetadata create_group(self, str group_id)
     cdef int take_over(self, GroupMetadata group) except -1
     cdef int drop_group(self, GroupMetadata group) except -1

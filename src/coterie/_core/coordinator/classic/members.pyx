@@ -17,14 +17,15 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.outputs cimport (
     BY_APPEND_FAILED, BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_LEAVE, BY_METADATA_CHANGED,
     BY_STATIC_RETURN, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
-from coterie._core.coordinator.group cimport GroupMetadata, check_member, knows
-from coterie._core.coordinator.group_records cimport (
-    LONGEST, assignment_of, group_batch, utf8_length)
-from coterie._core.coordinator.member cimport MemberMetadata, PendingId, new_member, numbered_id
-from coterie._core.coordinator.rebalance cimport Rebalances, join_result
-from coterie._core.coordinator.member_table cimport has_member, next_member
+from coterie._core.coordinator.classic.group cimport GroupMetadata, check_member, knows_id
+from coterie._core.coordinator.classic.group_records cimport assignment_of, group_batch
+from coterie._core.coordinator.classic.member cimport MemberMetadata, PendingId, new_member, numbered_id
+from coterie._core.coordinator.classic.rebalance cimport Rebalances, join_result
+from coterie._core.coordinator.classic.member_table cimport has_member, next_member
+from coterie._core.coordinator.records cimport LONGEST, utf8_length
 from coterie._core.coordinator.runtime cimport (
-    OVER, AppendOp, Request, Runtime, Written, describe, new_request)
+    CLASSIC, FINISHED, NO_GROUP, AppendOp, AppendStatus, Group, Request, Runtime, describe,
+    new_request)
 from coterie._core.coordinator.sink cimport Batch
 
 from coterie._core.coordinator.runtime import Thrown
@@ -42,7 +43,7 @@ cdef enum:
 cdef class AssignmentAppend(AppendOp):
     """A leader's assignments; every parked sync waits for it."""
 
-    cdef int came_back(self, int error, int64_t position) except -1:
+    cdef int on_finished(self, int error, int64_t position) except -1:
         return self.members.assigned(self.group, self.generation_id, self.leader, self.assignments,
                                      error)
 
@@ -51,40 +52,46 @@ cdef class AssignmentAppend(AppendOp):
 cdef class StaticReturn(AppendOp):
     """A static member's new id; its join waits for it."""
 
-    cdef int came_back(self, int error, int64_t position) except -1:
+    cdef int on_finished(self, int error, int64_t position) except -1:
         return self.members.static_returned(self, error)
 
 
-cdef int ask_join_group(part, int op, int64_t id, str group_id, int32_t generation_id,
-                        str member_id, str instance, tuple details) except -1:
+cdef int decide_join_group(component, int op, int64_t id, Group group, str group_id,
+                           int32_t generation_id, str member_id, str instance,
+                           tuple details) except -1:
     cdef Request request = new_request(id, op)
     try:
-        return (<Members>part).join(request, group_id, member_id, instance, details)
+        return (<Members>component).join(request, <GroupMetadata>group, group_id, member_id, instance, details)
     except Thrown as error:
-        return (<Members>part).runtime.threw(error, request, "")
+        return (<Members>component).runtime.answer_thrown(error, request, "")
 
 
-cdef int ask_sync_group(part, int op, int64_t id, str group_id, int32_t generation_id,
-                        str member_id, str instance, tuple details) except -1:
+cdef int decide_sync_group(component, int op, int64_t id, Group group, str group_id,
+                           int32_t generation_id, str member_id, str instance,
+                           tuple details) except -1:
     cdef Request request = new_request(id, op)
     try:
-        return (<Members>part).sync(request, group_id, generation_id, member_id, instance,
-                                    details[0], details[1], details[2])
+        return (<Members>component).sync(
+            request, <GroupMetadata>group, group_id, generation_id, member_id, instance,
+            details[0], details[1], details[2])
     except Thrown as error:
-        return (<Members>part).runtime.threw(error, request, None)
+        return (<Members>component).runtime.answer_thrown(error, request, None)
 
 
-cdef int ask_heartbeat(part, int op, int64_t id, str group_id, int32_t generation_id,
-                       str member_id, str instance, tuple details) except -1:
-    return (<Members>part).heartbeat(id, group_id, generation_id, member_id, instance)
+cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_id,
+                          int32_t generation_id, str member_id, str instance,
+                          tuple details) except -1:
+    return (<Members>component).heartbeat(id, <GroupMetadata>group, group_id, generation_id,
+                                          member_id, instance)
 
 
-cdef int ask_leave_group(part, int op, int64_t id, str group_id, int32_t generation_id,
-                         str member_id, str instance, tuple details) except -1:
+cdef int decide_leave_group(component, int op, int64_t id, Group group, str group_id,
+                            int32_t generation_id, str member_id, str instance,
+                            tuple details) except -1:
     try:
-        return (<Members>part).leave(id, group_id, details)
+        return (<Members>component).leave(id, <GroupMetadata>group, group_id, details)
     except Thrown as error:
-        return (<Members>part).runtime.threw(error, new_request(id, op), None)
+        return (<Members>component).runtime.answer_thrown(error, new_request(id, op), None)
 
 
 @cython.final
@@ -99,10 +106,11 @@ cdef class Members:
         self.max_session_ms = settings["group.max.session.timeout.ms"]
         self.max_size = settings["group.max.size"]
         self.member_ids = member_ids
-        runtime.decided_by("join_group", self, ask_join_group)
-        runtime.decided_by("sync_group", self, ask_sync_group)
-        runtime.decided_by("heartbeat", self, ask_heartbeat)
-        runtime.decided_by("leave_group", self, ask_leave_group)
+        for group_type in (NO_GROUP, CLASSIC):
+            runtime.register("join_group", self, decide_join_group, group_type)
+            runtime.register("sync_group", self, decide_sync_group, group_type)
+            runtime.register("heartbeat", self, decide_heartbeat, group_type)
+            runtime.register("leave_group", self, decide_leave_group, group_type)
 
     cdef int accepts(self, GroupMetadata group, str member_id) except -1:
         cdef MemberMetadata member
@@ -114,16 +122,15 @@ cdef class Members:
                 group.num_members_awaiting_join < self.max_size)
         return member is not None or group.members.count < self.max_size
 
-    cdef int join(self, Request request, str group_id, str member_id, str instance,
-                  tuple details) except -1:
+    cdef int join(self, Request request, GroupMetadata group, str group_id, str member_id,
+                  str instance, tuple details) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef int64_t session_ms = details[2]
-        cdef GroupMetadata group, created = None
+        cdef GroupMetadata created = None
         if error == NONE and not self.min_session_ms <= session_ms <= self.max_session_ms:
             error = INVALID_SESSION_TIMEOUT
         if error != NONE:
             return self.runtime.answer(request, error, member_id)
-        group = self.rebalances.find(group_id)
         if group is None:
             if member_id:
                 return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
@@ -308,17 +315,15 @@ cdef class Members:
         return self.runtime.answer(op.request, group_error(error), join_result(
             group, "", op.old_leader, False, ()))
 
-    cdef int sync(self, Request request, str group_id, int32_t generation_id, str member_id,
-                  str instance, str protocol_type, str protocol_name,
-                  dict assignments) except -1:
+    cdef int sync(self, Request request, GroupMetadata group, str group_id,
+                  int32_t generation_id, str member_id, str instance, str protocol_type,
+                  str protocol_name, dict assignments) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, False)
-        cdef GroupMetadata group
         cdef MemberMetadata member
         if error != NONE:
             if error == COORDINATOR_LOAD_IN_PROGRESS:
                 error = REBALANCE_IN_PROGRESS
             return self.runtime.answer(request, error, None)
-        group = self.rebalances.find(group_id)
         if group is None:
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, None)
         if group.state == DEAD:
@@ -349,7 +354,7 @@ cdef class Members:
                        dict assignments) except -1:
         cdef AssignmentAppend op
         cdef Batch batch
-        cdef Written written
+        cdef AppendStatus written
         cdef int error
         cdef int64_t position
         self.runtime.abandon(member.awaiting_sync, REPLACED)
@@ -359,7 +364,7 @@ cdef class Members:
             return 0
         batch = group_batch(group, assignments)
         written = self.runtime.write(batch, &error, &position)
-        if written == OVER:
+        if written == FINISHED:
             return self.assigned(group, group.generation_id, member, assignments, error)
         op = AssignmentAppend.__new__(AssignmentAppend)
         describe(op, "assignment", batch)
@@ -368,7 +373,7 @@ cdef class Members:
         op.generation_id = group.generation_id
         op.leader = member
         op.assignments = assignments
-        return self.runtime.come_back_later(op, written)
+        return self.runtime.defer(op, written)
 
     cdef int assigned(self, GroupMetadata group, int32_t generation_id, MemberMetadata leader,
                       dict assignments, int error) except -1:
@@ -387,16 +392,14 @@ cdef class Members:
         self.rebalances.answer_syncs(group, NONE)
         return self.rebalances.transition(group, STABLE, BY_COMPLETED, None)
 
-    cdef int heartbeat(self, int64_t id, str group_id, int32_t generation_id, str member_id,
-                       str instance) except -1:
+    cdef int heartbeat(self, int64_t id, GroupMetadata group, str group_id,
+                       int32_t generation_id, str member_id, str instance) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, False)
-        cdef GroupMetadata group
         cdef MemberMetadata member
         if error != NONE:
             if error == COORDINATOR_LOAD_IN_PROGRESS:
                 error = NONE
             return self.runtime.respond(id, HEARTBEAT, error, None)
-        group = self.rebalances.find(group_id)
         if group is None:
             return self.runtime.respond(id, HEARTBEAT, UNKNOWN_MEMBER_ID, None)
         if group.state == DEAD:
@@ -412,15 +415,14 @@ cdef class Members:
                 error = REBALANCE_IN_PROGRESS
         return self.runtime.respond(id, HEARTBEAT, error, None)
 
-    cdef int leave(self, int64_t id, str group_id, tuple leaving) except -1:
+    cdef int leave(self, int64_t id, GroupMetadata group, str group_id,
+                   tuple leaving) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, False)
-        cdef GroupMetadata group
         cdef list codes = None             # while all have left
         cdef Py_ssize_t n
         cdef int code
         if error != NONE:
             return self.runtime.respond(id, LEAVE_GROUP, error, None)
-        group = self.rebalances.find(group_id)
         if group is not None and group.state == DEAD:
             return self.runtime.respond(id, LEAVE_GROUP, COORDINATOR_NOT_AVAILABLE, None)
         for n in range(len(leaving)):
@@ -465,7 +467,7 @@ cdef class Members:
                     f"a member id made of {prefix[:40]!r}... is longer than the {LONGEST} bytes of "
                     f"a record: give {LONGEST - UUID_TAIL} at most")
             made = numbered_id(prefix, self.ids_given + 1)
-            while knows(group, made):      # of a log that was loaded
+            while knows_id(group, made):      # of a log that was loaded
                 self.ids_given += 1
                 made = numbered_id(prefix, self.ids_given + 1)
         else:
@@ -486,7 +488,7 @@ cdef class Members:
         if not 0 < utf8_length(given) <= LONGEST:
             raise CoterieError(f"member_ids({prefix!r:.60}) must return at most {LONGEST} bytes "
                                f"of UTF-8, not {given!r:.60}")
-        if knows(group, given):
+        if knows_id(group, given):
             raise CoterieError(f"member_ids({prefix!r:.60}) returned {given!r:.60}, which group "
                                f"{group.group_id!r:.60} has already")
         return given

@@ -14,12 +14,11 @@ from coterie._core.checks cimport (
 from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
 from coterie._core.coordinator.outputs cimport (
     COMPLETING_REBALANCE, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
-from coterie._core.coordinator.member cimport MemberMetadata, a_member
-from coterie._core.coordinator.member_table cimport (
+from coterie._core.coordinator.classic.member cimport MemberMetadata, a_member
+from coterie._core.coordinator.classic.member_table cimport (
     clear_members, coterie_same_text, find_member, first_member, has_member, list_members,
     next_member, pop_member, put_member)
-from coterie._core.coordinator.runtime cimport NO_TIMER, Request
-from coterie._core.structures.offsets cimport OffsetMap
+from coterie._core.coordinator.runtime cimport CLASSIC, NO_TIMER, Group, Request
 from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable, read_topics
 from coterie._core.structures.votes cimport ProtocolCounts, most_voted
 
@@ -61,24 +60,24 @@ cdef int[MAX_STATES] PREVIOUS = [
 
 @cython.final
 @cython.no_gc                      # of many groups each would be gone through again and again
-cdef class GroupMetadata:
-    """A group: its state, its members, its offsets (``GroupMetadata.scala``)."""
+cdef class GroupMetadata(Group):
+    """A group: its state and its members (``GroupMetadata.scala``)."""
 
     def __cinit__(self):
         self.group_id = ""
+        self.group_type = CLASSIC
         self.state = EMPTY
         # Where most groups hold nothing they have one dict together, which stays empty: who puts
         # something into such a field gives the group its own first.
         self.static_members = self.pending_members = self.renamed_sync = NOBODY
         self.counts = ProtocolCounts.__new__(ProtocolCounts)
-        self.offsets = OffsetMap.__new__(OffsetMap)
         self.join_timer = self.sync_timer = NO_TIMER
 
     def __dealloc__(self):
         clear_members(&self.members)
 
     def __init__(self, group_id, now_ms=0):
-        if self.made:              # a coordinator finds it by its id, and knows its times
+        if self.made:              # a coordinator finds it by its id, and knows_id its times
             raise CoterieError(f"{self.group_id!r} is a group already, make another one")
         self.current_state_timestamp = int64_of(now_ms, "now_ms")
         self.group_id, self.made = text_of(group_id, "group_id"), True
@@ -244,7 +243,6 @@ cdef class GroupMetadata:
             self.subscribe()
             self.enter(EMPTY, now_ms)
         self.forget_syncs()
-        self.offsets.received_plain = self.offsets.received_txn = False
         return 0
 
     cdef Readable subscribe(self) except *:

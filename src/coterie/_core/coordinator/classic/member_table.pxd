@@ -8,7 +8,7 @@ from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_Next, 
 from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport uint64_t
 
-from coterie._core.coordinator.member cimport MemberMetadata
+from coterie._core.coordinator.classic.member cimport MemberMetadata
 
 cdef extern from *:
     """

@@ -14,17 +14,15 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.outputs cimport (
     BY_COMPLETED, BY_FAILOVER, BY_REBALANCE_TIMEOUT, BY_SESSION_TIMEOUT, BY_SYNC_TIMEOUT,
     COMPLETING_REBALANCE, DEAD, DROPPED, EMPTY, PREPARING_REBALANCE, STABLE, TRANSITION)
-from coterie._core.coordinator.group cimport (
+from coterie._core.coordinator.classic.group cimport (
     INITIAL_JOIN, NO_JOIN, PLAIN_JOIN, GroupMetadata, new_group)
-from coterie._core.coordinator.group_records cimport group_batch
-from coterie._core.coordinator.member cimport MemberMetadata, PendingId
-from coterie._core.coordinator.member_table cimport has_member, next_member
+from coterie._core.coordinator.classic.group_records cimport group_batch
+from coterie._core.coordinator.classic.member cimport MemberMetadata, PendingId
+from coterie._core.coordinator.classic.member_table cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
-    NO_TIMER, OVER, AppendOp, Part, Request, Runtime, Written, describe)
+    FINISHED, NO_TIMER, AppendOp, AppendStatus, Component, Group, Request, Runtime, describe)
 from coterie._core.coordinator.sink cimport Batch
 from coterie._core.structures.timers cimport TimerWheel
-
-from coterie.errors import CoterieError
 
 cdef enum Timer:
     SESSION_TIMER                  # of a MemberMetadata
@@ -40,7 +38,7 @@ cdef tuple join_result(GroupMetadata group, str member_id, str leader, bint skip
 
 
 @cython.final
-cdef class Rebalances(Part):
+cdef class Rebalances(Component):
     """The rebalances of the classic protocol's groups, and their timers."""
 
     def __cinit__(self, Runtime runtime not None, settings):
@@ -59,20 +57,9 @@ cdef class Rebalances(Part):
         return self.sync_due(<GroupMetadata?>owner)
 
     cdef GroupMetadata find(self, str group_id):
-        """The group, or None; one of another protocol is none of these."""
-        if group_id is self.last_id:
-            return self.last
-        found = self.runtime.groups.get(group_id)
-        if not isinstance(found, GroupMetadata):
-            return None
-        self.last_id = group_id
-        self.last = <GroupMetadata>found
-        return self.last
-
-    cdef list groups(self):
-        """All groups, by id; those of another protocol are none of these."""
-        return [group for _, group in sorted(self.runtime.groups.items())
-                if isinstance(group, GroupMetadata)]
+        """Return the classic group with this id, or None."""
+        cdef Group group = self.runtime.find(group_id)
+        return <GroupMetadata>group if isinstance(group, GroupMetadata) else None
 
     cdef GroupMetadata create_group(self, str group_id):
         cdef GroupMetadata group = new_group(group_id, self.runtime.wheel.clock_ms)
@@ -80,16 +67,12 @@ cdef class Rebalances(Part):
         return group
 
     cdef int take_over(self, GroupMetadata group) except -1:
-        """Let a group be known from now on, with its members."""
+        """Add a group, with its members."""
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
-        held = self.runtime.groups.get(group.group_id)
-        if held is not None and not isinstance(held, GroupMetadata):
-            raise CoterieError(f"{group.group_id!r} is a group of another protocol")
+        self.runtime.add_group(group)
         group.slot = self.runtime.new_slot(group)
         group.ties_as_kafka = self.ties_as_kafka
-        self.runtime.groups[group.group_id] = group
-        self.last_id = self.last = None
         while (member := next_member(&group.members, &place)) is not None:
             member.slot = self.runtime.new_slot(member)
         return 0
@@ -111,10 +94,7 @@ cdef class Rebalances(Part):
         self.runtime.disarm(&group.sync_timer)
         group.join_kind = NO_JOIN
         self.runtime.free_slot(group.slot)
-        if self.runtime.groups.get(group.group_id) is group:
-            del self.runtime.groups[group.group_id]
-        self.last_id = self.last = None
-        return 0
+        return self.runtime.drop_group(group)
 
     cdef int transition(self, GroupMetadata group, int state, int cause, str member_id) except -1:
         cdef int before = group.state
@@ -224,7 +204,7 @@ cdef class Rebalances(Part):
         cdef Request join
         cdef tuple everyone
         cdef Batch batch
-        cdef Written written
+        cdef AppendStatus written
         cdef int error
         cdef int64_t position
         group.next_generation(self.runtime.wheel.clock_ms)
@@ -232,7 +212,7 @@ cdef class Rebalances(Part):
         if group.state == EMPTY:
             batch = group_batch(group, None)
             written = self.runtime.write(batch, &error, &position)
-            return 0 if written == OVER else self.runtime.come_back_later(
+            return 0 if written == FINISHED else self.runtime.defer(
                 describe(AppendOp.__new__(AppendOp), "empty_generation", batch), written)
         while (member := next_member(&group.members, &place)) is not None:
             everyone = group.member_list() if group.is_led_by(member.member_id) else ()
