@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coterie import values
+from coterie import consumer_groups, values
 
 __all__ = ["NUMBER", "OPERATIONS", "REQUESTS", "Field", "Operation"]
 
@@ -86,6 +86,23 @@ _FAIL = (
     Field("count", "count", DETAILS + 1),
 )
 
+_CONSUMER = (
+    Field("rack_id", "string", DETAILS, None),
+    Field("rebalance_timeout_ms", "int32", DETAILS + 1, -1),
+    Field("subscribed_topic_names", "names", DETAILS + 2, None),
+    Field("subscribed_topic_regex", "string", DETAILS + 3, None),
+    Field("server_assignor", "string", DETAILS + 4, None),
+    Field("topic_partitions", "owned", DETAILS + 5, None),
+    Field("client_id", "string", DETAILS + 6, ""),
+    Field("client_host", "string", DETAILS + 7, "/127.0.0.1"),
+    Field("version", "int16", DETAILS + 8, 1),
+)
+_METADATA = (
+    Field("brokers", "brokers", DETAILS, ()),
+    Field("delete_topics", "strings", DETAILS + 1, ()),
+    Field("topics", "image_topics", DETAILS + 2, ()),
+)
+
 _ROWS = (
     Operation("advance", method=False),  # its method takes a time, which no other event has alone
     Operation("join_group", values.joined, (_group, _member, _instance, *_JOIN), (None,) * 8),
@@ -104,6 +121,29 @@ _ROWS = (
     Operation("cleanup"),
     Operation("failover"),
     Operation("fail_append", None, _FAIL, (None,) * 2),
+    Operation(
+        "consumer_group_heartbeat",
+        consumer_groups.heartbeat_response,
+        (_group, _member, Field("member_epoch", "int32", GENERATION, 0),
+         Field("instance_id", "string", INSTANCE, None), *_CONSUMER),
+        (None, -1, None, None, None, None, "", "/127.0.0.1", 1),
+        method=False,
+    ),
+    Operation(
+        "consumer_group_describe",
+        consumer_groups.describe_response,
+        (Field("group_ids", "strings", ALONE, ()),),
+        method=False,
+    ),
+    Operation("metadata", None, _METADATA, ((), (), ()), method=False),
+    Operation("group_config", None, (_group, Field("config", "group_config", DETAILS, None)),
+              (None,), method=False),
+    Operation("run_tasks", method=False),
+    Operation("hold_commits", method=False),
+    Operation("release_commits", method=False),
+    Operation("append_raw", None, (Field("key", "raw", DETAILS, None),
+                                   Field("value", "raw", DETAILS + 1, None)),
+              (None, None), method=False),
     Operation("resign", None, *_of_a_partition, traced=False),
     Operation("begin_load", None, *_of_a_partition, traced=False),
     Operation("finish_load", None, *_of_a_partition, traced=False),

@@ -15,6 +15,7 @@ from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.arguments import walked
 from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.consumer_fields import read_metadata
 from coterie.coordinator.requests import compile_request, has_sugar
 from coterie.errors import ConfigError, TraceError, shown
 from coterie.operations import NUMBER, REQUESTS
@@ -76,6 +77,8 @@ def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[st
     """
     trace = load_trace(lines)
     core = Coordinator(coordinator_config(trace.header.get("config")))
+    if trace.header["version"] == 2:
+        core.set_image(*read_metadata(trace.header))
     yield from core.play(trace).lines()
 
 
@@ -99,9 +102,9 @@ def _header(event: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(
             'the first line must be the header: {"format": "coterie-trace", "version": 1, ...}'
         )
-    if event.get("version") != 1 or isinstance(event["version"], bool):
+    if event.get("version") not in (1, 2) or isinstance(event["version"], bool):
         raise ValueError(
-            f"version {shown(event.get('version'))} of the format is not known, only 1"
+            f"version {shown(event.get('version'))} of the format is not known, only 1 and 2"
         )
     try:
         coordinator_config(event.get("config"))

@@ -5,6 +5,7 @@ from coterie._core.coordinator.admin cimport Admin
 from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.offsets cimport Offsets
@@ -17,6 +18,7 @@ cdef class Coordinator:
     cdef Rebalances rebalances
     cdef Members members
     cdef ClassicProtocol classic
+    cdef ConsumerProtocol consumer     # None before 4.1
     cdef OffsetStore store
     cdef Offsets offsets
     cdef Admin admin

@@ -17,6 +17,7 @@ from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.offsets cimport Offsets
@@ -54,6 +55,9 @@ cdef class Coordinator:
         self.offsets = Offsets(self.runtime, self.store, settings)
         self.admin = Admin(self.runtime, self.store, settings)
         self.election = Election(self.runtime, self.store)
+        if settings["coterie.behaviour"] == "4.1":
+            self.consumer = ConsumerProtocol(self.runtime, self.store, settings)
+            self.election.consumer = self.consumer
 
     @property
     def now_ms(self):
@@ -163,6 +167,12 @@ cdef class Coordinator:
             self.runtime.advance_to(now_ms, True)
         finally:
             end_use(&self.users)
+
+    def set_image(self, brokers, deleted, topics):
+        """Set the metadata image that consumer groups are assigned by, before any load."""
+        if self.consumer is not None:
+            self.consumer.update_metadata(brokers, deleted, topics)
+            self.consumer.image.forget_hashes()
 
     def availability_of(self, int32_t partition):
         """Whether a partition of the offsets topic is owned, resigned or loading."""

@@ -8,6 +8,7 @@ cdef class Election:
     cdef Runtime runtime
     cdef OffsetStore store
     cdef str load_error
+    cdef object consumer           # the ConsumerProtocol, or None
 
     cdef int resign(self, int32_t partition) except -1
     cdef int begin_load(self, int32_t partition) except -1

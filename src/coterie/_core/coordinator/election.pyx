@@ -104,6 +104,11 @@ cdef class Election:
             for component, content in zip(components, contents):
                 (<Component?>component).loaded(content, load_filter)
             self.load_offsets(maps, load_filter)
+        if self.consumer is not None:
+            rows = self.runtime.sink.read()
+            if load_filter is not None:
+                rows = rows_of_partitions(rows, load_filter)
+            self.load_error = self.consumer.load(rows, load_filter) or self.load_error
         return 0
 
     cdef int load_offsets(self, dict maps, object load_filter) except -1:

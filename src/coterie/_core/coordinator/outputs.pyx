@@ -135,6 +135,8 @@ cdef class Outputs:
             batch = <Batch?>payload
             key, value = batch.pair(row.code)
             return events.Append(row.at_ms, batch.group_id, key, value, row.id)
+        if row.kind == GROUP:
+            return events.ConsumerGroupChange(row.at_ms, *payload)
         return events.Unanswered(row.at_ms, row.id, NAMES[row.op], WHY[row.code])
 
     def events(self):

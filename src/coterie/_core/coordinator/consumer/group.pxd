@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Names, Resolved, TopicId)
+from coterie._core.coordinator.runtime cimport Group
 
 cdef enum MemberState:             # as a record has it
     STABLE_MEMBER = 0
@@ -66,8 +67,7 @@ cdef class ConsumerMember:
     cdef tuple answer              # of a heartbeat that changes nothing, or None
     cdef int64_t answer_interval_ms
 
-cdef class ConsumerGroup:
-    cdef readonly str group_id
+cdef class ConsumerGroup(Group):
     cdef readonly int32_t epoch
     cdef readonly int64_t metadata_hash
     cdef readonly int32_t target_epoch
@@ -93,6 +93,7 @@ cdef class ConsumerGroup:
 
     cdef int state_number(self) except -1
     cdef bint is_homogeneous(self) except -1
+    cdef ConsumerGroup copy(self)
     cdef int32_t owner_epoch(self, TopicId topic, int32_t partition) except? -7
     cdef Assignment target_of(self, str member_id)
     cdef int apply(self, Record record, Subscriptions subscriptions) except -1

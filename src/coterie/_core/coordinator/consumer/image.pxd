@@ -20,3 +20,4 @@ cdef class MetadataImage:
     cdef int forget_hashes(self) except -1
     cdef int64_t hash_of(self, object names) except? -7
     cdef int64_t hash_of_names(self, Names names) except? -7
+    cdef bytes described(self, TopicId topic)

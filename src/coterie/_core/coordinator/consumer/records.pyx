@@ -95,12 +95,12 @@ cdef bytes classic_part(ClassicPart part):
 
 
 cdef bytes uvarint(unsigned int value):
-    cdef bytearray made = bytearray()
+    cdef list parts = []
     while value > 127:
-        made.append(value & 127 | 128)
+        parts.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    parts.append(value)
+    return bytes(parts)
 
 
 cdef int put_value(Writing* w, Record record) except -1:
