@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     # isort: off
     from coterie._core.coordinator.classic.group import GroupMetadata as GroupMetadata
     from coterie._core.coordinator.classic.member import MemberMetadata as MemberMetadata
-    from coterie._core.structures.offsets import (
-        OffsetMap as OffsetMap,
-        expired as expired,
-    )
+    from coterie._core.structures.expiry import expired as expired
+    from coterie._core.structures.offsets import OffsetMap as OffsetMap
     from coterie._core.structures.timers import TimerWheel as TimerWheel
     from coterie._core.structures.votes import (
         select_protocol as select_protocol,
@@ -63,7 +61,8 @@ if TYPE_CHECKING:
 _HOMES = {  # module -> its public names; the imports above repeat them for type checkers
     "_core.coordinator.classic.group": "GroupMetadata",
     "_core.coordinator.classic.member": "MemberMetadata",
-    "_core.structures.offsets": "OffsetMap expired",
+    "_core.structures.expiry": "expired",
+    "_core.structures.offsets": "OffsetMap",
     "_core.structures.timers": "TimerWheel",
     "_core.structures.votes": "select_protocol select_protocols",
     "coordinator.group_coordinator": "GroupCoordinator",

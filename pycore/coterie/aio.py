@@ -1,7 +1,7 @@
 """Pending answers in asyncio tests. The library itself never awaits anything.
 
-``wait`` is for a test whose code under test is asynchronous while a driver task moves the
-virtual clock: it gives the other tasks a turn until the answer is there.
+``wait`` is for asynchronous code under test while a driver task moves the virtual clock: it yields
+to the other tasks until the answer is there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 async def wait(pending: Pending[T]) -> T:
-    """Return the response, once some other task has brought the coordinator there.
+    """Return the response once another task has made the coordinator answer.
 
     Raises
     ------
@@ -35,7 +35,7 @@ async def wait(pending: Pending[T]) -> T:
 
 
 async def drive(coordinator: GroupCoordinator, *, until_ms: int) -> None:
-    """Move the clock from deadline to deadline, a turn to the other tasks before each."""
+    """Move the clock from deadline to deadline; yield to the other tasks before each."""
     if not isinstance(coordinator, GroupCoordinator):
         raise ArgumentError(f"coordinator must be a GroupCoordinator, not {shown(coordinator)}")
     until_ms = milliseconds(until_ms, "until_ms")

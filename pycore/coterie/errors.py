@@ -1,7 +1,7 @@
-"""Exceptions: for wrong arguments, and for bytes that are wrong.
+"""Exceptions: for wrong arguments and for wrong bytes.
 
 A Kafka protocol error (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, ...) is not an exception here. It is
-an answer that the coordinator is meant to give, so it is a value.
+a valid answer of the coordinator, so it is a value.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any
 
 
 class CoterieError(Exception):
-    """Base of every exception this library raises on purpose."""
+    """Base of every exception that this library raises on purpose."""
 
 
 class ArgumentError(CoterieError, ValueError):
-    """An argument is wrong: the message says which, what it was, and what is wanted."""
+    """An argument is wrong: the message names it, shows its value and says what it must be."""
 
 
 class CorruptData(CoterieError, ValueError):
-    """The bytes are not what the format says.
+    """The bytes do not follow the format.
 
     Attributes
     ----------
@@ -36,15 +36,15 @@ class CorruptData(CoterieError, ValueError):
 
 
 class WireError(CoterieError, ValueError):
-    """A frame of Kafka's protocol does not parse: the peer is wrong, and its connection closes.
+    """A frame of Kafka's protocol does not parse; the connection of the peer closes.
 
     Attributes
     ----------
     stage : str
-        ``header``: it has no header, or one of an API that the table does not have; ``version``:
-        the API has no such version; ``body``.
+        ``header``: the header is missing or of an unknown API; ``version``: the API has no such
+        version; ``body``: the rest of the frame.
     request : coterie.wire.Request or None
-        What the header says, where it parsed: its ``body`` is None.
+        The parsed header, with None as its ``body``, if there is one.
     """
 
     def __init__(self, what: str, *, stage: str, request: Any = None) -> None:
@@ -54,15 +54,15 @@ class WireError(CoterieError, ValueError):
 
 
 class LogError(CoterieError):
-    """A log cannot be found or read: the message says what, where, and what to do."""
+    """A log cannot be found or read; the message says what, where, and what to do."""
 
 
 class FaultFound(LogError):
-    """The log has a fault, and ``on_fault="stop"`` does not allow one."""
+    """The log has a fault, and ``on_fault="stop"`` allows none."""
 
 
 class TraceError(CoterieError, ValueError):
-    """A trace has a line that cannot be run.
+    """A line of a trace cannot be run.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class TraceError(CoterieError, ValueError):
 
 
 class ConfigError(CoterieError, ValueError):
-    """A setting does not exist, or cannot have this value."""
+    """A setting does not exist, or must not have this value."""
 
 
 class NotAnswered(CoterieError):
@@ -84,10 +84,9 @@ class NotAnswered(CoterieError):
 
 
 def shown(value: Any, size: int = 60) -> str:
-    """Return what was given in at most so many characters, for a message about it.
+    """Return the ``repr`` of a value for a message, cut to ``size`` characters.
 
-    The message comes out whatever was given: an integer of 5,000 digits has no text, and an
-    object's own ``__repr__`` may raise.
+    It never raises, although an integer of 5,000 digits has no text and a ``__repr__`` may fail.
     """
     try:
         return f"{value!r:.{size}}"

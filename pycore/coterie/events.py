@@ -1,4 +1,4 @@
-"""What happens in a coordinator, in order: events, and their lines in a trace's output.
+"""Events of a coordinator, and their lines in the output of a trace.
 
 Frozen, comparable, printable. Times are int milliseconds.
 """
@@ -18,7 +18,7 @@ __all__ = ["Append", "Cause", "Response", "Transition", "Unanswered"]
 
 
 class Cause(Enum):
-    """What made a group change its state; the lines of a trace do not have it."""
+    """Why a group changed its state; the lines of a trace leave it out."""
 
     JOIN = 0
     METADATA_CHANGED = 1
@@ -115,24 +115,24 @@ class Unanswered:
 
 
 def _decoded(key: bytes, value: bytes | None) -> dict[str, Any]:
-    """Return a record that a coordinator writes in the words of a trace."""
-    told = decode_key(key)
-    version = told["version"]
-    found = {"key": {"version": version} | told["data"], "value": None}
+    """Return a record of a coordinator with the field names of a trace."""
+    decoded_key = decode_key(key)
+    version = decoded_key["version"]
+    record = {"key": {"version": version} | decoded_key["data"], "value": None}
     if value is None:
-        return found
+        return record
     if version < 2:
         data = decode_value(version, value)["data"]
-        found["value"] = {
+        record["value"] = {
             "offset": data["offset"],
             "leader_epoch": data.get("leaderEpoch", -1),
             "metadata": data["metadata"],
             "commit_timestamp": data["commitTimestamp"],
             "expire_timestamp": data.get("expireTimestamp", -1),
         }
-        return found
+        return record
     group = read_group_value(value)
-    found["value"] = {
+    record["value"] = {
         "protocol_type": group.protocol_type,
         "generation_id": group.generation,
         "protocol_name": group.protocol,
@@ -140,4 +140,4 @@ def _decoded(key: bytes, value: bytes | None) -> dict[str, Any]:
         "current_state_timestamp": group.current_state_timestamp,
         "members": [member._asdict() for member in group.members],
     }
-    return found
+    return record

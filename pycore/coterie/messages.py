@@ -1,9 +1,8 @@
-"""Bytes of the log and what they say: keys and values, batches and records, both ways.
+"""Decode and encode the bytes of the log: keys and values, batches and records.
 
-For callers who have records from elsewhere (a client, Spark's Kafka source, a test) or want to make
-a log: decoders to plain dicts in the schema of ``coterie records``, encoders from them, a reader
-and writers of batches, and the partition that holds a group. What a member subscribes to and what
-it is assigned, as bytes, are in ``coterie.testing``.
+For records from elsewhere (a client, Spark's Kafka source, a test) and for making a log: decoders
+to plain dicts in the schema of ``coterie records``, encoders from them, a reader and writers of
+batches, and the partition of a group. Subscriptions and assignments are in ``coterie.testing``.
 """
 
 from coterie._core.codec.checksum import partition_for

@@ -1,8 +1,8 @@
-"""The operations of a coordinator, one row each: its name, what makes its answer, its fields.
+"""The operations of a coordinator, one row each: its name, its response, its fields.
 
-All else follows from the row: the core's number of an operation is its place in this table, a
-trace's event has these fields, and so has the method of ``GroupCoordinator`` of that name, if
-people call it. The part of the core that decides an operation registers itself by its name.
+The rest follows from the row. The core's number of an operation is its place in this table. An
+event of a trace has these fields, and so has the method of ``GroupCoordinator`` with that name.
+The components of the core register for an operation by its name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from coterie import consumer_groups, values
 
 __all__ = ["NUMBER", "OPERATIONS", "REQUESTS", "Field", "Operation"]
 
-ABSENT: Any = object()  # no default: the field must be given
-# Places in what the core takes: (group id, generation, member id, instance id, details).
+ABSENT: Any = object()  # no default: the field is required
+# Places in the tuple for the core: (group id, generation, member id, instance id, details).
 GROUP_ID, GENERATION, MEMBER, INSTANCE, DETAILS = range(5)
-NOWHERE, ALONE = -1, -2  # read, and not needed; the details are this one value
+NOWHERE, ALONE = -1, -2  # checked only; the value is all of the details
 
 
 class Field(NamedTuple):
-    """A field: of which kind (``KINDS`` in coordinator/fields.py), and where the core takes it."""
+    """A field: its kind (``KINDS`` in coordinator/fields.py), and its place for the core."""
 
     name: str
     kind: str
@@ -32,9 +32,9 @@ class Field(NamedTuple):
 class Operation(NamedTuple):
     """An operation.
 
-    ``answer`` makes its response of an error and the core's payload; an operation without is no
-    request: it has no id. ``blank`` are the details as they are where no field tells. ``traced``:
-    a trace may hold it. ``method``: ``GroupCoordinator`` has a method with these fields.
+    ``answer`` makes its response from an error and the core's payload; an operation without one is
+    no request and has no id. ``blank`` are the default details. ``traced``: a trace may have it.
+    ``method``: ``GroupCoordinator`` has a method with these fields.
     """
 
     name: str
@@ -49,10 +49,10 @@ _group = Field("group_id", "string", GROUP_ID, None)
 _generation = Field("generation_id", "generation", GENERATION, -1)
 _member = Field("member_id", "member", MEMBER, "")
 _instance = Field("group_instance_id", "string", INSTANCE, None)
-_who = (_group, _generation, _member, _instance)
+_header = (_group, _generation, _member, _instance)
 _offsets = Field("offsets", "offsets", DETAILS, ())
 _partitions = Field("partitions", "partitions", ALONE, ())
-_of_a_partition = (Field("partition", "partition", DETAILS, None),), (None,)
+_partition_field = (Field("partition", "partition", DETAILS, None),), (None,)
 _JOIN = (
     Field("protocol_type", "string", DETAILS),
     Field("protocols", "protocols", DETAILS + 1, ()),
@@ -104,13 +104,13 @@ _METADATA = (
 )
 
 _ROWS = (
-    Operation("advance", method=False),  # its method takes a time, which no other event has alone
+    Operation("advance", method=False),  # its method takes a time instead of fields
     Operation("join_group", values.joined, (_group, _member, _instance, *_JOIN), (None,) * 8),
-    Operation("sync_group", values.synced, (*_who, *_SYNC), (None,) * 3),
-    Operation("heartbeat", values.beaten, _who),
+    Operation("sync_group", values.synced, (*_header, *_SYNC), (None,) * 3),
+    Operation("heartbeat", values.beaten, _header),
     Operation("leave_group", values.left, (_group, Field("members", "leaving", ALONE, ()))),
-    Operation("offset_commit", values.committed, (*_who, _offsets), (None, -1, -1)),
-    Operation("txn_offset_commit", values.txn_committed, (*_who, _offsets, *_TXN), (None,) * 3),
+    Operation("offset_commit", values.committed, (*_header, _offsets), (None, -1, -1)),
+    Operation("txn_offset_commit", values.txn_committed, (*_header, _offsets, *_TXN), (None,) * 3),
     Operation("end_txn", None, _END, (None,) * 2),
     Operation("offset_fetch", values.fetched, (_group, *_FETCH), (None,) * 2),
     Operation("offset_delete", values.offsets_deleted, (_group, _partitions)),
@@ -144,10 +144,10 @@ _ROWS = (
     Operation("append_raw", None, (Field("key", "raw", DETAILS, None),
                                    Field("value", "raw", DETAILS + 1, None)),
               (None, None), method=False),
-    Operation("resign", None, *_of_a_partition, traced=False),
-    Operation("begin_load", None, *_of_a_partition, traced=False),
-    Operation("finish_load", None, *_of_a_partition, traced=False),
+    Operation("resign", None, *_partition_field, traced=False),
+    Operation("begin_load", None, *_partition_field, traced=False),
+    Operation("finish_load", None, *_partition_field, traced=False),
 )
 OPERATIONS = {row.name: row for row in _ROWS}
-NUMBER = {row.name: number for number, row in enumerate(_ROWS)}  # the core's, of each operation
+NUMBER = {row.name: number for number, row in enumerate(_ROWS)}  # of the core, by name
 REQUESTS = frozenset(row.name for row in _ROWS if row.answer is not None)

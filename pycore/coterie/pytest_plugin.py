@@ -1,4 +1,4 @@
-"""pytest plugin: a coordinator, or a broker, for each test; its timeline on failure; traces.
+"""A pytest plugin: a coordinator or a broker for each test, its timeline on failure, traces.
 
 Fixtures ``coordinator``, ``coordinator_factory`` and ``broker``; markers
 ``@pytest.mark.coordinator(config=..., appends=..., log=...)`` and
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class CoordinatorFactory:
-    """Makes coordinators that share :attr:`clock`; remembers what they did for the report."""
+    """Makes coordinators that share :attr:`clock`; keeps their events for the report."""
 
     def __init__(self, *, recorded: bool = False) -> None:
         self.clock = SharedClock()
@@ -68,26 +68,26 @@ class CoordinatorFactory:
         """
         timeline: list[Any] = []
         recording = Recording()
-        told = kwargs.pop("on_event", None)
+        caller_on_event = kwargs.pop("on_event", None)
 
         def on_event(event: Any) -> None:
             timeline.append(event)
-            if told is not None:
-                told(event)
+            if caller_on_event is not None:
+                caller_on_event(event)
 
         if isinstance(log := kwargs.get("log", ()), str | Path):
             kwargs["log"] = tuple(read_log(log))
         if self._recorded and callable(kwargs.get("member_ids")):
             kwargs["member_ids"] = recording.numbered(kwargs["member_ids"])
         kwargs.setdefault("now_ms", self.clock.now_ms)
-        made = GroupCoordinator(on_event=on_event, **kwargs)
-        made.live_by(self.clock)
-        self.coordinators.append(made)
+        coordinator = GroupCoordinator(on_event=on_event, **kwargs)
+        coordinator.live_by(self.clock)
+        self.coordinators.append(coordinator)
         self.timelines.append(timeline)
         if self._recorded:
             self.recordings.append(recording)
-            made._record_into(recording)
-        return made
+            coordinator._record_into(recording)
+        return coordinator
 
 
 def _file_name(nodeid: str) -> str:
@@ -101,12 +101,12 @@ def coordinator_factory(request: pytest.FixtureRequest) -> Iterator[CoordinatorF
     factory = CoordinatorFactory(recorded=folder is not None)
     request.node.stash[COORDINATORS] = factory
     yield factory
-    for number, (made, recording) in enumerate(
+    for number, (coordinator, recording) in enumerate(
         zip(factory.coordinators, factory.recordings, strict=False)
     ):
         suffix = f"-{number + 1}" if number else ""
         name = f"{_file_name(request.node.nodeid)}{suffix}.trace.jsonl"
-        recording.write(Path(folder) / name, made.config, made.now_ms)
+        recording.write(Path(folder) / name, coordinator.config, coordinator.now_ms)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def coordinator(
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """Give a running Broker, options by ``@pytest.mark.broker(clock="virtual", topics={...})``."""
+    """Yield a running Broker; options by ``@pytest.mark.broker(clock="virtual", topics={...})``."""
     from coterie.server import Broker
 
     marker = request.node.get_closest_marker("broker")
@@ -128,9 +128,9 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     folder = request.config.getoption("--coterie-trace")
     if folder is not None:
         options.setdefault("trace", Path(folder) / f"{_file_name(request.node.nodeid)}.trace.jsonl")
-    with Broker(**options) as made:
-        request.node.stash[TIMELINE] = made.timeline
-        yield made
+    with Broker(**options) as running:
+        request.node.stash[TIMELINE] = running.timeline
+        yield running
 
 
 @pytest.hookimpl(wrapper=True)
@@ -144,7 +144,7 @@ def pytest_runtest_makereport(
         for number, timeline in enumerate(factory.timelines):
             title = "coordinator timeline" + (f" {number + 1}" if number else "")
             report.sections.append((title, "\n".join(map(str, timeline)) or "(no event)"))
-    told = item.stash.get(TIMELINE, None)
-    if told is not None and report.failed:
-        report.sections.append(("broker timeline", "\n".join(map(str, told)) or "(no event)"))
+    events = item.stash.get(TIMELINE, None)
+    if events is not None and report.failed:
+        report.sections.append(("broker timeline", "\n".join(map(str, events)) or "(no event)"))
     return report

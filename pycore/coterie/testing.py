@@ -1,8 +1,8 @@
-"""For tests of code that lives in a consumer group: a scripted client, and its bytes.
+"""Tools for tests of code in a consumer group: a scripted client, subscriptions, assignments.
 
-A :class:`Member` does what a consumer does, on the coordinator's virtual clock and only when it is
-told to: it joins, assigns partitions if it leads, heartbeats when due, rejoins when it must, and
-calls back as a consumer calls its rebalance listener. It never sleeps and uses no network.
+A :class:`Member` acts as a consumer does, on the coordinator's virtual clock and only when the test
+calls it. It joins, assigns partitions if it leads, heartbeats when due, rejoins when it must, and
+calls a rebalance listener. It never sleeps and uses no network.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Listener = Callable[[str, list[tuple[str, int]]], None]
 def range_assign(
     subscriptions: Mapping[str, Iterable[str]], partitions: Mapping[str, int], order: list[str]
 ) -> dict[str, Partitions]:
-    """Kafka's range assignor without racks; ``order``: the members, sorted (RangeAssignor.java)."""
+    """Assign as Kafka's RangeAssignor does, without racks; ``order``: the members, sorted."""
     out: dict[str, Partitions] = {member: {} for member in order}
     for topic in sorted(partitions):
-        takers = [member for member in order if topic in subscriptions[member]]
+        subscribers = [member for member in order if topic in subscriptions[member]]
         at = 0
-        for number, member in enumerate(takers):
-            count, extra = divmod(partitions[topic], len(takers))
+        for number, member in enumerate(subscribers):
+            count, extra = divmod(partitions[topic], len(subscribers))
             size = count + (number < extra)
             if size:
                 out[member][topic] = list(range(at, at + size))
@@ -48,7 +48,7 @@ def range_assign(
 def roundrobin_assign(
     subscriptions: Mapping[str, Iterable[str]], partitions: Mapping[str, int], order: list[str]
 ) -> dict[str, Partitions]:
-    """Kafka's round-robin assignor (RoundRobinAssignor.java)."""
+    """Assign as Kafka's RoundRobinAssignor does."""
     out: dict[str, Partitions] = {member: {} for member in order}
     at = 0
     for topic in sorted(partitions):
@@ -63,19 +63,19 @@ def roundrobin_assign(
 
 
 ASSIGNORS = {"range": range_assign, "roundrobin": roundrobin_assign}
-MOST_PARTITIONS = 1_000_000  # of a topic: more in one plan is a mistake that takes all memory
+MOST_PARTITIONS = 1_000_000  # of a topic: more is a mistake that would exhaust the memory
 
 
 def _partition_counts(topics: Any) -> dict[str, int]:
-    """Return how many partitions each topic has, one where only its name was given."""
+    """Return the partition count of each topic; 1 if only its name is given."""
     pairs = (
         topics.items()
         if isinstance(topics, Mapping)
         else ((topic, 1) for topic in sequence(topics, "topics"))
     )
     counts = {}
-    for topic, given in pairs:
-        count = whole(given, "the partition count of a topic")
+    for topic, value in pairs:
+        count = whole(value, "the partition count of a topic")
         if not 0 <= count <= MOST_PARTITIONS:
             raise ArgumentError(
                 f"a topic has at most {MOST_PARTITIONS} partitions, not {shown(count)}"
@@ -90,25 +90,25 @@ class Member:
     Parameters
     ----------
     coordinator
-        The coordinator that it talks to; the member uses its clock.
+        The coordinator of the group; the member uses its clock.
     group_id, client_id, topics
-        As a consumer has them. ``topics`` may be a mapping from topic to its partition count,
-        which is what the member assigns if it leads; in a plain list each topic has one partition.
+        As of a consumer. ``topics`` may map each topic to its partition count, for the assignment
+        if the member leads; in a plain list each topic has one partition.
     assignor
         ``"range"``, ``"roundrobin"`` or several in order of preference.
     group_instance_id
-        Makes it a static member.
+        Makes the member static.
     on_rebalance
         Called as ``on_rebalance("revoked" | "assigned" | "lost", [(topic, partition)])``.
 
     Attributes
     ----------
     generation_id, member_id : int, str
-        As in the coordinator's last answer; -1 and "" before.
+        From the coordinator's last answer; -1 and "" before the first.
     assignment : dict
         The partitions that it owns, ``{topic: [partition]}``.
     events : list
-        What it did and was told, in order: ``(at, what, detail)``, at in ms.
+        Its actions and the answers, in order: ``(at, what, detail)``, at in ms.
     """
 
     def __init__(
@@ -157,11 +157,11 @@ class Member:
 
     @property
     def stable(self) -> bool:
-        """Whether it has synced, and knows of no rebalance since."""
+        """Whether it has synced and knows of no later rebalance."""
         return not (self.needs_join or self.joining or self.syncing or self.crashed)
 
     def join(self) -> Pending[Any]:
-        """Send JoinGroup; if the answer is MEMBER_ID_REQUIRED, again with the id from it."""
+        """Send JoinGroup; after MEMBER_ID_REQUIRED, send it again with the new id."""
         self._alive()
         for _ in range(2):
             pending = self.coordinator.join_group(
@@ -184,7 +184,7 @@ class Member:
         return pending
 
     def sync(self) -> Pending[Any]:
-        """Send SyncGroup for the generation of the join's answer; a leader assigns partitions."""
+        """Send SyncGroup for the generation of the last join; a leader assigns partitions."""
         self._alive()
         if self.joining is None or not self.joining.done:
             raise CoterieError(f"{self!r} has no answer to its join to sync with")
@@ -207,9 +207,9 @@ class Member:
         return self.syncing or self._synced
 
     def poll(self) -> None:
-        """Do what a consumer's poll does now: take answers, heartbeat if due, rejoin if told."""
+        """Act as a consumer's poll: take answers, heartbeat if due, rejoin if necessary."""
         self._alive()
-        for _ in range(8):  # each round takes one answer further; a healthy member needs four
+        for _ in range(8):  # each round takes one answer; a healthy member needs four
             before = (self.joining, self.syncing, self.needs_join)
             if self.needs_join:
                 self.join()
@@ -263,15 +263,15 @@ class Member:
         return [(topic, n) for topic, numbers in self.assignment.items() for n in numbers]
 
     def _give_up(self, how: str) -> None:
-        """Revoke (or lose) what it holds, before it joins again: the eager protocol."""
+        """Revoke (or lose) its partitions before it joins again: the eager protocol."""
         if self.assignment:
-            held, self.assignment = self._flat(), {}
-            self._log(how, held)
+            revoked, self.assignment = self._flat(), {}
+            self._log(how, revoked)
             if self.on_rebalance:
-                self.on_rebalance(how, held)
+                self.on_rebalance(how, revoked)
 
     def _assign(self, answer: Any) -> dict[str, bytes]:
-        """Kafka's order: members with an instance id first, by it, then the rest by member id."""
+        """Assign in Kafka's order: static members by instance id, then the rest by member id."""
         static = [m for m in answer.members if m.group_instance_id is not None]
         dynamic = [m for m in answer.members if m.group_instance_id is None]
         order = [m.member_id for m in sorted(static, key=lambda m: m.group_instance_id)]
@@ -280,7 +280,7 @@ class Member:
         known = {t for subscribed in topics.values() for t in subscribed}
         counts = {topic: self.partitions.get(topic, 1) for topic in known}
         plan = ASSIGNORS[answer.protocol_name](topics, counts, order)
-        return {member: assignment(held) for member, held in plan.items()}
+        return {member: assignment(partitions) for member, partitions in plan.items()}
 
     def _take_join(self) -> None:
         if self.joining is None or self.joining.status == "waiting":

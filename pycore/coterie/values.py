@@ -1,8 +1,8 @@
 """Plain values: Kafka's error codes, responses, batches. Frozen, comparable, printable.
 
-Nothing here decides anything. Names are Kafka's in snake_case; times are int milliseconds. Below
-each response stands the function that makes it of an error and the core's payload, which is None
-for a request that failed as a whole; the table of operations names it.
+Names are Kafka's in snake_case; times are int milliseconds. Each response is followed by the
+function that makes it from an error and the core's payload, which is None for a request that failed
+as a whole. The table of operations (``coterie.operations``) names these functions.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class GroupOverview:
 
 @dataclass(frozen=True, slots=True)
 class JoinMember:
-    """A member as the leader is told of it."""
+    """A member in the leader's JoinGroup response."""
 
     member_id: str
     group_instance_id: str | None
@@ -209,12 +209,12 @@ class JoinGroupResponse:
 
 
 def joined(error: Error, payload: Any) -> JoinGroupResponse:
-    """Make the response to JoinGroup; of one that failed the payload is the member id."""
+    """Make the response to JoinGroup; if it failed, the payload is the member id."""
     if payload is None or type(payload) is str:
         return JoinGroupResponse(error, -1, None, None, "", payload or "", False, ())
     generation, kind, name, leader, member_id, skip, members = payload
-    told = tuple([JoinMember(*entry) for entry in members])
-    return JoinGroupResponse(error, generation, kind, name, leader, member_id, skip, told)
+    entries = tuple([JoinMember(*entry) for entry in members])
+    return JoinGroupResponse(error, generation, kind, name, leader, member_id, skip, entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class LeaveGroupResponse:
 
 
 def left(error: Error, payload: Any) -> LeaveGroupResponse:
-    """Make the response to LeaveGroup. A pair is of the request: that member has left."""
+    """Make the response to LeaveGroup; a payload row without an error is a success."""
     members = [
         LeaveMember(row[0], row[1], _ERRORS[row[2]] if len(row) > 2 else Error.NONE)
         for row in payload or ()
@@ -280,18 +280,18 @@ class PartitionError:
 
 
 def _partitions(payload: Iterable[tuple[Any, ...]] | None) -> tuple[PartitionError, ...]:
-    """Make the errors of ((topic, partition), number), or of a commit's rows, which have more."""
-    found = []
+    """Make the errors of ((topic, partition), number); a longer row is a success."""
+    errors = []
     for row in payload or ():
         topic, partition = row[0]
         error = _ERRORS[row[1]] if len(row) == 2 else Error.NONE
-        found.append(PartitionError(topic, partition, error))
-    return tuple(found)
+        errors.append(PartitionError(topic, partition, error))
+    return tuple(errors)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitResponse:
-    """Answer to OffsetCommit; ``error`` is always NONE, each partition has its own."""
+    """Answer to OffsetCommit; ``error`` is always NONE; each partition has its own."""
 
     error: Error
     partitions: tuple[PartitionError, ...]
@@ -304,7 +304,7 @@ def committed(error: Error, payload: Any) -> OffsetCommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommitResponse:
-    """Answer to TxnOffsetCommit; ``error`` is always NONE, each partition has its own."""
+    """Answer to TxnOffsetCommit; ``error`` is always NONE; each partition has its own."""
 
     error: Error
     partitions: tuple[PartitionError, ...]
@@ -317,7 +317,7 @@ def txn_committed(error: Error, payload: Any) -> TxnOffsetCommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """One partition of an OffsetFetch response; -1: no such offset."""
+    """One partition of an OffsetFetch response; offset -1: none is committed."""
 
     topic: str
     partition: int

@@ -114,10 +114,10 @@ def test_a_second_protocol_of_a_type_is_refused(both):
 def test_groups_of_every_type_use_the_same_offsets(both):
     coordinator, _ = both
     offset = {("t", 0): 8}
-    (stale,) = coordinator.offset_commit("other", offset, generation_id=2).partitions
+    (stale,) = coordinator.offset_commit("other", offset, generation_id=2).response.partitions
     assert stale.error is Error.REBALANCE_IN_PROGRESS
     assert coordinator.offset_fetch("other").partitions == ()
-    (stored,) = coordinator.offset_commit("other", offset, generation_id=1).partitions
+    (stored,) = coordinator.offset_commit("other", offset, generation_id=1).response.partitions
     assert stored.error is Error.NONE
     assert coordinator.offset_fetch("other").partitions[0].offset == 8
     coordinator.txn_offset_commit("other", {("t", 1): 9}, producer_id=5, producer_epoch=0,

@@ -10,8 +10,6 @@ from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.runtime cimport CONSUMER, NO_TIMER, Group, GroupProtocol
 from coterie._core.structures.offsets cimport OffsetMap
 
-from coterie.operations import NUMBER
-
 cdef enum:
     REBALANCE_IN_PROGRESS = 27
 

@@ -1,4 +1,4 @@
-"""Batches that a coordinator loads: out of a segment file, and as its core takes them."""
+"""Batches that a coordinator loads: from a segment file, and in the form of the core."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from coterie.values import Batch
 
 __all__ = ["LATEST_OFFSET", "batch_row", "read_log"]
 
-LATEST_OFFSET = 2**62  # a log that ends here has room for more appends than will ever come
+LATEST_OFFSET = 2**62  # a log that ends here still has room for appends
 
 
 def read_log(path: str | Path) -> Iterator[Batch]:
     """Yield the batches of a ``.log`` file, for ``GroupCoordinator(log=...)``.
 
-    A batch stands at the offset of the first record that is left in it, as Kafka's loader has it.
-    Checksums are not looked at, as Kafka's loader does not.
+    The offset of a batch is that of its first remaining record, as in Kafka's loader. Like that
+    loader it does not check checksums.
     """
     for batch in LogReader(Path(path).read_bytes(), check_crc=False):
         if batch.records:
@@ -35,7 +35,7 @@ def read_log(path: str | Path) -> Iterator[Batch]:
 
 
 def batch_row(batch: Any, log: str = "log") -> tuple[Any, ...]:
-    """Check a batch that a log is to begin with; what the core takes for it."""
+    """Check a batch of an initial log and return it in the form of the core."""
     if not isinstance(batch, Batch):
         raise ArgumentError(f"{log} must hold coterie.Batch objects, not {shown(batch)}")
     records = tuple(_record(record) for record in sequence(batch.records, "records"))

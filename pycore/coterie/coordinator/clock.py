@@ -1,4 +1,4 @@
-"""One clock for several coordinators: whoever is advanced, all of them are."""
+"""One virtual clock for several coordinators: to advance one is to advance all."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["Clocked", "SharedClock", "run_until"]
 
 
 class Clocked(Protocol):
-    """What lives by virtual time: a coordinator, a server, an older design."""
+    """An object on virtual time: a coordinator, a server, an older design."""
 
     @property
     def now_ms(self) -> int:
         """Its time, in ms."""
 
     def next_deadline_ms(self) -> int | None:
-        """Return when it has something to do by itself; None: never, as it stands."""
+        """Return its next deadline, in ms; None: nothing is scheduled."""
 
     def advance(self, now_ms: int) -> None:
-        """Do what falls due up to this time, in order."""
+        """Handle what is due up to this time, in order."""
 
 
 def run_until(clocked: Clocked, is_done: Callable[[], bool], limit_ms: int) -> None:
-    """Go from deadline to deadline until it is done, or to the limit."""
+    """Advance from deadline to deadline until ``is_done`` is true, or to the limit."""
     while not is_done():
         deadline_ms = clocked.next_deadline_ms()
         if deadline_ms is None or deadline_ms > limit_ms:
@@ -36,15 +36,15 @@ def run_until(clocked: Clocked, is_done: Callable[[], bool], limit_ms: int) -> N
 
 
 class SharedClock:
-    """The virtual time of what lives together.
+    """A virtual time that several objects share.
 
-    Timers of all fire by deadline; of one deadline, those of what was added first come first, each
-    one's own in order of arming.
+    Timers fire by deadline. Those of one deadline fire in the order in which their objects were
+    added, then in the order of arming.
 
     Attributes
     ----------
     now_ms : int
-        The time that each of them reads between two moves, in ms.
+        The time of all objects between two moves, in ms.
     """
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ class SharedClock:
         check: Callable[[], None] = lambda: None,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
-        """Let something live by this clock, whose time it must have.
+        """Put an object on this clock; it must have the clock's time.
 
-        ``advance`` moves it alone, where its own method moves the clock; ``check`` is called before
-        anything moves, and may refuse; ``moved`` after a move, however that ended.
+        ``advance`` moves the object alone, if its own method moves the clock. ``check`` is called
+        before a move and may raise. ``moved`` is called after a move, even a failed one.
         """
         if self._clocked and clocked.now_ms != self.now_ms:
             raise ArgumentError(
@@ -79,11 +79,11 @@ class SharedClock:
         self._moved.append(moved)
 
     def advance(self, ms: int) -> None:
-        """Move all on by so many ms."""
+        """Move all objects forward by a number of ms."""
         self.move(self.now_ms + span(ms))
 
     def move(self, now_ms: int) -> None:
-        """Move all to a time, from deadline to deadline."""
+        """Move all objects to a time, from deadline to deadline."""
         now_ms = milliseconds(now_ms, "now_ms")
         if self._moving:
             raise CoterieError("on_event must not move the clock, which is being moved")
@@ -99,12 +99,12 @@ class SharedClock:
                 moved()
 
     def _step(self, limit_ms: int) -> bool:
-        """Go to the next deadline of all, or to the limit; whether the limit lies beyond."""
+        """Go to the earliest deadline, or to the limit; return whether the limit lies beyond."""
         due = [clocked.next_deadline_ms() for clocked in self._clocked]
         next_ms = min((ms for ms in due if ms is not None), default=limit_ms)
         self.now_ms = min(max(next_ms, self.now_ms), limit_ms)
         for clocked, advance, due_ms in zip(self._clocked, self._advance, due, strict=True):
-            # What an interruption left due at its present time, too.
+            # Also if an interruption left timers that are due at the present time.
             if clocked.now_ms < self.now_ms or (due_ms is not None and due_ms <= self.now_ms):
                 advance(max(self.now_ms, clocked.now_ms))
         return self.now_ms < limit_ms

@@ -1,7 +1,7 @@
 """Settings of a coordinator: Kafka's names, defaults and bounds, and our own.
 
-Settings that no rule of the coordinator reads are accepted, so that a broker's own can be handed
-over. Source: ``GroupCoordinatorConfig.java``, ``OffsetConfig.java``.
+Kafka's settings that no rule of the coordinator reads are accepted, so that a broker's own can be
+passed in. Source: ``GroupCoordinatorConfig.java``, ``OffsetConfig.java``.
 Rules: docs/rules/coordinator.md#settings, docs/rules/trace-format.md#settings.
 """
 
@@ -48,9 +48,9 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "coterie.behaviour": ("3.9", "2.4", "4.1"),
     "coterie.tasks": (None, "manual"),
     "group.consumer.migration.policy": ("bidirectional", "upgrade", "downgrade", "disabled"),
-    # Which protocol wins a tied vote: the first voted for, or the one that a broker's hash map
-    # visits first. The latter is for traces that come from a broker; other readers of traces do
-    # not know the key, so no header has it at its default.
+    # Which protocol wins a tied vote: the first one voted for, or the first one in a broker's hash
+    # map. The latter is for traces recorded from a broker. Other readers of traces do not know the
+    # key, so no header has it at its default.
     "coterie.ties": ("first", "hash"),
 }
 
@@ -62,7 +62,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """All settings, with defaults where none is given.
+    """Return all settings, with the default of each absent one.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def _like(name: Any) -> str:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """``KEY=VALUE`` of a command line as a pair; numbers become integers."""
+    """Split ``KEY=VALUE`` of a command line; a number becomes an int."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"{text!r} must be KEY=VALUE")

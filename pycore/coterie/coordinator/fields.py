@@ -1,7 +1,8 @@
-"""The kinds of field that operations have: how each is read, and how a trace shows it.
+"""The kinds of field of operations: how each is read, and how a trace shows it.
 
-A reader takes the whole mapping, the field's name and its default; its errors say which field is
-wrong and what it must be. What shows a value undoes what read it.
+A reader takes the mapping of all fields, the name and the default. Its errors name the field and
+say what it must be; the checks of single values are in ``coterie.arguments``. The function that
+shows a value is the inverse of its reader.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ Fields = Mapping[str, Any]
 
 
 class MemberOf(str):
-    """Sugar: the member id that the answer to a request named; known only while running."""
+    """A reference to the member id in an earlier answer, which is known only during a run."""
 
     __slots__ = ("request_id",)
     request_id: int
 
     @classmethod
     def make(cls, request_id: int) -> MemberOf:
-        """Stand for the id that the answer to this request names."""
-        made = cls(f"\0member of request {request_id}")
-        made.request_id = request_id
-        return made
+        """Make a reference to the id in the answer to this request."""
+        reference = cls(f"\0member of request {request_id}")
+        reference.request_id = request_id
+        return reference
 
 
 def integer(fields: Fields, name: str, default: Any = ABSENT, bits: int = 32) -> Any:
-    """Return an integer field of so many bits, or its default."""
+    """Return an integer field that fits this many bits, or its default."""
     value = fields.get(name)
     if value is None:
         if default is ABSENT:
@@ -66,7 +67,7 @@ def string(fields: Fields, name: str, default: Any = ABSENT) -> Any:
 
 
 def metadata(fields: Fields) -> str:
-    """Return that of a commit, for whose length there is a setting and an answer of Kafka's."""
+    """Return the metadata of a commit; the core answers metadata that the setting forbids."""
     value = fields.get("metadata")
     return "" if value is None else text(value, "metadata", _MOST_BYTES)
 
@@ -78,7 +79,7 @@ def boolean(fields: Fields, name: str, default: bool = False) -> bool:
 
 
 def binary(value: Any, name: str) -> bytes:
-    """Bytes, or the base64 of them."""
+    """Return bytes, which may be given as base64."""
     if isinstance(value, bytes | bytearray | memoryview):
         data = arguments.binary(value, name)
         if len(data) > _MOST_BYTES:
@@ -95,7 +96,7 @@ def binary(value: Any, name: str) -> bytes:
 
 
 def entries(fields: Fields, name: str) -> Iterable[Mapping[str, Any]]:
-    """Return a list of objects; absent is empty."""
+    """Return a list of objects; an absent one is empty."""
     value = sequence(fields.get(name), name)
     for item in value:
         if not isinstance(item, Mapping):
@@ -104,7 +105,7 @@ def entries(fields: Fields, name: str) -> Iterable[Mapping[str, Any]]:
 
 
 def member_id(fields: Fields, name: str = "member_id", default: Any = "") -> str:
-    """Return the member id, or the sugar for one."""
+    """Return the member id, or a reference to one."""
     request_id = fields.get("member_id_of")
     if request_id is None:
         return string(fields, name, default)  # type: ignore[no-any-return]
@@ -117,13 +118,13 @@ _protocol_lists: dict[Any, tuple[tuple[str, bytes], ...]] = {}
 
 
 def protocol_list(fields: Fields, name: str, default: Any) -> tuple[tuple[str, bytes], ...]:
-    """Return a join's protocols as pairs; equal lists are one object: matching is cheap."""
+    """Return a join's protocols as pairs; equal lists are one object, so comparing is cheap."""
     value = fields.get(name)
     if isinstance(value, Mapping):
         value = [{"name": name, "metadata": data} for name, data in value.items()]
-    given = [_as_entry(item) for item in sequence(value, name)]
+    objects = [_as_entry(item) for item in sequence(value, name)]
     pairs = []
-    for item in entries({name: given}, name):
+    for item in entries({name: objects}, name):
         protocol_name = string(item, "name")
         if item.get("topics") is not None:
             topics = item["topics"]
@@ -143,7 +144,7 @@ def protocol_list(fields: Fields, name: str, default: Any) -> tuple[tuple[str, b
 
 
 def _as_entry(item: Any) -> Any:
-    """Return a pair (name, bytes) as an object; anything else as it is."""
+    """Return a pair (name, bytes) as an object, anything else unchanged."""
     if isinstance(item, tuple) and len(item) == 2:
         return {"name": item[0], "metadata": item[1]}
     return item
@@ -184,7 +185,7 @@ def topic_partition(item: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def partition_list(fields: Fields, name: str, default: Any) -> tuple[tuple[str, int], ...]:
-    """[{topic, partition}], or pairs, as keys."""
+    """Return keys of ``[{topic, partition}]`` or of pairs."""
     keyed = [
         {"topic": item[0], "partition": item[1]}
         if isinstance(item, tuple) and len(item) == 2
@@ -235,37 +236,37 @@ def _commit_row(key: Any, entry: Any) -> tuple[Any, ...]:
     where = topic_partition({"topic": key[0], "partition": key[1]})
     if not isinstance(entry, OffsetAndMetadata):
         return where, integer({"offset": entry}, "offset", bits=64), -1, "", None, -1
-    given = {
+    fields = {
         "offset": entry.offset,
         "leader_epoch": entry.leader_epoch,
         "metadata": entry.metadata,
         "commit_timestamp": entry.commit_timestamp,
         "expire_timestamp": entry.expire_timestamp,
     }
-    stamped = integer(given, "commit_timestamp", None, 64)
+    stamped = integer(fields, "commit_timestamp", None, 64)
     return (
         where,
-        integer(given, "offset", bits=64),
-        integer(given, "leader_epoch", -1),
-        metadata(given),
+        integer(fields, "offset", bits=64),
+        integer(fields, "leader_epoch", -1),
+        metadata(fields),
         None if stamped == -1 else stamped,  # a request's -1 is the time of the commit
-        integer(given, "expire_timestamp", -1, 64),
+        integer(fields, "expire_timestamp", -1, 64),
     )
 
 
 def leaving(fields: Fields, name: str, default: Any) -> tuple[tuple[str, str | None], ...]:
-    """Return those who leave: (member id, group instance id)."""
-    given = [_as_leaving(item) for item in sequence(fields.get(name), name)]
+    """Return the leaving members: (member id, group instance id)."""
+    objects = [_as_leaving(item) for item in sequence(fields.get(name), name)]
     return tuple(
         [
             (member_id(entry), string(entry, "group_instance_id", None))
-            for entry in entries({name: given}, name)
+            for entry in entries({name: objects}, name)
         ]
     )
 
 
 def _as_leaving(item: Any) -> Any:
-    """Return a member id, or a pair of it and the instance id, as an object."""
+    """Return a member id, or a pair of member id and instance id, as an object."""
     if isinstance(item, str):
         return {"member_id": item}
     if isinstance(item, tuple) and len(item) == 2:
@@ -274,12 +275,12 @@ def _as_leaving(item: Any) -> Any:
 
 
 def strings(fields: Fields, name: str, default: Any) -> tuple[str, ...]:
-    """Return a list of strings; absent is empty."""
+    """Return a list of strings; an absent one is empty."""
     return tuple([text(item, name) for item in sequence(fields.get(name), name)])
 
 
 def error_code(value: Any) -> Error:
-    """Return one of Kafka's errors, which may come as its number."""
+    """Return one of Kafka's errors, which may be given as its number."""
     try:
         return Error(whole(value, "error"))
     except ValueError:  # as an ArgumentError is
@@ -301,10 +302,10 @@ def log_error(fields: Fields, name: str, default: Any) -> int:
 
 def count(fields: Fields, name: str, default: Any) -> int:
     """Return a number that is not negative."""
-    found: int = integer(fields, name, default, 64)
-    if found < 0:
-        raise ArgumentError(f"{name} must not be negative, not {found}")
-    return found
+    number: int = integer(fields, name, default, 64)
+    if number < 0:
+        raise ArgumentError(f"{name} must not be negative, not {number}")
+    return number
 
 
 def one_partition(fields: Fields, name: str, default: Any) -> int | None:
@@ -313,23 +314,23 @@ def one_partition(fields: Fields, name: str, default: Any) -> int | None:
     return None if value is None else arguments.within(value, name, 0, 2**31 - 1)
 
 
-# How a trace shows what was read.
+# The inverse of the readers, for traces.
 
 Shown = dict[str, Any]
 
 
 def show(name: str, value: Any) -> Shown:
-    """Show the value as it is; None stands nowhere."""
+    """Show the value unchanged; None is left out."""
     return {} if value is None else {name: value}
 
 
 def show_generation(name: str, value: int) -> Shown:
-    """Leave out what is no generation."""
+    """Show a generation; -1 is left out."""
     return {} if value == -1 else {name: value}
 
 
 def show_member(name: str, value: str | None) -> Shown:
-    """Show a member id, or the sugar for one."""
+    """Show a member id, or the reference to one."""
     if isinstance(value, MemberOf):
         return {"member_id_of": value.request_id}
     return {name: value} if value else {}
@@ -342,38 +343,41 @@ def show_list(name: str, value: tuple[Any, ...]) -> Shown:
 
 def show_protocols(name: str, value: tuple[tuple[str, bytes], ...]) -> Shown:
     """Show a join's protocols."""
-    return {name: [{"name": each, "metadata": _text(data)} for each, data in value]}
+    return {name: [{"name": protocol, "metadata": _text(data)} for protocol, data in value]}
 
 
 def show_assignments(name: str, value: dict[str, bytes]) -> Shown:
     """Show a sync's assignments."""
-    return {name: [_who(member) | {"assignment": _text(data)} for member, data in value.items()]}
+    return {name: [_member(member) | {"assignment": _text(data)} for member, data in value.items()]}
 
 
 def show_leaving(name: str, value: tuple[tuple[str, str | None], ...]) -> Shown:
-    """Show those who leave."""
-    return {name: [_who(member) | show("group_instance_id", at) for member, at in value]}
+    """Show the leaving members."""
+    return {name: [_member(member) | show("group_instance_id", at) for member, at in value]}
 
 
 def show_offsets(name: str, value: tuple[Any, ...]) -> Shown:
-    """Show a commit's rows, without what is as if it were not given."""
+    """Show a commit's rows without fields that have their default."""
     offsets = []
-    for (topic, partition), offset, epoch, told, _, expire in value:
+    for (topic, partition), offset, epoch, commit_metadata, _, expire in value:
         entry = {"topic": topic, "partition": partition, "offset": offset}
-        rest = (("leader_epoch", epoch, -1), ("metadata", told, ""),
+        rest = (("leader_epoch", epoch, -1), ("metadata", commit_metadata, ""),
                 ("expire_timestamp", expire, -1))  # fmt: skip
-        offsets.append(entry | {each: given for each, given, absent in rest if given != absent})
+        offsets.append(
+            entry
+            | {field: entry_value for field, entry_value, absent in rest if entry_value != absent}
+        )
     return {name: offsets}
 
 
 def show_fetched(name: str, value: tuple[tuple[str, int], ...] | None) -> Shown:
-    """Show the partitions of a fetch by topic; all: nothing."""
+    """Show the partitions of a fetch by topic; a fetch of all is left out."""
     if value is None:
         return {}
     topics: dict[str, list[int]] = {}
     for topic, partition in value:
         topics.setdefault(topic, []).append(partition)
-    return {name: [{"topic": topic, "partitions": each} for topic, each in topics.items()]}
+    return {name: [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]}
 
 
 def show_partitions(name: str, value: tuple[tuple[str, int], ...]) -> Shown:
@@ -390,12 +394,12 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _who(member: str) -> Shown:
+def _member(member: str) -> Shown:
     return show_member("member_id", member) or {"member_id": member}
 
 
 class Kind(NamedTuple):
-    """A kind of field: what reads it, and what shows it."""
+    """A kind of field: its reader, and the function that shows it."""
 
     read: Callable[[Fields, str, Any], Any]
     show: Callable[[str, Any], Shown] = show

@@ -1,7 +1,7 @@
-"""GroupCoordinator: the coordinator in Python's terms, with pending answers and events.
+"""GroupCoordinator: the coordinator for Python, with pending answers and events.
 
-Everything is decided in ``_core``; here requests become its tuples, and its rows become values.
-Time is an argument, nothing is ever awaited, and the same calls give the same answers.
+``_core`` decides everything. Here requests become its tuples, and its rows become values. Time is
+an argument, nothing is awaited, and the same calls give the same answers.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class GroupCoordinator:
 
     Notes
     -----
-    No function that is handed in may call the coordinator. One thread at a time: share it under a
-    lock of your own.
+    ``member_ids``, ``on_event`` and ``log_sink`` must not call the coordinator. One thread at a
+    time: share it under a lock of your own.
     """
 
     @called
@@ -79,9 +79,9 @@ class GroupCoordinator:
     ) -> None:
         if not isinstance(appends, str) or appends not in ("immediate", "deferred"):
             raise ArgumentError(f"appends must be 'immediate' or 'deferred', not {shown(appends)}")
-        for name, given in (("member_ids", member_ids), ("on_event", on_event)):
-            if given is not None:
-                function(given, name)
+        for name, callback in (("member_ids", member_ids), ("on_event", on_event)):
+            if callback is not None:
+                function(callback, name)
         now_ms = milliseconds(now_ms, "now_ms")
         self._may_adopt = config is None and now_ms == 0
         self._member_ids, self._deferred = member_ids, appends == "deferred"
@@ -98,12 +98,12 @@ class GroupCoordinator:
             self._core.import_log(batches)
             self._may_adopt &= not (batches or self._core.all_groups())
             self._drain()
-            self._outbox.tell_failure(self._core)
+            self._outbox.raise_failure(self._core)
         self._loaded = bool(batches or self._core.all_groups())
 
     def _start(self, config: Mapping[str, Any] | None, now_ms: int) -> None:
         self._config = coordinator_config(config)
-        member_ids = None if self._member_ids is None else self._made_id
+        member_ids = None if self._member_ids is None else self._call_member_ids
         self._core = Coordinator(self._config, now_ms, member_ids, self._deferred, self._sink)
 
     # Time
@@ -152,8 +152,8 @@ class GroupCoordinator:
         Raises
         ------
         NotAnswered
-            There is no answer by the time ``limit_ms``, at which the clock then stands, or there
-            never will be.
+            There is no answer by ``limit_ms``, where the clock then stands, or there will never be
+            one.
         """
         if not isinstance(pending, Pending):
             raise ArgumentError(f"pending must be what a request returned, not {shown(pending)}")
@@ -162,7 +162,7 @@ class GroupCoordinator:
 
     @called
     def live_by(self, clock: SharedClock) -> None:
-        """Share a clock with other coordinators: to advance one of them advances all."""
+        """Share a clock with other coordinators: to advance one is to advance all."""
         if not isinstance(clock, SharedClock):
             raise ArgumentError(f"clock must be a SharedClock, not {shown(clock)}")
         check, moved = self._outbox.check, self._record_advance
@@ -289,7 +289,7 @@ class GroupCoordinator:
 
     @called
     def list_groups(self, states: Iterable[str] = ()) -> Any:
-        """Send ListGroups for groups in these states; none: in any state."""
+        """Send ListGroups for groups in these states; an empty list: in any state."""
         return self._ask("list_groups", states).response
 
     @called
@@ -299,7 +299,7 @@ class GroupCoordinator:
 
     @called
     def delete_partitions(self, partitions: Any = ()) -> None:
-        """Say that these partitions, pairs of topic and number, were deleted from the cluster."""
+        """Remove the offsets of partitions, pairs of topic and number, deleted from the cluster."""
         self._ask("delete_partitions", partitions)
 
     def cleanup(self) -> None:
@@ -314,14 +314,14 @@ class GroupCoordinator:
     def resign(self, partition: int | None = None) -> None:
         """Give up a partition of the offsets topic (None: all), with its groups; the log stays.
 
-        Requests that wait are answered NOT_COORDINATOR. The partition of a group is
+        Parked requests are answered with NOT_COORDINATOR. The partition of a group is
         ``coterie.messages.partition_for(group_id, n)``, n: ``offsets.topic.num.partitions``.
         """
         self._ask("resign", partition)
 
     @called
     def begin_load(self, partition: int | None = None) -> None:
-        """Be elected; until :meth:`finish_load` requests get COORDINATOR_LOAD_IN_PROGRESS.
+        """Begin a load; until :meth:`finish_load` requests get COORDINATOR_LOAD_IN_PROGRESS.
 
         As in Kafka, an election is ignored while the partition is owned or loading: a load
         begins only after :meth:`resign` (GroupMetadataManager.addLoadingPartition).
@@ -345,19 +345,19 @@ class GroupCoordinator:
         ``at`` is used only for ``advance``; ``id`` is ignored. An op without a method returns a
         :class:`Pending`.
         """
-        op, given = arguments_of(request)
+        op, fields = arguments_of(request)
         if op == "advance":
             return self.advance(request.get("at", self.now_ms))
         if not OPERATIONS[op].method:
-            return self._ask_compiled(op, compile_request(op, given))
-        return getattr(self, op)(**given)
+            return self._ask_compiled(op, compile_request(op, fields))
+        return getattr(self, op)(**fields)
 
     @called
     def play(self, trace: Trace) -> TraceOutput:
         """Run a compiled trace from :func:`coterie.load_trace`: the fast path.
 
-        Its events are only in the output, not in :attr:`events`, and so is the answer to a request
-        that waited before. A wrong event is a TraceError with its line; what happened before it is
+        Its events are in the output only, not in :attr:`events`; so is the answer to a request that
+        was pending before. A wrong event is a TraceError with its line. The events before it are
         then in :attr:`events`, as after any call.
         """
         self._outbox.check()
@@ -384,7 +384,7 @@ class GroupCoordinator:
             self._clock.move(self.now_ms)
         if self._core.sink.failure is not None:
             self._drain()
-            self._outbox.tell_failure(self._core)
+            self._outbox.raise_failure(self._core)
         output = TraceOutput(self._core.take_outputs())
         self._drain()
         return output
@@ -393,7 +393,7 @@ class GroupCoordinator:
 
     @property
     def events(self) -> list[Any]:
-        """What happened since the last :meth:`take_events`, in order."""
+        """The events since the last :meth:`take_events`, in order."""
         return self._outbox.events
 
     def take_events(self) -> list[Any]:
@@ -422,7 +422,7 @@ class GroupCoordinator:
 
     # Inside
 
-    def _made_id(self, prefix: str) -> str:
+    def _call_member_ids(self, prefix: str) -> str:
         assert self._member_ids is not None
         with self._outbox.calling():
             return self._member_ids(prefix)
@@ -442,7 +442,7 @@ class GroupCoordinator:
             self._recording.advance(self.now_ms)
 
     def _record_into(self, recording: Recorder) -> None:
-        """Keep what is asked from now on, and how this coordinator was made."""
+        """Record the requests from now on, and how this coordinator was made."""
         self._recording = recording
         recording.begin(
             now_ms=self.now_ms,
@@ -452,15 +452,15 @@ class GroupCoordinator:
         )
 
     def _advance(self, now_ms: int) -> None:
-        """Move this coordinator alone."""
+        """Move the clock of this coordinator alone."""
         try:
             self._core.advance(now_ms)
         finally:
             self._drain()
-        self._outbox.tell_failure(self._core)
+        self._outbox.raise_failure(self._core)
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
-        """Ask for an operation; the values of all its fields, in the order of its table."""
+        """Run an operation; ``values`` are those of all its fields, in the order of its table."""
         return self._ask_compiled(op, compile_values(op, values))
 
     def _ask_compiled(self, op: str, compiled: Compiled) -> Pending[Any]:
@@ -472,27 +472,27 @@ class GroupCoordinator:
             self._core.call(NUMBER[op], pending.id, *compiled)
             if op in REQUESTS:
                 self._outbox.waiting[pending.id] = pending
-        finally:  # whatever interrupted it: what took place is recorded, and nothing else
+        finally:  # even if interrupted, record exactly what was decided
             try:
                 self._record(self._core.taken > before, op, pending.id, compiled)
             finally:
                 self._drain()
-        self._outbox.tell_failure(self._core)
+        self._outbox.raise_failure(self._core)
         return pending
 
     def _complete(self, append: PendingAppend, error: Error, base_offset: int | None) -> None:
         self._outbox.check()
-        waited = not append.done
+        was_open = not append.done
         offset = -1 if base_offset is None else base_offset
         try:
             self._core.complete(append._op, int(error), offset)
         finally:
             try:
-                if waited and append.done:
+                if was_open and append.done:
                     self._outbox.appends._drop(append)
             finally:
                 self._drain()
-        self._outbox.tell_failure(self._core)
+        self._outbox.raise_failure(self._core)
 
     def _drain(self) -> None:
         self._outbox.fill(self._core)

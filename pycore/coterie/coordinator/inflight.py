@@ -1,4 +1,4 @@
-"""The appends that have not come back: a deque to its callers, whatever order they come back in."""
+"""The unfinished appends: a deque to its callers, in whatever order they finish."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ __all__ = ["Appends"]
 
 
 class Appends(deque[PendingAppend]):
-    """Those that have not come back, oldest first.
+    """Unfinished appends, oldest first.
 
-    ``len``, ``in``, the first, the last and each that comes back cost the same however many there
-    are. Another index costs a pass over all of them if one has come or gone since the last time, as
-    do a deque's other methods. The deque itself stays empty: in its place stands a dict in order.
+    O(1): ``len``, ``in``, the first, the last, and each append that begins or finishes. Another
+    index, and a deque's other methods, are O(n) after each change. The deque itself stays empty:
+    an ordered dict takes its place.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._waiting: OrderedDict[PendingAppend, None] = OrderedDict()
-        self._listed: list[PendingAppend] | None = None  # the same, for any index
+        self._listed: list[PendingAppend] | None = None  # the same appends, for indexing
 
     def _put(self, append: PendingAppend) -> None:
-        """Put one in that has begun."""
+        """Add an append that has begun."""
         self._listed = None
         self._waiting[append] = None
 
     def _drop(self, append: PendingAppend) -> None:
-        """Take out one that came back; it may have been taken out by the caller."""
+        """Remove an append that finished, unless the caller has removed it."""
         self._listed = None
         self._waiting.pop(append, None)
 
     def popleft(self) -> PendingAppend:
-        """Take out the oldest; it may be completed later."""
+        """Remove and return the oldest; it may be completed later."""
         return self._taken(last=False)
 
     def pop(self) -> PendingAppend:  # type: ignore[override]
-        """Take out the newest; it may be completed later."""
+        """Remove and return the newest; it may be completed later."""
         return self._taken(last=True)
 
     def _taken(self, *, last: bool) -> PendingAppend:
@@ -52,7 +52,7 @@ class Appends(deque[PendingAppend]):
         return self._waiting.popitem(last)[0]
 
     def clear(self) -> None:
-        """Take them all out; they may be completed later."""
+        """Remove all; they may be completed later."""
         self._listed = None
         self._waiting.clear()
 
@@ -60,7 +60,7 @@ class Appends(deque[PendingAppend]):
         return len(self._waiting)
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)  # a deque of CPython 3.10 answers by itself, and is empty here
+        return bool(self._waiting)  # CPython 3.10 asks the deque itself, which is empty
 
     def __iter__(self) -> Iterator[PendingAppend]:
         return iter(self._waiting)
@@ -71,7 +71,7 @@ class Appends(deque[PendingAppend]):
     def __contains__(self, append: object) -> bool:
         if type(append) is PendingAppend:
             return append in self._waiting
-        return append in list(self._waiting)  # as one that equals whatever it is compared with
+        return append in list(self._waiting)  # its __eq__ may equal anything
 
     def __getitem__(self, index: SupportsIndex) -> PendingAppend:  # type: ignore[override]
         at = operator.index(index)

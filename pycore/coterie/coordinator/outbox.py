@@ -1,4 +1,4 @@
-"""What a call to a coordinator leaves: events, answers for who waits, appends that come later."""
+"""The results of calls to a coordinator: events, answers to pending requests, open appends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.runtime import AppendOp
 from coterie.coordinator.inflight import Appends
-from coterie.coordinator.pending import ComeBack, Pending, PendingAppend
+from coterie.coordinator.pending import OnComplete, Pending, PendingAppend
 from coterie.errors import CoterieError
 from coterie.events import Response, Unanswered
 
@@ -20,29 +20,29 @@ _ANSWERS = (Response, Unanswered)
 
 
 class Outbox:
-    """Events in order, whoever waits for an answer, and appends that have not come back.
+    """Events in order, requests without an answer, and unfinished appends.
 
     Attributes
     ----------
     events : list
-        What happened since they were last taken.
+        The events since the last :meth:`take`.
     waiting : dict
-        Request id -> :class:`Pending` that has no answer yet.
+        Request id -> :class:`Pending` without an answer.
     appends : Appends
-        Those that have not come back, oldest first.
+        Unfinished appends, oldest first.
     """
 
-    def __init__(self, on_event: Callable[[Any], None] | None, come_back: ComeBack) -> None:
+    def __init__(self, on_event: Callable[[Any], None] | None, on_complete: OnComplete) -> None:
         self.events: list[Any] = []
         self.waiting: dict[int, Pending[Any]] = {}
         self.appends = Appends()
-        self._on_event, self._come_back = on_event, come_back
-        self._fresh: deque[Any] = deque()  # events that are not settled, or not told, yet
+        self._on_event, self._on_complete = on_event, on_complete
+        self._fresh: deque[Any] = deque()  # events not yet settled or reported
         self._begun: deque[AppendOp] = deque()
-        self._calling = False  # out to the caller, who must not call back
+        self._calling = False  # a function of the caller runs; it must not call back
 
     def check(self) -> None:
-        """Refuse a call out of a function that the coordinator calls."""
+        """Refuse a call from a function that the coordinator is calling."""
         if self._calling:
             raise CoterieError(
                 "on_event must not call back into the coordinator, nor member_ids or log_sink"
@@ -50,7 +50,7 @@ class Outbox:
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """Call out to the caller meanwhile."""
+        """Mark that a function of the caller runs."""
         outer, self._calling = self._calling, True
         try:
             yield
@@ -58,18 +58,18 @@ class Outbox:
             self._calling = outer
 
     def take(self) -> list[Any]:
-        """Return the events, and begin a fresh list."""
-        taken, self.events = self.events, []
-        return taken
+        """Return the events and begin a new list."""
+        events, self.events = self.events, []
+        return events
 
     def fill(self, core: Coordinator) -> None:
-        """Turn the core's rows into events, settle who waits, and report.
+        """Turn the core's rows into events, settle pending requests, and call ``on_event``.
 
-        Interrupted anywhere, it goes on from there the next time: nothing is lost.
+        After an interruption the next call continues at the same place: nothing is lost.
         """
         core.take_appends(self._begun)
         while self._begun:
-            self.appends._put(PendingAppend(self._come_back, self._begun[0]))
+            self.appends._put(PendingAppend(self._on_complete, self._begun[0]))
             self._begun.popleft()
         core.take_events(self.events, self._fresh)
         for event in self._fresh:
@@ -83,8 +83,8 @@ class Outbox:
                 while self._fresh:
                     self._on_event(self._fresh.popleft())
 
-    def tell_failure(self, core: Coordinator) -> None:
-        """Raise what the caller's log has raised meanwhile: CoterieError, or an interruption."""
+    def raise_failure(self, core: Coordinator) -> None:
+        """Raise what the caller's log has raised: as a CoterieError, an interruption as it is."""
         failure = core.take_failure()
         if isinstance(failure, Exception):
             raise CoterieError(f"log_sink raised {failure!r:.120}; the append failed") from failure

@@ -1,4 +1,4 @@
-"""What a coordinator hands out: answers and appends that may have to wait, a trace's output."""
+"""What a coordinator returns: pending answers, unfinished appends, the output of a trace."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from coterie.values import Error
 __all__ = ["Pending", "PendingAppend", "TraceOutput"]
 
 T = TypeVar("T")
-ComeBack = Callable[["PendingAppend", Error, "int | None"], None]  # with an error, or at an offset
+OnComplete = Callable[
+    ["PendingAppend", Error, "int | None"], None
+]  # with an error, or at an offset
 
 
 class Pending(Generic[T]):
-    """The answer to a request that may have to wait.
+    """The answer to a request, which may come later.
 
     Attributes
     ----------
@@ -54,7 +56,7 @@ class Pending(Generic[T]):
         return self._response
 
     def _settle(self, event: Response | Unanswered) -> None:
-        """Note what became of the request; the status last, by which others go."""
+        """Set the outcome of the request; ``status`` last, because others read it first."""
         if isinstance(event, Response):
             self._response, self.answered_at = event.response, event.at
             self.status = "answered"
@@ -68,19 +70,19 @@ class Pending(Generic[T]):
 class PendingAppend:
     """An append that has not finished.
 
-    There are such with ``appends="deferred"``, and if a ``log_sink`` finishes an append later.
+    It comes from ``appends="deferred"``, or from a ``log_sink`` that finishes an append later.
     """
 
-    __slots__ = ("_come_back", "_op")
+    __slots__ = ("_on_complete", "_op")
 
-    def __init__(self, come_back: ComeBack, op: AppendOp) -> None:
+    def __init__(self, on_complete: OnComplete, op: AppendOp) -> None:
         if not isinstance(op, AppendOp):
             raise ArgumentError(f"an append is made by a coordinator, not of {shown(op)}")
-        self._come_back, self._op = function(come_back, "come_back"), op
+        self._on_complete, self._op = function(on_complete, "on_complete"), op
 
     @property
     def group_id(self) -> str:
-        """The group whose records these are."""
+        """The group of the records."""
         return self._op.group_id
 
     @property
@@ -117,36 +119,36 @@ class PendingAppend:
     def complete(self, error: Error = Error.NONE, *, base_offset: int | None = None) -> None:
         """Finish the append, with a log-level error or at an offset (default: the end of the log).
 
-        Appends may be finished in any order, each once. What depends on it happens within this
-        call: the checks, the answers, the Append events.
+        Appends may be finished in any order, each once. The consequences happen within this call:
+        checks, answers, Append events.
         """
         if base_offset is not None:
             within(base_offset, "base_offset", 0, 2**62 - 1)
-        self._come_back(self, error_code(error), base_offset)
+        self._on_complete(self, error_code(error), base_offset)
 
     def __repr__(self) -> str:
         return f"<PendingAppend {self.kind} of {self.group_id!r}, {len(self.records)} records>"
 
 
 class TraceOutput:
-    """What playing a trace gave, compactly; made into dicts or events when asked for."""
+    """The output of a played trace, stored compactly; dicts and events are made on request."""
 
-    __slots__ = ("_effects",)
+    __slots__ = ("_outputs",)
 
     def __init__(self, outputs: Outputs) -> None:
         if not isinstance(outputs, Outputs):
             raise ArgumentError(
                 f"an output is made by GroupCoordinator.play, not of {shown(outputs)}"
             )
-        self._effects = outputs
+        self._outputs = outputs
 
     def __len__(self) -> int:
-        return len(self._effects)
+        return len(self._outputs)
 
     def lines(self) -> Iterable[dict[str, Any]]:
         """Return the lines of the trace's output, as :func:`coterie.run_trace` yields them."""
-        return self._effects.lines()
+        return self._outputs.lines()
 
     def events(self) -> list[Any]:
-        """Return events: with causes, and with the requests that were never answered."""
-        return self._effects.events()
+        """Return the events, with causes and with the requests that were never answered."""
+        return self._outputs.events()

@@ -1,4 +1,4 @@
-"""Who writes down what a coordinator was asked."""
+"""The interface through which the calls of a coordinator are recorded."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["Recorder"]
 
 
 class Recorder(Protocol):
-    """Told of each call, in order; ``coterie.traces.recording`` makes a trace of it."""
+    """Receives each call, in order; ``coterie.traces.recording`` makes a trace of them."""
 
     def begin(self, *, now_ms: int, deferred: bool, loaded: bool, periodic: bool) -> None:
-        """Note how the coordinator was made."""
+        """Record how the coordinator was made."""
 
     def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
-        """Keep an operation that was asked for."""
+        """Record an operation."""
 
     def advance(self, at_ms: int) -> None:
-        """Keep that the clock was moved."""
+        """Record that the clock was moved."""
 
     def refuse(self) -> None:
-        """Note that the request was refused."""
+        """Record that the last request was refused."""
 
     def play(self, trace: Trace, count: int) -> None:
-        """Keep the first events of a trace that was played: those that took place."""
+        """Record the first ``count`` events of a trace: those that were played."""

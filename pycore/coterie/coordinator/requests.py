@@ -1,7 +1,7 @@
-"""Requests as the core takes them: one mapping of fields checked and made a flat tuple.
+"""Requests in the form of the core: the fields are checked and become a flat tuple.
 
-What an operation has stands in ``coterie.operations``. Every error says which field of which op,
-and what it must be; where the request stands (the line of a trace) is the caller's to add.
+``coterie.operations`` has the fields of each operation. An error names the operation and the field,
+and says what the value must be. The caller adds the place (the line of a trace).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ OPS = dict.fromkeys(op for op, each in OPERATIONS.items() if each.traced)  # of 
 # group id, generation, member id, instance id, details
 Compiled = tuple[str | None, int, str | None, str | None, tuple[Any, ...] | None]
 KINDS = fields.KINDS | consumer_fields.KINDS
-_NOBODY = (None, -1, None, None)
+_NO_MEMBER = (None, -1, None, None)
 _NAMES = {op: [field.name for field in each.fields] for op, each in OPERATIONS.items()}
-_READ = {  # of each field: its name, what reads it, where the core takes it, its default
+_READ = {  # of each field: name, reader, place in the tuple, default
     op: [(name, KINDS[kind].read, place, default) for name, kind, place, default in each.fields]
     for op, each in OPERATIONS.items()
 }
 
 
 def compile_request(op: Any, fields: Fields) -> Compiled:
-    """Check a trace's event; ArgumentError says which field is wrong."""
+    """Check an event of a trace; an ArgumentError names the wrong field."""
     if not isinstance(op, str) or op not in OPS:
         raise ArgumentError(f"{shown(op)} is no op; the ops are {', '.join(OPS)}")
     return _compiled(op, fields)
@@ -45,7 +45,7 @@ def compile_values(op: str, values: tuple[Any, ...]) -> Compiled:
 
 def _compiled(op: str, fields: Fields) -> Compiled:
     blank = OPERATIONS[op].blank
-    row: list[Any] = [*_NOBODY, *blank]
+    row: list[Any] = [*_NO_MEMBER, *blank]
     details = None
     try:
         for name, read, place, default in _READ[op]:
@@ -62,9 +62,9 @@ def _compiled(op: str, fields: Fields) -> Compiled:
 
 
 def show_request(op: str, compiled: Compiled) -> dict[str, Any]:
-    """Return the fields of a request that was compiled, as a trace event has them."""
-    *who, details = compiled
-    row = [*who, *(details or ())] if OPERATIONS[op].blank else who
+    """Return the fields of a compiled request, in the form of a trace event."""
+    *head, details = compiled
+    row = [*head, *(details or ())] if OPERATIONS[op].blank else head
     event: dict[str, Any] = {}
     for name, kind, place, _ in OPERATIONS[op].fields:
         if place != NOWHERE:
@@ -73,32 +73,32 @@ def show_request(op: str, compiled: Compiled) -> dict[str, Any]:
 
 
 def arguments_of(request: Any) -> tuple[str, dict[str, Any]]:
-    """Return the op of a trace event given as a mapping, and what its method is called with."""
+    """Return the op of a trace event, and the keyword arguments of its method."""
     if not isinstance(request, Mapping):
         raise ArgumentError(f"request must be a mapping with an op, not {shown(request)}")
     op = request.get("op")
     if not isinstance(op, str) or op not in OPS:
         raise ArgumentError(f"op {shown(op)} is none; the ops are {', '.join(OPS)}")
-    if op != "advance":  # which has no member
+    if op != "advance":  # it has no member
         refuse_sugar(request)
     return op, {name: request[name] for name in _NAMES[op] if request.get(name) is not None}
 
 
 def has_sugar(fields: Fields) -> bool:
-    """Whether a member id stands for the one in an earlier answer."""
+    """Whether some member id is a reference to an earlier answer (``member_id_of``)."""
     if "member_id_of" in fields:
         return True
     for name in ("assignments", "members"):
-        given = fields.get(name)
-        if isinstance(given, list | tuple) and any(
-            isinstance(item, Mapping) and "member_id_of" in item for item in given
+        value = fields.get(name)
+        if isinstance(value, list | tuple) and any(
+            isinstance(item, Mapping) and "member_id_of" in item for item in value
         ):
             return True
     return False
 
 
 def refuse_sugar(fields: Fields) -> None:
-    """Refuse a request that only a trace may hold: it has the earlier answer, too."""
+    """Refuse a reference to an earlier answer, which only a trace has."""
     if has_sugar(fields):
         raise ArgumentError(
             "member_id_of stands in traces alone: give the member_id that the answer named"

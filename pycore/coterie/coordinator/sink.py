@@ -1,4 +1,4 @@
-"""A log that a coordinator writes to and that its caller keeps."""
+"""A log of the caller's that a coordinator writes to."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _READ = "log_sink.read()"
 
 
 class LogSink(Protocol):
-    """Where a coordinator's records go, and where a load finds them.
+    """Takes the records of a coordinator and returns them for a load.
 
-    What either method raises is raised from the call that led there, as a CoterieError. Neither may
-    ask the coordinator for anything.
+    What a method raises becomes a CoterieError of the call that led to it. Neither method may call
+    the coordinator.
     """
 
     def append(self, batch: Batch) -> int | None:
-        """Write a batch, whose ``base_offset`` is -1: it is for the log to say.
+        """Write a batch; its ``base_offset`` is -1, the log decides it.
 
         Returns
         -------
         int or None
-            The offset of its first record. None: it comes back later, by
+            The offset of its first record. None: the append is finished later by
             :meth:`coterie.PendingAppend.complete`, with its offset or an error. The marker of a
             transaction (``control``) needs no answer. An exception fails the append, as Kafka's
             KAFKA_STORAGE_ERROR does.
@@ -41,7 +41,7 @@ class LogSink(Protocol):
 
 
 def sink_of(log_sink: Any, calling: Callable[[], AbstractContextManager[None]]) -> CallerLog:
-    """Return what the core takes for a log of the caller's; ``calling`` is around each call."""
+    """Wrap a log of the caller's for the core; ``calling`` is entered around each call."""
     for name in ("append", "read"):
         function(getattr(log_sink, name, None), f"log_sink.{name}")
 

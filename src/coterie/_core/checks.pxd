@@ -1,13 +1,13 @@
-"""Checks of what callers hand over. See checks.pyx."""
+"""Checks of single arguments: declarations."""
 from libc.stdint cimport int32_t, int64_t
 
-cdef object whole(object value, str name)
+cpdef object whole(object value, str name)
 cdef int64_t int64_of(object value, str name) except? -1
 cdef object int64_or_none(object value, str name)
 cdef int32_t int32_of(object value, str name) except? -1
-cdef int64_t within(object value, str name, int64_t least, int64_t most) except? -1
+cpdef int64_t within(object value, str name, int64_t least, int64_t most) except? -1
 cdef bint flag_of(object value, str name) except -1
-cdef str text_of(object value, str name)
+cpdef str text_of(object value, str name)
 cdef str text_or_none(object value, str name)
 cdef tuple texts_of(object values, str name)
 cdef list items_of(object values, str name)

@@ -1,9 +1,9 @@
-"""What callers hand over, checked once at the edge: whole numbers, texts, lists, bytes.
+"""Checks of single arguments: whole numbers, texts, lists, bytes; and of concurrent use.
 
-A float is refused, for it would lose its fraction without a word; numpy's integers are taken. What
-is returned is exactly of its type, never of a subclass whose methods are the caller's. And whether
-an object may be used now, by this caller.
-Knows no rule of what a value means, and no numpy: columns are in ``arguments``.
+A float is refused, because its fraction would be lost; numpy's integers are accepted. A result has
+exactly its type, never a subclass with methods of the caller's. Columns are checked in
+`structures/arguments`. This module knows neither the meaning of a value nor numpy.
+Cost: a few ns for a value of the expected type.
 """
 from cpython.bytes cimport PyBytes_FromObject
 from cpython.long cimport PyLong_CheckExact
@@ -18,14 +18,14 @@ cdef extern from "Python.h":
 
 
 cdef int64_t int64_of(object value, str name) except? -1:
-    """A number of 64 bits, from whatever is a whole number to Python."""
+    """Return a whole number of 64 bits."""
     cdef int overflow = 0
-    cdef int64_t found
+    cdef int64_t number
     value = whole(value, name)
-    found = PyLong_AsLongLongAndOverflow(value, &overflow)
+    number = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow:
         raise ArgumentError(f"{name} must fit 64 bits, not {shown(value, 40)}")
-    return found
+    return number
 
 
 cdef object int64_or_none(object value, str name):
@@ -33,26 +33,29 @@ cdef object int64_or_none(object value, str name):
 
 
 cdef int32_t int32_of(object value, str name) except? -1:
-    """A number of 32 bits."""
-    cdef int64_t found = int64_of(value, name)
-    if found != <int32_t>found:
-        raise ArgumentError(f"{name} must fit 32 bits, not {found}")
-    return <int32_t>found
+    """Return a whole number of 32 bits."""
+    cdef int64_t number = int64_of(value, name)
+    if number != <int32_t>number:
+        raise ArgumentError(f"{name} must fit 32 bits, not {number}")
+    return <int32_t>number
 
 
-cdef int64_t within(object value, str name, int64_t least, int64_t most) except? -1:
-    """A number from `least` to `most`."""
-    cdef int64_t found = int64_of(value, name)
-    if not least <= found <= most:
-        raise ArgumentError(f"{name} must be from {least} to {most}, not {found}")
-    return found
+cpdef int64_t within(object value, str name, int64_t least, int64_t most) except? -1:
+    """Return a whole number from ``least`` to ``most``."""
+    cdef int overflow = 0
+    cdef int64_t number
+    value = whole(value, name)
+    number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow or not least <= number <= most:
+        raise ArgumentError(f"{name} must be from {least} to {most}, not {shown(value)}")
+    return number
 
 
-cdef object whole(object value, str name):
-    """A number of any size."""
+cpdef object whole(object value, str name):
+    """Return a whole number of any size as an int."""
     if PyLong_CheckExact(value):
         return value
-    # numpy's bool has an index, too, and may warn of it.
+    # numpy's bool has __index__, too, and may warn about it.
     if PyIndex_Check(value) and not isinstance(value, bool) and (
             getattr(getattr(value, "dtype", None), "kind", None) != "b"):
         try:
@@ -63,15 +66,15 @@ cdef object whole(object value, str name):
 
 
 cdef bint flag_of(object value, str name) except -1:
-    """Whatever is true or false to Python, which an array of several is not."""
+    """Return the truth of a value; an array of several elements has none."""
     try:
         return bool(value)
     except (TypeError, ValueError):
         raise ArgumentError(f"{name} must be true or false, not {shown(value)}") from None
 
 
-cdef str text_of(object value, str name):
-    """A string."""
+cpdef str text_of(object value, str name):
+    """Return a string, whatever its characters, as a ``str``."""
     if type(value) is str:
         return value
     if not isinstance(value, str):
@@ -84,14 +87,14 @@ cdef str text_or_none(object value, str name):
 
 
 cdef tuple texts_of(object values, str name):
-    """Several strings; one string is not meant as its characters."""
+    """Return several strings; a single string is refused, not taken as its characters."""
     if isinstance(values, (str, bytes)):
         raise ArgumentError(f"{name} must be a list of strings, not {shown(values)}")
     return tuple([text_of(value, name) for value in items_of(values, name)])
 
 
 cdef list items_of(object values, str name):
-    """Whatever can be walked through, as a list."""
+    """Return an iterable as a list."""
     try:
         items = iter(values)
     except TypeError:
@@ -100,7 +103,7 @@ cdef list items_of(object values, str name):
 
 
 cdef tuple pairs_of(object values, str name):
-    """((name, bytes), ...), as a member's protocols are; a tuple of such is returned as it is."""
+    """Return ((name, bytes), ...), the form of a member's protocols; an exact one is not copied."""
     cdef list pairs = []
     if type(values) is tuple and are_pairs(values):
         return values
@@ -124,7 +127,7 @@ cdef bint are_pairs(tuple values) except -1:
 
 
 cdef bytes bytes_of(object value, str name):
-    """Bytes."""
+    """Return bytes."""
     if type(value) is bytes:
         return value
     if not isinstance(value, bytes):
@@ -133,7 +136,7 @@ cdef bytes bytes_of(object value, str name):
 
 
 cdef object buffer_of(object data, str name):
-    """A view of bytes in a row, however they are kept: bytes, a mapped file, an array of uint8."""
+    """Return a contiguous view of bytes: of bytes, a mapped file, an array of uint8."""
     try:
         view = memoryview(data)
     except (TypeError, ValueError, BufferError) as error:
@@ -145,15 +148,16 @@ cdef object buffer_of(object data, str name):
 
 
 cdef dict dict_of(object value, str name):
-    """A dict."""
+    """Return a dict."""
     if not isinstance(value, dict):
         raise ArgumentError(f"{name} must be a dict, not {shown(value)}")
     return value if type(value) is dict else dict(value)
 
 
-# Under the GIL a call is alone as long as no other Python runs in it. Decompression, a callback and
-# a finalizer do: then another thread, or the same one, may come in and move what the first holds.
-# `users` of an object: -1, one changes it; else so many read it. Who begins, ends.
+# Under the GIL a call is alone as long as it runs no other Python code. Decompression, a callback
+# or a finalizer may: then another thread, or the same one, can enter and move the object's memory.
+# `users` of an object: -1 while a call changes it, else the number of calls that read it. Each
+# `begin_*` needs its `end_use`.
 
 cdef int begin_change(int* users, str what) except -1:
     if users[0]:

@@ -1,5 +1,5 @@
-"""Python's garbage collector, which may rest while many objects are made that no cycle holds."""
+"""Python's garbage collector, paused while many objects without cycles are made."""
 
 cdef extern from "Python.h":
-    bint PyGC_Disable()        # whether it was at work until now
+    bint PyGC_Disable()        # whether it was enabled
     bint PyGC_Enable()

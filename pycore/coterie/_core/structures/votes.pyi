@@ -17,7 +17,7 @@ class ProtocolCounts:
     def remove(self, names: Iterable[str]) -> None:
         """Take a member's list out; CoterieError if it was not counted."""
     def candidates(self, members: int) -> set[str]:
-        """Names that are counted as often as there are members."""
+        """Return the names that are counted as often as there are members."""
     def __getitem__(self, name: str, /) -> int:
         """How often a name is counted; 0 if it is not."""
     def as_dict(self) -> dict[str, int]:

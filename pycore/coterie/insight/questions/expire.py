@@ -1,7 +1,7 @@
 """Which offsets are gone or go next, when, and by which of Kafka's rules.
 
 The rule of a group and the test of an offset are the coordinator's own
-(``expiry_rule``, ``expired`` of ``coterie._core.structures.offsets``). A newer group (KIP-848 and
+(``expiry_rule``, ``expired`` of ``coterie._core.structures.expiry``). A newer group (KIP-848 and
 the like) goes by its commits and its subscriptions in any state, and an offset with an undecided
 transactional commit waits (OffsetMetadataManager.cleanupExpiredOffsets,
 ConsumerGroup.offsetExpirationCondition).
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie._core.fold import partial
-from coterie._core.structures.offsets import expired, expiry_rule
+from coterie._core.structures.expiry import expired, expiry_rule
 from coterie.insight.groups import epochs
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter

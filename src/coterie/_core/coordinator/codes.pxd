@@ -1,4 +1,8 @@
-"""Kafka's error numbers, as in values.Error, and what a failed append is answered as."""
+"""Kafka's error numbers, and the errors of requests whose append has failed. Header only.
+
+Compiled code needs them as constants. `tests/coordinator/test_operations.py` compares them with
+`coterie.values.Error`.
+"""
 
 cdef enum Code:
     UNKNOWN_SERVER_ERROR = -1
@@ -41,7 +45,7 @@ cdef enum Code:
 
 
 cdef inline int group_error(int code) noexcept:
-    """What a failed append of group metadata is answered as."""
+    """Return the error of a request whose append of group metadata has failed."""
     if code in (UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS,
                 NOT_ENOUGH_REPLICAS_AFTER_APPEND):
         return COORDINATOR_NOT_AVAILABLE
@@ -55,7 +59,7 @@ cdef inline int group_error(int code) noexcept:
 
 
 cdef inline int commit_error(int code) noexcept:
-    """What a failed append of offsets is answered as."""
+    """Return the error of a request whose append of offsets has failed."""
     if code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_FETCH_SIZE):
         return INVALID_COMMIT_OFFSET_SIZE
     if code == NETWORK_EXCEPTION:

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.admin cimport Admin
+from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
@@ -16,6 +17,7 @@ from coterie._core.coordinator.trace cimport Event, Trace
 cdef class Coordinator:
     cdef Runtime runtime
     cdef Rebalances rebalances
+    cdef Joins joins
     cdef Members members
     cdef ClassicProtocol classic
     cdef ConsumerProtocol consumer     # None before 4.1

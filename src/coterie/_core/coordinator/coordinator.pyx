@@ -14,6 +14,7 @@ from coterie._core.checks cimport begin_change, end_use
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 from coterie._core.coordinator.admin cimport Admin
 from coterie._core.coordinator.classic.group cimport GroupMetadata
+from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
@@ -38,7 +39,7 @@ cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
 cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
-    BEATS = 256                    # heartbeats of a trace between two looks for a signal
+    BEATS = 256                    # heartbeats of a trace between two checks for a signal
 
 
 @cython.final
@@ -49,8 +50,9 @@ cdef class Coordinator:
                   Sink sink=None):
         self.runtime = Runtime(settings, now_ms, deferred, sink)
         self.rebalances = Rebalances(self.runtime, settings)
-        self.members = Members(self.runtime, self.rebalances, settings, member_ids)
-        self.classic = ClassicProtocol(self.runtime, self.rebalances, self.members, settings)
+        self.joins = Joins(self.runtime, self.rebalances, settings, member_ids)
+        self.members = Members(self.runtime, self.rebalances)
+        self.classic = ClassicProtocol(self.runtime, self.rebalances, self.joins, settings)
         self.store = OffsetStore()
         self.offsets = Offsets(self.runtime, self.store, settings)
         self.admin = Admin(self.runtime, self.store, settings)
@@ -150,7 +152,7 @@ cdef class Coordinator:
 
         Return `rows` if all succeeded, else a key and an error of each.
         """
-        cdef int64_t id = 0                    # no other request has it
+        cdef int64_t id = 0                    # no other request has this id
         begin_change(&self.users, THE_COORDINATOR)
         try:
             self.offsets.commit(id, OFFSET_COMMIT, self.runtime.find(group_id), group_id,
@@ -185,12 +187,12 @@ cdef class Coordinator:
     def complete(self, AppendOp op not None, int error, int64_t base_offset):
         """Let a deferred append come back; offset -1: the end of the log."""
         if op.runtime is not self.runtime:
-            raise CoterieError("this append is none of this coordinator's")
+            raise CoterieError("this append belongs to another coordinator")
         begin_change(&self.users, THE_COORDINATOR)
         try:
             try:
                 self.runtime.settle(op, error, base_offset)
-            except Thrown:                 # in the thread of the append
+            except Thrown:                 # in Kafka in the thread of the append
                 pass
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
         finally:
@@ -231,15 +233,15 @@ cdef class Coordinator:
         # The core makes no reference cycles, and a trace calls no Python code if the log is in
         # memory and member ids are numbered. Without the collector, many small groups take a fifth
         # less CPU time (CPython 3.11).
-        cdef bint collects = False
+        cdef bint was_enabled = False
         begin_change(&self.users, THE_COORDINATOR)
         self.runtime.strict = True
-        if isinstance(self.runtime.sink, MemoryLog) and self.members.member_ids is None:
-            collects = PyGC_Disable()
+        if isinstance(self.runtime.sink, MemoryLog) and self.joins.member_ids is None:
+            was_enabled = PyGC_Disable()
         try:
             return self.play_all(trace)
         finally:
-            if collects:
+            if was_enabled:
                 PyGC_Enable()
             self.runtime.strict = False
             end_use(&self.users)

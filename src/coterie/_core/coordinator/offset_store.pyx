@@ -34,7 +34,7 @@ cdef class OffsetStore:
     cdef int put(self, str group_id, OffsetMap offsets) except -1:
         """Set the offsets of a group, with its undecided transactions."""
         self.maps[group_id] = offsets
-        for producer_id in offsets.waiting_txn:
+        for producer_id in offsets.pending_by_producer:
             self.open_transaction(producer_id, group_id)
         return 0
 

@@ -1,8 +1,8 @@
 """OffsetCommit, TxnOffsetCommit, markers of transactions, OffsetFetch, for groups of every type.
 
-A row of a commit is ((topic, partition), offset, leader epoch, metadata, commit time or None, expiry
-or -1). The protocol of the group checks the member; the OffsetMap decides what is pending and what
-readers see. Here are the limits of metadata and the appends. Cost: O(1) a partition.
+A row of a commit is ((topic, partition), offset, leader epoch, metadata, commit time or None,
+expiry or -1). The protocol of the group checks the member; the OffsetMap decides what is pending
+and what readers see. Here are the limits of metadata and the appends. Cost: O(1) a partition.
 Source: GroupCoordinator.scala, GroupMetadataManager.scala, OffsetMetadataManager.java.
 Rules: docs/rules/coordinator.md#commits, docs/rules/offsets.md#plain-commits to #fetch.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator did, in order: a compact array, and the objects that some rows need."""
+"""What a coordinator did, in order: a compact array, with objects for the rows that need them."""
 from cpython.ref cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t
 

@@ -1,7 +1,7 @@
-"""The output of a coordinator: rows of 32 bytes, turned into objects only when asked for.
+"""The output of a coordinator: rows of 32 bytes, made into objects on request.
 
-A heartbeat's answer is a row and nothing else. Rows become events (values.py) or the dicts of
-trace lines; neither decides anything.
+The answer to a heartbeat is a row and nothing else. Rows become events (coterie.events) or the
+dicts of trace lines. It decides nothing. Cost: O(1) a row.
 """
 cimport cython
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
@@ -25,17 +25,17 @@ cdef enum:
 cdef dict ERRORS = {int(error): error for error in values.Error}
 cdef dict CAUSES = {cause.value: cause for cause in events.Cause}
 cdef dict WHY = {REPLACED: "replaced", DROPPED: "dropped"}
-# By the number of an operation, its place in the table: its name, and what makes its response.
+# By operation number: the name, and the function that makes the response.
 cdef tuple NAMES = tuple(operations.OPERATIONS)
 cdef tuple ANSWERS = tuple([row.answer for row in operations.OPERATIONS.values()])
 
 
 @cython.final
-@cython.no_gc                      # a payload is texts, numbers and bytes: nothing leads back here
+@cython.no_gc                      # payloads are texts, numbers and bytes: no reference cycles
 cdef class Outputs:
     """What a coordinator did, in order: rows of 32 bytes, made objects when asked for."""
-    # Payloads are kept where the garbage collector does not look: it would go through all of them
-    # again and again while a long trace is played.
+    # Payloads are hidden from the garbage collector, which would visit all of them again and again
+    # while a long trace is played.
 
     def __dealloc__(self):
         self.clear()
@@ -81,45 +81,50 @@ cdef class Outputs:
             Py_XDECREF(payload)
 
     cdef tuple only_answer(self, int64_t id):
-        """The error and the payload that this request was answered, the rows being dropped; None:
-        it was not, or others were, too, or one never will be. A request that waits may well end
-        the wait of one other: a newcomer's join that of a follower's sync."""
-        cdef Py_ssize_t n, found = -1
+        """Return the error and payload of this request and drop the rows, if it alone was answered.
+
+        None if it was not answered, another one was, too, or one never will be. A request that is
+        parked may complete another one: a new member's join completes a follower's sync.
+        """
+        cdef Py_ssize_t n, row = -1
         cdef tuple answer
         for n in range(self.count):
             if self.rows[n].kind == UNANSWERED:
                 return None
             if self.rows[n].kind == RESPONSE:
-                if found >= 0 or self.rows[n].id != id:
+                if row >= 0 or self.rows[n].id != id:
                     return None
-                found = n
-        if found < 0:
+                row = n
+        if row < 0:
             return None
-        answer = (self.rows[found].code, payload_of(&self.rows[found]))
+        answer = (self.rows[row].code, payload_of(&self.rows[row]))
         self.clear()
         return answer
 
     cdef object take_answer(self, int64_t id):
-        """The payload that this request was answered; of the rows only other requests' stay. None:
-        it was answered without one, or not at all."""
-        cdef Py_ssize_t n, kept = 0, count = self.count
+        """Return the payload of this request's answer; only answers to other requests stay.
+
+        None if it was answered without a payload, or not at all.
+        """
+        cdef Py_ssize_t n, left = 0, count = self.count
         cdef object answer = None
         cdef OutputRow row
         for n in range(count):
             row = self.rows[n]
             if row.kind == UNANSWERED or (row.kind == RESPONSE and row.id != id):
-                self.rows[kept] = row
-                kept += 1
+                self.rows[left] = row
+                left += 1
                 continue
             if row.kind == RESPONSE and row.payload != NULL:
                 answer = <object>row.payload
             Py_XDECREF(row.payload)
-        self.count = kept
+        self.count = left
         return answer
 
     cdef object event(self, Py_ssize_t n):
-        """A row as an event. A copy of it: what makes the event may run a finalizer, which may ask
-        the coordinator for more, and then the rows lie elsewhere."""
+        """Return a row as an event."""
+        # A copy: making the event may run a finalizer that calls the coordinator, and then the rows
+        # may move.
         cdef OutputRow row = self.rows[n]
         cdef Batch batch
         payload = None if row.payload == NULL else <object>row.payload
@@ -147,29 +152,29 @@ cdef class Outputs:
     def taken(self, bint with_events):
         """Return the answers as (request's id, number of the error, payload, event)."""
         cdef Py_ssize_t n
-        cdef list found = []
+        cdef list answers = []
         cdef OutputRow row
         for n in range(self.count):
             row = self.rows[n]
             if row.kind == RESPONSE:
-                found.append((row.id, row.code, payload_of(&row),
-                              self.event(n) if with_events else None))
+                answers.append((row.id, row.code, payload_of(&row),
+                                self.event(n) if with_events else None))
             elif row.kind == UNANSWERED or with_events:
-                found.append((row.id if row.kind == UNANSWERED else NO_REQUEST, None, None,
-                              self.event(n) if with_events else None))
-        return found
+                answers.append((row.id if row.kind == UNANSWERED else NO_REQUEST, None, None,
+                                self.event(n) if with_events else None))
+        return answers
 
     def lines(self):
         """Yield each row as the dict of a trace's output line, unanswered requests left out."""
         cdef Py_ssize_t n = 0
-        while n < self.count:              # which a caller may clear between two lines
+        while n < self.count:              # a caller may clear the rows between two lines
             event = self.event(n) if self.rows[n].kind != UNANSWERED else None
             n += 1
             if event is not None:
                 yield event.as_dict()
 
     def causes(self):
-        """(at, group id, from, to, generation, cause, member id) of each transition."""
+        """Return (at, group id, from, to, generation, cause, member id) of each transition."""
         return [(event.at, event.group_id, event.from_, event.to, event.generation_id,
                  event.cause, event.member_id)
                 for event in self.events() if isinstance(event, events.Transition)]

@@ -1,4 +1,4 @@
-"""Which partitions of the offsets topic a coordinator owns. See partitions.pyx."""
+"""Which partitions of the offsets topic a coordinator owns: declarations."""
 from libc.stdint cimport int32_t
 
 cdef enum Availability:
@@ -8,7 +8,7 @@ cdef enum Availability:
 
 cdef class Partitions:
     cdef readonly int32_t count
-    cdef readonly int others           # of the partitions but for
+    cdef readonly int others           # state of all partitions except
     cdef readonly dict exceptions      # partition -> availability
 
     cdef int check(self, int32_t partition) except -1

@@ -1,7 +1,7 @@
 """Which partitions of the offsets topic a coordinator owns, has given up, or is loading.
 
-A group belongs to the partition that Kafka finds by the hash of its id. Most of the time all
-partitions are in one state; those that are not stand apart.
+A group belongs to the partition that Kafka finds by the hash of its id. Usually all partitions are
+in one state; only exceptions are stored. It knows no groups. Cost: O(1) a request.
 Source: GroupMetadataManager.scala (partitionFor, ownedPartitions, loadingPartitions).
 Rules: docs/rules/coordinator.md#group-status, docs/rules/log-format.md#partition-of-a-group.
 """
@@ -18,14 +18,14 @@ STATES = ("owned", "resigned", "loading")      # by Availability
 
 
 cdef int32_t partition_of(str group_id, int32_t count) except -1:
-    """The partition of the offsets topic that has a group's records."""
+    """Return the partition of the offsets topic of a group."""
     cdef bytes raw = group_id.encode("utf-8", "surrogatepass")
     return coterie_partition_for(coterie_java_hash(raw, len(raw)), count)
 
 
 @cython.final
 cdef class Partitions:
-    """The partitions of the offsets topic; all are owned at first."""
+    """The partitions of the offsets topic; at first all are owned."""
 
     def __cinit__(self, int32_t count):
         if count < 1:
@@ -43,7 +43,7 @@ cdef class Partitions:
         return self.exceptions.get(partition, self.others)
 
     cdef int refusal(self, str group_id, bint empty_is_valid) except -2:
-        """The error that a request for this group is refused with, or NONE."""
+        """Return the error that refuses a request for this group, or NONE."""
         if group_id is None or (not empty_is_valid and not group_id):
             return INVALID_GROUP_ID
         cdef int state = self.others
@@ -54,14 +54,14 @@ cdef class Partitions:
         return COORDINATOR_LOAD_IN_PROGRESS if state == LOADING else NOT_COORDINATOR
 
     cdef bint is_loading(self, int32_t partition) except -1:
-        """Whether this partition is; of -1, whether any is."""
+        """Whether this partition is loading; -1: whether any is."""
         if partition >= 0:
             return self.state_of(partition) == LOADING
         return LOADING in self.exceptions.values() or (
             self.others == LOADING and <int32_t>len(self.exceptions) < self.count)
 
     cdef int change(self, int32_t partition, int before, int after) except -1:
-        """Let a partition, or with -1 each of them, go from one state to another."""
+        """Change the state of a partition (-1: of each) from `before` to `after`."""
         if partition >= 0:
             if self.state_of(partition) == before:
                 self.exceptions[partition] = after

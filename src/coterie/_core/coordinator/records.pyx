@@ -10,7 +10,8 @@ from libc.stdint cimport int16_t, int32_t
 from coterie._core.codec.encode cimport (
     Writing, begin, end, put_i16, put_i32, put_i64, written)
 from coterie._core.coordinator.sink cimport Batch, new_batch
-from coterie._core.structures.offsets cimport NO_TIME, Offset
+from coterie._core.structures.expiry cimport NO_TIME
+from coterie._core.structures.offsets cimport Offset
 
 from coterie._core.coordinator.runtime import Thrown
 

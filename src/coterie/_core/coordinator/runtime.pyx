@@ -168,13 +168,15 @@ cdef AppendOp describe(AppendOp op, str kind, Batch batch):
 
 
 cdef int decide_advance(component, int op, int64_t id, Group group, str group_id,
-                   int32_t generation_id, str member_id, str instance, tuple details) except -1:
+                        int32_t generation_id, str member_id, str instance,
+                        tuple details) except -1:
     """Do nothing: the clock is moved before each event of a trace."""
     return 0
 
 
 cdef int decide_fail_append(component, int op, int64_t id, Group group, str group_id,
-                   int32_t generation_id, str member_id, str instance, tuple details) except -1:
+                            int32_t generation_id, str member_id, str instance,
+                            tuple details) except -1:
     (<Runtime>component).fail_error = details[0]
     (<Runtime>component).fail_count = details[1]
     return 0

@@ -1,12 +1,12 @@
-"""Where a coordinator's records go. See sink.pyx."""
+"""The logs that a coordinator writes to: declarations."""
 from libc.stdint cimport int16_t, int64_t
 
 cdef enum:
-    LATER = -1                     # the append comes back by `complete`
-    FAILED = -2                    # nothing was appended; why stands in `failure`
+    LATER = -1                     # the append is finished by `complete`
+    FAILED = -2                    # nothing was appended; `failure` is the reason
 
-cdef class Batch:                  # what is appended at once
-    cdef str group_id              # whose records they are; None: a marker, or from a log
+cdef class Batch:                  # appended as a whole
+    cdef str group_id              # of the records; None: a marker, or from a log
     cdef readonly int64_t base_offset          # once it is in a log; before, -1
     cdef int64_t producer_id
     cdef int16_t epoch
@@ -24,7 +24,7 @@ cdef Batch new_batch(str group_id, Py_ssize_t count, bytes data)
 cdef Batch batch_of(object records)
 
 cdef class Sink:
-    cdef readonly object failure   # what a caller's log raised, until it is taken
+    cdef readonly object failure   # what a caller's log raised, until `take_failure`
 
     cdef int64_t append(self, Batch batch, int64_t base_offset) except -3
     cdef bint at_once(self) noexcept
@@ -42,5 +42,5 @@ cdef class CallerLog(Sink):
     cdef object rows               # () -> rows of all batches
 
 cdef class DirectLog(Sink):
-    cdef object write              # what a batch consists of -> offset
+    cdef object write              # the fields of a batch -> offset
     cdef object rows               # () -> rows of all batches

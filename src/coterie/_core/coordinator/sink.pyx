@@ -1,7 +1,8 @@
-"""The logs that a coordinator may write to; it holds none itself.
+"""The logs that a coordinator writes to.
 
-A coordinator hands its records to a sink, and reads them again when it is elected. The one in
-memory is what a test wants; a caller's may be a file, or a topic.
+A coordinator gives its records to a sink, and reads them from it when a partition is loaded. The
+log in memory is for tests; a log of the caller's may be a file or a topic; a direct log takes the
+bytes of a batch. A sink knows no group. Cost: one call a batch.
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -19,34 +20,34 @@ cdef enum:
     SIZES = 8                      # bytes before a record: the sizes of its key and its value
 
 cdef object BASE_OFFSET = attrgetter("base_offset")
-cdef int64_t LATEST_OFFSET = <int64_t>1 << 62  # what is counted on from here still fits an int64
+cdef int64_t LATEST_OFFSET = <int64_t>1 << 62  # later offsets still fit an int64
 
 
 @cython.final
-@cython.no_gc                      # bytes and numbers: nothing leads back to it
+@cython.no_gc                      # bytes and numbers: no reference cycles
 cdef class Batch:
-    """Records that are appended at once, as bytes: pairs are made of them when asked for."""
+    """Records that are appended as a whole, as bytes; pairs are made on request."""
 
     cdef tuple pair(self, Py_ssize_t at):
-        """Key and value of the record that begins at this byte."""
+        """Return key and value of the record that begins at this byte."""
         cdef const uint8_t* record = <const uint8_t*>PyBytes_AS_STRING(self.data) + at
         cdef int32_t key = load_i32(record), value = load_i32(record + 4)
         return (bytes_or_none(record + SIZES, key),
                 bytes_or_none(record + SIZES + max(key, 0), value))
 
     cdef Py_ssize_t after(self, Py_ssize_t at) noexcept:
-        """Where the next record begins."""
+        """Return where the next record begins."""
         cdef const uint8_t* record = <const uint8_t*>PyBytes_AS_STRING(self.data) + at
         return at + SIZES + max(load_i32(record), 0) + max(load_i32(record + 4), 0)
 
     cdef tuple pairs(self):
-        """Key and value of each record."""
+        """Return key and value of each record."""
         cdef Py_ssize_t at = 0
-        cdef list found = []
+        cdef list pairs = []
         for _ in range(self.count):
-            found.append(self.pair(at))
+            pairs.append(self.pair(at))
             at = self.after(at)
-        return tuple(found)
+        return tuple(pairs)
 
     cdef tuple row(self):
         return (self.base_offset, self.producer_id, self.epoch, self.transactional, self.control,
@@ -58,7 +59,7 @@ cdef object bytes_or_none(const uint8_t* raw, int32_t size):
 
 
 cdef Batch new_batch(str group_id, Py_ssize_t count, bytes data):
-    """A batch of no producer, which is in no log yet."""
+    """Make a batch without a producer, not yet in a log."""
     cdef Batch made = Batch.__new__(Batch)
     made.group_id = group_id
     made.base_offset = -1
@@ -70,7 +71,7 @@ cdef Batch new_batch(str group_id, Py_ssize_t count, bytes data):
 
 
 cdef Batch batch_of(object records):
-    """A batch of records that are pairs."""
+    """Make a batch of records that are pairs."""
     cdef list parts = []
     cdef bytes key, value
     for pair in records:
@@ -85,22 +86,22 @@ cdef bytes size_of(bytes raw):
 
 
 cdef class Sink:
-    """What a coordinator needs of a log."""
+    """The interface of a log for a coordinator."""
 
     cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
-        """Write one batch; where it stands, or LATER, or FAILED. Offset -1: at the end."""
+        """Write one batch; return its offset, LATER or FAILED. Offset -1: at the end."""
         raise NotImplementedError
 
     cdef bint at_once(self) noexcept:
-        """Whether no append comes back later."""
+        """Whether every append finishes within the call."""
         return False
 
     cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
-        """Refuse, before anything changes, an offset at which a batch cannot stand."""
+        """Refuse, before any change, an offset at which there can be no batch."""
         return 0
 
     cdef object read(self):
-        """The rows of all batches, in log order."""
+        """Return the rows of all batches, in log order."""
         raise NotImplementedError
 
 
@@ -171,15 +172,15 @@ cdef class CallerLog(Sink):
     cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
         cdef int64_t position
         try:
-            given = self.write(batch.row())
-            if given is None:
+            offset = self.write(batch.row())
+            if offset is None:
                 return LATER
-            if type(given) is not int or not 0 <= given <= LATEST_OFFSET:
-                raise ArgumentError("append must return the offset of the batch, or None where it "
-                                    f"comes back later, not {shown(given)}")
-            position = given
+            if type(offset) is not int or not 0 <= offset <= LATEST_OFFSET:
+                raise ArgumentError("append must return the offset of the batch, or None if it "
+                                    f"finishes later, not {shown(offset)}")
+            position = offset
             return position
-        except BaseException as error:     # Ctrl-C, too: the append has failed, all else is whole
+        except BaseException as error:     # Ctrl-C, too: only the append has failed
             if self.failure is None or not isinstance(error, Exception):
                 self.failure = error
             return FAILED
@@ -207,7 +208,7 @@ cdef class DirectLog(Sink):
                            batch.epoch, batch.transactional, batch.control),
                 "the offset of a batch", 0, LATEST_OFFSET)
             return position
-        except BaseException as error:     # as of a CallerLog
+        except BaseException as error:     # as in CallerLog
             if self.failure is None or not isinstance(error, Exception):
                 self.failure = error
             return FAILED

@@ -1,4 +1,4 @@
-"""A compiled trace. See trace.pyx."""
+"""A compiled trace: declarations."""
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
@@ -8,7 +8,7 @@ cdef extern from "Python.h":
     PyObject* PyList_GET_ITEM(object items, Py_ssize_t n) noexcept
 
 cdef enum:
-    AHEAD = 12                     # events; their objects lie far apart
+    AHEAD = 12                     # events to prefetch: their objects are scattered
 
 cdef struct Event:                 # 40 bytes
     int64_t at_ms
@@ -27,18 +27,18 @@ cdef class Trace:
     cdef readonly dict header
     cdef list objects              # names and details; each name once
     cdef dict index
-    cdef public bint sugar         # some member id stands for that in an earlier answer
+    cdef public bint sugar         # some member id refers to an earlier answer
     cdef readonly int64_t last_id  # the largest id of a request
-    cdef list lines                # of each event, the line it stands in
+    cdef list lines                # the line of each event
 
     cdef int32_t intern(self, name) except -1
 
 
 cdef inline void fetch_ahead(list objects, const Event* event) noexcept:
-    """Let the memory bring what an event is about while those before it are played."""
+    """Prefetch the objects of an event while the events before it are played."""
     coterie_prefetch(PyList_GET_ITEM(objects, event.group))
     coterie_prefetch(PyList_GET_ITEM(objects, event.member))
     coterie_prefetch(PyList_GET_ITEM(objects, event.details))
 
 
-cdef object desugar(value, dict told)
+cdef object desugar(value, dict member_ids)

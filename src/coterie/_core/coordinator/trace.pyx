@@ -1,6 +1,7 @@
-"""A trace compiled once into rows of 40 bytes with interned names.
+"""A trace, compiled once into rows of 40 bytes with interned names.
 
-Playing it makes no Python object for an event that needs none.
+An event without details needs no Python object when it is played. It knows no operation: the rows
+go to the coordinator as they are. Cost: one row an event.
 Rules: docs/rules/trace-format.md#defaults.
 """
 cimport cython
@@ -34,13 +35,13 @@ cdef class Trace:
         if name is not None and type(name) is not str:
             if not isinstance(name, str):
                 raise ArgumentError(f"member_id must be a string, not {shown(name)}")
-            self.objects.append(name)        # sugar: a text of its own, equal to no other
+            self.objects.append(name)        # a reference: a text of its own, equal to no other
             return <int32_t>len(self.objects) - 1
-        found = self.index.get(name)
-        if found is None:
-            found = self.index[name] = len(self.objects)
+        index = self.index.get(name)
+        if index is None:
+            index = self.index[name] = len(self.objects)
             self.objects.append(name)
-        return found
+        return index
 
     def add(self, int line, int64_t at_ms, int op, int64_t id, str group_id,
             int32_t generation_id, member_id, str instance, tuple details):
@@ -81,20 +82,20 @@ cdef class Trace:
                    self.objects[event.instance], self.objects[event.details])
 
 
-cdef object desugar(value, dict told):
-    """`value` with every MemberOf (see requests.py) replaced by the id that it stands for."""
+cdef object desugar(value, dict member_ids):
+    """Replace each MemberOf (coordinator/fields.py) in a value by the id that it refers to."""
     if type(value) is tuple:
         Py_EnterRecursiveCall(b" in a trace's details")
         try:
-            return tuple([desugar(item, told) for item in value])
+            return tuple([desugar(item, member_ids) for item in value])
         finally:
             Py_LeaveRecursiveCall()
     if type(value) is dict:
-        return {desugar(key, told): item for key, item in value.items()}
+        return {desugar(key, member_ids): item for key, item in value.items()}
     request_id = getattr(value, "request_id", None)
     if request_id is None:
         return value
-    member_id = told.get(request_id)
+    member_id = member_ids.get(request_id)
     if not member_id:
         raise TraceError(f"member_id_of: request {request_id} has been told no member id by now")
     return member_id

@@ -1,4 +1,4 @@
-"""OffsetCommit from its bytes to the coordinator and back. See commits.pyx."""
+"""OffsetCommit from bytes to bytes: declarations."""
 from coterie._core.codec.cursor cimport Cursor
 from coterie._core.codec.encode cimport Writing
 from coterie._core.coordinator.coordinator cimport Coordinator

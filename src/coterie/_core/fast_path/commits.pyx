@@ -1,9 +1,9 @@
-"""OffsetCommit from its bytes to the coordinator and back, with no objects but the core's rows.
+"""OffsetCommit from its bytes to the coordinator and back, without objects besides the core's rows.
 
-Only what is plainly a commit. All else is left to the handler of the server, which says what is
-wrong: partitions that do not exist, a topic that comes twice, times that a client set.
-Of the 6.7 us of a commit of 10 partitions, 3.1 are the write to the server's log, 1.3 the core's,
-1.2 parsing and answering, and 0.6 the connection (`benchmarks/without_sockets.py`).
+Only plain commits take this path. All others are left to the server's handler, which reports the
+error: unknown partitions, a topic that comes twice, times that a client has set.
+Of the 6.7 us of a commit of 10 partitions, 3.1 are the write to the server's log, 1.3 the core,
+1.2 parsing and encoding, and 0.6 the connection (`benchmarks/without_sockets.py`).
 Source: ``OffsetCommitRequest.json``, ``OffsetCommitResponse.json``, ``KafkaApis.scala``.
 """
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -15,91 +15,92 @@ from coterie._core.codec.encode cimport (
     Writing, put_i16, put_i32, put_uvarint, reserve, write_text)
 from coterie._core.coordinator.coordinator cimport Coordinator
 from coterie._core.fast_path.texts cimport Text, read_text, text_of
-from coterie._core.fast_path.member_header cimport Who, read_who
+from coterie._core.fast_path.member_header cimport MemberHeader, read_header
 
 from coterie.errors import ArgumentError
 
 cdef enum:
-    FIRST = 2                  # before, offsets were in ZooKeeper, then each had a time
-    THROTTLED = 3              # from here on an answer says how long the client was slowed
-    LAST_RETENTION = 4         # up to here a client may say how long offsets are kept
-    WITH_EPOCH = 6             # from here on an offset has its leader epoch,
-    WITH_INSTANCE = 7          # a member its instance id,
-    FLEXIBLE = 8               # all structs tagged fields
+    FIRST = 2                  # version 0 went to ZooKeeper, 1 has a time for each offset
+    THROTTLED = 3              # first version whose response has a throttle time
+    LAST_RETENTION = 4         # last version with a retention time
+    WITH_EPOCH = 6             # first version with a leader epoch,
+    WITH_INSTANCE = 7          # an instance id,
+    FLEXIBLE = 8               # tagged fields
     LAST = 9
-    PAIR = 2                   # of a partition's key and its error
+    PAIR = 2                   # length of a row of key and error
 
 cdef bint answer_commit(Coordinator coordinator, dict topics, Writing* w, int version,
                         Cursor* cur) except -1:
-    """Ask the coordinator and write what it says; false: nothing was done, others are to look.
+    """Commit and write the response; false: nothing was done, the server's handler must decide.
 
-    `topics`: those that exist, by name.
+    `topics`: the existing topics, by name.
     """
-    cdef Who who
+    cdef MemberHeader header
     cdef str group_id, member_id, instance = None
     cdef list rows = []
-    cdef tuple told
-    if not FIRST <= version <= LAST or read_head(cur, version, &who) != OK:
+    cdef tuple result
+    if not FIRST <= version <= LAST or read_head(cur, version, &header) != OK:
         return False
     try:
-        group_id = text_of(&who.group)
-        member_id = text_of(&who.member)
-        if who.instance.size >= 0:
-            instance = text_of(&who.instance)
+        group_id = text_of(&header.group)
+        member_id = text_of(&header.member)
+        if header.instance.size >= 0:
+            instance = text_of(&header.instance)
         if not read_topics(cur, version, topics, rows):
             return False
     except UnicodeDecodeError:
         return False
     try:
-        told = coordinator.commit(group_id, who.generation_id, member_id, instance, tuple(rows))
-    except ArgumentError:                  # metadata that no record holds; nothing has changed
+        result = coordinator.commit(group_id, header.generation_id, member_id, instance,
+                                    tuple(rows))
+    except ArgumentError:                  # metadata too long for a record; nothing has changed
         return False
-    write_answer(w, version, who.correlation_id, told)
+    write_answer(w, version, header.correlation_id, result)
     return True
 
 
-cdef Status read_head(Cursor* cur, int version, Who* who) noexcept nogil:
-    """All that stands before the topics."""
-    cdef int64_t kept_ms = -1
-    cdef Status status = read_who(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, who)
+cdef Status read_head(Cursor* cur, int version, MemberHeader* header) noexcept nogil:
+    """Read the fields before the topics."""
+    cdef int64_t retention_ms = -1
+    cdef Status status = read_header(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, header)
     if status == OK and version <= LAST_RETENTION:
-        status = read_i64(cur, &kept_ms)
-    return NEGATIVE if status == OK and kept_ms != -1 else status
+        status = read_i64(cur, &retention_ms)
+    return NEGATIVE if status == OK and retention_ms != -1 else status
 
 
 cdef bint read_topics(Cursor* cur, int version, dict topics, list rows) except -1:
-    """Add a row for each partition, as the core takes them; false: this is no plain commit."""
+    """Add a row for each partition; false: it is no plain commit."""
     cdef bint flexible = version >= FLEXIBLE
-    cdef int32_t count, partitions, there, _
+    cdef int32_t count, partitions, partition_count, _
     cdef Text text
     cdef str name
-    cdef set named = None
+    cdef set names = None
     if read_count(cur, flexible, &count) != OK:
         return False
     if count > 1:
-        named = set()
+        names = set()
     for _ in range(count):
         if read_text(cur, flexible, &text) != OK or text.size < 0:
             return False
         name = text_of(&text)
         topic = topics.get(name)
-        if topic is None or (named is not None and name in named):
+        if topic is None or (names is not None and name in names):
             return False
-        if named is not None:
-            named.add(name)
-        there = <int32_t>len(topic.partitions)
+        if names is not None:
+            names.add(name)
+        partition_count = <int32_t>len(topic.partitions)
         if read_count(cur, flexible, &partitions) != OK or partitions < 0:
             return False
-        if not read_partitions(cur, version, name, there, partitions, rows):
+        if not read_partitions(cur, version, name, partition_count, partitions, rows):
             return False
         if flexible and skip_tags(cur) != OK:
             return False
     return len(rows) > 0 and (not flexible or skip_tags(cur) == OK)
 
 
-cdef bint read_partitions(Cursor* cur, int version, str name, int32_t there, int32_t count,
-                          list rows) except -1:
-    """Add the rows of a topic that has so many partitions."""
+cdef bint read_partitions(Cursor* cur, int version, str name, int32_t partition_count,
+                          int32_t count, list rows) except -1:
+    """Add the rows of a topic with `partition_count` partitions; false: it is no plain commit."""
     cdef bint flexible = version >= FLEXIBLE
     cdef int32_t number, epoch = -1, _
     cdef int64_t offset
@@ -110,7 +111,7 @@ cdef bint read_partitions(Cursor* cur, int version, str name, int32_t there, int
             return False
         if version >= WITH_EPOCH and read_i32(cur, &epoch) != OK:
             return False
-        if read_text(cur, flexible, &metadata) != OK or not 0 <= number < there:
+        if read_text(cur, flexible, &metadata) != OK or not 0 <= number < partition_count:
             return False
         if flexible and skip_tags(cur) != OK:
             return False
@@ -129,37 +130,37 @@ cdef inline int put_no_tags(Writing* w, bint flexible) except -1:
     return 0
 
 
-cdef Py_ssize_t end_of_topic(tuple told, Py_ssize_t at) except -1:
-    """Where the rows of the next topic begin; each topic's stand together, as they were asked."""
-    cdef tuple key = <tuple?>(<tuple?>told[at])[0]
+cdef Py_ssize_t end_of_topic(tuple rows, Py_ssize_t at) except -1:
+    """Return where the rows of the next topic begin; rows are grouped by topic."""
+    cdef tuple key = <tuple?>(<tuple?>rows[at])[0]
     name = key[0]
-    while at < len(told) and (<tuple?>(<tuple?>told[at])[0])[0] is name:
+    while at < len(rows) and (<tuple?>(<tuple?>rows[at])[0])[0] is name:
         at += 1
     return at
 
 
-cdef int write_answer(Writing* w, int version, int32_t correlation_id, tuple told) except -1:
-    """The error of each partition: rows of a key and an error, or as they were asked: all good."""
+cdef int write_answer(Writing* w, int version, int32_t correlation_id, tuple rows) except -1:
+    """Write the response: rows of a key and an error, or the rows of the commit: no errors."""
     cdef bint flexible = version >= FLEXIBLE
-    cdef Py_ssize_t start = w.size, at = 0, behind, topics = 0
+    cdef Py_ssize_t start = w.size, at = 0, topic_end, topics = 0
     cdef tuple row, key
-    put_i32(w, 0)                          # the length, once it is known
+    put_i32(w, 0)                          # the length, set at the end
     put_i32(w, correlation_id)
     put_no_tags(w, flexible)
     if version >= THROTTLED:
         put_i32(w, 0)
-    while at < len(told):
-        at = end_of_topic(told, at)
+    while at < len(rows):
+        at = end_of_topic(rows, at)
         topics += 1
     put_count(w, flexible, topics)
     at = 0
-    while at < len(told):
-        behind = end_of_topic(told, at)
-        key = <tuple?>(<tuple?>told[at])[0]
+    while at < len(rows):
+        topic_end = end_of_topic(rows, at)
+        key = <tuple?>(<tuple?>rows[at])[0]
         write_text(w, "name", key[0], flexible)
-        put_count(w, flexible, behind - at)
-        while at < behind:
-            row = <tuple?>told[at]
+        put_count(w, flexible, topic_end - at)
+        while at < topic_end:
+            row = <tuple?>rows[at]
             put_i32(w, <int32_t>(<tuple?>row[0])[1])
             put_i16(w, <int16_t>row[1] if len(row) == PAIR else 0)
             put_no_tags(w, flexible)

@@ -1,4 +1,10 @@
-"""See ``dispatch.pyi``."""
+"""The fast path: heartbeats and plain commits at the head of the bytes of a connection.
+
+It parses a request, calls the coordinator and encodes the response, without Python objects besides
+the ids. It stops at the first other request, at an incomplete frame, and as soon as the coordinator
+has other outputs. It knows no connection: bytes in, bytes out. Cost: one pass over the bytes.
+Source: ``HeartbeatRequest.json``, ``HeartbeatResponse.json``.
+"""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, uint8_t
@@ -10,7 +16,7 @@ from coterie._core.codec.encode cimport Writing, begin, end, put_i16, put_i32, r
 from coterie._core.coordinator.coordinator cimport Coordinator
 from coterie._core.fast_path.commits cimport OFFSET_COMMIT, answer_commit
 from coterie._core.fast_path.texts cimport text_of
-from coterie._core.fast_path.member_header cimport Who, read_who
+from coterie._core.fast_path.member_header cimport MemberHeader, read_header
 
 from coterie.errors import ArgumentError, shown
 
@@ -26,17 +32,17 @@ def answer_quick(Coordinator coordinator not None, topics, data, position, longe
     """Answer the heartbeats and commits at the head of what a connection has received."""
     cdef Py_buffer view
     cdef Py_ssize_t at, most = within(longest, "longest", 0, 0x7FFFFFFF)
-    cdef dict known = None
+    cdef dict known_topics = None
     if topics is not None and coordinator.runtime.sink.at_once() and (
             not coordinator.runtime.deferred):
-        known = topics if type(topics) is dict else dict_of(topics, "topics")
+        known_topics = topics if type(topics) is dict else dict_of(topics, "topics")
     try:
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     except (TypeError, ValueError, BufferError):
         raise ArgumentError(f"data must be bytes, not {shown(data)}") from None
     try:
         at = within(position, "position", 0, view.len)
-        return answer_all(coordinator, known, <const uint8_t*>view.buf, at, view.len, most)
+        return answer_all(coordinator, known_topics, <const uint8_t*>view.buf, at, view.len, most)
     finally:
         PyBuffer_Release(&view)
 
@@ -70,31 +76,31 @@ cdef tuple answer_all(Coordinator coordinator, dict topics, const uint8_t* data,
         end(&w)
 
 
-cdef Status read_beat(Cursor* cur, int version, Who* who) noexcept nogil:
-    cdef Status status = read_who(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, who)
+cdef Status read_beat(Cursor* cur, int version, MemberHeader* header) noexcept nogil:
+    cdef Status status = read_header(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, header)
     if status == OK and version >= FLEXIBLE:
         status = skip_tags(cur)
     return status
 
 
 cdef bint answer_beat(Coordinator coordinator, Writing* w, int version, Cursor* cur) except -1:
-    """Ask the coordinator and write what it says; false: it is not plainly a heartbeat."""
-    cdef Who who
+    """Answer a heartbeat; false: it does not parse as one, and nothing was done."""
+    cdef MemberHeader header
     cdef str group_id, member_id, instance = None
     cdef int code
-    if not 0 <= version <= FLEXIBLE or read_beat(cur, version, &who) != OK:
+    if not 0 <= version <= FLEXIBLE or read_beat(cur, version, &header) != OK:
         return False
     try:
-        group_id = text_of(&who.group)
-        member_id = text_of(&who.member)
-        if who.instance.size >= 0:
-            instance = text_of(&who.instance)
+        group_id = text_of(&header.group)
+        member_id = text_of(&header.member)
+        if header.instance.size >= 0:
+            instance = text_of(&header.instance)
     except UnicodeDecodeError:
         return False
-    code = coordinator.beat(group_id, who.generation_id, member_id, instance)
+    code = coordinator.beat(group_id, header.generation_id, member_id, instance)
     # length, correlation id, (no tags,) throttle time from version 1 on, error(, no tags)
     put_i32(w, 6 if version == 0 else 12 if version >= FLEXIBLE else 10)
-    put_i32(w, who.correlation_id)
+    put_i32(w, header.correlation_id)
     if version >= FLEXIBLE:
         reserve(w, 1)[0] = 0
     if version >= 1:

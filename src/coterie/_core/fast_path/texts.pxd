@@ -1,4 +1,4 @@
-"""Texts of a request, borrowed from its bytes. Header only: inlined into what reads requests."""
+"""Texts of a request, borrowed from its bytes. Header only."""
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, uint8_t
 

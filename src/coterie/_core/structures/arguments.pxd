@@ -1,3 +1,3 @@
-"""Checks of columns that callers hand over. See arguments.pyx."""
+"""Checks of columns: declarations."""
 
 cdef object column_of(object values, str name, int type_number)

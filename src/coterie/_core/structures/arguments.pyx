@@ -1,6 +1,7 @@
-"""Columns of whole numbers that callers hand over, checked once at the edge.
+"""Checks of columns of whole numbers that callers pass, done once at the edge.
 
-As ``checks``, which has single values. Cost: a call a column, nothing an element.
+Single values are checked in `checks`. A column that would have to be changed is refused.
+Cost: one call a column, nothing an element, unless the column has another integer type.
 """
 from coterie._core.structures.arrays cimport PyArray_DescrFromType, is_column, need_arrays
 
@@ -8,7 +9,7 @@ from coterie.errors import ArgumentError
 
 
 cdef object column_of(object values, str name, int type_number):
-    """A contiguous column of that type (NPY_INT64); anything that would be changed is refused."""
+    """Return a contiguous column of this type (NPY_INT64); a lossy change is refused."""
     need_arrays()
     if is_column(values, type_number):
         return values

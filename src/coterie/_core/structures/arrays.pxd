@@ -1,7 +1,7 @@
-"""What is used of numpy's C API, loaded when an array is first asked for.
+"""The part of numpy's C API that the core uses, loaded at the first use of an array.
 
 `cimport numpy` would load numpy with the module, which takes longer than the start of a server
-that holds no array.
+that has no array.
 """
 from libc.stdint cimport intptr_t
 
@@ -26,7 +26,7 @@ cdef extern from "numpy/arrayobject.h":
 
 
 cdef inline int need_arrays() except -1:
-    """Before any of the above: each module has a pointer of its own."""
+    """Load the API; call it before any of the above: each module has its own pointer."""
     if PyArray_API == NULL:
         _import_array()
     return 0
@@ -41,7 +41,7 @@ cdef inline intptr_t size_of(object array) noexcept:
 
 
 cdef inline bint is_column(object values, int type_number) noexcept:
-    """Whether it is an array of one dimension and that type, its elements side by side."""
+    """Whether it is a contiguous array of one dimension and this type."""
     cdef PyArrayObject* array = <PyArrayObject*>values
     return (PyArray_CheckExact(values) and PyArray_NDIM(array) == 1
             and PyArray_TYPE(array) == type_number and PyArray_ISCARRAY_RO(array))

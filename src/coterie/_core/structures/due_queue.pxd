@@ -1,4 +1,4 @@
-"""Timers that are due, in order of firing: deadline, then arming. Header only, as `slots`."""
+"""Timers that are due, in the order of firing: by deadline, then by arming. Header only."""
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport qsort, realloc
 
@@ -7,14 +7,14 @@ from coterie._core.structures.slots cimport SLOTS, TimerRef, Node, live
 cdef enum:
     SMALL = 24                     # up to here insertion beats a general sort
 
-cdef union Whose:
+cdef union DueOwner:
     TimerRef entry
     int64_t key                    # once the timer is released
 
 cdef struct Due:
     int64_t deadline_ms
     uint64_t seq
-    Whose what
+    DueOwner what
 
 cdef struct DueQueue:
     Due* items                     # from head to count, in order if sorted
@@ -33,32 +33,32 @@ cdef inline int by_firing(const void* a, const void* b) noexcept nogil:
 
 
 cdef inline void sort_by_firing(Due* due, int64_t count) noexcept nogil:
-    cdef Due held
+    cdef Due item
     cdef int64_t n, at
     if count > SMALL:
         qsort(due, count, sizeof(Due), by_firing)
         return
     for n in range(1, count):
-        held = due[n]
+        item = due[n]
         at = n
-        while at > 0 and before(&held, &due[at - 1]):
+        while at > 0 and before(&item, &due[at - 1]):
             due[at] = due[at - 1]
             at -= 1
-        due[at] = held
+        due[at] = item
 
 
 cdef inline void keys_by_firing(
     Due* due, int64_t count, int64_t start_ms, int64_t* of_ms, Due* room, int64_t* keys
 ) noexcept nogil:
-    """The keys of the timers of one second, in order, by counting them.
+    """Write the keys of one second's timers in the order of firing, by a counting sort.
 
-    `of_ms`: how many each millisecond has, and spoiled. `room`: NULL if the timers stand in order
-    of arming, else for as many.
+    `of_ms`: the count of each millisecond; it is overwritten. `room`: NULL if the timers are in the
+    order of arming, else space for as many.
     """
     cdef int64_t filled = 0, ms, n
     for ms in range(SLOTS):
         filled += of_ms[ms]
-        of_ms[ms] = filled - of_ms[ms]         # where its next timer goes
+        of_ms[ms] = filled - of_ms[ms]         # the place of its next timer
     for n in range(count):
         ms = due[n].deadline_ms - start_ms
         if room == NULL:
@@ -77,7 +77,7 @@ cdef inline void keys_by_firing(
 cdef inline bint push(
     DueQueue* queue, int64_t deadline_ms, uint64_t seq, TimerRef entry
 ) noexcept nogil:
-    """False: no memory."""
+    """Append a timer; False: no memory."""
     cdef Due* due = queue.items
     cdef int64_t capacity = 2 * queue.capacity + 64
     if queue.count == queue.capacity:
@@ -97,7 +97,7 @@ cdef inline bint push(
 
 
 cdef inline Due* next_due(DueQueue* queue) noexcept nogil:
-    """The first of the queue, which it still holds; NULL, and the queue empty: there is none."""
+    """Return the first timer without removing it; NULL if the queue is empty."""
     if queue.unsorted:
         queue.unsorted = False
         sort_by_firing(queue.items + queue.head, queue.count - queue.head)

@@ -1,8 +1,7 @@
-"""Committed offsets of one group: the C face for the coordinator."""
+"""Committed offsets of one group: declarations."""
 from libc.stdint cimport int32_t, int64_t
 
 cdef enum:
-    NO_TIME = -1                   # no expiry of its own
     NO_POSITION = -1               # not appended yet
 
 cdef class Offset:
@@ -18,14 +17,11 @@ cdef class Offset:
 cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
                         int64_t commit_timestamp, int64_t expire_timestamp, int64_t position)
 
-cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_ms,
-                      bint topics_known)
-
 cdef class OffsetMap:
     cdef dict topics                          # topic -> {partition: Offset}: what readers see
     cdef readonly Py_ssize_t count            # offsets in them
-    cdef dict waiting                         # (topic, partition) -> Offset: plain, in flight
-    cdef dict waiting_txn                     # producer id -> {(topic, partition): Offset}
+    cdef dict pending_plain                         # (topic, partition) -> Offset: plain, in flight
+    cdef dict pending_by_producer                     # producer id -> {(topic, partition): Offset}
 
     cdef bint has_any(self) noexcept
     cdef dict undecided(self, int64_t producer_id)

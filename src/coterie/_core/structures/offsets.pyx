@@ -1,34 +1,28 @@
-"""The offsets of one group: plain and transactional commits, visibility, expiry.
+"""The offsets of one group: plain and transactional commits, visibility, removal.
 
-Kept apart: what readers see, plain commits whose append has not finished, and transactional ones
-that no marker has decided. Log positions decide between plain and transactional commits, not the
-time of a marker. Knows nothing of members or states: the coordinator checks those.
-O(1) a partition; expiry is one pass over the group.
+Three things are separate: what readers see, plain commits whose append has not finished, and
+transactional commits that no marker has decided. Log positions decide between plain and
+transactional commits, not the time of a marker. It knows no members and no states of a group.
+Cost: O(1) a partition; expiry is one pass over the group.
 Source: GroupMetadata.scala, GroupMetadataManager.scala. Rules: docs/rules/offsets.md#data.
 """
 cimport cython
 from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
-from coterie._core.structures.arguments cimport column_of
-from coterie._core.structures.arrays cimport NPY_INT64
 from coterie._core.checks cimport flag_of, int32_of, int64_of, items_of, text_of, texts_of
+from coterie._core.structures.expiry cimport NO_TIME, is_expired
 
 from collections.abc import Mapping
 from types import MappingProxyType
-
 
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.values import OffsetAndMetadata
 
 cdef extern from "Python.h":
     PyObject* PyDict_SetDefault(object mapping, object key, object value) except NULL
-
-cdef extern from "expired.h":
-    void coterie_expired(const int64_t* base_ms, const int64_t* expire_ms, size_t count,
-                         int64_t now_ms, int64_t retention_ms, uint8_t* out) nogil
 
 
 @cython.final
@@ -38,7 +32,7 @@ cdef class Offset:
 
     def __init__(self, offset, leader_epoch=-1, metadata="", commit_timestamp=-1,
                  expire_timestamp=NO_TIME, position=NO_POSITION):
-        if self.metadata is not None:   # it may be the one that a group holds
+        if self.metadata is not None:   # a group may use it
             raise CoterieError("an Offset does not change, make another one")
         self.offset = int64_of(offset, "offset")
         self.leader_epoch = int32_of(leader_epoch, "leader_epoch")
@@ -48,7 +42,7 @@ cdef class Offset:
         self.metadata = text_of(metadata, "metadata")
 
     cdef bint same(self, Offset other) noexcept:
-        """Equal in the five fields of an offset; where it was appended does not count."""
+        """Whether the five fields of an offset are equal; its position does not count."""
         return (self.offset == other.offset and self.leader_epoch == other.leader_epoch
                 and self.commit_timestamp == other.commit_timestamp
                 and self.expire_timestamp == other.expire_timestamp
@@ -70,35 +64,17 @@ cdef class Offset:
 
 cdef Offset make_offset(int64_t offset, int32_t leader_epoch, str metadata,
                         int64_t commit_timestamp, int64_t expire_timestamp, int64_t position):
-    cdef Offset made = Offset.__new__(Offset)
-    made.offset = offset
-    made.leader_epoch = leader_epoch
-    made.metadata = metadata
-    made.commit_timestamp = commit_timestamp
-    made.expire_timestamp = expire_timestamp
-    made.position = position
-    return made
+    cdef Offset entry = Offset.__new__(Offset)
+    entry.offset = offset
+    entry.leader_epoch = leader_epoch
+    entry.metadata = metadata
+    entry.commit_timestamp = commit_timestamp
+    entry.expire_timestamp = expire_timestamp
+    entry.position = position
+    return entry
 
 
-cpdef str expiry_rule(str protocol_type, bint empty, bint stable, int64_t since_ms,
-                      bint topics_known):
-    """Return by which rule a group's offsets expire; None: none of them does."""
-    if protocol_type is None:
-        return "standalone"
-    if empty:
-        return "empty_commit" if since_ms == -1 else "empty_since"
-    return "not_subscribed" if protocol_type == "consumer" and stable and topics_known else None
-
-
-cdef dict NOTHING = {}
-
-
-cdef inline bint is_expired(int64_t expire_ms, int64_t base_ms, int64_t now_ms,
-                            int64_t retention_ms) noexcept nogil:
-    if expire_ms != NO_TIME:
-        return now_ms >= expire_ms
-    # Java's subtraction wraps; so does this one.
-    return <int64_t>(<uint64_t>now_ms - <uint64_t>base_ms) >= retention_ms
+cdef dict NOTHING = {}              # shared by maps whose field has no entry
 
 
 @cython.final
@@ -107,22 +83,22 @@ cdef class OffsetMap:
     """One group's offsets: commits, transactions, expiry."""
 
     def __cinit__(self):
-        # Most groups have no offset in flight, many have none: they share a dict that stays empty,
-        # and who puts something into such a field gives the group its own first.
-        self.topics = self.waiting = self.waiting_txn = NOTHING
+        # Most groups have no offset in flight, many have none at all: they share one empty dict.
+        # What adds an entry gives the group a dict of its own first.
+        self.topics = self.pending_plain = self.pending_by_producer = NOTHING
 
-    # Copies: what is cast to an Offset below must be one, whatever a caller writes or compares.
+    # Copies: values are cast to Offset below, so no caller may write into these dicts.
 
     @property
     def pending(self):
         """Plain commits whose append has not finished: a read-only copy."""
-        return MappingProxyType(dict(self.waiting))
+        return MappingProxyType(dict(self.pending_plain))
 
     @property
     def pending_txn(self):
         """Transactional commits without a marker, by producer id: a read-only copy."""
         return MappingProxyType({producer: MappingProxyType(dict(undecided))
-                                 for producer, undecided in self.waiting_txn.items()})
+                                 for producer, undecided in self.pending_by_producer.items()})
 
     def __len__(self):
         """How many offsets readers see."""
@@ -146,15 +122,15 @@ cdef class OffsetMap:
 
     cdef bint has_any(self) noexcept:
         # A producer's empty map counts: it is dropped only by a marker or a failed append.
-        return self.count > 0 or bool(self.waiting) or bool(self.waiting_txn)
+        return self.count > 0 or bool(self.pending_plain) or bool(self.pending_by_producer)
 
     cdef dict undecided(self, int64_t producer_id):
-        """What a producer's marker will decide."""
-        self.waiting_txn = self.waiting_txn or {}
-        return <dict?>self.waiting_txn.setdefault(producer_id, {})
+        """Return the offsets that a producer's next marker decides."""
+        self.pending_by_producer = self.pending_by_producer or {}
+        return <dict?>self.pending_by_producer.setdefault(producer_id, {})
 
     cdef dict partitions_of(self, topic):
-        """The offsets of a topic, which may have none yet."""
+        """Return the offsets of a topic, to which some are about to be added."""
         partitions = self.topics.get(topic)
         if partitions is None:
             self.topics = self.topics or {}
@@ -199,16 +175,16 @@ cdef class OffsetMap:
                 for partition in <dict>partitions]
 
     cdef int prepare(self, tuple rows, list entries) except -1:
-        """Let offsets wait until their append comes back."""
+        """Make offsets pending until their append finishes."""
         cdef Py_ssize_t n
-        self.waiting = self.waiting or {}
+        self.pending_plain = self.pending_plain or {}
         for n in range(len(rows)):
             if entries[n] is not None:
-                self.waiting[(<tuple?>rows[n])[0]] = entries[n]
+                self.pending_plain[(<tuple?>rows[n])[0]] = entries[n]
         return 0
 
     cdef int appended(self, tuple rows, list entries, int64_t position, bint waited) except -1:
-        """Show offsets that were appended; those that did not wait come in place of any that do."""
+        """Show appended offsets; one that was never pending replaces a pending one."""
         cdef Py_ssize_t n
         cdef Offset entry
         for n in range(len(rows)):
@@ -216,31 +192,31 @@ cdef class OffsetMap:
                 continue
             key = (<tuple?>rows[n])[0]
             entry = <Offset?>entries[n]
-            waiting = None
+            pending = None
             if waited:
-                waiting = self.waiting.get(key)
-                if waiting is None:
-                    continue      # removed while in flight: the log has it, memory has not
-            elif self.waiting:
-                self.waiting.pop(key, None)
+                pending = self.pending_plain.get(key)
+                if pending is None:
+                    continue      # removed while in flight: only the log has it
+            elif self.pending_plain:
+                self.pending_plain.pop(key, None)
             entry.position = position
             self.put(<tuple?>key, entry)
             if not waited:
                 continue
-            if (<Offset>waiting).same(entry):
-                del self.waiting[key]
+            if (<Offset>pending).same(entry):
+                del self.pending_plain[key]
         return 0
 
     cdef int failed(self, tuple rows, list entries, bint waited) except -1:
-        """Let offsets go whose append has failed."""
+        """Forget offsets whose append has failed."""
         cdef Py_ssize_t n
         for n in range(len(rows)):
             if entries[n] is None:
                 continue
             key = (<tuple?>rows[n])[0]
-            waiting = self.waiting.get(key)
-            if waiting is not None and (not waited or (<Offset>waiting).same(<Offset?>entries[n])):
-                self.waiting.pop(key, None)
+            pending = self.pending_plain.get(key)
+            if pending is not None and (not waited or (<Offset>pending).same(<Offset?>entries[n])):
+                self.pending_plain.pop(key, None)
         return 0
 
     cdef int prepare_txn(self, int64_t producer_id, tuple rows, list entries) except -1:
@@ -253,31 +229,31 @@ cdef class OffsetMap:
 
     cdef int appended_txn(self, int64_t producer_id, tuple rows, list entries,
                           int64_t position) except -1:
-        cdef dict undecided = <dict?>self.waiting_txn.get(producer_id, {})
+        cdef dict undecided = <dict?>self.pending_by_producer.get(producer_id, {})
         cdef Py_ssize_t n
         for n in range(len(rows)):
-            waiting = undecided.get((<tuple?>rows[n])[0])
-            if waiting is not None and entries[n] is not None and (
-                    (<Offset>waiting).same(<Offset?>entries[n])):
-                (<Offset>waiting).position = position
+            pending = undecided.get((<tuple?>rows[n])[0])
+            if pending is not None and entries[n] is not None and (
+                    (<Offset>pending).same(<Offset?>entries[n])):
+                (<Offset>pending).position = position
         return 0
 
     cdef int failed_txn(self, int64_t producer_id, tuple rows, list entries) except -1:
         cdef Py_ssize_t n
-        undecided = self.waiting_txn.get(producer_id)
+        undecided = self.pending_by_producer.get(producer_id)
         if undecided is None:
             return 0
         for n in range(len(rows)):
             if entries[n] is not None:
-                # Whatever its value: an earlier one goes, too.
+                # Also if an earlier commit is pending: Kafka removes by key.
                 (<dict>undecided).pop((<tuple?>rows[n])[0], None)
         if not undecided:
-            del self.waiting_txn[producer_id]
+            del self.pending_by_producer[producer_id]
         return 0
 
     cdef bint complete_txn(self, int64_t producer_id, bint committed) except -1:
-        """False: Kafka's internal error, a marker before an append came back."""
-        undecided = self.waiting_txn.pop(producer_id, None)
+        """Apply a marker; False: Kafka's internal error, a marker before an append finished."""
+        undecided = self.pending_by_producer.pop(producer_id, None)
         if undecided is None or not committed:
             return True
         for key, value in (<dict>undecided).items():
@@ -287,9 +263,9 @@ cdef class OffsetMap:
         return True
 
     cdef bint unstable(self, tuple key) except -1:
-        if key in self.waiting:
+        if key in self.pending_plain:
             return True
-        for undecided in self.waiting_txn.values():
+        for undecided in self.pending_by_producer.values():
             if key in <dict>undecided:
                 return True
         return False
@@ -297,8 +273,8 @@ cdef class OffsetMap:
     cdef list drop(self, keys):
         cdef list removed = []
         for key in keys:
-            self.waiting.pop(key, None)
-            for undecided in self.waiting_txn.values():
+            self.pending_plain.pop(key, None)
+            for undecided in self.pending_by_producer.values():
                 (<dict>undecided).pop(key, None)     # an emptied map stays
             if self.take(key) is not None:
                 removed.append(key)
@@ -306,10 +282,10 @@ cdef class OffsetMap:
 
     cdef list expire_all(self, int64_t now_ms, int64_t retention_ms, bint has_base,
                          int64_t base_ms, keep):
-        """Take out what has expired: not in `keep` (topics), not pending as a plain commit."""
-        # Keys of text and number make no cycle; looking for one at every 700th, among all that is
-        # there already, takes as long as the work: 135 to 142 ms in place of 61 to 83 ms where
-        # half of a million offsets expire (CPU time, CPython 3.11).
+        """Remove expired offsets, except of topics in `keep` and with a pending plain commit."""
+        # The keys make no reference cycles. The collector, which runs at every 700th, takes as long
+        # as the work itself: 135 to 142 ms in place of 61 to 83 ms where half of a million offsets
+        # expire (CPU time, CPython 3.11).
         cdef bint collects = PyGC_Disable()
         try:
             return self.take_expired(now_ms, retention_ms, has_base, base_ms, keep)
@@ -322,30 +298,31 @@ cdef class OffsetMap:
         cdef PyObject* partition
         cdef PyObject* value
         cdef Py_ssize_t at
-        cdef list gone = [], here
+        cdef list removed = [], expired
         cdef Offset entry
         for topic, partitions in list(self.topics.items()):
             if keep is not None and topic in keep:
                 continue
-            here = []
+            expired = []
             at = 0
             while PyDict_Next(<dict>partitions, &at, &partition, &value):
                 entry = <Offset>value
                 if is_expired(entry.expire_timestamp,
                               base_ms if has_base else entry.commit_timestamp,
                               now_ms, retention_ms):
-                    if not self.waiting or (topic, <object>partition) not in self.waiting:
-                        here.append((topic, <object>partition))
-            if len(here) == len(<dict>partitions):
+                    key = (topic, <object>partition)
+                    if not self.pending_plain or key not in self.pending_plain:
+                        expired.append(key)
+            if len(expired) == len(<dict>partitions):
                 del self.topics[topic]
             else:
-                for key in here:
+                for key in expired:
                     del (<dict>partitions)[(<tuple>key)[1]]
-            self.count -= len(here)
-            gone += here
-        return gone
+            self.count -= len(expired)
+            removed += expired
+        return removed
 
-    # The same by name, for callers in Python. Kafka's names: GroupMetadata.scala.
+    # For callers in Python, by Kafka's names (GroupMetadata.scala).
 
     def prepare_offset_commit(self, offsets):
         """Note a plain commit whose append has begun: it is pending until that finishes."""
@@ -420,16 +397,16 @@ cdef class OffsetMap:
 
 
 cdef tuple _key(key):
-    """A partition's key as it is kept: (topic, partition)."""
+    """Check the key of a partition: (topic, partition)."""
     if not isinstance(key, (tuple, list)) or len(key) != 2:
         raise ArgumentError(f"a partition is (topic, number), not {shown(key)}")
     return text_of(key[0], "a topic"), int32_of(key[1], "a partition")
 
 
 cdef tuple _entries(offsets):
-    """Rows and their offsets, as `prepare` takes them.
+    """Return rows and their offsets, as `prepare` takes them.
 
-    Own copies: an entry's position is written when its append comes back.
+    The offsets are copies: an entry's position is set when its append finishes.
     """
     cdef dict entries = {}
     if type(offsets) is not dict and not isinstance(offsets, Mapping):
@@ -442,48 +419,8 @@ cdef tuple _entries(offsets):
                            NO_TIME if value.expire_timestamp is None else value.expire_timestamp)
         elif not isinstance(value, Offset):
             value = Offset(value)
-        given = <Offset>value
+        entry = <Offset>value
         entries[_key(key)] = make_offset(
-            given.offset, given.leader_epoch, given.metadata, given.commit_timestamp,
-            given.expire_timestamp, given.position)
+            entry.offset, entry.leader_epoch, entry.metadata, entry.commit_timestamp,
+            entry.expire_timestamp, entry.position)
     return tuple([(key,) for key in entries]), list(entries.values())
-
-
-def _times(values, str name, Py_ssize_t count):
-    """A column of milliseconds; one value stands for a column of it."""
-    if count >= 0 and (isinstance(values, int) or getattr(values, "ndim", 1) == 0):
-        import numpy as np
-
-        return np.full(count, int64_of(values, name), dtype=np.int64)
-    column = column_of(values, name, NPY_INT64)
-    if count >= 0 and column.size != count:
-        raise ArgumentError(f"{name} must be a column of {count} values, not of {column.size}")
-    return column
-
-
-def expired(commit_ms, expire_ms, now_ms, retention_ms, base_ms=None, keep=None):
-    """Say which offsets have expired, by Kafka's rule since 2.1, for whole columns."""
-    cdef int64_t now = int64_of(now_ms, "now_ms")
-    cdef int64_t retention = int64_of(retention_ms, "retention_ms")
-    commits = _times(commit_ms, "commit_ms", -1)
-    cdef Py_ssize_t count = commits.size
-    cdef const int64_t[::1] base = commits if base_ms is None else _times(
-        base_ms, "base_ms", count)
-    cdef const int64_t[::1] explicit = _times(
-        NO_TIME if expire_ms is None else expire_ms, "expire_ms", count)
-    import numpy as np
-
-    out = np.empty(count, dtype=np.bool_)
-    cdef uint8_t[::1] flags = out.view(np.uint8)
-    if count:
-        with nogil:
-            coterie_expired(&base[0], &explicit[0], count, now, retention, &flags[0])
-    if keep is not None:
-        try:
-            kept = np.asarray(keep)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"keep must be a column of bools: {error}") from None
-        if kept.dtype != np.bool_ or kept.shape != out.shape:
-            raise ArgumentError(f"keep must be a column of {count} bools")
-        out &= ~kept
-    return out

@@ -1,10 +1,10 @@
-"""The slots of the timing wheel: nodes, the entries that point to them, and what is occupied.
+"""The slots of the timing wheel: nodes, the entries that refer to them, and the occupied slots.
 
-Header only: inlined into `timers.pyx`, which says how a wheel uses them.
+Header only: inlined into `timers.pyx`, which describes the wheel.
 
-Cost is one visit to a timer's node: 0.7 misses of the last-level cache a re-arm in order, 1.3 all
-over (`benchmarks/limits/misses.py`). Bulk loops prefetch the nodes. A copy of the deadline in the
-slots' entries brought no gain.
+Cost: one visit to a timer's node, 0.7 misses of the last-level cache for each re-arm in order, 1.3
+in random order (`benchmarks/limits/misses.py`). Bulk loops prefetch the nodes. A copy of the
+deadline in the entries of the slots brought no gain.
 """
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
@@ -53,7 +53,7 @@ cdef inline bint live(const Node* node, TimerRef entry) noexcept nogil:
 
 
 cdef inline void release_node(Node* nodes, int64_t i, int64_t* free_head) noexcept nogil:
-    """Put an armed node first among the free ones; its handle means nothing from here on."""
+    """Add an armed node to the free list; its handle becomes invalid."""
     cdef Node* node = &nodes[i]
     node.generation = (node.generation + 1) & 0x7FFFFFFF
     node.deadline_ms = free_head[0]
@@ -61,12 +61,12 @@ cdef inline void release_node(Node* nodes, int64_t i, int64_t* free_head) noexce
 
 
 cdef inline uint64_t ordered(int64_t at_ms) noexcept nogil:
-    """Signed order as unsigned order: every int64 has digits."""
+    """Map signed order to unsigned order, so that every int64 has digits."""
     return <uint64_t>at_ms ^ (<uint64_t>1 << 63)
 
 
 cdef inline int slot_of(int64_t clock_ms, int64_t deadline_ms) noexcept nogil:
-    """Where a deadline after the clock lies: level * SLOTS + digit."""
+    """Return the slot of a deadline after the clock: level * SLOTS + digit."""
     cdef uint64_t at = ordered(deadline_ms)
     # `| (SLOTS - 1)`: whatever differs in the last digit alone lies at level 0.
     cdef int level = coterie_top64((at ^ ordered(clock_ms)) | (SLOTS - 1)) // BITS
@@ -74,7 +74,7 @@ cdef inline int slot_of(int64_t clock_ms, int64_t deadline_ms) noexcept nogil:
 
 
 cdef inline int64_t start_of(int64_t clock_ms, int index) noexcept nogil:
-    """The first millisecond of a slot."""
+    """Return the first millisecond of a slot."""
     cdef int level = index // SLOTS
     cdef uint64_t above = 0
     if BITS * (level + 1) < 64:
@@ -85,7 +85,7 @@ cdef inline int64_t start_of(int64_t clock_ms, int index) noexcept nogil:
 cdef inline int first_slot(
     const Slots* slots, int64_t clock_ms, int64_t limit_ms, int64_t* start_ms
 ) noexcept nogil:
-    """The slot that comes first, and when it starts; NO_NODE: none starts by the limit."""
+    """Return the first slot and its start; NO_NODE if none starts by the limit."""
     cdef int level, word, index
     for level in range(LEVELS):
         if slots.summary[level]:
@@ -107,7 +107,7 @@ cdef inline bint grow(Slot* slot) noexcept nogil:
 
 
 cdef inline bint enter(Slots* slots, int index, TimerRef entry) noexcept nogil:
-    """Put an entry last into a slot; False: no memory."""
+    """Append an entry to a slot; False: no memory."""
     cdef Slot* slot = &slots.at[index]
     if slot.count == slot.capacity and not grow(slot):
         return False
@@ -128,9 +128,9 @@ cdef inline void vacate(Slots* slots, int index) noexcept nogil:
 
 
 cdef inline Slot take(Slots* slots, int index) noexcept nogil:
-    """Empty a slot. Its entries are the caller's, and above level 0 the array is, too.
+    """Empty a slot. The caller gets its entries, and above level 0 owns the array.
 
-    Else what goes back while they are gone through could be met twice.
+    Otherwise an entry that is filed again during the caller's loop could be visited twice.
     """
     cdef Slot slot = slots.at[index]
     vacate(slots, index)

@@ -1,4 +1,4 @@
-"""The timer wheel's C face, for the coordinator to cimport."""
+"""The timer wheel: declarations."""
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from coterie._core.structures.due_queue cimport Due, DueQueue

@@ -1,13 +1,12 @@
-"""Hierarchical timing wheel on a virtual clock. Reads no clock; runs no callback.
+"""A hierarchical timing wheel on a virtual clock. It reads no clock and calls nothing.
 
-A timer lies at the level of the highest 10-bit digit in which its deadline differs from the
-clock, so every occupied slot of a level lies ahead and the lowest occupied level comes first.
-Slots are arrays of (node, filing): arming appends, moving a timer to a later deadline writes the
-node alone (its entry is filed anew when its old slot comes up), cancelling leaves a stale entry.
-So arming, moving and cancelling are O(1); a timer is filed at most once a level before it fires,
-and a full second that an advance passes over fires as it is.
-Order of firing: deadline, then arming. Kafka's differs: docs/rules/trace-format.md#order.
-Source: SystemTimer.java, TimingWheel.java.
+A timer is at the level of the highest 10-bit digit in which its deadline differs from the clock. So
+every occupied slot of a level is ahead of the clock, and the lowest occupied level is the next.
+Slots are arrays of (node, filing). Arming appends an entry. A move to a later deadline changes the
+node alone; its entry is filed again when its old slot is opened. Cancelling leaves a stale entry.
+Cost: O(1) to arm, move or cancel; a timer is filed at most once a level, and a full second is fired
+without a further filing. Order of firing: deadline, then arming. Kafka's order differs:
+docs/rules/trace-format.md#order. Source: SystemTimer.java, TimingWheel.java.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint32_t, uint64_t
@@ -36,7 +35,7 @@ cdef enum:
     STALE_SLACK = 4096
 
 cdef object int64_array(const int64_t* items, int64_t count, int64_t capacity):
-    """An array with room for `capacity`, of which the first `count` are written."""
+    """Return an array of `capacity`; its first `count` elements are copies of `items`."""
     cdef intptr_t shape = capacity
     need_arrays()
     array = PyArray_EMPTY(1, &shape, NPY_INT64, 0)
@@ -149,7 +148,7 @@ cdef class TimerWheel:
             most = self.slots.at[index].count if index >= 0 else 0
             most += self.due.count - self.due.head
             if count + most > capacity:
-                # Seldom more than these can follow, and what is not written to costs nothing.
+                # More than these seldom follow, and memory that is not written costs nothing.
                 capacity = count + max(most, self.size)
                 fired = int64_array(keys, count, capacity)
                 keys = <int64_t*>data_of(fired)
@@ -165,12 +164,12 @@ cdef class TimerWheel:
                 else:
                     count += self.fire_slot(index, keys + count)
         self.clock_ms = now_ms
-        if fired is None or 2 * count < capacity:      # hold no more than twice what fired
+        if fired is None or 2 * count < capacity:      # at most twice the memory of the result
             return int64_array(keys, count, count)
         return fired[:count]
 
     cdef int64_t fire_due(self, int64_t* keys) except -1:
-        """Fire what is due, in order; how many."""
+        """Fire the due timers, in order; return how many."""
         cdef int64_t count = 0, i = self.pop_due()
         while i != NO_NODE:
             keys[count] = self.nodes[i].key
@@ -180,7 +179,7 @@ cdef class TimerWheel:
         return count
 
     cdef int64_t pop_due(self) except -2:
-        """Take the first of those that are due; its node, or NO_NODE."""
+        """Remove the first due timer; return its node, or NO_NODE."""
         cdef Due* due = next_due(&self.due)
         cdef TimerRef entry
         while due != NULL:
@@ -196,7 +195,7 @@ cdef class TimerWheel:
         return NO_NODE
 
     cdef int64_t fire_slot(self, int index, int64_t* keys) except -1:
-        """Open the slot that the clock stands at; how many fired of it, if all it held may."""
+        """Open the slot at the clock; fire it at once if all its entries may. Return how many."""
         cdef const TimerRef* items = self.slots.at[index].items
         cdef int32_t n, count = self.slots.at[index].count
         cdef int64_t clock_ms = self.clock_ms, free_head = self.free_head
@@ -222,16 +221,16 @@ cdef class TimerWheel:
         return count
 
     cdef int64_t fire_second(self, int index, int64_t* keys) except -1:
-        """Fire a slot of level 1 whole, in order by counting its milliseconds; how many.
+        """Fire a whole slot of level 1 by a counting sort of its milliseconds; return how many.
 
-        One visit to each timer, where filing them a level down first costs two.
+        This visits each timer once; filing them a level down first would visit them twice.
         """
         cdef int64_t of_ms[SLOTS]
         cdef int64_t start_ms = self.clock_ms, count, most = self.slots.at[index].count
         cdef bint in_order = True
         cdef Due* fired = <Due*>malloc(2 * most * sizeof(Due))
         if fired == NULL:
-            return self.fire_slot(index, keys)     # a level down, which takes no such room
+            return self.fire_slot(index, keys)     # a level down, without that memory
         memset(of_ms, 0, sizeof(of_ms))
         try:
             count = self.take_out(index, fired, of_ms, &in_order)
@@ -241,7 +240,7 @@ cdef class TimerWheel:
         return count
 
     cdef int64_t take_out(self, int index, Due* fired, int64_t* of_ms, bint* in_order) except -1:
-        """Release a slot's timers that are due within it, in their entries' order; how many."""
+        """Release the timers due within a slot, in the order of entries; return how many."""
         cdef int64_t start_ms = self.clock_ms, count = 0
         cdef uint64_t last = 0, ms
         cdef Node* nodes = self.nodes
@@ -298,7 +297,7 @@ cdef class TimerWheel:
         return <int64_t>node.generation << 32 | i
 
     cdef bint move(self, int64_t handle, int64_t deadline_ms) except -1:
-        """A new arming of the timer; False if the handle's timer fired or was cancelled."""
+        """Re-arm a timer; False if it has fired or was cancelled."""
         cdef int64_t i = self.find(handle)
         if i < 0:
             return False
@@ -313,7 +312,7 @@ cdef class TimerWheel:
         node.seq = self.seq
         self.seq += 1
         if earlier or deadline_ms <= self.clock_ms:
-            # The entry may come up too late, or (among what is due) in its old place.
+            # The old entry may come too late, or (if it is due) in its old place.
             self.stale += 1
             self.file(<int32_t>i)
             self.sweep()
@@ -329,9 +328,9 @@ cdef class TimerWheel:
         return True
 
     cdef bint pop(self, int64_t limit_ms, int64_t* key, int64_t* deadline_ms) except -1:
-        """Take the next timer due up to the limit, moving the clock to its deadline.
+        """Remove the next timer due by the limit and move the clock to its deadline.
 
-        False: there is none, and the clock stands at the limit.
+        False: there is none, and the clock is at the limit.
         """
         cdef int64_t i, start_ms = 0
         cdef int index
@@ -357,7 +356,7 @@ cdef class TimerWheel:
         return self.nodes[i].deadline_ms
 
     cdef bint earliest(self, int64_t* deadline_ms) except -1:
-        """The earliest deadline of all; False without timers. Files what lies too early anew."""
+        """Find the earliest deadline; False without timers. Files entries of moved timers again."""
         cdef int level, word, index
         cdef int64_t start_ms = 0, best_ms = 0
         cdef uint64_t bits
@@ -366,7 +365,7 @@ cdef class TimerWheel:
         if self.size and not self.next_known:
             i = self.pop_due()
             if i != NO_NODE:
-                self.due.head -= 1             # it stays
+                self.due.head -= 1             # it is only read
                 best_ms = self.nodes[i].deadline_ms
                 found = True
             for level in range(LEVELS):
@@ -379,7 +378,7 @@ cdef class TimerWheel:
                         if found and best_ms <= start_ms:
                             break
                         found |= self.scan(index, start_ms, &best_ms)
-                        # What was filed anew went to later slots of this word, too.
+                        # Entries may have been filed again into later slots of this word.
                         bits = self.slots.occupied[level][word] & ~(
                             (<uint64_t>2 << (index & 63)) - 1)
             self.next_known = True
@@ -388,7 +387,7 @@ cdef class TimerWheel:
         return self.size > 0
 
     cdef bint scan(self, int index, int64_t start_ms, int64_t* best_ms) except -1:
-        """Keep the entries that belong into this slot, file the rest anew; the least deadline."""
+        """Find the least deadline of a slot; entries of moved timers are filed again."""
         cdef Slot slot = self.slots.at[index]
         cdef int32_t n, kept = 0
         cdef bint found = False
@@ -399,7 +398,7 @@ cdef class TimerWheel:
                 continue
             deadline_ms = self.nodes[slot.items[n].node].deadline_ms
             if slot_of(self.clock_ms, deadline_ms) != index:
-                self.file(slot.items[n].node)      # a later slot: this array is not touched
+                self.file(slot.items[n].node)      # a later slot, so this array does not change
                 continue
             if not found or deadline_ms < best_ms[0]:
                 best_ms[0] = deadline_ms
@@ -412,7 +411,7 @@ cdef class TimerWheel:
         return found
 
     cdef inline int64_t find(self, int64_t handle) noexcept:
-        """The node of a handle whose timer is armed, or -1."""
+        """Return the node of an armed timer's handle, or -1."""
         cdef int64_t i = <int64_t><uint32_t>handle
         if handle < 0 or i >= self.capacity or not (handle >> 32) & 1:
             return -1
@@ -446,7 +445,7 @@ cdef class TimerWheel:
         self.size -= 1
 
     cdef int reserve(self, int64_t count) except -1:
-        """Room for `count` timers in all."""
+        """Allocate memory for `count` timers in all."""
         cdef int64_t i, capacity = self.capacity
         cdef Node* nodes
         if count <= capacity:
@@ -467,7 +466,7 @@ cdef class TimerWheel:
         return 0
 
     cdef int open(self, int index) except -1:
-        """Move what a slot holds to the due ones or, from a higher level, down."""
+        """Move the entries of a slot to the due queue or to lower levels."""
         cdef int64_t clock_ms = self.clock_ms
         cdef Node* nodes = self.nodes
         cdef Node* node
@@ -478,7 +477,7 @@ cdef class TimerWheel:
                 if n + AHEAD < slot.count:
                     coterie_prefetch(nodes + slot.items[n + AHEAD].node)
                 node = &nodes[slot.items[n].node]
-                # The entry goes on as it is: a node that is only read is not written back.
+                # The entry is reused: a node that is only read is not written back.
                 if not live(node, slot.items[n]):
                     self.stale -= 1
                 elif node.deadline_ms <= clock_ms:
@@ -491,7 +490,7 @@ cdef class TimerWheel:
         return 0
 
     cdef int sweep(self) except -1:
-        """Drop the stale entries once they outnumber the timers: memory stays O(timers)."""
+        """Drop stale entries once they outnumber the timers, so that memory stays O(timers)."""
         if self.stale > self.size + STALE_SLACK:
             drop_stale(&self.slots, self.nodes)
             drop_stale_due(&self.due, self.nodes)

@@ -1,4 +1,4 @@
-"""Counts of supported protocols, kept as members come, change and go."""
+"""Counts of supported protocols: declarations."""
 
 cdef class ProtocolCounts:
     cdef dict counts               # name -> how many list entries name it; None: see `shared`

@@ -3,7 +3,8 @@
 A candidate is a name that as many list entries name as there are members. Each member votes for
 the first candidate of its own list. Most votes win; a tie goes to the candidate whose first vote
 was cast first, in member order. Kafka takes a hash map's order: docs/rules/trace-format.md#order.
-Source: GroupMetadata.scala (candidateProtocols, selectProtocol). Cost: O(list entries).
+It knows no group and no member. Cost: O(list entries).
+Source: GroupMetadata.scala (candidateProtocols, selectProtocol).
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -37,14 +38,14 @@ cdef enum:
 
 
 @cython.final
-@cython.no_gc                      # names and numbers: nothing that could lead back to it
+@cython.no_gc                      # names and numbers: no reference cycles
 cdef class ProtocolCounts:
     """How many list entries of a group's members name each protocol, kept as members change."""
 
-    # As long as all lists have the same names, as in most groups, one number says it all.
+    # While all lists have the same names, as in most groups, one number is enough.
 
     cdef int settle(self) except -1:
-        """Count each name by itself from here on."""
+        """Count each name separately from now on."""
         self.counts = self.as_dict()
         self.shared = None
         self.sharing = 0
@@ -100,14 +101,14 @@ cdef class ProtocolCounts:
 
     def remove(self, names):
         """Take a member's list out; CoterieError if it was not counted."""
-        cdef list given = _names_of(names)
-        for name in set(given):
-            if self.count_of(name) < given.count(name):
+        cdef list listed = _names_of(names)
+        for name in set(listed):
+            if self.count_of(name) < listed.count(name):
                 raise CoterieError(f"protocol {name!r} was not counted")
-        self.count_out(tuple([(name,) for name in given]))
+        self.count_out(tuple([(name,) for name in listed]))
 
     def candidates(self, Py_ssize_t members):
-        """Names that are counted as often as there are members."""
+        """Return the names that are counted as often as there are members."""
         return {name for name, count in self.as_dict().items() if count == members}
 
     def __getitem__(self, str name):
@@ -148,7 +149,7 @@ cdef bint has_each_once(tuple protocols) except -1:
     if count > SHORT:
         return False
     if count == 1:
-        (<tuple?>protocols[0])[0]      # else names in place of pairs would fail much later
+        (<tuple?>protocols[0])[0]      # names in place of pairs fail here, not much later
         return True
     return len({(<tuple?>entry)[0] for entry in protocols}) == count
 
@@ -158,7 +159,7 @@ cdef list _names_of(names):
 
 
 cdef uint32_t spread_hash(str name):
-    """What Scala 2.13's immutable.HashMap makes of Java's String.hashCode."""
+    """Return Java's String.hashCode, improved as Scala 2.13's immutable.HashMap does."""
     cdef uint32_t h = 0
     cdef bytes units = name.encode("utf-16-be", "surrogatepass")
     cdef Py_ssize_t n
@@ -171,24 +172,24 @@ cdef uint32_t spread_hash(str name):
 
 
 cdef list scala_order(names, int shift=0):
-    """The order in which that map visits some keys: a level's own by 5 bits, then its branches."""
+    """Return the iteration order of that map: a level's own keys by 5 bits, then its branches."""
     cdef dict places = {}
     cdef list own = [], below = []
     for name in names:
         places.setdefault(spread_hash(name) >> shift & 31, []).append(name)
-    for _, here in sorted(places.items()):
-        if len(here) == 1:
-            own.append(here[0])
+    for _, keys in sorted(places.items()):
+        if len(keys) == 1:
+            own.append(keys[0])
         else:
-            below += scala_order(here, shift + 5) if shift < 30 else here
+            below += scala_order(keys, shift + 5) if shift < 30 else keys
     return own + below
 
 
 cdef str most_voted(dict votes, bint as_kafka):
-    """The winner. A tie: the first voted for; `as_kafka`: the first by Scala's hash map.
+    """Return the winner. A tie: the first voted for; `as_kafka`: the first in Scala's hash map.
 
     Source: GroupMetadata.selectProtocol groups the votes into an immutable.HashMap, maxBy takes
-    the first of equals that it visits.
+    the first of equals.
     """
     return max(scala_order(votes) if as_kafka else votes, key=votes.get)
 
@@ -213,7 +214,7 @@ def select_protocol(protocols):
 
 @cython.final
 cdef class Counters:
-    """The votes of groups by counters, whatever their names' ids: made where one asks for it."""
+    """Counts the votes of groups in arrays; for groups with too many names for lanes."""
     cdef int32_t* counts           # by name: entries, votes; then the names in order of first votes
     cdef int64_t width
 
@@ -244,7 +245,7 @@ cdef class Counters:
 
 cdef int tally(const int32_t* names, const int64_t* member_start, int64_t first, int64_t last,
                int32_t* counts, int32_t* votes, int32_t* order, int32_t* winner) noexcept nogil:
-    """The votes of one group; `counts` and `votes` are zero before, and used after."""
+    """Count the votes of one group; `counts` and `votes` must be zero and are not reset."""
     cdef int64_t at, member, voted = 0
     cdef int32_t name, best = 0, total = <int32_t>(last - first)
     for at in range(member_start[first], member_start[last]):
@@ -271,7 +272,7 @@ cdef int tally(const int32_t* names, const int64_t* member_start, int64_t first,
 
 cdef uint64_t lengths_of(const int64_t* starts, Py_ssize_t count, str name,
                          Py_ssize_t end) except? 0:
-    """Row offsets of a CSR column start at 0, never fall, and end with the rows."""
+    """Check row offsets of a CSR column: from 0, not decreasing, to the number of rows."""
     cdef uint64_t lengths
     if count == 0 or starts[0] != 0 or starts[count - 1] != end:
         raise ArgumentError(f"{name} must start with 0 and end with {end}")
@@ -282,7 +283,7 @@ cdef uint64_t lengths_of(const int64_t* starts, Py_ssize_t count, str name,
 
 
 cdef int64_t width_of(const int32_t* names, Py_ssize_t count) except -1:
-    """How many ids a table needs room for."""
+    """Return the size of a table that is indexed by the ids."""
     cdef Py_ssize_t n
     cdef int32_t highest = 0, lowest = 0
     for n in range(count):
@@ -295,8 +296,10 @@ cdef int64_t width_of(const int32_t* names, Py_ssize_t count) except -1:
 
 cdef list rank(const int32_t* names, Py_ssize_t entries, int64_t width, const int64_t* member_at,
                const int64_t* group_at, Py_ssize_t count, uint8_t* codes, int32_t* order):
-    """Number names that are not below COTERIE_LANES: None, if they are few enough in all; else
-    each group's by themselves, and what is returned are the groups that have too many.
+    """Number the names that are not below COTERIE_LANES.
+
+    Return None if there are few enough in all. Otherwise each group is numbered separately; return
+    the groups with too many names.
     """
     cdef intptr_t shape = width
     cdef object zeros = PyArray_ZEROS(1, &shape, NPY_UINT64, 0)
@@ -312,9 +315,9 @@ cdef list rank(const int32_t* names, Py_ssize_t entries, int64_t width, const in
 cdef int elect(const int32_t* names, Py_ssize_t entries, const int64_t* member_at,
                const int64_t* group_at, Py_ssize_t count, int32_t* winner,
                int32_t* votes) except -1:
-    """The votes of all groups, whose lists are no longer than COTERIE_LIST_MAX."""
-    cdef bytes held = PyBytes_FromStringAndSize(NULL, entries + COTERIE_AFTER_CODES)
-    cdef uint8_t* codes = <uint8_t*>PyBytes_AS_STRING(held)
+    """Count the votes of all groups; no list is longer than COTERIE_LIST_MAX."""
+    cdef bytes buffer = PyBytes_FromStringAndSize(NULL, entries + COTERIE_AFTER_CODES)
+    cdef uint8_t* codes = <uint8_t*>PyBytes_AS_STRING(buffer)
     cdef int32_t[COTERIE_LANES] order
     cdef int64_t at, width
     cdef Py_ssize_t g
@@ -323,7 +326,7 @@ cdef int elect(const int32_t* names, Py_ssize_t entries, const int64_t* member_a
                     votes) < <uint32_t>COTERIE_LANES:
         return 0
     width = width_of(names, entries)
-    memset(codes, 0, entries + COTERIE_AFTER_CODES)    # not all was reached, nor will be
+    memset(codes, 0, entries + COTERIE_AFTER_CODES)    # the part that was not reached, too
     crowded = rank(names, entries, width, member_at, group_at, count, codes, order)
     coterie_vote(NULL, codes, member_at, group_at, count, winner, votes)
     for g in range(count):
@@ -343,7 +346,7 @@ cdef int elect(const int32_t* names, Py_ssize_t entries, const int64_t* member_a
 
 cdef int tally_each(groups, const int32_t* names, int64_t width, const int64_t* member_at,
                     const int64_t* group_at, int32_t* winner, int32_t* votes) except -1:
-    """The votes of some groups by counters."""
+    """Count the votes of some groups in arrays."""
     cdef Counters counters = Counters.__new__(Counters, width)
     cdef Py_ssize_t g
     for g in groups:
@@ -354,14 +357,14 @@ cdef int tally_each(groups, const int32_t* names, int64_t width, const int64_t* 
 def select_protocols(names, member_start, group_start):
     """Select the protocols of many groups at once, as :func:`select_protocol` does for one."""
     need_arrays()
-    cdef object held = (column_of(names, "names", NPY_INT32),
-                        column_of(member_start, "member_start", NPY_INT64),
-                        column_of(group_start, "group_start", NPY_INT64))
-    cdef const int32_t* ids = <const int32_t*>data_of(held[0])
-    cdef const int64_t* member_at = <const int64_t*>data_of(held[1])
-    cdef const int64_t* group_at = <const int64_t*>data_of(held[2])
-    cdef Py_ssize_t entries = size_of(held[0]), members = size_of(held[1])
-    cdef Py_ssize_t count = size_of(held[2]) - 1
+    cdef object columns = (column_of(names, "names", NPY_INT32),
+                           column_of(member_start, "member_start", NPY_INT64),
+                           column_of(group_start, "group_start", NPY_INT64))
+    cdef const int32_t* ids = <const int32_t*>data_of(columns[0])
+    cdef const int64_t* member_at = <const int64_t*>data_of(columns[1])
+    cdef const int64_t* group_at = <const int64_t*>data_of(columns[2])
+    cdef Py_ssize_t entries = size_of(columns[0]), members = size_of(columns[1])
+    cdef Py_ssize_t count = size_of(columns[2]) - 1
     cdef uint64_t lengths = lengths_of(member_at, members, "member_start", entries)
     lengths_of(group_at, count + 1, "group_start", members - 1)
     # From here on every index is within its column.

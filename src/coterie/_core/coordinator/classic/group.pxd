@@ -1,4 +1,4 @@
-"""Group and member metadata: the C face for the coordinator."""
+"""A classic group: declarations for the coordinator."""
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.classic.member cimport MemberMetadata
@@ -13,7 +13,7 @@ cdef enum JoinKind:
     INITIAL_JOIN = 2
 
 cdef class GroupMetadata(Group):
-    cdef bint made                             # never again: another id, another time
+    cdef bint made                             # __init__ has run; it must not run again
     cdef int state
     cdef readonly int64_t current_state_timestamp   # -1: none (an old record)
     cdef readonly str protocol_type
@@ -25,8 +25,8 @@ cdef class GroupMetadata(Group):
     cdef dict pending_members                  # member id -> PendingId
     cdef readonly Py_ssize_t num_members_awaiting_join
     cdef ProtocolCounts counts
-    cdef Py_ssize_t num_pending_sync           # members that are
-    cdef dict renamed_sync                     # in place of those: ids, since one was renamed
+    cdef Py_ssize_t num_pending_sync           # members with `pending_sync`
+    cdef dict renamed_sync                     # member ids instead of those, once one was renamed
     cdef readonly bint new_member_added
     cdef readonly frozenset subscribed_topics  # None: unknown
 
@@ -63,9 +63,10 @@ cdef class GroupMetadata(Group):
 
 cdef GroupMetadata new_group(str group_id, int64_t now_ms)
 cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7
+cdef MemberMetadata static_member(GroupMetadata group, str instance)
 
 
 cdef inline bint knows_id(GroupMetadata group, str member_id) except -1:
-    """Whether a member has this id, or had it, or was told to join with it."""
+    """Whether a member has or had this id, or it was handed out."""
     return (has_member(&group.members, member_id) or member_id in group.pending_members
             or member_id in group.renamed_sync)

@@ -1,7 +1,8 @@
-"""One group and its members: fields, transitions, votes. No timers, no requests, no clock.
+"""One classic group and its members: fields, transitions, votes.
 
-Fields and methods carry Kafka's names in snake_case. What Kafka leaves to a hash map's order is
-the order in which members were added (a static member with a new id is added anew, at the end).
+Fields and methods have Kafka's names in snake_case. Where Kafka uses the order of a hash map, the
+order here is that in which members were added; a static member with a new id is added again, last.
+It knows no timers, requests, offsets or clock. Cost: O(1) a member, O(members) a generation.
 Source: GroupMetadata.scala, MemberMetadata.scala. Rules: docs/rules/coordinator.md#states.
 """
 cimport cython
@@ -18,8 +19,9 @@ from coterie._core.coordinator.classic.member cimport MemberMetadata, a_member
 from coterie._core.coordinator.classic.member_table cimport (
     clear_members, coterie_same_text, find_member, first_member, has_member, list_members,
     next_member, pop_member, put_member)
+from coterie._core.coordinator.classic.subscribed_topics cimport topics_of
 from coterie._core.coordinator.runtime cimport CLASSIC, NO_TIMER, Group, Request
-from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable, read_topics
+from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable
 from coterie._core.structures.votes cimport ProtocolCounts, most_voted
 
 from coterie._core.coordinator.runtime import Garbage, Thrown
@@ -27,26 +29,10 @@ from coterie.errors import CoterieError
 from coterie.values import GroupOverview, GroupSummary
 
 
-cdef enum:
-    SHORT = 4096                   # bytes of metadata
-    MANY = 1024
+cdef dict NOBODY = {}              # shared by groups whose field has no entry
 
-# Metadata -> topics, of what was read last: groups come and go, and ask for the same topics.
-cdef dict READ_BEFORE = {}
-cdef frozenset NO_TOPICS = frozenset()
-cdef dict NOBODY = {}
-
-
-cdef int remember(bytes metadata, object topics) except -1:
-    if len(metadata) <= SHORT:
-        if len(READ_BEFORE) >= MANY:
-            READ_BEFORE.clear()
-        READ_BEFORE[metadata] = topics
-    return 0
-
-
-# Groups hold members, and members hold texts, numbers and requests: no reference leads back to a
-# group. So neither takes part in the collection of cycles, nor do the dicts that hold them.
+# Groups refer to members, and members to texts, numbers and requests, never back to a group. So
+# both types, and the dicts of them, are hidden from the garbage collector.
 
 # Which states may come before each: bit n stands for state n.
 cdef int[MAX_STATES] PREVIOUS = [
@@ -59,7 +45,7 @@ cdef int[MAX_STATES] PREVIOUS = [
 
 
 @cython.final
-@cython.no_gc                      # of many groups each would be gone through again and again
+@cython.no_gc                      # the collector would visit each of many groups again and again
 cdef class GroupMetadata(Group):
     """A group: its state and its members (``GroupMetadata.scala``)."""
 
@@ -67,8 +53,8 @@ cdef class GroupMetadata(Group):
         self.group_id = ""
         self.group_type = CLASSIC
         self.state = EMPTY
-        # Where most groups hold nothing they have one dict together, which stays empty: who puts
-        # something into such a field gives the group its own first.
+        # Most groups have no entry in these fields: they share one empty dict. What adds an entry
+        # gives the group a dict of its own first.
         self.static_members = self.pending_members = self.renamed_sync = NOBODY
         self.counts = ProtocolCounts.__new__(ProtocolCounts)
         self.join_timer = self.sync_timer = NO_TIMER
@@ -128,7 +114,7 @@ cdef class GroupMetadata(Group):
         return 0
 
     cdef MemberMetadata remove_member(self, str member_id):
-        """Take a member out, and the id from what waits for it; the join is not answered."""
+        """Remove a member, and its id from the pending ids; its parked join is not answered."""
         cdef MemberMetadata member = pop_member(&self.members, member_id)
         cdef MemberMetadata first
         if member is not None:
@@ -161,9 +147,9 @@ cdef class GroupMetadata(Group):
         return 0
 
     cdef int rename_member(self, MemberMetadata member, str new_id) except -1:
-        """The last step of a static replacement: a new id, and the last place in the order."""
+        """Give a static member a new id, and the last place in the order."""
         cdef str old_id = member.member_id
-        if member.pending_sync:            # by its old id it is waited for
+        if member.pending_sync:            # Kafka waits for the old id
             names = dict.fromkeys(self.pending_sync())
             self.forget_syncs()
             self.renamed_sync = names
@@ -196,7 +182,7 @@ cdef class GroupMetadata(Group):
         return False
 
     cdef str vote(self):
-        """The protocol of the next generation."""
+        """Return the protocol of the next generation."""
         cdef Py_ssize_t size = self.members.count, cast = 0, place = 0
         cdef MemberMetadata member
         cdef dict votes = None
@@ -204,7 +190,7 @@ cdef class GroupMetadata(Group):
         cdef str name = None
         while (member := next_member(&self.members, &place)) is not None:
             if member.protocols is last:
-                cast += 1                 # the same list as the member before: the same vote
+                cast += 1                 # the list of the member before, so the same vote
                 continue
             if last is not None:
                 votes = {} if votes is None else votes
@@ -229,8 +215,10 @@ cdef class GroupMetadata(Group):
         return most
 
     cdef int next_generation(self, int64_t now_ms) except -1:
-        """Start a generation. Where Kafka's code throws the group stays stuck in
-        PreparingRebalance with its generation raised."""
+        """Start a generation.
+
+        If Kafka's code throws, the group is stuck in PreparingRebalance with a raised generation.
+        """
         self.generation_id = <int32_t>(<uint32_t>self.generation_id + 1)     # wraps, as Java's int
         if self.members.count:
             self.protocol_name = self.vote()
@@ -246,45 +234,21 @@ cdef class GroupMetadata(Group):
         return 0
 
     cdef Readable subscribe(self) except *:
-        """Compute `subscribed_topics` anew; metadata that cannot be read makes them unknown."""
-        cdef set topics = None
-        cdef bytes last = None, metadata
-        cdef Readable read = READ
-        cdef object found = NO_TOPICS, known
-        cdef MemberMetadata member
-        cdef Py_ssize_t place = 0
+        """Compute `subscribed_topics` anew; unreadable metadata makes them unknown."""
+        cdef Readable status = READ
         self.subscribed_topics = None
-        if self.protocol_type is None or not coterie_same_text(self.protocol_type, "consumer") or (
-                self.members.count and self.protocol_name is None):
+        if self.protocol_type is None or not coterie_same_text(self.protocol_type, "consumer"):
             return READ
-        while (member := next_member(&self.members, &place)) is not None:
-            metadata = member.metadata_of(self.protocol_name)
-            if metadata is last:
-                continue
-            known = READ_BEFORE.get(metadata)
-            if known is None:
-                known = set()
-                read = read_topics(metadata, known)
-                if read != READ:
-                    return read
-                known = frozenset(known)
-                remember(metadata, known)
-            if last is None:
-                found = known
-            else:
-                if topics is None:
-                    topics = set(found)
-                topics |= known
-            last = metadata
-        self.subscribed_topics = found if topics is None else frozenset(topics)
-        return READ
+        if not self.members.count or self.protocol_name is not None:
+            self.subscribed_topics = topics_of(&self.members, self.protocol_name, &status)
+        return status
 
     def find_subscribed_topics(self):
         """Compute ``subscribed_topics`` again from the members' subscriptions."""
         self.subscribe()
 
     cdef tuple member_list(self):
-        """What a leader is told: (id, instance id, metadata) of every member."""
+        """Return (id, instance id, metadata) of every member, for the leader."""
         cdef tuple entries = PyTuple_New(self.members.count)
         cdef MemberMetadata member
         cdef Py_ssize_t n = 0, place = 0
@@ -296,8 +260,8 @@ cdef class GroupMetadata(Group):
             n += 1
         return entries
 
-    # Who has joined the present generation and is waited for, until the sync comes: a mark on the
-    # member. Kafka goes on to wait for the old id of one that is renamed: then ids.
+    # The members of the generation that have not synced: a flag of the member. If one is renamed,
+    # Kafka still waits for the old id; then a dict of ids takes the place of the flags.
 
     cdef bint awaits_sync(self) noexcept:
         return self.num_pending_sync > 0 or len(self.renamed_sync) > 0
@@ -329,7 +293,7 @@ cdef class GroupMetadata(Group):
             member.member_id for member in list_members(&self.members)
             if (<MemberMetadata?>member).pending_sync]
 
-    # Kafka's methods by name, for callers in Python.
+    # For callers in Python, by Kafka's names.
 
     @property
     def current_state(self):
@@ -480,15 +444,15 @@ cdef class GroupMetadata(Group):
 
 
 cdef GroupMetadata new_group(str group_id, int64_t now_ms):
-    """A group, of values that were checked before."""
-    cdef GroupMetadata made = GroupMetadata.__new__(GroupMetadata)
-    made.group_id, made.made = group_id, True
-    made.current_state_timestamp = now_ms
-    return made
+    """Make a group of checked values."""
+    cdef GroupMetadata group = GroupMetadata.__new__(GroupMetadata)
+    group.group_id, group.made = group_id, True
+    group.current_state_timestamp = now_ms
+    return group
 
 
 cdef int check_member(GroupMetadata group, str member_id, str instance) except? -7:
-    """The error of a request by this member, or NONE; a static one's id must be the present."""
+    """Return the error of a request by this member, or NONE."""
     if instance is not None:
         mapped = group.static_members.get(instance)
         if mapped is None:
@@ -496,3 +460,11 @@ cdef int check_member(GroupMetadata group, str member_id, str instance) except? 
         if mapped != member_id:
             return FENCED_INSTANCE_ID
     return NONE if has_member(&group.members, member_id) else UNKNOWN_MEMBER_ID
+
+
+cdef MemberMetadata static_member(GroupMetadata group, str instance):
+    """Return the member of an instance; Kafka throws, too, if there is none."""
+    cdef MemberMetadata member = group.get(group.static_members[instance])
+    if member is None:
+        raise Thrown(f"no member has the id of the instance {instance!r:.60}")
+    return member

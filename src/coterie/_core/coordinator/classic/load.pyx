@@ -4,8 +4,6 @@ The last metadata record of each group becomes a group. It knows no offsets: the
 A record that Kafka's loader cannot read raises CorruptData. Cost: one pass over the groups.
 Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets). Rules: docs/rules/offsets.md#load.
 """
-from libc.stdint cimport int64_t
-
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.member cimport MemberMetadata
 from coterie._core.coordinator.outputs cimport EMPTY, STABLE

@@ -1,4 +1,4 @@
-"""A member, and an id that was handed out: the C face."""
+"""A member, and an id that was handed out: declarations."""
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.runtime cimport Request
@@ -20,12 +20,12 @@ cdef class MemberMetadata:
     cdef readonly int32_t session_timeout_ms
     cdef readonly bytes assignment
     cdef readonly bint is_new
-    cdef bint pending_sync                     # it has joined this generation, not synced
+    cdef bint pending_sync                     # joined in this generation, not synced
     cdef Request awaiting_join
     cdef Request awaiting_sync
-    cdef str group_id                          # whose member it is, or None
+    cdef str group_id                          # of its group, or None
     cdef int64_t timer                         # handle of the session timer, or NO_TIMER
-    cdef Py_ssize_t slot                       # what the wheel calls it
+    cdef Py_ssize_t slot                       # owner of its timer
 
     cdef bytes metadata_of(self, str protocol)
 

@@ -1,8 +1,8 @@
-"""The members of a group, by id, in the order in which they came. Header only.
+"""The members of a group, by id, in the order of adding. Header only.
 
-Up to FEW stand in rows, of which one is found by the last bytes of its id: most groups are small,
-and to make a dict and to hash ids would cost them more than all that they do with it. More than
-that are in a dict until the last has gone.
+Up to FEW members are rows, searched by the last bytes of the id. Most groups are small, and a dict
+and its hashes would cost them more than all of their other work. A larger group uses a dict until
+its last member is removed.
 """
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem
 from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_INCREF, PyObject
@@ -12,7 +12,7 @@ from coterie._core.coordinator.classic.member cimport MemberMetadata
 
 cdef extern from *:
     """
-    /* The last bytes of an id, and its length: what most ids differ in. */
+    /* The last bytes of an id, and its length: most ids differ in them. */
     static inline uint64_t coterie_id_end(PyObject* id) {
         size_t size = (size_t)PyUnicode_GET_LENGTH(id) * (size_t)PyUnicode_KIND(id);
         const char* data = (const char*)PyUnicode_DATA(id);
@@ -44,14 +44,14 @@ cdef enum:
 
 cdef struct MemberTable:
     Py_ssize_t count
-    Py_ssize_t first_place         # in the dict, before which nobody is left
+    Py_ssize_t first_place         # in the dict; no member is left before it
     PyObject* many                 # id -> member, owned; NULL: they are in `few`
     PyObject* few[FEW]             # owned
     uint64_t ends[FEW]             # of their ids
 
 
 cdef inline Py_ssize_t row_of(const MemberTable* table, str member_id) noexcept:
-    """Where this id's row is among the few; -1: nowhere."""
+    """Return the row of this id; -1: there is none."""
     cdef uint64_t end = coterie_id_end(member_id)
     cdef Py_ssize_t n
     for n in range(table.count):
@@ -62,16 +62,16 @@ cdef inline Py_ssize_t row_of(const MemberTable* table, str member_id) noexcept:
 
 
 cdef inline MemberMetadata find_member(const MemberTable* table, str member_id):
-    """The member of this id, or None."""
+    """Return the member with this id, or None."""
     cdef Py_ssize_t n
-    cdef PyObject* found
+    cdef PyObject* item
     if member_id is None:
         return None
     if table.many == NULL:
         n = row_of(table, member_id)
         return None if n < 0 else <MemberMetadata>table.few[n]
-    found = PyDict_GetItemWithError(<object>table.many, member_id)
-    return None if found == NULL else <MemberMetadata>found
+    item = PyDict_GetItemWithError(<object>table.many, member_id)
+    return None if item == NULL else <MemberMetadata>item
 
 
 cdef inline bint has_member(const MemberTable* table, str member_id) except -1:
@@ -79,7 +79,7 @@ cdef inline bint has_member(const MemberTable* table, str member_id) except -1:
 
 
 cdef inline MemberMetadata next_member(const MemberTable* table, Py_ssize_t* place):
-    """Go through all, with a place that is 0 at first; None: that was all."""
+    """Return the next member; `place` is 0 at first. None at the end."""
     cdef PyObject* member = NULL
     if table.many != NULL:
         PyDict_Next(<object>table.many, place, NULL, &member)
@@ -91,17 +91,17 @@ cdef inline MemberMetadata next_member(const MemberTable* table, Py_ssize_t* pla
 
 
 cdef inline list list_members(const MemberTable* table):
-    cdef list found = []
+    cdef list members = []
     cdef Py_ssize_t place = 0
     cdef MemberMetadata member = next_member(table, &place)
     while member is not None:
-        found.append(member)
+        members.append(member)
         member = next_member(table, &place)
-    return found
+    return members
 
 
 cdef inline int put_member(MemberTable* table, str member_id, MemberMetadata member) except -1:
-    """Add a member at the end; one that has this id already gives it its place."""
+    """Add a member at the end; it replaces one with the same id in its place."""
     cdef Py_ssize_t n
     cdef PyObject* before
     cdef dict many
@@ -119,7 +119,7 @@ cdef inline int put_member(MemberTable* table, str member_id, MemberMetadata mem
             table.ends[table.count] = coterie_id_end(member_id)
             table.count += 1
             return 0
-        many = {each.member_id: each for each in list_members(table)}
+        many = {other.member_id: other for other in list_members(table)}
         many[member_id] = member
         clear_members(table)
         Py_INCREF(many)
@@ -127,12 +127,12 @@ cdef inline int put_member(MemberTable* table, str member_id, MemberMetadata mem
     else:
         PyDict_SetItem(<object>table.many, member_id, member)
     table.count = len(<dict>table.many)
-    table.first_place = 0         # what is put into a dict may move the rest
+    table.first_place = 0         # an insertion may move the entries of a dict
     return 0
 
 
 cdef inline MemberMetadata pop_member(MemberTable* table, str member_id):
-    """Take the member of this id out; None: there is none."""
+    """Remove and return the member with this id, or None."""
     cdef MemberMetadata member
     cdef Py_ssize_t n
     if table.many != NULL:
@@ -147,7 +147,7 @@ cdef inline MemberMetadata pop_member(MemberTable* table, str member_id):
     if n < 0:
         return None
     member = <MemberMetadata>table.few[n]
-    Py_DECREF(member)              # the row's; `member` holds one of its own
+    Py_DECREF(member)              # the row's reference; `member` has its own
     table.count -= 1
     while n < table.count:
         table.few[n] = table.few[n + 1]
@@ -157,10 +157,10 @@ cdef inline MemberMetadata pop_member(MemberTable* table, str member_id):
 
 
 cdef inline MemberMetadata first_member(MemberTable* table):
-    """The member that came first of those that are left, or None.
+    """Return the first member in the order of adding, or None.
 
-    Where the members of a dict go in the order in which they came, each looks from where the last
-    one stood: from the start, all who are gone would be passed every time.
+    The search in a dict continues from the last result. From the start it would pass all removed
+    entries each time, when members leave in the order of adding.
     """
     cdef PyObject* member = NULL
     if table.many == NULL:
@@ -168,7 +168,7 @@ cdef inline MemberMetadata first_member(MemberTable* table):
     PyDict_Next(<object>table.many, &table.first_place, NULL, &member)
     if member == NULL:
         return None
-    table.first_place -= 1        # it stays
+    table.first_place -= 1        # it is only read
     return <MemberMetadata>member
 
 

@@ -2,13 +2,13 @@
 from libc.stdint cimport int64_t
 
 from coterie._core.coordinator.classic.group cimport GroupMetadata
-from coterie._core.coordinator.classic.members cimport Members
+from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport GroupProtocol
 
 cdef class ClassicProtocol(GroupProtocol):
     cdef Rebalances rebalances
-    cdef Members members
+    cdef Joins joins
     cdef int64_t retention_ms
     cdef bint behaviour_24
 

@@ -14,7 +14,7 @@ from coterie._core.coordinator.classic.group cimport GroupMetadata, check_member
 from coterie._core.coordinator.classic.group_records cimport group_key
 from coterie._core.coordinator.classic.member cimport MemberMetadata
 from coterie._core.coordinator.classic.member_table cimport next_member
-from coterie._core.coordinator.classic.members cimport Members
+from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, ILLEGAL_GENERATION,
@@ -24,7 +24,8 @@ from coterie._core.coordinator.outputs cimport (
 from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, NO_GROUP, Group, GroupProtocol, Runtime, new_request)
-from coterie._core.structures.offsets cimport OffsetMap, expiry_rule
+from coterie._core.structures.expiry cimport expiry_rule
+from coterie._core.structures.offsets cimport OffsetMap
 
 from coterie._core.coordinator.classic.load import groups_of
 from coterie._core.coordinator.runtime import Thrown
@@ -48,13 +49,13 @@ cdef class ClassicProtocol(GroupProtocol):
     """The classic protocol's rules for commits, deletion, expiry and elections."""
 
     def __cinit__(self, Runtime runtime not None, Rebalances rebalances not None,
-                  Members members not None, settings):
+                  Joins joins not None, settings):
         self.join_runtime(runtime, 0)
         runtime.register_protocol(CLASSIC, self)
         for group_type in (NO_GROUP, CLASSIC):
             runtime.register("describe_group", self, decide_describe_group, group_type)
         self.rebalances = rebalances
-        self.members = members
+        self.joins = joins
         self.retention_ms = 60000 * <int64_t>settings["offsets.retention.minutes"]
         self.behaviour_24 = settings["coterie.behaviour"] == "2.4"
 
@@ -164,7 +165,7 @@ cdef class ClassicProtocol(GroupProtocol):
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
         self.rebalances.take_over(group)
-        if group.members.count > self.members.max_size:
+        if group.members.count > self.joins.max_size:
             self.rebalances.prepare_rebalance(group, BY_SIZE, None)
         while (member := next_member(&group.members, &place)) is not None:
             self.rebalances.touch(group, member, member.session_timeout_ms)

@@ -9,7 +9,7 @@ cdef class Rebalances(Component):
     cdef int64_t initial_delay_ms
     cdef bint behaviour_24
     cdef bint ties_as_kafka
-    cdef readonly int64_t session_evictions    # members that were removed, by why
+    cdef readonly int64_t session_evictions    # removed members, by cause
     cdef readonly int64_t rebalance_evictions
     cdef readonly int64_t sync_evictions
 

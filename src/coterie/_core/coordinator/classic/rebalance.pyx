@@ -1,8 +1,8 @@
-"""Rebalances: preparing, completing, the delayed operations, sessions that end, unloading.
+"""Rebalances of classic groups: preparing, completing, delayed operations, sessions, unloading.
 
-A group has at most one unfinished delayed join and one delayed sync; their keys in Kafka's
-purgatory are the group's fields here. Every timer of a group is armed here. Requests are not
-known here, only who waits.
+A group has at most one unfinished delayed join and one delayed sync. Their keys in Kafka's
+purgatory are fields of the group here. Every timer of a group is armed here. It knows no request,
+only which members have parked one. Cost: O(members) a rebalance, O(1) a session timer.
 Source: GroupCoordinator.scala, DelayedJoin.scala, DelayedSync.scala, DelayedHeartbeat.scala.
 Rules: docs/rules/coordinator.md#rebalance, #sessions and #election.
 """
@@ -39,7 +39,7 @@ cdef tuple join_result(GroupMetadata group, str member_id, str leader, bint skip
 
 @cython.final
 cdef class Rebalances(Component):
-    """The rebalances of the classic protocol's groups, and their timers."""
+    """The rebalances of classic groups, and their timers."""
 
     def __cinit__(self, Runtime runtime not None, settings):
         self.join_runtime(runtime, TIMERS)
@@ -78,7 +78,7 @@ cdef class Rebalances(Component):
         return 0
 
     cdef int drop_group(self, GroupMetadata group) except -1:
-        """Out of the cache, with all its timers: found Dead they would do nothing."""
+        """Remove a group with its timers, which would do nothing for a Dead group."""
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
         cdef PendingId pending
@@ -108,7 +108,7 @@ cdef class Rebalances(Component):
             group.group_id if member_id is None else (group.group_id, member_id))
 
     cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1:
-        """Start the session anew. Where the try-test holds at once no timer is left armed."""
+        """Restart a session. While the member has a parked request, no timer is armed."""
         if group.state == DEAD or (not member.is_new and (
                 member.awaiting_join is not None or member.awaiting_sync is not None)):
             return self.runtime.disarm(&member.timer)
@@ -117,7 +117,7 @@ cdef class Rebalances(Component):
         return 0
 
     cdef int arm_pending(self, PendingId pending, int64_t delay_ms) except -1:
-        """Let an id that was handed out wait for its join."""
+        """Arm the timer of an id that was handed out."""
         pending.slot = self.runtime.new_slot(pending)
         pending.timer = self.runtime.arm(NO_TIMER, self.first_kind + PENDING_TIMER, pending.slot,
                                          delay_ms)
@@ -151,7 +151,7 @@ cdef class Rebalances(Component):
         return 0
 
     cdef int try_join(self, GroupMetadata group, int cause) except -1:
-        """Complete the delayed join if everyone is there; the initial one only its delay ends."""
+        """Complete the delayed join if all have joined; the initial delay ends only in time."""
         if (group.join_kind != PLAIN_JOIN or group.pending_members
                 or group.members.count != group.num_members_awaiting_join):
             return 0
@@ -191,9 +191,10 @@ cdef class Rebalances(Component):
         return self.start_generation(group, cause)
 
     cdef int await_again(self, GroupMetadata group) except -1:
-        """Only static members are left and none has come: the wait starts over.
+        """Wait again: only static members are left, and none of them has joined.
 
-        Without a timeout Kafka's starts over for ever within this millisecond; here in the next.
+        With a timeout of 0 Kafka would repeat this for ever within a millisecond; here the next
+        attempt is one millisecond later.
         """
         return self.arm_join(group, PLAIN_JOIN, max(group.rebalance_timeout(), 1), 0)
 
@@ -233,7 +234,7 @@ cdef class Rebalances(Component):
         return 0
 
     cdef int finish_sync(self, GroupMetadata group) except -1:
-        """The sync key's check: the delayed sync is over when nobody is left to wait for."""
+        """Complete the delayed sync if all members have synced."""
         if not group.awaits_sync():
             self.runtime.disarm(&group.sync_timer)
         return 0
@@ -261,7 +262,7 @@ cdef class Rebalances(Component):
             return 0
         if not member.is_new and (member.awaiting_join is not None
                                   or member.awaiting_sync is not None):
-            return 0               # it waits; what answers it arms the next timer
+            return 0               # it has a parked request; its answer arms the next timer
         self.session_evictions += 1
         return self.remove_and_update(group, member, BY_SESSION_TIMEOUT)
 
@@ -300,7 +301,7 @@ cdef class Rebalances(Component):
         return self.answer_syncs(group, code)
 
     cdef int take_out(self, GroupMetadata group, str member_id) except -1:
-        """Remove an id and its session timer; a join or sync that it has parked is not answered."""
+        """Remove an id and its session timer; its parked requests are not answered."""
         cdef MemberMetadata member = group.remove_member(member_id)
         if member is None:
             return 0
@@ -325,41 +326,41 @@ cdef class Rebalances(Component):
         return 0
 
     cdef int unload(self, GroupMetadata group) except -1:
-        """The partition is not owned any more: everyone who waits is told, nothing is written."""
+        """Drop a group whose partition was given up: answer parked requests, write nothing."""
         cdef int before = group.state
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
-        cdef Request waiting
+        cdef Request request
         self.transition(group, DEAD, BY_FAILOVER, None)
         while (member := next_member(&group.members, &place)) is not None:
             if before == PREPARING_REBALANCE and member.awaiting_join is not None:
-                waiting = member.awaiting_join
+                request = member.awaiting_join
                 member.awaiting_join = None
                 group.num_members_awaiting_join -= 1
-                self.runtime.answer(waiting, NOT_COORDINATOR, member.member_id)
+                self.runtime.answer(request, NOT_COORDINATOR, member.member_id)
             elif (before == STABLE or before == COMPLETING_REBALANCE) and (
                     member.awaiting_sync is not None):
-                waiting = member.awaiting_sync
+                request = member.awaiting_sync
                 member.awaiting_sync = None
-                self.runtime.answer(waiting, NOT_COORDINATOR, None)
+                self.runtime.answer(request, NOT_COORDINATOR, None)
         group.forget_syncs()
         return self.drop_group(group)
 
     cdef list timers_of(self, GroupMetadata group):
-        """(kind, member id or None, deadline) of each armed timer of a group."""
+        """Return (kind, member id or None, deadline) of each armed timer of a group."""
         cdef TimerWheel wheel = self.runtime.wheel
-        cdef list out = []
+        cdef list timers = []
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
         cdef PendingId pending
         while (member := next_member(&group.members, &place)) is not None:
             if member.timer != NO_TIMER:
-                out.append(("session", member.member_id, wheel.deadline_of(member.timer)))
+                timers.append(("session", member.member_id, wheel.deadline_of(member.timer)))
         for value in group.pending_members.values():
             pending = <PendingId>value
-            out.append(("pending", pending.member_id, wheel.deadline_of(pending.timer)))
+            timers.append(("pending", pending.member_id, wheel.deadline_of(pending.timer)))
         if group.join_timer != NO_TIMER:
-            out.append(("join", None, wheel.deadline_of(group.join_timer)))
+            timers.append(("join", None, wheel.deadline_of(group.join_timer)))
         if group.sync_timer != NO_TIMER:
-            out.append(("sync", None, wheel.deadline_of(group.sync_timer)))
-        return out
+            timers.append(("sync", None, wheel.deadline_of(group.sync_timer)))
+        return timers
