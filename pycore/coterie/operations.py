@@ -80,6 +80,16 @@ _END = (
 _FETCH = (
     Field("topics", "topics", DETAILS, None),
     Field("require_stable", "bool", DETAILS + 1, False),
+    Field("member_id", "fetching_member", DETAILS + 2, None),
+    Field("member_epoch", "member_epoch", DETAILS + 3, -1),
+)
+_COMMIT = (
+    Field("version", "commit_version", DETAILS + 3, 9),
+    Field("retention_time_ms", "retention", DETAILS + 4, -1),
+)
+_LIST = (
+    Field("states", "strings", DETAILS, ()),
+    Field("types", "types", DETAILS + 1, ()),
 )
 _FAIL = (
     Field("error", "error", DETAILS),
@@ -109,13 +119,15 @@ _ROWS = (
     Operation("sync_group", values.synced, (*_header, *_SYNC), (None,) * 3),
     Operation("heartbeat", values.beaten, _header),
     Operation("leave_group", values.left, (_group, Field("members", "leaving", ALONE, ()))),
-    Operation("offset_commit", values.committed, (*_header, _offsets), (None, -1, -1)),
+    Operation("offset_commit", values.committed, (*_header, _offsets, *_COMMIT),
+              (None, -1, -1, 9, -1)),
     Operation("txn_offset_commit", values.txn_committed, (*_header, _offsets, *_TXN), (None,) * 3),
     Operation("end_txn", None, _END, (None,) * 2),
-    Operation("offset_fetch", values.fetched, (_group, *_FETCH), (None,) * 2),
+    Operation("offset_fetch", values.fetched, (_group, *_FETCH), (None, None, None, -1)),
     Operation("offset_delete", values.offsets_deleted, (_group, _partitions)),
-    Operation("describe_group", values.described, (_group,)),
-    Operation("list_groups", values.listed, (Field("states", "strings", ALONE, ()),)),
+    Operation("describe_group", values.described,
+              (_group, Field("version", "describe_version", DETAILS, 5)), (5,)),
+    Operation("list_groups", values.listed, _LIST, ((), ())),
     Operation("delete_groups", values.groups_deleted, (Field("group_ids", "strings", ALONE, ()),)),
     Operation("delete_partitions", None, (_partitions,)),
     Operation("cleanup"),

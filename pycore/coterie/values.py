@@ -19,6 +19,7 @@ __all__ = [
     "DescribeGroupResponse",
     "Error",
     "GroupOverview",
+    "TypedGroupOverview",
     "GroupSummary",
     "HeartbeatResponse",
     "JoinGroupResponse",
@@ -186,6 +187,13 @@ class GroupOverview:
 
 
 @dataclass(frozen=True, slots=True)
+class TypedGroupOverview(GroupOverview):
+    """The same with the group's type, ``"classic"`` or ``"consumer"``: since Kafka 4.1."""
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class JoinMember:
     """A member in the leader's JoinGroup response."""
 
@@ -342,8 +350,17 @@ class OffsetFetchResponse:
         raise KeyError(key)
 
 
+@dataclass(frozen=True, slots=True, match_args=False)
+class RefusedOffsetFetch(OffsetFetchResponse):
+    """An error of the group or the member: since Kafka 4.1 a trace's line has no partitions."""
+
+    __match_args__ = ("error",)
+
+
 def fetched(error: Error, payload: Any) -> OffsetFetchResponse:
     """Make the response to OffsetFetch."""
+    if payload is False:
+        return RefusedOffsetFetch(error, ())
     offsets = [
         FetchedOffset(topic, partition, offset, epoch, metadata, _ERRORS[code])
         for topic, partition, offset, epoch, metadata, code in payload or ()
@@ -394,7 +411,9 @@ class ListGroupsResponse:
 
 def listed(error: Error, payload: Any) -> ListGroupsResponse:
     """Make the response to ListGroups."""
-    groups = [GroupOverview(*row) for row in payload or ()]
+    groups = [
+        TypedGroupOverview(*row) if len(row) > 3 else GroupOverview(*row) for row in payload or ()
+    ]
     return ListGroupsResponse(error, tuple(groups))
 
 

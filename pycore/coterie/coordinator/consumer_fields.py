@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from coterie.arguments import sequence
@@ -110,7 +111,18 @@ def read_metadata(header: Fields) -> tuple[Any, ...]:
     return brokers(header, "brokers", ()), (), topics(header, "topics", ())
 
 
+def hidden(read: Any, default: Any) -> Kind:
+    """Return a kind of field that is only shown where it is not its default."""
+    return Kind(read, lambda name, value: {} if value == default else {name: value})
+
+
 KINDS = {
+    "fetching_member": hidden(string, None),
+    "member_epoch": hidden(integer, -1),
+    "commit_version": hidden(partial(integer, bits=16), 9),
+    "describe_version": hidden(partial(integer, bits=16), 5),
+    "retention": hidden(partial(integer, bits=64), -1),
+    "types": Kind(fields.strings, lambda name, value: {name: list(value)} if value else {}),
     "names": Kind(names, lambda name, value: {} if value is None else {name: list(value)}),
     "owned": Kind(owned, show_owned),
     "brokers": Kind(brokers, show_nothing),

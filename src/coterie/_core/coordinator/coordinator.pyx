@@ -18,6 +18,8 @@ from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
+from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
+from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.offset_store cimport OffsetStore
@@ -31,11 +33,13 @@ from collections.abc import MutableSequence
 
 from coterie._core.coordinator.partitions import STATES
 from coterie._core.coordinator.runtime import Thrown
-from coterie.errors import CoterieError, TraceError, shown
+from coterie.errors import ConfigError, CoterieError, TraceError, shown
 from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
 cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
+# Behaviours of coordinators that append first and replay what was written: Kafka 4.x.
+cdef tuple REPLAYING = ("4.1",)
 cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
@@ -54,12 +58,18 @@ cdef class Coordinator:
         self.members = Members(self.runtime, self.rebalances)
         self.classic = ClassicProtocol(self.runtime, self.rebalances, self.joins, settings)
         self.store = OffsetStore()
-        self.offsets = Offsets(self.runtime, self.store, settings)
-        self.admin = Admin(self.runtime, self.store, settings)
         self.election = Election(self.runtime, self.store)
-        if settings["coterie.behaviour"] == "4.1":
-            self.consumer = ConsumerProtocol(self.runtime, self.store, settings)
+        if settings["coterie.behaviour"] in REPLAYING:
+            if deferred:
+                raise ConfigError("a coordinator of 4.1 writes at once: it cannot defer appends")
+            self.consumer = ConsumerProtocol(self.runtime, self.store, self.rebalances, settings)
             self.election.consumer = self.consumer
+            self.replayed_offsets = ReplayedOffsets(self.runtime, self.store, self.consumer,
+                                                    settings)
+            self.replayed_admin = ReplayedAdmin(self.runtime, self.store, self.consumer, settings)
+        else:
+            self.offsets = Offsets(self.runtime, self.store, settings)
+            self.admin = Admin(self.runtime, self.store, settings)
 
     @property
     def now_ms(self):
@@ -155,8 +165,12 @@ cdef class Coordinator:
         cdef int64_t id = 0                    # no other request has this id
         begin_change(&self.users, THE_COORDINATOR)
         try:
-            self.offsets.commit(id, OFFSET_COMMIT, self.runtime.find(group_id), group_id,
-                                generation_id, member_id, instance, rows, -1, -1)
+            if self.consumer is not None:
+                self.dispatch(OFFSET_COMMIT, id, group_id, generation_id, member_id, instance,
+                              (rows, -1, -1))
+            else:
+                self.offsets.commit(id, OFFSET_COMMIT, self.runtime.find(group_id), group_id,
+                                    generation_id, member_id, instance, rows, -1, -1)
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
             return <tuple?>self.runtime.outputs.take_answer(id)
         finally:

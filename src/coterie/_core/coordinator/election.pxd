@@ -14,4 +14,5 @@ cdef class Election:
     cdef int begin_load(self, int32_t partition) except -1
     cdef int finish_load(self, int32_t partition) except -1
     cdef int load_log(self, int32_t partition) except -1
+    cdef int load_replayed(self, int32_t partition) except -1
     cdef int load_offsets(self, dict maps, object load_filter) except -1

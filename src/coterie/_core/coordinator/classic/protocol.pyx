@@ -32,6 +32,9 @@ from coterie._core.coordinator.runtime import Thrown
 from coterie.operations import NUMBER
 from coterie.values import GroupSummary
 
+cdef enum:
+    UNKNOWN_IS_AN_ERROR_SINCE = 6  # version of DescribeGroups
+
 cdef int DESCRIBE_GROUP = NUMBER["describe_group"]
 
 
@@ -39,7 +42,8 @@ cdef int decide_describe_group(component, int op, int64_t id, Group group, str g
                                int32_t generation_id, str member_id, str instance,
                                tuple details) except -1:
     try:
-        return (<ClassicProtocol>component).describe(id, <GroupMetadata>group, group_id)
+        return (<ClassicProtocol>component).describe(
+            id, <GroupMetadata>group, group_id, details)
     except Thrown as error:
         return (<ClassicProtocol>component).runtime.answer_thrown(error, new_request(id, op), None)
 
@@ -136,12 +140,15 @@ cdef class ClassicProtocol(GroupProtocol):
         cdef GroupMetadata classic = <GroupMetadata>group
         return (classic.group_id, classic.protocol_type or "", STATE_NAMES[classic.state])
 
-    cdef int describe(self, int64_t id, GroupMetadata group, str group_id) except -1:
+    cdef int describe(self, int64_t id, GroupMetadata group, str group_id,
+                      tuple details) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, True)
         if error != NONE:
             return self.runtime.respond(id, DESCRIBE_GROUP, error, None)
+        if group is None and details is not None and details[0] >= UNKNOWN_IS_AN_ERROR_SINCE:
+            error = GROUP_ID_NOT_FOUND
         return self.runtime.respond(
-            id, DESCRIBE_GROUP, NONE,
+            id, DESCRIBE_GROUP, error,
             GroupSummary("Dead", "", "", ()) if group is None else group.summary())
 
     cdef int resigned(self, int32_t partition) except -1:

@@ -19,6 +19,7 @@ cdef enum GroupState:
     STABLE_GROUP = 3
 
 cdef enum RecordKind:              # the versions of the keys
+    OFFSET = 1
     CLASSIC_GROUP = 2
     GROUP_EPOCH = 3
     PARTITION_METADATA = 4
@@ -26,7 +27,11 @@ cdef enum RecordKind:              # the versions of the keys
     TARGET_EPOCH = 6
     TARGET = 7
     CURRENT = 8
+    OTHER_GROUP = 11               # of share and of streams groups: any of their versions
     REGEX = 16
+
+cdef class OtherGroup(Group):      # of a type that consumers cannot join
+    cdef readonly str kind
 
 cdef class Timers:                 # of one member id of a group; they outlive both
     cdef readonly str group_id
@@ -88,7 +93,6 @@ cdef class ConsumerGroup(Group):
     cdef bint homogeneous
     cdef int64_t refresh_ms        # the metadata refresh deadline: time and epoch
     cdef int32_t refresh_epoch
-    cdef bint resolving            # a resolution of its expressions is under way
     cdef tuple shape               # that was shown last, or None
 
     cdef int state_number(self) except -1

@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Names, Resolved, TopicId, no_names, no_partitions)
-from coterie._core.coordinator.runtime cimport CONSUMER, Group
+from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
 
 from bisect import bisect_left
 
@@ -59,6 +59,16 @@ cdef Record tombstone(int kind, str name):
     record.name = name
     record.tombstone = True
     return record
+
+
+@cython.final
+cdef class OtherGroup(Group):
+    """A share or streams group: all that is known of it is that its id is taken."""
+
+    def __cinit__(self, str group_id, str kind):
+        self.group_id = group_id
+        self.group_type = OTHER
+        self.kind = kind
 
 
 @cython.final

@@ -8,7 +8,7 @@ Source: org.apache.kafka.coordinator.group.Utils (computeTopicHash, computeGroup
 cimport cython
 from libc.stdint cimport int64_t
 
-from coterie._core.coordinator.consumer.values cimport Names, TopicId, utf16_sorted
+from coterie._core.coordinator.consumer.values cimport Names, TopicId, no_names, utf16_sorted
 
 import struct
 
@@ -27,7 +27,7 @@ cdef class MetadataImage:
         self.ids = {}
         self.racks = {}
         self.hashes = {}
-        self.names = {}
+        self.names = {(): no_names()}
         self.version = 0           # the first update makes it 1
 
     cdef TopicId topic_id(self, bytes raw):

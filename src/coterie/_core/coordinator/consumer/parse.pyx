@@ -7,7 +7,7 @@ Source: GroupCoordinatorRecordSerde.java. Rules: docs/rules/log-format.md#keys.
 from libc.stdint cimport int32_t
 
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH,
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH,
     Current, Record, new_record, tombstone)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
@@ -16,8 +16,14 @@ from libc.stdlib cimport free, malloc
 
 from base64 import urlsafe_b64decode
 
+from coterie._core.codec.text import decode_utf8
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import CorruptData
+
+
+# Versions of the keys that make a group of another type.
+OTHER_GROUPS = dict.fromkeys((10, 11, 12, 13, 14), "share") | dict.fromkeys(
+    (17, 18, 19, 20, 21, 22, 23), "streams")
 
 
 cdef Assignment assignment_of(list rows, MetadataImage image):
@@ -64,6 +70,14 @@ def parse_record(bytes key, bytes value, MetadataImage image not None):
     if key is None or len(key) < 2:
         return None
     kind = int.from_bytes(key[:2], "big", signed=True)
+    if kind in (0, OFFSET):
+        return decode_key(key)["data"]["group"], (
+            tombstone(OFFSET, None) if value is None else new_record(OFFSET, None, None))
+    if 9 <= kind < 24 and kind != REGEX:
+        if value is None or kind not in OTHER_GROUPS:
+            return None
+        size = int.from_bytes(key[2:4], "big")
+        return decode_utf8(key[4:4 + size]), new_record(OTHER_GROUP, OTHER_GROUPS[kind], None)
     if kind not in (CLASSIC_GROUP, GROUP_EPOCH, PARTITION_METADATA, MEMBER, TARGET_EPOCH, TARGET,
                     CURRENT, REGEX):
         return None

@@ -1,12 +1,15 @@
 """The consumer protocol: heartbeats, timers, records and the answers to them."""
 from libc.stdint cimport int16_t, int32_t, int64_t
 
+from coterie._core.coordinator.classic.group cimport GroupMetadata
+from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.consumer.group cimport (
     ConsumerGroup, ConsumerMember, Record, Subscriptions, Timers)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.runtime cimport Group, GroupProtocol
+from coterie._core.coordinator.sink cimport Batch
 
 cdef enum TimerKind:
     SESSION = 0
@@ -43,10 +46,13 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef dict timers               # (group id, member id) -> Timers
     cdef list tasks                # resolutions that wait to be run
     cdef bint manual_tasks
-    cdef readonly bint load_failed
+    cdef set resolving             # groups with a resolution under way
+    cdef Rebalances rebalances     # of classic groups
+    cdef int64_t classic_max_size
     cdef bint holding              # commits are held: answers wait, readers see what was before
     cdef list held                 # (id, op, code, payload) of answers that wait
-    cdef dict committed            # group id -> ConsumerGroup before what is not committed, or None
+    cdef dict committed            # group id -> Group before what is not committed, or None
+    cdef dict committed_offsets    # of the same groups: key -> Offset
     cdef dict touched              # group id -> shape before this event
     cdef int64_t ids               # that the coordinator made
     cdef int error                 # why the request at hand is refused
@@ -73,9 +79,14 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef tuple leave(self, ConsumerGroup group, Heartbeat request, list records)
     cdef list fence(self, ConsumerGroup group, list member_ids)
     cdef int64_t setting(self, str group_id, str name, int64_t otherwise) except? -7
-    cdef int write_records(self, str group_id, list records, bint classic_tombstone) except -1
+    cdef int write_records(self, str group_id, list records) except -1
+    cdef int append_batch(self, Batch batch, int64_t* position) except *
+    cdef int write_all(self, list writes) except *
     cdef int replay(self, str group_id, list records) except -1
-    cdef int respond_committed(self, int64_t id, int op, int code, payload) except -1
+    cdef int replay_classic(self, str group_id, Record record) except -1
+    cdef int respond_committed(self, int64_t id, int op, payload) except -1
+    cdef int respond_later(self, int64_t id, int op, payload, int late_code,
+                           late_payload) except -1
     cdef int show_groups(self) except -1
     cdef int touch(self, str group_id) except -1
     cdef Timers timers_of(self, str group_id, str member_id)
@@ -96,12 +107,24 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef tuple topics_of(self, ConsumerGroup group, MemberFields fields)
     cdef str assignor_of(self, ConsumerGroup group, ConsumerMember member, MemberFields fields,
                          ConsumerMember replaced)
-    cdef tuple pending_refresh(self, str group_id)
     cdef int keep_committed(self, str group_id) except -1
     cdef tuple shape_of(self, str group_id)
     cdef list group_tombstones(self, ConsumerGroup group)
+    cdef int check_member_commit(self, ConsumerGroup group, int32_t generation_id, str member_id,
+                                 str instance, bint transactional, int version) except? -7
+    cdef int deletion_error(self, Group group) except? -7
+    cdef list end_records(self, Group group)
+    cdef object expires_since(self, Group group)
+    cdef bint subscribes(self, Group group, str topic) except -1
+    cdef tuple listed(self, str group_id)
+    cdef int load_classic(self, dict values) except -1
+    cdef int take_over(self, ConsumerGroup group) except -1
+    cdef int take_over_classic(self, GroupMetadata group) except -1
     cdef int describe(self, int64_t id, tuple group_ids) except -1
     cdef tuple described(self, str group_id)
     cdef tuple described_member(self, ConsumerMember member)
     cdef tuple named(self, Assignment assignment)
-    cdef int replay_bytes(self, bytes key, bytes value, object load_filter) except -1
+    cdef int replay_bytes(self, bytes key, bytes value, object load_filter,
+                          dict classic) except -1
+
+cdef int write_error(int code) noexcept

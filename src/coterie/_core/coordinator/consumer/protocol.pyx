@@ -6,22 +6,20 @@ when an append fails. A heartbeat that changes nothing costs two look-ups and a 
 Source: GroupMetadataManager.java (consumerGroupHeartbeat), OffsetMetadataManager.java.
 """
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.ref cimport PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from coterie._core.codec.encode cimport Writing, begin, end, put_bytes, written
+from coterie._core.codec.encode cimport Writing, begin, end, written
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID,
     FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, GROUP_SUBSCRIBED_TO_TOPIC,
     ILLEGAL_GENERATION, INVALID_FETCH_SIZE, INVALID_REGULAR_EXPRESSION, INVALID_REQUEST, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE,
     NETWORK_EXCEPTION, NONE, NON_EMPTY_GROUP, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER,
     RECORD_LIST_TOO_LARGE, REQUEST_TIMED_OUT, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
-    UNKNOWN_TOPIC_OR_PARTITION, UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR)
+    UNKNOWN_TOPIC_OR_PARTITION, UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, UNSUPPORTED_VERSION)
 from coterie._core.coordinator.consumer.assignors cimport Subscriber, assign
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, PARTITION_METADATA, REGEX, STABLE_MEMBER, TARGET, TARGET_EPOCH,
-    UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, Record, Subscriptions, Timers,
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX,
+    TARGET, TARGET_EPOCH, UNREVOKED_PARTITIONS, OtherGroup, ConsumerGroup, ConsumerMember, Current, Record, Subscriptions, Timers,
     new_group, new_member, new_record, tombstone)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.reconcile cimport all_within, reconciled
@@ -30,17 +28,24 @@ from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Names, Resolved, TopicId, before, no_names, no_partitions,
     utf16_sorted)
 from coterie._core.coordinator.offset_store cimport OffsetStore
-from coterie._core.coordinator.outputs cimport GROUP
+from coterie._core.coordinator.classic.group cimport GroupMetadata
+from coterie._core.coordinator.classic.member cimport MemberMetadata
+from coterie._core.coordinator.classic.member_table cimport next_member
+from coterie._core.coordinator.classic.rebalance cimport Rebalances
+from coterie._core.coordinator.outputs cimport BY_SIZE, EMPTY, GROUP, STABLE
 from coterie._core.coordinator.partitions cimport partition_of
-from coterie._core.coordinator.records cimport tombstones
+from coterie._core.coordinator.records cimport begin_offset
 from coterie._core.coordinator.runtime cimport (
-    CLASSIC, CONSUMER, EVERY_TYPE, FINISHED, NO_GROUP, NO_TIMER, Group, GroupProtocol, Runtime)
-from coterie._core.coordinator.sink cimport Batch, batch_of, new_batch
+    CLASSIC, CONSUMER, EVERY_TYPE, FINISHED, NO_GROUP, NO_TIMER, OTHER, Group, GroupProtocol,
+    Runtime)
+from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of, new_batch
+from coterie._core.structures.offsets cimport OffsetMap
 
 from coterie._core.coordinator.consumer.group import GROUP_STATES
 from coterie._core.coordinator.consumer.parse import parse_record
 from coterie._core.coordinator.consumer.regexes import compile_regex, matching
-from coterie.errors import CorruptData
+from coterie._core.coordinator.classic.load import read_group
+from coterie.errors import CorruptData, CoterieError
 from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["consumer_group_heartbeat"]
@@ -132,7 +137,8 @@ cdef int decide_append_raw(component, int op, int64_t id, Group group, str group
                            int32_t generation_id, str member_id, str instance,
                            tuple details) except -1:
     cdef ConsumerProtocol protocol = <ConsumerProtocol>component
-    protocol.runtime.sink.append(batch_of((details,)), -1)
+    if protocol.runtime.sink.append(batch_of((details,)), -1) == FAILED:
+        raise CoterieError("append_raw: the log has not taken the record")
     return 0
 
 
@@ -163,8 +169,11 @@ cdef MemberFields copied(MemberFields fields):
 cdef class ConsumerProtocol(GroupProtocol):
     """Consumer groups of a coordinator."""
 
-    def __cinit__(self, Runtime runtime not None, OffsetStore store not None, settings):
+    def __cinit__(self, Runtime runtime not None, OffsetStore store not None,
+                  Rebalances rebalances not None, settings):
         self.join_runtime(runtime, TIMER_KINDS)
+        self.rebalances = rebalances
+        self.classic_max_size = settings["group.max.size"]
         self.store = store
         self.image = MetadataImage()
         self.subscriptions = Subscriptions(self.image)
@@ -176,11 +185,10 @@ cdef class ConsumerProtocol(GroupProtocol):
         self.assignors = tuple(settings["group.consumer.assignors"])
         self.manual_tasks = settings["coterie.tasks"] == "manual"
         self.group_configs, self.timers, self.committed, self.touched = {}, {}, {}, {}
+        self.committed_offsets, self.resolving = {}, set()
         self.tasks, self.held = [], []
         runtime.register_protocol(CONSUMER, self)
-        runtime.register("consumer_group_heartbeat", self, decide_heartbeat, NO_GROUP)
-        runtime.register("consumer_group_heartbeat", self, decide_heartbeat, CLASSIC)
-        runtime.register("consumer_group_heartbeat", self, decide_heartbeat, CONSUMER)
+        runtime.register("consumer_group_heartbeat", self, decide_heartbeat, EVERY_TYPE)
         runtime.register("consumer_group_describe", self, decide_describe, NO_GROUP)
         runtime.register("hold_commits", self, decide_hold_commits, NO_GROUP)
         runtime.register("release_commits", self, decide_release_commits, NO_GROUP)
@@ -194,23 +202,19 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int heartbeat(self, int64_t id, Group group, Heartbeat request) except -1:
         cdef list records = []
         cdef tuple payload = None
-        cdef bint replaces_classic = False
         cdef int error = self.check_request(request)
         if error == NONE:
             error = self.runtime.partitions.refusal(request.group_id, False)
-        if error == NONE and self.load_failed:
-            error = NOT_COORDINATOR
         if error == NONE:
             self.error = NONE
-            replaces_classic = group is not None and group.group_type == CLASSIC
             payload = self.join_or_heartbeat(group, request, records)
             error = self.error
-        if error == NONE and (records or replaces_classic):
-            error = write_error(self.write_records(request.group_id, records, replaces_classic))
+        if error == NONE and records:
+            error = write_error(self.write_records(request.group_id, records))
         if error != NONE:
             self.runtime.respond(id, HEARTBEAT, error, None)
         else:
-            self.respond_committed(id, HEARTBEAT, NONE, payload)
+            self.respond_committed(id, HEARTBEAT, payload)
         return self.finish_event()
 
     cdef int finish_event(self) except -1:
@@ -254,8 +258,10 @@ cdef class ConsumerProtocol(GroupProtocol):
         if group is None:
             if r.epoch != 0:
                 return self.refuse(GROUP_ID_NOT_FOUND)
-            if found is not None and not self.may_replace(found):
-                return self.refuse(GROUP_ID_NOT_FOUND)
+            if found is not None:
+                if found.group_type != CLASSIC or not self.may_replace(found):
+                    return self.refuse(GROUP_ID_NOT_FOUND)
+                records.append(tombstone(CLASSIC_GROUP, None))
             group = new_group(r.group_id)
         if len(group.members) >= self.max_size and r.member_id not in group.members:
             return self.refuse(GROUP_MAX_SIZE_REACHED)
@@ -597,7 +603,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                 else:
                     refresh = True
                 regexes[fields.regex] = regexes.get(fields.regex, 0) + 1
-        if (not refresh and not group.regex_count) or group.resolving:
+        if (not refresh and not group.regex_count) or group.group_id in self.resolving:
             return bump
         for resolved in group.resolved.values():
             last = <Resolved>resolved
@@ -610,10 +616,10 @@ cdef class ConsumerProtocol(GroupProtocol):
             refresh = True
         if refresh and regexes:
             self.start_resolution(group.group_id, regexes)
-            group.resolving = True
         return bump
 
     cdef int start_resolution(self, str group_id, object regexes) except -1:
+        self.resolving.add(group_id)
         self.tasks.append((group_id, tuple(regexes)))
         return 0
 
@@ -633,10 +639,10 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef list records = []
         cdef dict after
         cdef int64_t digest
+        self.resolving.discard(group_id)
         if known is None or known.group_type != CONSUMER:
             return 0
         group = <ConsumerGroup>known
-        group.resolving = False
         after = dict(group.topic_count)
         for regex in utf16_sorted(found):
             if regex not in group.regex_count:
@@ -658,7 +664,7 @@ cdef class ConsumerProtocol(GroupProtocol):
             records.append(epoch_record(group.epoch + 1, digest))
             self.set_refresh(group, self.runtime.wheel.clock_ms + REFRESH_MS, group.epoch + 1)
         if records:
-            self.write_records(group_id, records, False)
+            self.write_records(group_id, records)
         return 0
 
     # ---- leaves and fencing ----------------------------------------------------------------------
@@ -717,59 +723,112 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     # ---- writes ----------------------------------------------------------------------------------
 
-    cdef int write_records(self, str group_id, list records, bint classic_tombstone) except -1:
+    cdef int write_records(self, str group_id, list records) except -1:
         """Append the records of a request as one batch and replay them; the log's error."""
         cdef Writing w
-        cdef Batch batch, prefix
+        cdef Batch batch
         cdef int error
         cdef int64_t position
         begin(&w)
         try:
-            if classic_tombstone:
-                prefix = tombstones(group_id, [], [classic_key(group_id)])
-                put_bytes(&w, PyBytes_AS_STRING(prefix.data), PyBytes_GET_SIZE(prefix.data))
             put_records(&w, group_id, records)
-            batch = new_batch(group_id, len(records) + classic_tombstone, written(&w))
+            batch = new_batch(group_id, len(records), written(&w))
         finally:
             end(&w)
         self.touch(group_id)
-        self.runtime.write(batch, &error, &position)
+        error = self.append_batch(batch, &position)
+        if error == NONE:
+            if self.holding:
+                self.keep_committed(group_id)
+            self.replay(group_id, records)
+        return error
+
+    cdef int append_batch(self, Batch batch, int64_t* position) except *:
+        """Append a batch; the log's error."""
+        cdef int error
+        if self.runtime.write(batch, &error, position) != FINISHED:
+            raise CoterieError("a coordinator of 4.1 needs a log that writes at once")
+        return error
+
+    cdef int write_all(self, list writes) except *:
+        """Append tombstones of offsets and records of several groups as one batch.
+
+        ``writes``: (group id, keys of offsets, records) by group. Return the log's error.
+        """
+        cdef Writing w
+        cdef Batch batch
+        cdef int error
+        cdef int64_t position
+        cdef Py_ssize_t count = 0
+        cdef OffsetMap offsets
+        begin(&w)
+        try:
+            for group_id, keys, records in writes:
+                for key in keys:
+                    begin_offset(&w, group_id, <tuple>key)
+                put_records(&w, group_id, records)
+                count += len(<list>keys) + len(<list>records)
+            batch = new_batch(None, count, written(&w))
+        finally:
+            end(&w)
+        if not count:
+            return NONE
+        for group_id, _, records in writes:
+            self.touch(group_id)
+        error = self.append_batch(batch, &position)
         if error != NONE:
             return error
-        self.keep_committed(group_id)
-        if classic_tombstone:
-            self.runtime.protocol_of(self.runtime.find(group_id)).drop_group(
-                self.runtime.find(group_id))
-        self.replay(group_id, records)
+        for group_id, keys, records in writes:
+            self.keep_committed(group_id)
+            offsets = self.store.find(group_id)
+            if offsets is not None:
+                offsets.drop(keys)
+                if not offsets.has_any():
+                    self.store.drop(group_id)
+            if records:
+                self.replay(group_id, records)
         return NONE
 
     cdef int replay(self, str group_id, list records) except -1:
         """Apply records that were written; the group comes and goes with them."""
         cdef Group known = self.runtime.find(group_id)
-        cdef ConsumerGroup group
+        cdef ConsumerGroup group = None
         cdef Record record
-        if known is None:
-            group = new_group(group_id)
-            group.refresh_ms, group.refresh_epoch = self.pending_refresh(group_id)
-            self.runtime.add_group(group)
-        else:
-            group = <ConsumerGroup?>known
+        if known is not None and known.group_type == CONSUMER:
+            group = <ConsumerGroup>known
         for record in records:
+            if record.kind == CLASSIC_GROUP:
+                self.replay_classic(group_id, record)
+                group = None
+                continue
+            if group is None:
+                group = new_group(group_id)
+                self.runtime.add_group(group)
             group.apply(record, self.subscriptions)
             if record.kind == GROUP_EPOCH and record.tombstone:
                 self.runtime.drop_group(group)
+                group = None
         return 0
 
-    cdef tuple pending_refresh(self, str group_id):
-        return 0, 0
+    cdef int replay_classic(self, str group_id, Record record) except -1:
+        """A tombstone of a classic group's metadata removes the group of whatever type."""
+        cdef Group known = self.runtime.find(group_id)
+        if known is None:
+            return 0
+        if known.group_type == CLASSIC:
+            return self.runtime.protocol_of(known).drop_group(known)
+        return self.runtime.drop_group(known)
 
     cdef int keep_committed(self, str group_id) except -1:
-        """While commits are held, readers see the group as it was."""
+        """While commits are held, readers see the group and its offsets as they were."""
         cdef Group known
+        cdef OffsetMap offsets
         if not self.holding or group_id in self.committed:
             return 0
         known = self.runtime.find(group_id)
-        self.committed[group_id] = None if known is None or known.group_type != CONSUMER else (
+        offsets = self.store.find(group_id)
+        self.committed_offsets[group_id] = {} if offsets is None else dict(offsets.items())
+        self.committed[group_id] = known if known is None or known.group_type != CONSUMER else (
             (<ConsumerGroup>known).copy())
         return 0
 
@@ -777,21 +836,27 @@ cdef class ConsumerProtocol(GroupProtocol):
         """The group as readers of the committed state see it; None without one."""
         cdef Group known
         if self.holding and group_id in self.committed:
-            return <ConsumerGroup>self.committed[group_id]
-        known = self.runtime.find(group_id)
+            known = <Group>self.committed[group_id]
+        else:
+            known = self.runtime.find(group_id)
         if known is None or known.group_type != CONSUMER:
             return None
         return <ConsumerGroup>known
 
-    cdef int respond_committed(self, int64_t id, int op, int code, payload) except -1:
+    cdef int respond_committed(self, int64_t id, int op, payload) except -1:
         """Answer once what was written so far is committed."""
         if self.holding:
-            slot = self.runtime.new_slot((id, op))
-            handle = self.runtime.arm(NO_TIMER, self.first_kind + COMMIT, slot,
-                                      self.commit_timeout_ms)
-            self.held.append((id, op, code, payload, slot, handle))
-            return 0
-        return self.runtime.respond(id, op, code, payload)
+            return self.respond_later(id, op, payload, COORDINATOR_NOT_AVAILABLE, None)
+        return self.runtime.respond(id, op, NONE, payload)
+
+    cdef int respond_later(self, int64_t id, int op, payload, int late_code,
+                           late_payload) except -1:
+        """Answer when commits are released; the other answer once the time for that is over."""
+        slot = self.runtime.new_slot((id, op, late_code, late_payload))
+        handle = self.runtime.arm(NO_TIMER, self.first_kind + COMMIT, slot,
+                                  self.commit_timeout_ms)
+        self.held.append((id, op, NONE, payload, slot, handle))
+        return 0
 
     def hold_commits(self):
         """Let answers to writes wait from now on."""
@@ -802,7 +867,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef list held = self.held
         cdef int64_t handle
         self.holding = False
-        self.held, self.committed = [], {}
+        self.held, self.committed, self.committed_offsets = [], {}, {}
         for id, op, code, payload, slot, timer in held:
             handle = timer
             self.runtime.disarm(&handle)
@@ -890,13 +955,13 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef int64_t id
         cdef int op
         if kind == COMMIT:
-            id, op = owner
+            id, op, code, payload = owner
             for row in self.held:
                 if row[0] == id:
                     self.held.remove(row)
                     self.runtime.free_slot(row[4])
                     break
-            return self.runtime.respond(id, op, COORDINATOR_NOT_AVAILABLE, None)
+            return self.runtime.respond(id, op, code, payload)
         self.expire_member(<Timers?>owner, kind)
         return self.finish_event()
 
@@ -919,7 +984,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                     member.timers = None
             return 0
         records = self.fence(<ConsumerGroup>known, [timers.member_id])
-        if self.write_records(timers.group_id, records, False) != NONE:
+        if self.write_records(timers.group_id, records) != NONE:
             member.timers = None
             kept = self.timers_of(timers.group_id, timers.member_id)
             if kind == SESSION:
@@ -934,9 +999,9 @@ cdef class ConsumerProtocol(GroupProtocol):
         """Groups that are only offsets are classic."""
         return self.runtime.protocol_of(None).create_group(group_id)
 
-    cdef int check_commit(self, Group known, int32_t generation_id, str member_id, str instance,
-                          bint transactional) except? -7:
-        cdef ConsumerGroup group = <ConsumerGroup>known
+    cdef int check_member_commit(self, ConsumerGroup group, int32_t generation_id, str member_id,
+                                 str instance, bint transactional, int version) except? -7:
+        """The error of a commit by this member."""
         cdef ConsumerMember member
         if transactional and not member_id and generation_id == -1 and instance is None:
             return NONE
@@ -945,6 +1010,8 @@ cdef class ConsumerProtocol(GroupProtocol):
         member = group.members.get(member_id)
         if member is None:
             return UNKNOWN_MEMBER_ID
+        if not transactional and member.fields.classic is None and version < 9:
+            return UNSUPPORTED_VERSION
         if member.epoch == generation_id:
             return NONE
         if transactional or member.fields.classic is not None:
@@ -957,8 +1024,59 @@ cdef class ConsumerProtocol(GroupProtocol):
                 errors[key] = GROUP_SUBSCRIBED_TO_TOPIC
         return NONE
 
-    cdef int delete_group(self, Group group) except? -7:
-        return NON_EMPTY_GROUP if (<ConsumerGroup>group).members else NONE
+    cdef int deletion_error(self, Group group) except? -7:
+        """Why a group of any type must stay."""
+        if group.group_type == CONSUMER:
+            return NON_EMPTY_GROUP if (<ConsumerGroup>group).members else NONE
+        if group.group_type == CLASSIC:
+            return NONE if (<GroupMetadata>group).state == EMPTY else NON_EMPTY_GROUP
+        return GROUP_ID_NOT_FOUND
+
+    cdef list end_records(self, Group group):
+        """The records that end a group of any type; its offsets go before them."""
+        if group.group_type == CONSUMER:
+            return self.group_tombstones(<ConsumerGroup>group)
+        return [tombstone(CLASSIC_GROUP, None)]
+
+    cdef object expires_since(self, Group group):
+        """Since when a group's offsets age: -1: their commits; None: they do not expire now."""
+        cdef GroupMetadata classic
+        if group.group_type != CLASSIC:
+            return -1
+        classic = <GroupMetadata>group
+        if classic.protocol_type is None:
+            return -1
+        if classic.state == EMPTY:
+            return classic.current_state_timestamp
+        if (classic.state == STABLE and classic.protocol_type == "consumer"
+                and classic.subscribed_topics is not None):
+            return -1
+        return None
+
+    cdef bint subscribes(self, Group group, str topic) except -1:
+        """Whether a group reads a topic, so that its offsets stay."""
+        cdef GroupMetadata classic
+        if group.group_type == CONSUMER:
+            return topic in (<ConsumerGroup>group).topic_count
+        if group.group_type != CLASSIC:
+            return False
+        classic = <GroupMetadata>group
+        if classic.subscribed_topics is None:
+            return classic.protocol_type == "consumer"
+        return topic in classic.subscribed_topics
+
+    cdef tuple listed(self, str group_id):
+        """(group id, protocol type, state, type) of what is committed; None: there is no group."""
+        cdef Group group = self.runtime.find(group_id)
+        if self.holding and group_id in self.committed:
+            group = <Group>self.committed[group_id]
+        if group is None:
+            return None
+        if group.group_type == OTHER:
+            return (group_id, (<OtherGroup>group).kind, "Empty", (<OtherGroup>group).kind)
+        if group.group_type == CLASSIC:
+            return (*self.runtime.protocol_of(group).overview(group), "classic")
+        return (group_id, "consumer", (<ConsumerGroup>group).state, "consumer")
 
     cdef list group_tombstones(self, ConsumerGroup group):
         """The records that end a group; its offsets go before them."""
@@ -975,7 +1093,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         return records
 
     cdef tuple overview(self, Group group):
-        return (group.group_id, "consumer", (<ConsumerGroup>group).state, "consumer")
+        return (group.group_id, "consumer", (<ConsumerGroup>group).state)
 
     # ---- describe --------------------------------------------------------------------------------
 
@@ -988,8 +1106,6 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef ConsumerGroup group = None
         cdef ConsumerMember member
-        if error == NONE and self.load_failed:
-            error = NOT_COORDINATOR
         if error == NONE:
             group = self.committed_group(group_id)
             if group is None:
@@ -1038,54 +1154,77 @@ cdef class ConsumerProtocol(GroupProtocol):
             handle = row[5]
             self.runtime.disarm(&handle)
             self.runtime.free_slot(row[4])
-        self.held, self.committed, self.holding = [], {}, False
+        self.held, self.committed, self.committed_offsets, self.holding = [], {}, {}, False
         self.tasks = [task for task in self.tasks
                       if partition >= 0 and partition_of(task[0], count) != partition]
+        self.resolving = {task[0] for task in self.tasks}
         self.image.forget_hashes()
         return 0
 
-    cdef object read_log(self, object fold):
-        return None if fold is None else fold
-
-    cdef int loaded(self, object content, object load_filter) except -1:
-        return 0
-
     def load(self, rows, load_filter):
-        """Replay the records of consumer groups in log order; why that failed, or None."""
-        cdef ConsumerGroup group
-        cdef Record record
+        """Replay the records of groups of every type in log order; why that failed, or None.
+
+        After a failure the caller gives the partitions up.
+        """
         cdef Group known
-        cdef ConsumerMember member
-        self.load_failed = False
+        cdef bint failed
+        cdef dict classic = {}
         failure = None
         try:
             for _, _, _, _, control, records in rows:
                 if not control:
                     for key, value in records:
-                        self.replay_bytes(key, value, load_filter)
+                        self.replay_bytes(key, value, load_filter, classic)
+            self.load_classic(classic)
         except CorruptData as error:
-            self.load_failed = True
             failure = str(error)
-        for known in self.runtime.all_groups():
-            if known.group_type != CONSUMER or not (
-                    load_filter is None or load_filter(known.group_id)):
-                continue
-            group = <ConsumerGroup>known
-            row = (group.group_id, "consumer", group.state, group.epoch, group.target_epoch,
-                   len(group.members))
-            self.runtime.outputs.push(GROUP, self.runtime.wheel.clock_ms, 0, 0, 0, row)
-            if self.load_failed:
-                continue
-            for member in group.order:
-                timers = self.timers_of(group.group_id, member.member_id)
-                self.arm_session(timers, self.setting(
-                    group.group_id, "consumer.session.timeout.ms", self.session_timeout_ms))
-                if member.state == UNREVOKED_PARTITIONS:
-                    self.arm_rebalance(timers, member.epoch, member.fields.rebalance_timeout_ms)
+        for group_id in utf16_sorted(self.runtime.groups):
+            if load_filter is None or load_filter(group_id):
+                known = self.runtime.find(group_id)
+                if known.group_type == CONSUMER:
+                    self.take_over(<ConsumerGroup>known)
+                elif known.group_type == CLASSIC:
+                    self.take_over_classic(<GroupMetadata>known)
         return failure
 
-    cdef int replay_bytes(self, bytes key, bytes value, object load_filter) except -1:
-        """Replay one record of any kind; those of no consumer group are passed over."""
+    cdef int load_classic(self, dict values) except -1:
+        """Make the classic groups of their last values; None: only its offsets made the group."""
+        for group_id, value in values.items():
+            if value is None:
+                self.rebalances.create_group(group_id)
+            else:
+                self.rebalances.take_over(read_group(group_id, value))
+        return 0
+
+    cdef int take_over(self, ConsumerGroup group) except -1:
+        """Show a group that was loaded, and start the timers of its members."""
+        cdef ConsumerMember member
+        cdef Timers timers
+        self.runtime.outputs.push(
+            GROUP, self.runtime.wheel.clock_ms, 0, 0, 0,
+            (group.group_id, "consumer", group.state, group.epoch, group.target_epoch,
+             len(group.members)))
+        for member in group.order:
+            timers = self.timers_of(group.group_id, member.member_id)
+            self.arm_session(timers, self.setting(
+                group.group_id, "consumer.session.timeout.ms", self.session_timeout_ms))
+            if member.state == UNREVOKED_PARTITIONS:
+                self.arm_rebalance(timers, member.epoch, member.fields.rebalance_timeout_ms)
+        return 0
+
+    cdef int take_over_classic(self, GroupMetadata group) except -1:
+        """Start the sessions of a classic group; one that is too large rebalances."""
+        cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
+        while (member := next_member(&group.members, &place)) is not None:
+            self.rebalances.touch(group, member, member.session_timeout_ms)
+        if group.members.count > self.classic_max_size:
+            return self.rebalances.prepare_rebalance(group, BY_SIZE, None)
+        return 0
+
+    cdef int replay_bytes(self, bytes key, bytes value, object load_filter,
+                          dict classic) except -1:
+        """Replay one record of any kind; `classic` has the last value of each classic group."""
         cdef Group known
         cdef ConsumerGroup group
         cdef Record record
@@ -1096,11 +1235,25 @@ cdef class ConsumerProtocol(GroupProtocol):
         if load_filter is not None and not load_filter(group_id):
             return 0
         known = self.runtime.find(group_id)
-        if record.kind == CLASSIC_GROUP:
-            if record.tombstone and known is not None and known.group_type == CONSUMER:
-                self.runtime.drop_group(known)
+        if record.kind == OFFSET:
+            if not record.tombstone and known is None:
+                classic.setdefault(group_id, None)
             return 0
-        if known is not None and known.group_type != CONSUMER:
+        if record.kind == CLASSIC_GROUP:
+            classic.pop(group_id, None)
+            if known is not None:
+                self.runtime.drop_group(known)
+            if not record.tombstone:
+                classic[group_id] = value
+            return 0
+        if record.kind == OTHER_GROUP:
+            if not record.tombstone:
+                known = OtherGroup.__new__(OtherGroup, group_id, record.name)
+                self.runtime.groups[group_id] = known
+            return 0
+        if not record.tombstone and classic.get(group_id, b"") is None:
+            del classic[group_id]          # a group that is only offsets: it becomes this one
+        if group_id in classic or (known is not None and known.group_type != CONSUMER):
             if record.tombstone:
                 return 0
             raise CorruptData(f"group {group_id!r} is of another type")
@@ -1204,6 +1357,3 @@ cdef str uuid_text(int64_t upper, int64_t number):
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-cdef bytes classic_key(str group_id):
-    raw = group_id.encode("utf-8", "replace")
-    return b"\0\2" + len(raw).to_bytes(2, "big") + raw
