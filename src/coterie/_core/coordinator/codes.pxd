@@ -58,6 +58,11 @@ cdef inline int group_error(int code) noexcept:
     return code
 
 
+cdef inline int replayed_error(int code) noexcept:
+    """The same since Kafka 4."""
+    return COORDINATOR_NOT_AVAILABLE if code == REQUEST_TIMED_OUT else group_error(code)
+
+
 cdef inline int commit_error(int code) noexcept:
     """Return the error of a request whose append of offsets has failed."""
     if code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_FETCH_SIZE):

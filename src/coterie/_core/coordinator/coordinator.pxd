@@ -7,6 +7,7 @@ from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
+from coterie._core.coordinator.consumer.classic_members cimport ClassicMembers
 from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
@@ -26,6 +27,7 @@ cdef class Coordinator:
     cdef OffsetStore store
     cdef Offsets offsets               # these two: None since 4.1
     cdef Admin admin
+    cdef ClassicMembers classic_members
     cdef ReplayedOffsets replayed_offsets      # these two: since 4.1
     cdef ReplayedAdmin replayed_admin
     cdef Election election

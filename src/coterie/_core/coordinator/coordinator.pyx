@@ -19,6 +19,7 @@ from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
+from coterie._core.coordinator.consumer.classic_members cimport ClassicMembers
 from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
@@ -62,7 +63,9 @@ cdef class Coordinator:
         if settings["coterie.behaviour"] in REPLAYING:
             if deferred:
                 raise ConfigError("a coordinator of 4.1 writes at once: it cannot defer appends")
-            self.consumer = ConsumerProtocol(self.runtime, self.store, self.rebalances, settings)
+            self.consumer = ConsumerProtocol(self.runtime, self.store, self.rebalances, self.joins,
+                                             settings)
+            self.classic_members = ClassicMembers(self.runtime, self.consumer, self.joins)
             self.election.consumer = self.consumer
             self.replayed_offsets = ReplayedOffsets(self.runtime, self.store, self.consumer,
                                                     settings)

@@ -85,6 +85,7 @@ cdef class Runtime:
     cdef readonly Partitions partitions
     cdef readonly Sink sink        # where records go, and where a load finds them
     cdef readonly bint deferred
+    cdef bint replaying            # as Kafka 4: records are appended first, then replayed
     cdef dict groups               # group id -> Group
     cdef str last_id               # the last group that was found: requests of a group come
     cdef Group last                # together, and a trace has each id once

@@ -30,7 +30,7 @@ from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.coordinator.classic.load import groups_of
 from coterie._core.coordinator.runtime import Thrown
 from coterie.operations import NUMBER
-from coterie.values import GroupSummary
+from coterie.values import GroupSummary, MemberSummary
 
 cdef enum:
     UNKNOWN_IS_AN_ERROR_SINCE = 6  # version of DescribeGroups
@@ -149,7 +149,22 @@ cdef class ClassicProtocol(GroupProtocol):
             error = GROUP_ID_NOT_FOUND
         return self.runtime.respond(
             id, DESCRIBE_GROUP, error,
-            GroupSummary("Dead", "", "", ()) if group is None else group.summary())
+            GroupSummary("Dead", "", "", ()) if group is None else self.summary_of(group))
+
+    cdef object summary_of(self, GroupMetadata group):
+        """What DescribeGroups shows; Kafka 4 shows assignments in every state."""
+        cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
+        cdef list members = []
+        summary = group.summary()
+        if not self.runtime.replaying or group.state == STABLE:
+            return summary
+        while (member := next_member(&group.members, &place)) is not None:
+            members.append(MemberSummary(member.member_id, member.group_instance_id,
+                                         member.client_id, member.client_host, b"",
+                                         member.assignment))
+        return GroupSummary(summary.state, summary.protocol_type, summary.protocol_name,
+                            tuple(members))
 
     cdef int resigned(self, int32_t partition) except -1:
         cdef int32_t count = self.runtime.partitions.count

@@ -29,15 +29,20 @@ OTHER_GROUPS = dict.fromkeys((10, 11, 12, 13, 14), "share") | dict.fromkeys(
 cdef Assignment assignment_of(list rows, MetadataImage image):
     """An assignment of decoded rows; of a topic that comes twice the last counts."""
     cdef dict by_topic = {}
+    for row in rows:
+        numbers = sorted(set(row["partitions"]))
+        if numbers:
+            by_topic[image.topic_id(urlsafe_b64decode(row["topicId"] + "=="))] = numbers
+    return assignment_from(by_topic)
+
+
+def assignment_from(dict by_topic not None):
+    """Make an assignment of sorted partitions by TopicId; each topic has some."""
     cdef list ordered
     cdef int32_t* ends
     cdef int32_t* partitions
     cdef int32_t count = 0, total = 0
     cdef Py_ssize_t n
-    for row in rows:
-        numbers = sorted(set(row["partitions"]))
-        if numbers:
-            by_topic[image.topic_id(urlsafe_b64decode(row["topicId"] + "=="))] = numbers
     if not by_topic:
         return no_partitions()
     ordered = sorted(by_topic, key=order_of)

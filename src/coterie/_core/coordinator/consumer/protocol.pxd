@@ -2,11 +2,12 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from coterie._core.coordinator.classic.group cimport GroupMetadata
+from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.consumer.group cimport (
     ConsumerGroup, ConsumerMember, Record, Subscriptions, Timers)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
-from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields
+from coterie._core.coordinator.consumer.values cimport Assignment, ClassicPart, MemberFields
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.runtime cimport Group, GroupProtocol
 from coterie._core.coordinator.sink cimport Batch
@@ -15,7 +16,9 @@ cdef enum TimerKind:
     SESSION = 0
     REBALANCE = 1
     COMMIT = 2                     # an answer waits for a commit
-    TIMER_KINDS = 3
+    JOIN = 3                       # these two: of classic members
+    SYNC = 4
+    TIMER_KINDS = 5
 
 cdef class Heartbeat:              # a request, as the core takes it
     cdef str group_id
@@ -31,6 +34,7 @@ cdef class Heartbeat:              # a request, as the core takes it
     cdef str client_id
     cdef str client_host
     cdef int version
+    cdef ClassicPart classic       # of a JoinGroup; None: it is no JoinGroup
 
 cdef class ConsumerProtocol(GroupProtocol):
     cdef readonly MetadataImage image
@@ -54,7 +58,10 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef dict committed            # group id -> Group before what is not committed, or None
     cdef dict committed_offsets    # of the same groups: key -> Offset
     cdef dict touched              # group id -> shape before this event
-    cdef int64_t ids               # that the coordinator made
+    cdef Joins joins               # of classic groups: they share the ids that are made
+    cdef str policy                # of conversions
+    cdef GroupMetadata successor   # the classic group that the write at hand brings, or None
+    cdef bint rebalances_successor
     cdef int error                 # why the request at hand is refused
     cdef ConsumerMember replaced   # the static member that it takes the place of, or None
 
@@ -79,7 +86,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef tuple leave(self, ConsumerGroup group, Heartbeat request, list records)
     cdef list fence(self, ConsumerGroup group, list member_ids)
     cdef int64_t setting(self, str group_id, str name, int64_t otherwise) except? -7
-    cdef int write_records(self, str group_id, list records) except -1
+    cdef int write_records(self, str group_id, list records) except *
     cdef int append_batch(self, Batch batch, int64_t* position) except *
     cdef int write_all(self, list writes) except *
     cdef int replay(self, str group_id, list records) except -1
@@ -97,7 +104,21 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef ConsumerGroup committed_group(self, str group_id)
     cdef int finish_event(self) except -1
     cdef tuple refuse(self, int error)
-    cdef bint may_replace(self, Group group) except -1
+    cdef ConsumerGroup upgraded(self, GroupMetadata classic, list records)
+    cdef bint may_downgrade(self, ConsumerGroup group, object leaving,
+                            Py_ssize_t joining) except -1
+    cdef tuple join_classic(self, ConsumerGroup group, Heartbeat r, bint id_made, list records)
+    cdef ConsumerMember successor_of(self, ConsumerMember old, str member_id)
+    cdef tuple downgrade_by(self, ConsumerGroup group, Heartbeat r, ConsumerMember member,
+                            ConsumerMember replaced, MemberFields fields, int32_t epoch,
+                            bint bump, list records)
+    cdef int set_successor(self, ConsumerGroup group, GroupMetadata classic, str old_id,
+                           str new_id, bint rebalances, list records) except -1
+    cdef Batch encoded(self, str group_id, list records)
+    cdef int write_downgrade(self, Batch batch) except *
+    cdef int forget_group(self, ConsumerGroup group) except -1
+    cdef int restore_group(self, ConsumerGroup group) except -1
+    cdef int arm_other(self, Timers timers, int kind, int64_t timeout_ms) except -1
     cdef str new_member_id(self)
     cdef int replace_member(self, ConsumerGroup group, ConsumerMember old, ConsumerMember member,
                             list records) except -1

@@ -14,9 +14,10 @@ from coterie._core.coordinator.codes cimport (
     FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, GROUP_SUBSCRIBED_TO_TOPIC,
     ILLEGAL_GENERATION, INVALID_FETCH_SIZE, INVALID_REGULAR_EXPRESSION, INVALID_REQUEST, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE,
     NETWORK_EXCEPTION, NONE, NON_EMPTY_GROUP, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER,
-    RECORD_LIST_TOO_LARGE, REQUEST_TIMED_OUT, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
+    REBALANCE_IN_PROGRESS, RECORD_LIST_TOO_LARGE, REQUEST_TIMED_OUT, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION, UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, UNSUPPORTED_VERSION)
 from coterie._core.coordinator.consumer.assignors cimport Subscriber, assign
+from coterie._core.coordinator.consumer.conversion cimport classic_group, consumer_records
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX,
     TARGET, TARGET_EPOCH, UNREVOKED_PARTITIONS, OtherGroup, ConsumerGroup, ConsumerMember, Current, Record, Subscriptions, Timers,
@@ -25,23 +26,26 @@ from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.reconcile cimport all_within, reconciled
 from coterie._core.coordinator.consumer.records cimport put_records
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Names, Resolved, TopicId, before, no_names, no_partitions,
+    Assignment, ClassicPart, MemberFields, Names, Resolved, TopicId, before, no_names, no_partitions,
     utf16_sorted)
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.classic.group cimport GroupMetadata
+from coterie._core.coordinator.classic.group_records cimport group_batch
+from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.member cimport MemberMetadata
 from coterie._core.coordinator.classic.member_table cimport next_member
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
-from coterie._core.coordinator.outputs cimport BY_SIZE, EMPTY, GROUP, STABLE
+from coterie._core.coordinator.outputs cimport BY_LEAVE, BY_SIZE, EMPTY, GROUP, STABLE
 from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.records cimport begin_offset
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, CONSUMER, EVERY_TYPE, FINISHED, NO_GROUP, NO_TIMER, OTHER, Group, GroupProtocol,
-    Runtime)
+    Request, Runtime)
 from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of, new_batch
 from coterie._core.structures.offsets cimport OffsetMap
 
 from coterie._core.coordinator.consumer.group import GROUP_STATES
+from coterie._core.coordinator.consumer.values import utf16_units
 from coterie._core.coordinator.consumer.parse import parse_record
 from coterie._core.coordinator.consumer.regexes import compile_regex, matching
 from coterie._core.coordinator.classic.load import read_group
@@ -170,8 +174,10 @@ cdef class ConsumerProtocol(GroupProtocol):
     """Consumer groups of a coordinator."""
 
     def __cinit__(self, Runtime runtime not None, OffsetStore store not None,
-                  Rebalances rebalances not None, settings):
+                  Rebalances rebalances not None, Joins joins not None, settings):
         self.join_runtime(runtime, TIMER_KINDS)
+        self.joins = joins
+        self.policy = settings["group.consumer.migration.policy"]
         self.rebalances = rebalances
         self.classic_max_size = settings["group.max.size"]
         self.store = store
@@ -259,10 +265,16 @@ cdef class ConsumerProtocol(GroupProtocol):
             if r.epoch != 0:
                 return self.refuse(GROUP_ID_NOT_FOUND)
             if found is not None:
-                if found.group_type != CLASSIC or not self.may_replace(found):
+                if found.group_type != CLASSIC:
                     return self.refuse(GROUP_ID_NOT_FOUND)
-                records.append(tombstone(CLASSIC_GROUP, None))
-            group = new_group(r.group_id)
+                if (<GroupMetadata>found).state == EMPTY:
+                    records.append(tombstone(CLASSIC_GROUP, None))
+                else:
+                    group = self.upgraded(<GroupMetadata>found, records)
+                    if group is None:
+                        return None
+            if group is None:
+                group = new_group(r.group_id)
         if len(group.members) >= self.max_size and r.member_id not in group.members:
             return self.refuse(GROUP_MAX_SIZE_REACHED)
         if not r.member_id:
@@ -277,14 +289,94 @@ cdef class ConsumerProtocol(GroupProtocol):
             self.replace_member(group, replaced, member, records)
         return self.update(group, r, member, replaced, is_new, records)
 
-    cdef bint may_replace(self, Group group) except -1:
-        """Whether a classic group is one that a consumer group takes the place of: it is empty."""
-        return self.runtime.protocol_of(group).overview(group)[2] == "Empty"
+    cdef ConsumerGroup upgraded(self, GroupMetadata classic, list records):
+        """A classic group as a consumer group, and its records; None, and why not."""
+        cdef ConsumerGroup group
+        cdef ConsumerMember member
+        cdef MemberMetadata waiting
+        cdef Py_ssize_t place = 0
+        cdef Request request
+        if (self.policy not in ("upgrade", "bidirectional") or classic.protocol_type != "consumer"
+                or classic.members.count > self.max_size):
+            self.error = GROUP_ID_NOT_FOUND
+            return None
+        while (waiting := next_member(&classic.members, &place)) is not None:
+            if waiting.awaiting_join is not None:
+                request = waiting.awaiting_join
+                waiting.awaiting_join = None
+                classic.num_members_awaiting_join -= 1
+                self.runtime.answer(request, REBALANCE_IN_PROGRESS, waiting.member_id)
+            if waiting.awaiting_sync is not None:
+                request = waiting.awaiting_sync
+                waiting.awaiting_sync = None
+                self.runtime.answer(request, REBALANCE_IN_PROGRESS, None)
+        if classic.protocol_name is None:
+            self.error = UNKNOWN_SERVER_ERROR      # Kafka throws before a first generation
+            return None
+        try:
+            records += consumer_records(classic, self.image)
+        except CorruptData:
+            self.error = GROUP_ID_NOT_FOUND
+            return None
+        group = new_group(classic.group_id)
+        for record in records:
+            if (<Record>record).kind != CLASSIC_GROUP:
+                group.apply(<Record>record, None)
+        for member in group.order:
+            self.arm_session(self.timers_of(group.group_id, member.member_id),
+                             member.fields.classic.session_timeout_ms)
+        return group
+
+    cdef bint may_downgrade(self, ConsumerGroup group, object leaving,
+                            Py_ssize_t joining) except -1:
+        """Whether the group becomes a classic one when these members go and classic ones join."""
+        cdef ConsumerMember member
+        cdef Py_ssize_t left = joining
+        if self.policy not in ("downgrade", "bidirectional") or not (
+                group.classic_count or joining):
+            return False
+        for member in group.order:
+            if member.member_id not in leaving:
+                if member.fields.classic is None:
+                    return False
+                left += 1
+        return 0 < left <= self.classic_max_size
+
+    cdef tuple join_classic(self, ConsumerGroup group, Heartbeat r, bint id_made, list records):
+        """Let a classic client join: see ``update``; None, and why not."""
+        cdef ConsumerMember member = group.members.get(r.member_id), old = None
+        cdef str known
+        self.error = NONE
+        if r.instance_id is None:
+            if member is None:
+                member = new_member(r.member_id)
+            return self.update(group, r, member, None, not member.present, records)
+        known = group.instances.get(r.instance_id)
+        if not id_made:
+            if known is None:
+                return self.refuse(UNKNOWN_MEMBER_ID)
+            if known != r.member_id:
+                return self.refuse(FENCED_INSTANCE_ID)
+            return self.update(group, r, member, None, False, records)
+        if known is None:
+            return self.update(group, r, new_member(r.member_id), None, True, records)
+        old = group.members[known]
+        member = self.successor_of(old, r.member_id)
+        self.replace_member(group, old, member, records)
+        return self.update(group, r, member, old, False, records)
+
+    cdef ConsumerMember successor_of(self, ConsumerMember old, str member_id):
+        """A static member under a new id: all of the old one's, at epoch 0."""
+        cdef ConsumerMember member = new_member(member_id)
+        member.fields, member.state = old.fields, old.state
+        member.assigned, member.revoking, member.target = old.assigned, old.revoking, old.target
+        member.epoch = member.previous_epoch = 0
+        return member
 
     cdef str new_member_id(self):
         """The next of the ids that a coordinator makes: 0x4000 and the number as an id's halves."""
-        self.ids += 1
-        return uuid_text(0x4000, self.ids)
+        self.joins.ids_given += 1
+        return uuid_text(0x4000, self.joins.ids_given)
 
     cdef ConsumerMember find_member(self, ConsumerGroup group, Heartbeat r):
         cdef ConsumerMember member = group.members.get(r.member_id), old
@@ -305,12 +397,8 @@ cdef class ConsumerProtocol(GroupProtocol):
             if old.fields.classic is None and old.epoch != LEAVE_FOR_NOW:
                 self.error = UNRELEASED_INSTANCE_ID
                 return None
-            member = new_member(r.member_id)
-            member.fields, member.state = old.fields, old.state
-            member.assigned, member.revoking, member.target = old.assigned, old.revoking, old.target
-            member.epoch = member.previous_epoch = 0
             self.replaced = old
-            return member
+            return self.successor_of(old, r.member_id)
         if known is None:
             self.error = UNKNOWN_MEMBER_ID
         elif known != r.member_id:
@@ -348,7 +436,8 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef Names names = had.names
         if r.names is not None:
             names = self.image.names_of(r.names)
-        if (names is had.names and had.classic is None and r.client_id == had.client_id
+        if (names is had.names and same_classic(had.classic, r.classic)
+                and r.client_id == had.client_id
                 and r.client_host == had.client_host
                 and (r.instance_id is None or r.instance_id == had.instance_id)
                 and (r.rack_id is None or r.rack_id == had.rack_id)
@@ -358,7 +447,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                      or r.rebalance_timeout_ms == had.rebalance_timeout_ms)):
             return had
         made = copied(had)
-        made.classic = None
+        made.classic = r.classic
         made.names = names
         made.client_id, made.client_host = r.client_id, r.client_host
         if r.instance_id is not None:
@@ -390,7 +479,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         if fields is not had or is_new:
             records.append(new_record(MEMBER, member.member_id, fields))
         bump = group.epoch == 0 or fields.names is not had.names
-        if fields.regex or had.regex or group.regex_count:
+        if r.classic is None and (fields.regex or had.regex or group.regex_count):
             bump |= self.regex_step(group, had, fields, records)
             if self.error != NONE:
                 return None
@@ -405,6 +494,9 @@ cdef class ConsumerProtocol(GroupProtocol):
             self.set_refresh(group, self.runtime.wheel.clock_ms + REFRESH_MS, epoch)
             if group.has_partition_metadata:
                 records.append(tombstone(PARTITION_METADATA, None))
+        if r.classic is not None and replaced is not None and self.may_downgrade(
+                group, (replaced.member_id,), 1):
+            return self.downgrade_by(group, r, member, replaced, fields, epoch, bump, records)
         if epoch > target_epoch:
             target = self.assign(group, member, fields, replaced, homogeneous, epoch, records)
             target_epoch = epoch
@@ -420,12 +512,16 @@ cdef class ConsumerProtocol(GroupProtocol):
             self.timers_of(group.group_id, member.member_id))
         if current is not None:
             records.append(new_record(CURRENT, member.member_id, current))
-            if current.state == UNREVOKED_PARTITIONS:
+            if r.classic is not None:
+                pass                       # its join and sync timers are enough
+            elif current.state == UNREVOKED_PARTITIONS:
                 self.arm_rebalance(timers, current.epoch, fields.rebalance_timeout_ms)
             else:
                 self.runtime.disarm(&timers.rebalance)
         interval_ms = self.heartbeat_interval_ms
-        if self.group_configs:
+        if r.classic is not None:
+            pass                           # its session starts when the join is written
+        elif self.group_configs:
             self.arm_session(timers, self.setting(
                 group.group_id, "consumer.session.timeout.ms", self.session_timeout_ms))
             interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms",
@@ -433,6 +529,44 @@ cdef class ConsumerProtocol(GroupProtocol):
         else:
             self.arm_session(timers, self.session_timeout_ms)
         return heartbeat_answer(member, current, r, interval_ms)
+
+    cdef tuple downgrade_by(self, ConsumerGroup group, Heartbeat r, ConsumerMember member,
+                            ConsumerMember replaced, MemberFields fields, int32_t epoch,
+                            bint bump, list records):
+        """A classic client replaces the last static member of the consumer protocol."""
+        cdef Current current = None
+        cdef int error = NONE
+        cdef bint renamed = fields.names is not replaced.fields.names
+        cdef GroupMetadata classic
+        cdef int32_t generation = member.epoch
+        if epoch == group.target_epoch:
+            current = reconciled(group, member, group.target_epoch,
+                                 no_partitions() if member.target is None else member.target,
+                                 r.owned, &error)
+            if error != NONE:
+                return self.refuse(error)
+        if current is not None:
+            records.append(new_record(CURRENT, member.member_id, current))
+            generation = current.epoch
+        classic = classic_group(group, (), replaced, member.member_id, fields,
+                                self.runtime.wheel.clock_ms)
+        classic.generation_id = epoch
+        self.set_successor(group, classic, replaced.member_id, member.member_id, renamed, records)
+        return (member.member_id, generation, 0, None)
+
+    cdef int set_successor(self, ConsumerGroup group, GroupMetadata classic, str old_id,
+                           str new_id, bint rebalances, list records) except -1:
+        """Add the records of a downgrade; `write_records` puts the classic group in force."""
+        cdef Record record
+        for record in self.group_tombstones(group):
+            if record.name is not None and record.name == old_id and record.kind != REGEX:
+                record.name = new_id
+            records.append(record)
+        if new_id is not None:
+            sort_names(records)
+        records.append(new_record(CLASSIC_GROUP, None, group_batch(classic, None).pair(0)[1]))
+        self.successor, self.rebalances_successor = classic, rebalances
+        return 0
 
     cdef int set_refresh(self, ConsumerGroup group, int64_t at_ms, int32_t epoch) except -1:
         """When metadata is looked at anew; a group that is not stored yet keeps it, too."""
@@ -690,12 +824,20 @@ cdef class ConsumerProtocol(GroupProtocol):
         return (r.member_id, r.epoch, 0, None)
 
     cdef list fence(self, ConsumerGroup group, list member_ids):
-        """Records that remove members; their timers are cancelled."""
+        """Records that remove members; their timers are cancelled.
+
+        If only classic members are left the group becomes a classic one: then none is cancelled.
+        """
         cdef list records = []
         cdef dict names_count = dict(group.names_count), regexes = dict(group.regex_count)
         cdef dict topics = dict(group.topic_count)
         cdef MemberFields fields
         cdef list lost = []
+        if self.may_downgrade(group, member_ids, 0):
+            self.set_successor(
+                group, classic_group(group, member_ids, None, None, None,
+                                     self.runtime.wheel.clock_ms), None, None, True, records)
+            return records
         for member_id in utf16_sorted(member_ids):
             records += (tombstone(CURRENT, member_id), tombstone(TARGET, member_id),
                         tombstone(MEMBER, member_id))
@@ -723,25 +865,66 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     # ---- writes ----------------------------------------------------------------------------------
 
-    cdef int write_records(self, str group_id, list records) except -1:
+    cdef int write_records(self, str group_id, list records) except *:
         """Append the records of a request as one batch and replay them; the log's error."""
-        cdef Writing w
-        cdef Batch batch
+        cdef Batch batch = self.encoded(group_id, records)
         cdef int error
         cdef int64_t position
-        begin(&w)
-        try:
-            put_records(&w, group_id, records)
-            batch = new_batch(group_id, len(records), written(&w))
-        finally:
-            end(&w)
         self.touch(group_id)
+        if self.successor is not None:
+            return self.write_downgrade(batch)
         error = self.append_batch(batch, &position)
         if error == NONE:
             if self.holding:
                 self.keep_committed(group_id)
             self.replay(group_id, records)
         return error
+
+    cdef Batch encoded(self, str group_id, list records):
+        """The records of a group as a batch."""
+        cdef Writing w
+        begin(&w)
+        try:
+            put_records(&w, group_id, records)
+            return new_batch(group_id, len(records), written(&w))
+        finally:
+            end(&w)
+
+    cdef int write_downgrade(self, Batch batch) except *:
+        """Put a classic group in place of the consumer group; take it back if the write fails."""
+        cdef GroupMetadata classic = self.successor
+        cdef ConsumerGroup group = <ConsumerGroup?>self.runtime.find(classic.group_id)
+        cdef bint rebalances = self.rebalances_successor
+        cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
+        cdef int error
+        cdef int64_t position
+        self.successor = None
+        self.keep_committed(group.group_id)
+        self.forget_group(group)
+        self.rebalances.take_over(classic)
+        while (member := next_member(&classic.members, &place)) is not None:
+            self.rebalances.touch(classic, member, member.session_timeout_ms)
+        if rebalances:
+            self.rebalances.prepare_rebalance(classic, BY_LEAVE, None)
+        error = self.append_batch(batch, &position)
+        if error != NONE:
+            self.rebalances.drop_group(classic)
+            self.restore_group(group)
+        return error
+
+    cdef int forget_group(self, ConsumerGroup group) except -1:
+        """Take a group out; it may come back."""
+        self.runtime.drop_group(group)
+        for name in group.topic_count:
+            self.subscriptions.finish(name, group.group_id)
+        return 0
+
+    cdef int restore_group(self, ConsumerGroup group) except -1:
+        self.runtime.add_group(group)
+        for name in group.topic_count:
+            self.subscriptions.begin(name, group.group_id)
+        return 0
 
     cdef int append_batch(self, Batch batch, int64_t* position) except *:
         """Append a batch; the log's error."""
@@ -943,11 +1126,19 @@ cdef class ConsumerProtocol(GroupProtocol):
                                             timeout_ms)
         return 0
 
+    cdef int arm_other(self, Timers timers, int kind, int64_t timeout_ms) except -1:
+        """Arm a classic member's join or sync timer."""
+        cdef int64_t* handle = &timers.join if kind == JOIN else &timers.sync
+        handle[0] = self.runtime.arm(handle[0], self.first_kind + kind, timers.slot, timeout_ms)
+        return 0
+
     cdef int forget_timers(self, str group_id, str member_id) except -1:
         cdef Timers timers = self.timers.pop((group_id, member_id), None)
         if timers is not None:
             self.runtime.disarm(&timers.session)
             self.runtime.disarm(&timers.rebalance)
+            self.runtime.disarm(&timers.join)
+            self.runtime.disarm(&timers.sync)
             self.runtime.free_slot(timers.slot)
         return 0
 
@@ -972,12 +1163,17 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef Timers kept
         if kind == SESSION:
             timers.session = NO_TIMER
-        else:
+        elif kind == REBALANCE:
             timers.rebalance = NO_TIMER
+        elif kind == JOIN:
+            timers.join = NO_TIMER
+        else:
+            timers.sync = NO_TIMER
         if known is not None and known.group_type == CONSUMER:
             member = (<ConsumerGroup>known).members.get(timers.member_id)
         if member is None or (kind == REBALANCE and member.epoch != timers.rebalance_epoch):
-            if timers.session == NO_TIMER and timers.rebalance == NO_TIMER and (
+            if (timers.session == NO_TIMER and timers.rebalance == NO_TIMER
+                    and timers.join == NO_TIMER and timers.sync == NO_TIMER) and (
                     self.timers.get((timers.group_id, timers.member_id)) is timers):
                 self.forget_timers(timers.group_id, timers.member_id)
                 if member is not None:
@@ -989,6 +1185,8 @@ cdef class ConsumerProtocol(GroupProtocol):
             kept = self.timers_of(timers.group_id, timers.member_id)
             if kind == SESSION:
                 self.arm_session(kept, RETRY_MS)
+            elif kind != REBALANCE:
+                self.arm_other(kept, kind, RETRY_MS)
             else:
                 self.arm_rebalance(kept, timers.rebalance_epoch, RETRY_MS)
         return 0
@@ -1300,6 +1498,33 @@ cdef tuple heartbeat_answer(ConsumerMember member, Current current, Heartbeat r,
         member.answer = (member.member_id, epoch, interval_ms, None)
         member.answer_interval_ms = interval_ms
     return member.answer
+
+
+cdef bint same_classic(ClassicPart had, ClassicPart now) except -1:
+    if had is None or now is None:
+        return had is now
+    return (had.session_timeout_ms == now.session_timeout_ms
+            and had.protocols == now.protocols)
+
+
+cdef int sort_names(list records) except -1:
+    """Sort each run of tombstones of members, once one has another name."""
+    cdef Py_ssize_t start = 0, end, count = len(records)
+    cdef Record record
+    while start < count:
+        record = <Record>records[start]
+        end = start + 1
+        while (end < count and record.tombstone and (<Record>records[end]).tombstone
+                and (<Record>records[end]).kind == record.kind):
+            end += 1
+        if end > start + 1:
+            records[start:end] = sorted(records[start:end], key=name_order)
+        start = end
+    return 0
+
+
+def name_order(Record record not None):
+    return utf16_units(record.name)
 
 
 cdef int drop_one(dict counts, object name) except -1:

@@ -12,7 +12,7 @@ from coterie._core.codec.cursor cimport coterie_be32, load_i32, store
 from coterie._core.codec.encode cimport (
     Writing, put_bytes, put_i16, put_i32, put_i64, put_uvarint, reserve)
 from coterie._core.coordinator.consumer.group cimport (
-    CURRENT, GROUP_EPOCH, MEMBER, REGEX, TARGET, TARGET_EPOCH, Current, Record)
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, REGEX, TARGET, TARGET_EPOCH, Current, Record)
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, ClassicPart, MemberFields, Resolved, TopicId, utf16_sorted)
 
@@ -107,6 +107,9 @@ cdef int put_value(Writing* w, Record record) except -1:
     cdef MemberFields fields
     cdef Current current
     cdef Resolved resolved
+    if record.kind == CLASSIC_GROUP:
+        return put_bytes(w, PyBytes_AS_STRING(<bytes>record.value),
+                         PyBytes_GET_SIZE(<bytes>record.value))
     put_i16(w, 0)
     if record.kind == CURRENT:
         current = <Current>record.value
