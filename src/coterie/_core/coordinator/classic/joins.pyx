@@ -17,7 +17,7 @@ from coterie._core.coordinator.outputs cimport (
     BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_METADATA_CHANGED, BY_STATIC_RETURN,
     COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.classic.group cimport (
-    GroupMetadata, check_member, knows_id, static_member)
+    INITIAL_JOIN, GroupMetadata, check_member, knows_id, static_member)
 from coterie._core.coordinator.classic.group_records cimport empty_group_batch, group_batch
 from coterie._core.coordinator.classic.member cimport (
     MemberMetadata, PendingId, new_member, numbered_id)
@@ -190,7 +190,8 @@ cdef class Joins:
         member.client_host = details[5]
         member.is_new = True
         member.slot = self.runtime.new_slot(member)
-        if group.state == PREPARING_REBALANCE and group.generation_id == 0:
+        if group.state == PREPARING_REBALANCE and (
+                group.join_kind == INITIAL_JOIN if self.replaying else group.generation_id == 0):
             group.new_member_added = True
         self.forget_pending(group, member_id)
         group.add_member(member, request)

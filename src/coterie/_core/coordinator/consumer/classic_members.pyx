@@ -140,6 +140,9 @@ cdef class ClassicMembers:
         """An Empty consumer group ends; a classic one begins."""
         cdef ConsumerProtocol consumer = self.consumer
         if member_id:
+            # Kafka drops the group from its memory before it finds that it has no such member;
+            # what the log has of the group comes back with the next load.
+            consumer.forget_group(group)
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
         consumer.touch(group.group_id)
         consumer.keep_committed(group.group_id)
