@@ -45,7 +45,7 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
 }
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "coterie.cleanup": (None, "periodic"),
-    "coterie.behaviour": ("3.9", "2.4", "4.1"),
+    "coterie.behaviour": ("3.9", "2.4", "4.1", "4.1.2", "4.2"),
     "coterie.tasks": (None, "manual"),
     "group.consumer.migration.policy": ("bidirectional", "upgrade", "downgrade", "disabled"),
     # Which protocol wins a tied vote: the first one voted for, or the first one in a broker's hash

@@ -40,7 +40,7 @@ from coterie.operations import NUMBER
 cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
 cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
 # Behaviours of coordinators that append first and replay what was written: Kafka 4.x.
-cdef tuple REPLAYING = ("4.1",)
+cdef tuple REPLAYING = ("4.1", "4.1.2", "4.2")
 cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:

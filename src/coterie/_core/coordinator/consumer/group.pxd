@@ -12,6 +12,11 @@ cdef enum MemberState:             # as a record has it
     UNRELEASED_PARTITIONS = 2
     UNKNOWN_STATE = 127
 
+cdef enum Revision:                # of the rules, by the first version of Kafka that has them
+    KAFKA_4_1_0 = 0
+    KAFKA_4_1_2 = 1
+    KAFKA_4_2 = 2
+
 cdef enum GroupState:
     EMPTY_GROUP = 0
     ASSIGNING = 1
@@ -91,6 +96,7 @@ cdef class ConsumerGroup(Group):
     cdef Py_ssize_t classic_count  # members that speak the classic protocol
     cdef bint has_partition_metadata
     cdef bint homogeneous
+    cdef int revision              # a Revision: which of Kafka's rules it follows
     cdef int64_t refresh_ms        # the metadata refresh deadline: time and epoch
     cdef int32_t refresh_epoch
     cdef tuple shape               # that was shown last, or None
@@ -108,7 +114,7 @@ cdef class ConsumerGroup(Group):
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1
     cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1
     cdef int count_stable(self, ConsumerMember member, int by) except -1
-    cdef int release(self, Assignment assignment) except -1
+    cdef int release(self, Assignment assignment, int32_t epoch) except -1
     cdef int own(self, Assignment assignment, int32_t epoch) except -1
 
 cdef class Owners:                 # of the partitions of one topic: the member's epoch, or -1
@@ -124,7 +130,7 @@ cdef class Subscriptions:          # of all groups: which topics any of them rea
     cdef int begin(self, str topic, str group_id) except -1
     cdef int finish(self, str topic, str group_id) except -1
 
-cdef ConsumerGroup new_group(str group_id)
+cdef ConsumerGroup new_group(str group_id, int revision)
 cdef ConsumerMember new_member(str member_id)
 cdef Record new_record(int kind, str name, object value)
 cdef Record tombstone(int kind, str name)

@@ -147,8 +147,10 @@ cdef ConsumerMember new_member(str member_id):
     return ConsumerMember(member_id)
 
 
-cdef ConsumerGroup new_group(str group_id):
-    return ConsumerGroup(group_id)
+cdef ConsumerGroup new_group(str group_id, int revision):
+    cdef ConsumerGroup group = ConsumerGroup(group_id)
+    group.revision = revision
+    return group
 
 
 cdef int count(dict counts, object name, int by) except -1:
@@ -203,7 +205,7 @@ cdef class ConsumerGroup(Group):
 
     cdef ConsumerGroup copy(self):
         """A copy as readers of the committed state see it: no owners, no counts but votes."""
-        cdef ConsumerGroup made = new_group(self.group_id)
+        cdef ConsumerGroup made = new_group(self.group_id, self.revision)
         cdef ConsumerMember member, copied
         made.epoch, made.target_epoch = self.epoch, self.target_epoch
         made.metadata_hash = self.metadata_hash
@@ -314,8 +316,8 @@ cdef class ConsumerGroup(Group):
             self.apply_member(new_record(MEMBER, record.name, UNNAMED), None)
             member = self.members[record.name]
         self.count_stable(member, -1)
-        self.release(member.assigned)
-        self.release(member.revoking)
+        self.release(member.assigned, member.epoch)
+        self.release(member.revoking, member.epoch)
         member.answer = None
         if record.tombstone:
             member.epoch = member.previous_epoch = -1
@@ -391,14 +393,17 @@ cdef class ConsumerGroup(Group):
             count(self.stable_at, member.epoch, by)
         return 0
 
-    cdef int release(self, Assignment assignment) except -1:
+    cdef int release(self, Assignment assignment, int32_t epoch) except -1:
+        """Let partitions have no owner; since 4.1.2 only those that are owned at this epoch."""
         cdef Py_ssize_t n
         cdef int32_t at, start = 0
         cdef Owners owners
         for n in range(assignment.topic_count):
             owners = self.owners.get(assignment.topics[n])
             for at in range(start, assignment.ends[n]):
-                if owners is not None and assignment.partitions[at] < owners.count:
+                if (owners is not None and assignment.partitions[at] < owners.count
+                        and (self.revision < KAFKA_4_1_2
+                             or owners.epochs[assignment.partitions[at]] == epoch)):
                     owners.epochs[assignment.partitions[at]] = -1
             start = assignment.ends[n]
         return 0
@@ -415,7 +420,8 @@ cdef class ConsumerGroup(Group):
                 owners.reserve(assignment.partitions[assignment.ends[n] - 1] + 1)
             for at in range(start, assignment.ends[n]):
                 partition = assignment.partitions[at]
-                if owners.epochs[partition] != -1:
+                if owners.epochs[partition] != -1 and (
+                        self.revision < KAFKA_4_1_2 or owners.epochs[partition] >= epoch):
                     raise CorruptData(f"group {self.group_id!r}: partition {partition} of a topic "
                                       "has two owners")
                 owners.epochs[partition] = epoch

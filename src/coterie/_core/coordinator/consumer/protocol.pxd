@@ -58,6 +58,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef dict committed            # group id -> Group before what is not committed, or None
     cdef dict committed_offsets    # of the same groups: key -> Offset
     cdef dict touched              # group id -> shape before this event
+    cdef int revision              # of the rules
     cdef Joins joins               # of classic groups: they share the ids that are made
     cdef str policy                # of conversions
     cdef GroupMetadata successor   # the classic group that the write at hand brings, or None
@@ -109,6 +110,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                             Py_ssize_t joining) except -1
     cdef tuple join_classic(self, ConsumerGroup group, Heartbeat r, bint id_made, list records)
     cdef ConsumerMember successor_of(self, ConsumerMember old, str member_id)
+    cdef object subscribed(self, ConsumerGroup group, MemberFields fields)
     cdef tuple downgrade_by(self, ConsumerGroup group, Heartbeat r, ConsumerMember member,
                             ConsumerMember replaced, MemberFields fields, int32_t epoch,
                             bint bump, list records)

@@ -19,7 +19,7 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.consumer.assignors cimport Subscriber, assign
 from coterie._core.coordinator.consumer.conversion cimport classic_group, consumer_records
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX,
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, KAFKA_4_1_0, KAFKA_4_1_2, KAFKA_4_2, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX,
     TARGET, TARGET_EPOCH, UNREVOKED_PARTITIONS, OtherGroup, ConsumerGroup, ConsumerMember, Current, Record, Subscriptions, Timers,
     new_group, new_member, new_record, tombstone)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
@@ -54,6 +54,8 @@ from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["consumer_group_heartbeat"]
 cdef int DESCRIBE = NUMBER["consumer_group_describe"]
+
+cdef dict REVISIONS = {"4.1": KAFKA_4_1_0, "4.1.2": KAFKA_4_1_2, "4.2": KAFKA_4_2}
 
 cdef enum:
     LEAVE = -1
@@ -177,6 +179,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                   Rebalances rebalances not None, Joins joins not None, settings):
         self.join_runtime(runtime, TIMER_KINDS)
         self.joins = joins
+        self.revision = REVISIONS[settings["coterie.behaviour"]]
         self.policy = settings["group.consumer.migration.policy"]
         self.rebalances = rebalances
         self.classic_max_size = settings["group.max.size"]
@@ -274,7 +277,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                     if group is None:
                         return None
             if group is None:
-                group = new_group(r.group_id)
+                group = new_group(r.group_id, self.revision)
         if len(group.members) >= self.max_size and r.member_id not in group.members:
             return self.refuse(GROUP_MAX_SIZE_REACHED)
         if not r.member_id:
@@ -318,7 +321,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         except CorruptData:
             self.error = GROUP_ID_NOT_FOUND
             return None
-        group = new_group(classic.group_id)
+        group = new_group(classic.group_id, self.revision)
         for record in records:
             if (<Record>record).kind != CLASSIC_GROUP:
                 group.apply(<Record>record, None)
@@ -408,7 +411,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         return member if self.error == NONE else None
 
     cdef int check_epoch(self, ConsumerMember member, Heartbeat r) except -1:
-        if r.epoch == member.epoch:
+        if r.epoch == member.epoch or (r.epoch == 0 and self.revision >= KAFKA_4_2):
             return NONE
         if (r.epoch < member.epoch and r.epoch == member.previous_epoch and r.owned is not None
                 and all_within(r.owned, member.assigned)):
@@ -443,6 +446,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                 and (r.rack_id is None or r.rack_id == had.rack_id)
                 and (r.assignor is None or r.assignor == had.assignor)
                 and (r.regex is None or r.regex == had.regex)
+                and (r.classic is None or not had.regex or self.revision < KAFKA_4_1_2)
                 and (r.rebalance_timeout_ms == -1
                      or r.rebalance_timeout_ms == had.rebalance_timeout_ms)):
             return had
@@ -458,6 +462,8 @@ cdef class ConsumerProtocol(GroupProtocol):
             made.assignor = r.assignor
         if r.regex is not None:
             made.regex = r.regex
+        elif r.classic is not None and had.regex and self.revision >= KAFKA_4_1_2:
+            made.regex = ""
         if r.rebalance_timeout_ms != -1:
             made.rebalance_timeout_ms = r.rebalance_timeout_ms
         return made
@@ -479,7 +485,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         if fields is not had or is_new:
             records.append(new_record(MEMBER, member.member_id, fields))
         bump = group.epoch == 0 or fields.names is not had.names
-        if r.classic is None and (fields.regex or had.regex or group.regex_count):
+        if (r.classic is None or self.revision >= KAFKA_4_1_2) and (fields.regex or had.regex or group.regex_count):
             bump |= self.regex_step(group, had, fields, records)
             if self.error != NONE:
                 return None
@@ -505,7 +511,9 @@ cdef class ConsumerProtocol(GroupProtocol):
             if fields.instance_id is not None and replaced is None:
                 holder = group.members.get(group.instances.get(fields.instance_id, ""), member)
             target = no_partitions() if holder.target is None else holder.target
-        current = reconciled(group, member, target_epoch, target, r.owned, &error)
+        current = reconciled(group, member, target_epoch, target, r.owned,
+                             self.subscribed(group, fields), fields.names is not had.names
+                             or (fields.regex or "") != (had.regex or ""), &error)
         if error != NONE:
             return self.refuse(error)
         timers = member.timers if member.timers is not None else (
@@ -530,6 +538,14 @@ cdef class ConsumerProtocol(GroupProtocol):
             self.arm_session(timers, self.session_timeout_ms)
         return heartbeat_answer(member, current, r, interval_ms)
 
+    cdef object subscribed(self, ConsumerGroup group, MemberFields fields):
+        """Names of the topics that a member subscribes to, which count since 4.2; else None."""
+        if self.revision < KAFKA_4_2:
+            return None
+        if not fields.regex or fields.regex not in group.resolved:
+            return fields.names.names
+        return fields.names.names | (<Resolved>group.resolved[fields.regex]).topics
+
     cdef tuple downgrade_by(self, ConsumerGroup group, Heartbeat r, ConsumerMember member,
                             ConsumerMember replaced, MemberFields fields, int32_t epoch,
                             bint bump, list records):
@@ -542,7 +558,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         if epoch == group.target_epoch:
             current = reconciled(group, member, group.target_epoch,
                                  no_partitions() if member.target is None else member.target,
-                                 r.owned, &error)
+                                 r.owned, self.subscribed(group, fields), False, &error)
             if error != NONE:
                 return self.refuse(error)
         if current is not None:
@@ -728,6 +744,8 @@ cdef class ConsumerProtocol(GroupProtocol):
                 if regexes[had.regex] == 1:
                     records.append(tombstone(REGEX, had.regex))
                 drop_one(regexes, had.regex)
+            if had.regex and not fields.regex and self.revision >= KAFKA_4_1_2:
+                bump = True
             if fields.regex:
                 if fields.regex in regexes:
                     bump = fields.regex in group.resolved
@@ -985,7 +1003,7 @@ cdef class ConsumerProtocol(GroupProtocol):
                 group = None
                 continue
             if group is None:
-                group = new_group(group_id)
+                group = new_group(group_id, self.revision)
                 self.runtime.add_group(group)
             group.apply(record, self.subscriptions)
             if record.kind == GROUP_EPOCH and record.tombstone:
@@ -1458,7 +1476,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         if known is None:
             if record.tombstone:
                 return 0
-            group = new_group(group_id)
+            group = new_group(group_id, self.revision)
             self.runtime.add_group(group)
         else:
             group = <ConsumerGroup>known

@@ -9,10 +9,12 @@ from libc.stdlib cimport free, malloc
 
 from coterie._core.coordinator.codes cimport FENCED_MEMBER_EPOCH, NONE
 from coterie._core.coordinator.consumer.group cimport (
-    STABLE_MEMBER, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember,
+    KAFKA_4_1_2, KAFKA_4_2, STABLE_MEMBER, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember,
     Current)
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, TopicId, before, new_assignment, no_partitions)
+
+from coterie._core.coordinator.consumer.parse import assignment_from
 
 
 cdef bint names_any(dict owned, Assignment assignment) except -1:
@@ -73,7 +75,8 @@ cdef inline int close(Parts* parts, list topics, TopicId topic) except -1:
 
 
 cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t epoch,
-                          int32_t target_epoch, Assignment target, dict owned):
+                          int32_t target_epoch, Assignment target, dict owned,
+                          object subscribed):
     cdef Assignment assigned = member.assigned
     cdef int32_t room = assigned.count + target.count
     cdef Py_ssize_t topics = assigned.topic_count + target.topic_count
@@ -88,7 +91,7 @@ cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t ep
     both.ends, both.partitions = revoke.partitions + room, revoke.partitions + room + topics
     keep.count = keep.topics = revoke.count = revoke.topics = both.count = both.topics = 0
     try:
-        unreleased = divide(group, assigned, target, &keep, keep_topics, &revoke, revoke_topics,
+        unreleased = divide(group, member, target, subscribed, &keep, keep_topics, &revoke, revoke_topics,
                             &both, both_topics)
         if revoke.count:
             pending = new_assignment(revoke_topics, revoke.ends, revoke.partitions)
@@ -105,10 +108,11 @@ cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t ep
                    member.epoch, <Assignment>made, no_partitions())
 
 
-cdef bint divide(ConsumerGroup group, Assignment assigned, Assignment target, Parts* keep,
-                 list keep_topics, Parts* revoke, list revoke_topics, Parts* both,
+cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
+                 object subscribed, Parts* keep, list keep_topics, Parts* revoke, list revoke_topics, Parts* both,
                  list both_topics) except -1:
     """Walk both assignments by topic and partition; whether some of the target is not free yet."""
+    cdef Assignment assigned = member.assigned
     cdef Py_ssize_t a = 0, t = 0
     cdef int32_t at, at_end, to, to_end
     cdef TopicId topic
@@ -126,14 +130,17 @@ cdef bint divide(ConsumerGroup group, Assignment assigned, Assignment target, Pa
             at, at_end = assigned.ends[a - 1] if a else 0, assigned.ends[a]
             a += 1
         if in_target:
-            to, to_end = target.ends[t - 1] if t else 0, target.ends[t]
+            if subscribed is None or topic.name in subscribed:
+                to, to_end = target.ends[t - 1] if t else 0, target.ends[t]
             t += 1
         while at < at_end or to < to_end:
             if to == to_end or (at < at_end and assigned.partitions[at] < target.partitions[to]):
                 put(revoke, assigned.partitions[at])
                 at += 1
             elif at == at_end or target.partitions[to] < assigned.partitions[at]:
-                if group.owner_epoch(topic, target.partitions[to]) == -1:
+                if group.owner_epoch(topic, target.partitions[to]) == -1 or (
+                        group.revision >= KAFKA_4_1_2
+                        and member.revoking.holds(topic, target.partitions[to])):
                     put(both, target.partitions[to])
                 else:
                     unreleased = True
@@ -160,26 +167,54 @@ cdef Current current(int state, int32_t epoch, int32_t previous_epoch, Assignmen
     return made
 
 
+cdef Current without_others(ConsumerMember member, object subscribed, dict owned):
+    """Revoke what a member has of topics that it subscribes to no longer; None if nothing is."""
+    cdef Assignment assigned = member.assigned, revoking = member.revoking, pending
+    cdef dict kept = {}, lost = {}
+    cdef TopicId topic
+    if subscribed is None:
+        return None
+    for topic, (_, numbers) in zip(revoking.topics, revoking.rows()):
+        lost[topic] = list(numbers)
+    for topic, (_, numbers) in zip(assigned.topics, assigned.rows()):
+        if topic.name in subscribed:
+            kept[topic] = list(numbers)
+        else:
+            lost[topic] = sorted({*lost.get(topic, ()), *numbers})
+    if len(kept) == assigned.topic_count:
+        return None
+    pending = <Assignment>assignment_from(lost)
+    if names_any(owned, pending):
+        return current(UNREVOKED_PARTITIONS, member.epoch, member.previous_epoch,
+                       <Assignment>assignment_from(kept), pending)
+    return current(member.state, member.epoch, member.previous_epoch,
+                   <Assignment>assignment_from(kept), revoking)
+
+
 cdef Current reconciled(ConsumerGroup group, ConsumerMember member, int32_t target_epoch,
-                        Assignment target, dict owned, int* error):
-    """What a member's record says next; None if it stays as it is."""
+                        Assignment target, dict owned, object subscribed, bint changed,
+                        int* error):
+    """What a member's record says next; None if it stays as it is.
+
+    ``subscribed``: the names of its topics, None before 4.2; ``changed``: they have changed.
+    """
     cdef Current made
     error[0] = NONE
     if member.state == STABLE_MEMBER:
         if member.epoch == target_epoch:
-            return None
-        made = next_current(group, member, member.epoch, target_epoch, target, owned)
+            return without_others(member, subscribed, owned) if changed else None
+        made = next_current(group, member, member.epoch, target_epoch, target, owned, subscribed)
     elif member.state == UNREVOKED_PARTITIONS:
         if names_any(owned, member.revoking):
-            return None
-        made = next_current(group, member, member.epoch + 1, target_epoch, target, owned)
+            return without_others(member, subscribed, owned) if changed else None
+        made = next_current(group, member, member.epoch + (group.revision < KAFKA_4_2), target_epoch, target, owned, subscribed)
     elif member.state == UNRELEASED_PARTITIONS:
-        made = next_current(group, member, member.epoch, target_epoch, target, owned)
+        made = next_current(group, member, member.epoch, target_epoch, target, owned, subscribed)
     elif owned is None or any(owned.values()):
         error[0] = FENCED_MEMBER_EPOCH
         return None
     else:
-        made = next_current(group, member, target_epoch, target_epoch, target, owned)
+        made = next_current(group, member, target_epoch, target_epoch, target, owned, subscribed)
     if (made.state == member.state and made.epoch == member.epoch
             and made.previous_epoch == member.previous_epoch
             and made.assigned.equals(member.assigned)
