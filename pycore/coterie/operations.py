@@ -109,7 +109,7 @@ _CONSUMER = (
 )
 _METADATA = (
     Field("brokers", "brokers", DETAILS, ()),
-    Field("delete_topics", "strings", DETAILS + 1, ()),
+    Field("delete_topics", "types", DETAILS + 1, ()),
     Field("topics", "image_topics", DETAILS + 2, ()),
 )
 
@@ -139,13 +139,11 @@ _ROWS = (
         (_group, _member, Field("member_epoch", "int32", GENERATION, 0),
          Field("instance_id", "string", INSTANCE, None), *_CONSUMER),
         (None, -1, None, None, None, None, "", "/127.0.0.1", 1),
-        method=False,
     ),
     Operation(
         "consumer_group_describe",
         consumer_groups.describe_response,
         (Field("group_ids", "strings", ALONE, ()),),
-        method=False,
     ),
     Operation("metadata", None, _METADATA, ((), (), ()), method=False),
     Operation("group_config", None, (_group, Field("config", "group_config", DETAILS, None)),

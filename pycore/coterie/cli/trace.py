@@ -75,12 +75,26 @@ overwrite_option = click.option("--overwrite", is_flag=True, help="Replace outpu
 @command.command("run")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--out", required=True, metavar="DIR", help="Folder for NAME.actual.jsonl.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting in place of the traces' own.",
+)
 @overwrite_option
-def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
+def run_command(
+    traces: tuple[str, ...], out: str, settings: tuple[str, ...], overwrite: bool
+) -> None:
     """Run traces: files, or folders that are searched through.
 
     One output a trace, NAME.actual.jsonl; subfolders are kept. Exit 1 if any trace is wrong.
     """
+    try:
+        chosen = dict(parse_setting(setting) for setting in settings)
+        coordinator_config(chosen)
+    except ConfigError as error:
+        raise click.UsageError(f"--set: {error}") from None
     source: dict[Path, Path] = {}
     for path, place in found_traces(traces):
         target = Path(out) / place.with_name(place.name + ".actual.jsonl")
@@ -90,20 +104,23 @@ def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
     keep = [str(path) for path in source.values()]
     refuse_loss(out, source, overwrite=overwrite, keep=keep)
     failed = sum(
-        not run_one(path, target, overwrite=overwrite, keep=keep) for target, path in source.items()
+        not run_one(path, target, chosen, overwrite=overwrite, keep=keep)
+        for target, path in source.items()
     )
     say(f"{len(source) - failed} run, {failed} failed")
     if failed:
         raise click.exceptions.Exit(1)
 
 
-def run_one(path: Path, target: Path, *, overwrite: bool, keep: Iterable[str]) -> bool:
+def run_one(
+    path: Path, target: Path, settings: dict[str, Any], *, overwrite: bool, keep: Iterable[str]
+) -> bool:
     """Run a trace; whether that went well. If not, it is said."""
     from coterie.traces.trace import run_trace
 
     try:
         with open_text(path) as lines:
-            write_lines(target, run_trace(lines), overwrite=overwrite, keep=keep)
+            write_lines(target, run_trace(lines, settings), overwrite=overwrite, keep=keep)
     except READ_ERRORS as error:
         say(f"coterie: {unreadable(path, error)}")
         return False

@@ -16,6 +16,8 @@ from coterie.arguments import called, function, milliseconds, sequence, span, te
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock, run_until
 from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.consumer_fields import read_metadata
+from coterie.coordinator.consumer_requests import ConsumerGroupRequests
 from coterie.coordinator.outbox import Outbox
 from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
 from coterie.coordinator.recorder import Recorder
@@ -36,8 +38,8 @@ __all__ = ["GroupCoordinator"]
 T = TypeVar("T")
 
 
-class GroupCoordinator:
-    """Kafka's classic group coordinator under virtual time.
+class GroupCoordinator(ConsumerGroupRequests):
+    """Kafka's group coordinator under virtual time.
 
     Parameters
     ----------
@@ -387,6 +389,8 @@ class GroupCoordinator:
             self._start(trace.header["config"], self.now_ms)
             if self._sink is not None:
                 self._core.import_log(())
+        if trace.header.get("version") == 2 and not self._core.taken:
+            self._core.set_image(*read_metadata(trace.header))
         self._may_adopt = False
         self._ids = max(self._ids, trace.last_id)
         before = self._core.taken

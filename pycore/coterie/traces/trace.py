@@ -8,7 +8,7 @@ Rules: docs/rules/trace-format.md#defaults.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
@@ -67,8 +67,12 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
     return trace
 
 
-def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def run_trace(
+    lines: Iterable[str | bytes | dict[str, Any]], settings: Mapping[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
     """Run a trace with its own settings; yield what the coordinator did, a dict for each event.
+
+    ``settings`` take the place of the trace's own of the same names.
 
     Raises
     ------
@@ -76,7 +80,8 @@ def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[st
         As :func:`load_trace`; also if a member's metadata makes Kafka's code throw.
     """
     trace = load_trace(lines)
-    core = Coordinator(coordinator_config(trace.header.get("config")))
+    config = {**(trace.header.get("config") or {}), **(settings or {})}
+    core = Coordinator(coordinator_config(config))
     if trace.header["version"] == 2:
         core.set_image(*read_metadata(trace.header))
     yield from core.play(trace).lines()

@@ -14,7 +14,8 @@ from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.runtime cimport NO_GROUP, Component, Group, Runtime
 from coterie._core.structures.offsets cimport OffsetMap
 
-from coterie._core.coordinator.load import LoadFilter, fold_log, offsets_of, rows_of_partitions
+from coterie._core.coordinator.load import (
+    LoadFilter, fold_log, offsets_of, replayed_offsets, rows_of_partitions)
 from coterie.errors import CorruptData, CoterieError
 
 
@@ -119,7 +120,12 @@ cdef class Election:
             rows = list(rows_of_partitions(rows, load_filter))
         self.load_error = None
         try:
-            maps = offsets_of(fold_log(rows))
+            fold = fold_log(rows)
+            if any(row[3] and not row[4] for row in rows):     # there are transactions
+                maps = replayed_offsets(rows)
+            else:
+                maps = offsets_of(fold)
+            fold = None
         except CorruptData as error:
             self.load_error = str(error)
         self.load_error = self.consumer.load(rows, load_filter) or self.load_error
