@@ -1,6 +1,7 @@
 """A consumer group and its members, and what each record does to them."""
 from libc.stdint cimport int32_t, int64_t
 
+from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Names, Resolved, TopicId)
@@ -74,6 +75,7 @@ cdef class ConsumerMember:
     cdef Assignment target         # None: the group has none of this member
     cdef bint present              # there is a member record; a target may come without
     cdef Timers timers
+    cdef Subscriber subscriber     # the member as assignors see it, used again and again; or None
     cdef tuple answer              # of a heartbeat that changes nothing, or None
     cdef int64_t answer_interval_ms
 

@@ -4,6 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
+from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.group cimport (
     ConsumerGroup, ConsumerMember, Record, Subscriptions, Timers)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
@@ -125,7 +126,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int replace_member(self, ConsumerGroup group, ConsumerMember old, ConsumerMember member,
                             list records) except -1
     cdef int set_refresh(self, ConsumerGroup group, int64_t at_ms, int32_t epoch) except -1
-    cdef object subscriber(self, ConsumerGroup group, ConsumerMember member, MemberFields fields,
+    cdef Subscriber subscriber(self, ConsumerGroup group, ConsumerMember member, MemberFields fields,
                            dict topics_of)
     cdef tuple topics_of(self, ConsumerGroup group, MemberFields fields)
     cdef str assignor_of(self, ConsumerGroup group, ConsumerMember member, MemberFields fields,

@@ -654,37 +654,53 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef Assignment assign(self, ConsumerGroup group, ConsumerMember member, MemberFields fields,
                            ConsumerMember replaced, bint homogeneous, int32_t epoch, list records):
         """Assign all members; the target of the one that asked."""
-        cdef list subscribers = [], others = []
+        cdef list subscribers = [], sources = [], others = []
         cdef ConsumerMember each
         cdef Subscriber subscriber, own = None
         cdef dict topics_of = {}
+        cdef Names names = None            # of the member before: most name the same
+        cdef tuple topics = None
         cdef Assignment had
-        cdef bint placed = member.present and replaced is None
-        cdef Py_ssize_t at
+        cdef Py_ssize_t n
         for each in group.order:
             if each is replaced:
                 continue
             if each is member or (replaced is not None and each.member_id == member.member_id):
-                own = <Subscriber>self.subscriber(group, member, fields, topics_of)
-                placed = True
+                own = self.subscriber(group, member, fields, topics_of)
                 subscribers.append(own)
+                sources.append(each)
                 continue
-            subscribers.append(self.subscriber(group, each, each.fields, topics_of))
+            if each.fields.names is names and not each.fields.regex and (
+                    each.subscriber is not None):
+                subscriber = each.subscriber
+                subscriber.topics = topics
+                subscriber.instance_id = each.fields.instance_id
+                subscriber.previous = no_partitions() if each.target is None else each.target
+            else:
+                subscriber = self.subscriber(group, each, each.fields, topics_of)
+                if not each.fields.regex:
+                    names, topics = each.fields.names, subscriber.topics
+            subscribers.append(subscriber)
+            sources.append(each)
         if own is None:
-            own = <Subscriber>self.subscriber(group, member, fields, topics_of)
-            at = place_of(subscribers, member.member_id)
-            subscribers.insert(at, own)
+            own = self.subscriber(group, member, fields, topics_of)
+            n = place_of(subscribers, member.member_id)
+            subscribers.insert(n, own)
+            sources.insert(n, None)
         for each in group.absent.values():
             others.append(each.target)
         assign(self.assignor_of(group, member, fields, replaced), subscribers, homogeneous, others)
-        for subscriber in subscribers:
-            each = group.members.get(subscriber.member_id)
+        for n in range(len(subscribers)):
+            subscriber = <Subscriber>subscribers[n]
+            each = <ConsumerMember>sources[n]
             had = None if each is None else each.target
             if subscriber is own and replaced is not None:
                 # The replacement's own record comes first: what it says is what was there.
                 had = <Assignment>subscriber.previous if replaced.member_id == (
                     subscriber.member_id) else None
-            if had is None:
+            if had is not None and subscriber.target is had:
+                continue
+            if had is None and group.absent:
                 each = group.absent.get(subscriber.member_id)
                 had = None if each is None else each.target
             if had is None or not (<Assignment>subscriber.target).equals(had):
@@ -692,10 +708,12 @@ cdef class ConsumerProtocol(GroupProtocol):
         records.append(target_epoch_record(epoch))
         return <Assignment>own.target
 
-    cdef object subscriber(self, ConsumerGroup group, ConsumerMember member,
+    cdef Subscriber subscriber(self, ConsumerGroup group, ConsumerMember member,
                                MemberFields fields, dict topics_of):
-        cdef Subscriber made = Subscriber.__new__(Subscriber)
-        made.member_id = member.member_id
+        cdef Subscriber made = member.subscriber
+        if made is None:
+            made = member.subscriber = Subscriber.__new__(Subscriber)
+            made.member_id = member.member_id
         made.instance_id = fields.instance_id
         made.previous = no_partitions() if member.target is None else member.target
         key = (fields.names, fields.regex) if fields.regex else fields.names
