@@ -85,6 +85,7 @@ cdef class ConsumerGroup(Group):
     cdef readonly int32_t target_epoch
     cdef readonly dict members     # member id -> ConsumerMember that is present
     cdef list order                # of them, by member id
+    cdef list subscribers          # of the same: as assignors see them
     cdef list order_keys           # UTF-16 units of their ids
     cdef dict absent               # member id -> ConsumerMember that only has a target
     cdef readonly dict instances
@@ -134,5 +135,6 @@ cdef class Subscriptions:          # of all groups: which topics any of them rea
 
 cdef ConsumerGroup new_group(str group_id, int revision)
 cdef ConsumerMember new_member(str member_id)
+cdef Subscriber new_subscriber(str member_id, Assignment target)
 cdef Record new_record(int kind, str name, object value)
 cdef Record tombstone(int kind, str name)

@@ -10,6 +10,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
+from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Names, Resolved, TopicId, no_names, no_partitions)
@@ -153,6 +154,13 @@ cdef ConsumerGroup new_group(str group_id, int revision):
     return group
 
 
+cdef Subscriber new_subscriber(str member_id, Assignment target):
+    cdef Subscriber made = Subscriber.__new__(Subscriber)
+    made.member_id = member_id
+    made.previous = no_partitions() if target is None else target
+    return made
+
+
 cdef int count(dict counts, object name, int by) except -1:
     """Add to a count; one that is 0 goes."""
     cdef object total = counts.get(name, 0) + by
@@ -171,7 +179,7 @@ cdef class ConsumerGroup(Group):
         self.group_id = group_id
         self.group_type = CONSUMER
         self.members, self.absent = {}, {}
-        self.order, self.order_keys = [], []
+        self.order, self.order_keys, self.subscribers = [], [], []
         self.instances, self.resolved = {}, {}
         self.names_count, self.regex_count, self.topic_count = {}, {}, {}
         self.assignor_count, self.stable_at, self.owners = {}, {}, {}
@@ -278,7 +286,7 @@ cdef class ConsumerGroup(Group):
                                   "before its target")
             del self.members[record.name]
             at = bisect_left(self.order_keys, utf16_units(record.name))
-            del self.order[at], self.order_keys[at]
+            del self.order[at], self.order_keys[at], self.subscribers[at]
             self.count_stable(member, -1)
             self.count_fields(member.fields, -1, subscriptions)
             if self.instances.get(member.fields.instance_id) == record.name:
@@ -296,11 +304,14 @@ cdef class ConsumerGroup(Group):
             at = bisect_left(self.order_keys, units)
             self.order_keys.insert(at, units)
             self.order.insert(at, member)
+            member.subscriber = new_subscriber(record.name, member.target)
+            self.subscribers.insert(at, member.subscriber)
             self.count_stable(member, 1)
         else:
             self.count_fields(member.fields, -1, subscriptions)
         member.fields = fields
         member.answer = None
+        member.subscriber.instance_id = fields.instance_id
         self.count_fields(fields, 1, subscriptions)
         if fields.instance_id is not None:
             self.instances[fields.instance_id] = record.name
@@ -344,11 +355,15 @@ cdef class ConsumerGroup(Group):
         if record.tombstone:
             if member is not None:
                 member.target = None
+                if member.subscriber is not None:
+                    member.subscriber.previous = no_partitions()
                 self.absent.pop(record.name, None)
             return 0
         if member is None:
             member = self.absent[record.name] = new_member(record.name)
         member.target = <Assignment?>record.value
+        if member.subscriber is not None:
+            member.subscriber.previous = member.target
         return 0
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:

@@ -126,8 +126,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int replace_member(self, ConsumerGroup group, ConsumerMember old, ConsumerMember member,
                             list records) except -1
     cdef int set_refresh(self, ConsumerGroup group, int64_t at_ms, int32_t epoch) except -1
-    cdef Subscriber subscriber(self, ConsumerGroup group, ConsumerMember member, MemberFields fields,
-                           dict topics_of)
+    cdef tuple topics_named(self, names)
     cdef tuple topics_of(self, ConsumerGroup group, MemberFields fields)
     cdef str assignor_of(self, ConsumerGroup group, ConsumerMember member, MemberFields fields,
                          ConsumerMember replaced)

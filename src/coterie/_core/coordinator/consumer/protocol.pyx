@@ -21,7 +21,7 @@ from coterie._core.coordinator.consumer.conversion cimport classic_group, consum
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, CURRENT, GROUP_EPOCH, KAFKA_4_1_0, KAFKA_4_1_2, KAFKA_4_2, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX,
     TARGET, TARGET_EPOCH, UNREVOKED_PARTITIONS, OtherGroup, ConsumerGroup, ConsumerMember, Current, Record, Subscriptions, Timers,
-    new_group, new_member, new_record, tombstone)
+    new_group, new_subscriber, new_member, new_record, tombstone)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.reconcile cimport all_within, reconciled
 from coterie._core.coordinator.consumer.records cimport put_records
@@ -654,39 +654,29 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef Assignment assign(self, ConsumerGroup group, ConsumerMember member, MemberFields fields,
                            ConsumerMember replaced, bint homogeneous, int32_t epoch, list records):
         """Assign all members; the target of the one that asked."""
-        cdef list subscribers = [], sources = [], others = []
+        cdef list subscribers = group.subscribers, sources = group.order, others = []
         cdef ConsumerMember each
-        cdef Subscriber subscriber, own = None
-        cdef dict topics_of = {}
-        cdef Names names = None            # of the member before: most name the same
-        cdef tuple topics = None
+        cdef Subscriber subscriber, own = member.subscriber
         cdef Assignment had
         cdef Py_ssize_t n
-        for each in group.order:
-            if each is replaced:
-                continue
-            if each is member or (replaced is not None and each.member_id == member.member_id):
-                own = self.subscriber(group, member, fields, topics_of)
-                subscribers.append(own)
-                sources.append(each)
-                continue
-            if each.fields.names is names and not each.fields.regex and (
-                    each.subscriber is not None):
-                subscriber = each.subscriber
-                subscriber.topics = topics
-                subscriber.instance_id = each.fields.instance_id
-                subscriber.previous = no_partitions() if each.target is None else each.target
-            else:
-                subscriber = self.subscriber(group, each, each.fields, topics_of)
-                if not each.fields.regex:
-                    names, topics = each.fields.names, subscriber.topics
-            subscribers.append(subscriber)
-            sources.append(each)
-        if own is None:
-            own = self.subscriber(group, member, fields, topics_of)
+        if replaced is not None or not member.present:
+            subscribers, sources = list(subscribers), list(sources)
+            own = new_subscriber(member.member_id, member.target)
+            if replaced is not None:
+                n = sources.index(replaced)
+                del subscribers[n], sources[n]
             n = place_of(subscribers, member.member_id)
-            subscribers.insert(n, own)
-            sources.insert(n, None)
+            if n < len(subscribers) and (
+                    (<Subscriber>subscribers[n]).member_id == member.member_id):
+                subscribers[n] = own
+            else:
+                subscribers.insert(n, own)
+                sources.insert(n, None)
+        own.instance_id = fields.instance_id
+        for n in range(1 if homogeneous else len(subscribers)):
+            subscriber = <Subscriber>subscribers[n]     # else the topics of the first are all
+            subscriber.topics = self.topics_of(group, fields if subscriber is own else (
+                <ConsumerMember>sources[n]).fields)
         for each in group.absent.values():
             others.append(each.target)
         assign(self.assignor_of(group, member, fields, replaced), subscribers, homogeneous, others)
@@ -706,29 +696,21 @@ cdef class ConsumerProtocol(GroupProtocol):
             if had is None or not (<Assignment>subscriber.target).equals(had):
                 records.append(new_record(TARGET, subscriber.member_id, subscriber.target))
         records.append(target_epoch_record(epoch))
+        if member.present:
+            own.instance_id = member.fields.instance_id     # until the member's record is replayed
         return <Assignment>own.target
-
-    cdef Subscriber subscriber(self, ConsumerGroup group, ConsumerMember member,
-                               MemberFields fields, dict topics_of):
-        cdef Subscriber made = member.subscriber
-        if made is None:
-            made = member.subscriber = Subscriber.__new__(Subscriber)
-            made.member_id = member.member_id
-        made.instance_id = fields.instance_id
-        made.previous = no_partitions() if member.target is None else member.target
-        key = (fields.names, fields.regex) if fields.regex else fields.names
-        topics = topics_of.get(key)
-        if topics is None:
-            topics = topics_of[key] = self.topics_of(group, fields)
-        made.topics = <tuple>topics
-        return made
 
     cdef tuple topics_of(self, ConsumerGroup group, MemberFields fields):
         """Topics that a member subscribes to and that exist, by their ids."""
-        cdef set names = set(fields.names.names)
-        cdef Resolved resolved = group.resolved.get(fields.regex) if fields.regex else None
-        if resolved is not None:
-            names.update(resolved.topics)
+        if fields.regex and fields.regex in group.resolved:
+            return self.topics_named(
+                fields.names.names | (<Resolved>group.resolved[fields.regex]).topics)
+        if fields.names.topics_stamp != self.image.stamp:
+            fields.names.topics = self.topics_named(fields.names.names)
+            fields.names.topics_stamp = self.image.stamp
+        return fields.names.topics
+
+    cdef tuple topics_named(self, names):
         found = [self.image.topics[name] for name in names if name in self.image.topics]
         found.sort(key=topic_order)
         return tuple(found)

@@ -24,6 +24,8 @@ cdef class Assignment:
 cdef class Names:                  # a set of topic names; one object for each set
     cdef readonly tuple ordered    # by UTF-16 units
     cdef readonly frozenset names
+    cdef int64_t topics_stamp      # of the image that `topics` was made of; -1: none
+    cdef tuple topics              # TopicIds of those that exist, in their order
     cdef int64_t hash_stamp        # of the image that `digest` was computed from; -1: none
     cdef int64_t digest
 

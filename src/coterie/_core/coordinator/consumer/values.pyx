@@ -127,7 +127,7 @@ cdef class Names:
     def __cinit__(self, tuple ordered not None):
         self.ordered = ordered
         self.names = frozenset(ordered)
-        self.hash_stamp = -1
+        self.hash_stamp = self.topics_stamp = -1
 
 
 cdef Names NO_NAMES = Names(())
