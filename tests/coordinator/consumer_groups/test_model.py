@@ -93,7 +93,8 @@ def trace_of(events):
                           st.sampled_from([0, 0, 100, 9000, 50000])), max_size=40))  # fmt: skip
 def test_the_core_answers_as_the_model_does(events):
     lines = trace_of(events)
-    assert golden.by_kind(run_trace(lines)) == golden.by_kind(model.run(lines))
+    done = [line for line in run_trace(lines) if line["event"] != "transition"]
+    assert golden.by_kind(done) == golden.by_kind(model.run(lines))  # it has no classic groups
 
 
 @pytest.mark.parametrize(
