@@ -52,8 +52,23 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     "wire": {"", "codec"},
     "fold": {"", "codec"},
     # a load applies records as a replay does; only `coordinator.pyx` knows the protocols
-    "coordinator": {"", "codec", "structures", "fold", "coordinator/classic"},
+    "coordinator": {
+        "",
+        "codec",
+        "structures",
+        "fold",
+        "coordinator/classic",
+        "coordinator/consumer",
+    },
     "coordinator/classic": {"", "codec", "structures", "fold", "coordinator"},
+    "coordinator/consumer": {
+        "",
+        "codec",
+        "structures",
+        "fold",
+        "coordinator",
+        "coordinator/classic",
+    },  # a classic group becomes a consumer group, and back
     # what a server does often: from the bytes of a request to the core's call, and back
     "fast_path": {"", "codec", "coordinator"},
 }

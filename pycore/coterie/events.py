@@ -11,6 +11,7 @@ from typing import Any
 
 from coterie._core.codec.group_value import read_group_value
 from coterie._core.codec.schema import decode_key, decode_value
+from coterie.consumer_groups import ConsumerGroupChange
 from coterie.values import plain
 
 __all__ = ["Append", "Cause", "Response", "Transition", "Unanswered"]

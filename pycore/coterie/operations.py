@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coterie import values
+from coterie import consumer_groups, values
 
 __all__ = ["NUMBER", "OPERATIONS", "REQUESTS", "Field", "Operation"]
 
@@ -80,10 +80,37 @@ _END = (
 _FETCH = (
     Field("topics", "topics", DETAILS, None),
     Field("require_stable", "bool", DETAILS + 1, False),
+    Field("member_id", "fetching_member", DETAILS + 2, None),
+    Field("member_epoch", "member_epoch", DETAILS + 3, -1),
+)
+_COMMIT = (
+    Field("version", "commit_version", DETAILS + 3, 9),
+    Field("retention_time_ms", "retention", DETAILS + 4, -1),
+)
+_LIST = (
+    Field("states", "strings", DETAILS, ()),
+    Field("types", "types", DETAILS + 1, ()),
 )
 _FAIL = (
     Field("error", "error", DETAILS),
     Field("count", "count", DETAILS + 1),
+)
+
+_CONSUMER = (
+    Field("rack_id", "string", DETAILS, None),
+    Field("rebalance_timeout_ms", "int32", DETAILS + 1, -1),
+    Field("subscribed_topic_names", "names", DETAILS + 2, None),
+    Field("subscribed_topic_regex", "string", DETAILS + 3, None),
+    Field("server_assignor", "string", DETAILS + 4, None),
+    Field("topic_partitions", "owned", DETAILS + 5, None),
+    Field("client_id", "string", DETAILS + 6, ""),
+    Field("client_host", "string", DETAILS + 7, "/127.0.0.1"),
+    Field("version", "int16", DETAILS + 8, 1),
+)
+_METADATA = (
+    Field("brokers", "brokers", DETAILS, ()),
+    Field("delete_topics", "types", DETAILS + 1, ()),
+    Field("topics", "image_topics", DETAILS + 2, ()),
 )
 
 _ROWS = (
@@ -92,18 +119,60 @@ _ROWS = (
     Operation("sync_group", values.synced, (*_header, *_SYNC), (None,) * 3),
     Operation("heartbeat", values.beaten, _header),
     Operation("leave_group", values.left, (_group, Field("members", "leaving", ALONE, ()))),
-    Operation("offset_commit", values.committed, (*_header, _offsets), (None, -1, -1)),
+    Operation(
+        "offset_commit", values.committed, (*_header, _offsets, *_COMMIT), (None, -1, -1, 9, -1)
+    ),
     Operation("txn_offset_commit", values.txn_committed, (*_header, _offsets, *_TXN), (None,) * 3),
     Operation("end_txn", None, _END, (None,) * 2),
-    Operation("offset_fetch", values.fetched, (_group, *_FETCH), (None,) * 2),
+    Operation("offset_fetch", values.fetched, (_group, *_FETCH), (None, None, None, -1)),
     Operation("offset_delete", values.offsets_deleted, (_group, _partitions)),
-    Operation("describe_group", values.described, (_group,)),
-    Operation("list_groups", values.listed, (Field("states", "strings", ALONE, ()),)),
+    Operation(
+        "describe_group",
+        values.described,
+        (_group, Field("version", "describe_version", DETAILS, 5)),
+        (5,),
+    ),
+    Operation("list_groups", values.listed, _LIST, ((), ())),
     Operation("delete_groups", values.groups_deleted, (Field("group_ids", "strings", ALONE, ()),)),
     Operation("delete_partitions", None, (_partitions,)),
     Operation("cleanup"),
     Operation("failover"),
     Operation("fail_append", None, _FAIL, (None,) * 2),
+    Operation(
+        "consumer_group_heartbeat",
+        consumer_groups.heartbeat_response,
+        (
+            _group,
+            _member,
+            Field("member_epoch", "int32", GENERATION, 0),
+            Field("instance_id", "string", INSTANCE, None),
+            *_CONSUMER,
+        ),
+        (None, -1, None, None, None, None, "", "/127.0.0.1", 1),
+    ),
+    Operation(
+        "consumer_group_describe",
+        consumer_groups.describe_response,
+        (Field("group_ids", "strings", ALONE, ()),),
+    ),
+    Operation("metadata", None, _METADATA, ((), (), ()), method=False),
+    Operation(
+        "group_config",
+        None,
+        (_group, Field("config", "group_config", DETAILS, None)),
+        (None,),
+        method=False,
+    ),
+    Operation("run_tasks", method=False),
+    Operation("hold_commits", method=False),
+    Operation("release_commits", method=False),
+    Operation(
+        "append_raw",
+        None,
+        (Field("key", "raw", DETAILS, None), Field("value", "raw", DETAILS + 1, None)),
+        (None, None),
+        method=False,
+    ),
     Operation("resign", None, *_partition_field, traced=False),
     Operation("begin_load", None, *_partition_field, traced=False),
     Operation("finish_load", None, *_partition_field, traced=False),

@@ -19,6 +19,7 @@ __all__ = [
     "DescribeGroupResponse",
     "Error",
     "GroupOverview",
+    "TypedGroupOverview",
     "GroupSummary",
     "HeartbeatResponse",
     "JoinGroupResponse",
@@ -121,9 +122,14 @@ class Error(IntEnum):
     INCONSISTENT_TOPIC_ID = 103
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
     TRANSACTION_ABORTABLE = 120
+    INVALID_REGULAR_EXPRESSION = 128
 
 
 _ERRORS = {int(error): error for error in Error}
@@ -182,6 +188,13 @@ class GroupOverview:
     group_id: str
     protocol_type: str
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypedGroupOverview(GroupOverview):
+    """The same with the group's type, ``"classic"`` or ``"consumer"``: since Kafka 4.1."""
+
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +354,17 @@ class OffsetFetchResponse:
         raise KeyError(key)
 
 
+@dataclass(frozen=True, slots=True, match_args=False)
+class RefusedOffsetFetch(OffsetFetchResponse):
+    """An error of the group or the member: since Kafka 4.1 a trace's line has no partitions."""
+
+    __match_args__ = ("error",)
+
+
 def fetched(error: Error, payload: Any) -> OffsetFetchResponse:
     """Make the response to OffsetFetch."""
+    if payload is False:
+        return RefusedOffsetFetch(error, ())
     offsets = [
         FetchedOffset(topic, partition, offset, epoch, metadata, _ERRORS[code])
         for topic, partition, offset, epoch, metadata, code in payload or ()
@@ -393,7 +415,9 @@ class ListGroupsResponse:
 
 def listed(error: Error, payload: Any) -> ListGroupsResponse:
     """Make the response to ListGroups."""
-    groups = [GroupOverview(*row) for row in payload or ()]
+    groups = [
+        TypedGroupOverview(*row) if len(row) > 3 else GroupOverview(*row) for row in payload or ()
+    ]
     return ListGroupsResponse(error, tuple(groups))
 
 

@@ -278,7 +278,7 @@ def test_a_wrong_setting_is_refused_in_the_header(config, message):
 
 
 @pytest.mark.parametrize(
-    "first", [{}, {"format": "coterie-trace"}, {"format": "coterie-trace", "version": 2}]
+    "first", [{}, {"format": "coterie-trace"}, {"format": "coterie-trace", "version": 3}]
 )
 def test_a_trace_without_its_header_is_refused(first):
     with pytest.raises(TraceError, match="line 1"):

@@ -65,14 +65,28 @@ overwrite_option = click.option("--overwrite", is_flag=True, help="Replace outpu
 @command.command("run")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--out", required=True, metavar="DIR", help="Folder for NAME.actual.jsonl.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting in place of the traces' own.",
+)
 @overwrite_option
-def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
+def run_command(
+    traces: tuple[str, ...], out: str, settings: tuple[str, ...], overwrite: bool
+) -> None:
     """Run traces: files, or folders that are searched through.
 
     One output a trace, NAME.actual.jsonl; subfolders are kept. Exit 1 if any trace is wrong.
     """
     from coterie.cli.outfile import check_files_in
 
+    try:
+        chosen = dict(parse_setting(setting) for setting in settings)
+        coordinator_config(chosen)
+    except ConfigError as error:
+        raise click.UsageError(f"--set: {error}") from None
     source: dict[Path, Path] = {}
     for path, place in found_traces(traces):
         target = Path(out) / place.with_name(place.name + ".actual.jsonl")
@@ -82,7 +96,7 @@ def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
     inputs = [str(path) for path in source.values()]
     check_files_in(out, source, overwrite=overwrite, inputs=inputs)
     failed = sum(
-        not run_one(path, target, overwrite=overwrite, inputs=inputs)
+        not run_one(path, target, chosen, overwrite=overwrite, inputs=inputs)
         for target, path in source.items()
     )
     say(f"{len(source) - failed} run, {failed} failed")
@@ -90,13 +104,15 @@ def run_command(traces: tuple[str, ...], out: str, overwrite: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def run_one(path: Path, target: Path, *, overwrite: bool, inputs: Iterable[str]) -> bool:
+def run_one(
+    path: Path, target: Path, settings: dict[str, Any], *, overwrite: bool, inputs: Iterable[str]
+) -> bool:
     """Run a trace; print an error and return False if it fails."""
     from coterie.traces.trace import run_trace
 
     try:
         with open_lines(path) as lines:
-            write_lines(target, run_trace(lines), overwrite=overwrite, inputs=inputs)
+            write_lines(target, run_trace(lines, settings), overwrite=overwrite, inputs=inputs)
     except READ_ERRORS as error:
         say(f"coterie: {unreadable(path, error)}")
         return False

@@ -25,6 +25,14 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
     "group.min.session.timeout.ms": (6000, -_INT32, _INT32),
     "group.max.session.timeout.ms": (1800000, -_INT32, _INT32),
     "group.max.size": (2147483647, 1, _INT32),
+    "group.consumer.session.timeout.ms": (45000, 1, _INT32),
+    "group.consumer.min.session.timeout.ms": (45000, 1, _INT32),
+    "group.consumer.max.session.timeout.ms": (60000, 1, _INT32),
+    "group.consumer.heartbeat.interval.ms": (5000, 1, _INT32),
+    "group.consumer.min.heartbeat.interval.ms": (5000, 1, _INT32),
+    "group.consumer.max.heartbeat.interval.ms": (15000, 1, _INT32),
+    "group.consumer.max.size": (2147483647, 1, _INT32),
+    "group.consumer.regex.refresh.interval.ms": (600000, 10000, _INT32),
     "offset.metadata.max.bytes": (4096, -_INT32, _INT32),
     "offsets.retention.minutes": (10080, 1, _INT32),
     "offsets.retention.check.interval.ms": (600000, 1, _INT64),
@@ -37,7 +45,9 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
 }
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "coterie.cleanup": (None, "periodic"),
-    "coterie.behaviour": ("3.9", "2.4"),
+    "coterie.behaviour": ("3.9", "2.4", "4.1", "4.1.2", "4.2"),
+    "coterie.tasks": (None, "manual"),
+    "group.consumer.migration.policy": ("bidirectional", "upgrade", "downgrade", "disabled"),
     # Which protocol wins a tied vote: the first one voted for, or the first one in a broker's hash
     # map. The latter is for traces recorded from a broker. Other readers of traces do not know the
     # key, so no header has it at its default.
@@ -47,6 +57,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {name: bounds[0] for name, bounds in _NUMBERS.items()}
     | {name: choices[0] for name, choices in _CHOICES.items()}
+    | {"group.consumer.assignors": ("uniform", "range")}
 )
 
 
@@ -65,9 +76,13 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         if value is None:
             continue
         if name in _CHOICES:
+            if name == "group.consumer.migration.policy" and isinstance(value, str):
+                value = value.lower()
             if not isinstance(value, str) or value not in _CHOICES[name]:
                 choices = ", ".join(repr(c) for c in _CHOICES[name] if c)
                 raise ConfigError(f"{name} must be one of {choices}, not {shown(value)}")
+        elif name == "group.consumer.assignors":
+            value = _assignors(value)
         elif name in _NUMBERS:
             _, least, beyond = _NUMBERS[name]
             try:
@@ -78,6 +93,16 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
             raise ConfigError(f"{shown(name)} is no setting of the coordinator{_like(name)}")
         settings[name] = value
     return MappingProxyType(settings)
+
+
+def _assignors(value: Any) -> tuple[str, ...]:
+    """Return the server's assignors in their order, of a list or of text with commas."""
+    names = value.split(",") if isinstance(value, str) else value
+    known = ("uniform", "range")
+    chosen = tuple(name.strip() for name in names) if isinstance(names, list | tuple) else ()
+    if not chosen or any(name not in known for name in chosen):
+        raise ConfigError(f"group.consumer.assignors must name some of {known}, not {shown(value)}")
+    return chosen
 
 
 def _like(name: Any) -> str:

@@ -16,6 +16,8 @@ from coterie.arguments import called, function, milliseconds, sequence, span, te
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock, run_until
 from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.consumer_fields import read_metadata
+from coterie.coordinator.consumer_requests import ConsumerGroupRequests
 from coterie.coordinator.outbox import Outbox
 from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
 from coterie.coordinator.recorder import Recorder
@@ -36,8 +38,8 @@ __all__ = ["GroupCoordinator"]
 T = TypeVar("T")
 
 
-class GroupCoordinator:
-    """Kafka's classic group coordinator under virtual time.
+class GroupCoordinator(ConsumerGroupRequests):
+    """Kafka's group coordinator under virtual time.
 
     Parameters
     ----------
@@ -240,11 +242,17 @@ class GroupCoordinator:
         generation_id: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
+        version: int = 9,
+        retention_time_ms: int = -1,
     ) -> Pending[Any]:
-        """Send OffsetCommit; ``offsets``: ``{(topic, partition): int or OffsetAndMetadata}``."""
+        """Send OffsetCommit; ``offsets``: ``{(topic, partition): int or OffsetAndMetadata}``.
+
+        ``version`` and ``retention_time_ms`` matter since Kafka 4.1 only.
+        """
         return self._ask(
-            "offset_commit", group_id, generation_id, member_id, group_instance_id, offsets
-        )
+            "offset_commit", group_id, generation_id, member_id, group_instance_id, offsets,
+            version, retention_time_ms
+        )  # fmt: skip
 
     @called
     def txn_offset_commit(
@@ -271,10 +279,21 @@ class GroupCoordinator:
 
     @called
     def offset_fetch(
-        self, group_id: str | None = None, topics: Any = None, *, require_stable: bool = False
+        self,
+        group_id: str | None = None,
+        topics: Any = None,
+        *,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> Any:
-        """Send OffsetFetch; ``topics``: ``{topic: [partition]}``, None for all."""
-        return self._ask("offset_fetch", group_id, topics, require_stable).response
+        """Send OffsetFetch; ``topics``: ``{topic: [partition]}``, None for all.
+
+        Since Kafka 4.1 a consumer group checks the member and its epoch.
+        """
+        return self._ask(
+            "offset_fetch", group_id, topics, require_stable, member_id, member_epoch
+        ).response
 
     @called
     def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
@@ -282,14 +301,17 @@ class GroupCoordinator:
         return self._ask("offset_delete", group_id, partitions).response
 
     @called
-    def describe_group(self, group_id: str | None = None) -> Any:
-        """Send DescribeGroups for one group."""
-        return self._ask("describe_group", group_id).response
+    def describe_group(self, group_id: str | None = None, *, version: int = 5) -> Any:
+        """Send DescribeGroups for one group; from version 6 on an unknown one is an error."""
+        return self._ask("describe_group", group_id, version).response
 
     @called
-    def list_groups(self, states: Iterable[str] = ()) -> Any:
-        """Send ListGroups for groups in these states; an empty list: in any state."""
-        return self._ask("list_groups", states).response
+    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Any:
+        """Send ListGroups for groups in these states and of these types; an empty list: any.
+
+        ``types`` matter since Kafka 4.1 only.
+        """
+        return self._ask("list_groups", states, types).response
 
     @called
     def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
@@ -366,6 +388,8 @@ class GroupCoordinator:
             self._start(trace.header["config"], self.now_ms)
             if self._sink is not None:
                 self._core.import_log(())
+        if trace.header.get("version") == 2 and not self._core.taken:
+            self._core.set_image(*read_metadata(trace.header))
         self._may_adopt = False
         self._ids = max(self._ids, trace.last_id)
         before = self._core.taken

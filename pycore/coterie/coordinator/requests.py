@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.coordinator.fields import KINDS, Fields
+from coterie.coordinator import consumer_fields, fields
+from coterie.coordinator.fields import Fields
 from coterie.errors import ArgumentError, shown
 from coterie.operations import ALONE, DETAILS, NOWHERE, OPERATIONS
 
@@ -19,6 +20,7 @@ OPS = dict.fromkeys(op for op, each in OPERATIONS.items() if each.traced)  # of 
 
 # group id, generation, member id, instance id, details
 Compiled = tuple[str | None, int, str | None, str | None, tuple[Any, ...] | None]
+KINDS = fields.KINDS | consumer_fields.KINDS
 _NO_MEMBER = (None, -1, None, None)
 _NAMES = {op: [field.name for field in each.fields] for op, each in OPERATIONS.items()}
 _READ = {  # of each field: name, reader, place in the tuple, default

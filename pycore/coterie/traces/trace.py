@@ -8,13 +8,14 @@ Rules: docs/rules/trace-format.md#defaults.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.arguments import walked
 from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.consumer_fields import read_metadata
 from coterie.coordinator.requests import compile_request, has_sugar
 from coterie.errors import ConfigError, TraceError, shown
 from coterie.operations import NUMBER, REQUESTS
@@ -66,8 +67,12 @@ def load_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Trace:
     return trace
 
 
-def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def run_trace(
+    lines: Iterable[str | bytes | dict[str, Any]], settings: Mapping[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
     """Run a trace with its own settings; yield the lines of the output as dicts.
+
+    ``settings`` take the place of the trace's own of the same names.
 
     Raises
     ------
@@ -75,7 +80,10 @@ def run_trace(lines: Iterable[str | bytes | dict[str, Any]]) -> Iterator[dict[st
         As :func:`load_trace`; also if Kafka's code would throw on a member's metadata.
     """
     trace = load_trace(lines)
-    core = Coordinator(coordinator_config(trace.header.get("config")))
+    config = {**(trace.header.get("config") or {}), **(settings or {})}
+    core = Coordinator(coordinator_config(config))
+    if trace.header["version"] == 2:
+        core.set_image(*read_metadata(trace.header))
     yield from core.play(trace).lines()
 
 
@@ -99,9 +107,9 @@ def _header(event: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(
             'the first line must be the header: {"format": "coterie-trace", "version": 1, ...}'
         )
-    if event.get("version") != 1 or isinstance(event["version"], bool):
+    if event.get("version") not in (1, 2) or isinstance(event["version"], bool):
         raise ValueError(
-            f"version {shown(event.get('version'))} of the format is not known, only 1"
+            f"version {shown(event.get('version'))} of the format is not known, only 1 and 2"
         )
     try:
         coordinator_config(event.get("config"))

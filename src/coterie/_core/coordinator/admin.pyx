@@ -52,7 +52,7 @@ cdef int decide_cleanup(component, int op, int64_t id, Group group, str group_id
 cdef int decide_list_groups(component, int op, int64_t id, Group group, str group_id,
                             int32_t generation_id, str member_id, str instance,
                             tuple details) except -1:
-    return (<Admin>component).list_groups(id, details)
+    return (<Admin>component).list_groups(id, details[0])
 
 
 @cython.final

@@ -27,6 +27,8 @@ cdef enum Code:
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
     KAFKA_STORAGE_ERROR = 56
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
@@ -35,6 +37,11 @@ cdef enum Code:
     FENCED_INSTANCE_ID = 82
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     UNSTABLE_OFFSET_COMMIT = 88
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    INVALID_REGULAR_EXPRESSION = 128
 
 
 cdef inline int group_error(int code) noexcept:
@@ -49,6 +56,11 @@ cdef inline int group_error(int code) noexcept:
     if code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_FETCH_SIZE):
         return UNKNOWN_SERVER_ERROR
     return code
+
+
+cdef inline int replayed_error(int code) noexcept:
+    """The same since Kafka 4."""
+    return COORDINATOR_NOT_AVAILABLE if code == REQUEST_TIMED_OUT else group_error(code)
 
 
 cdef inline int commit_error(int code) noexcept:

@@ -6,6 +6,10 @@ from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
+from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
+from coterie._core.coordinator.consumer.classic_members cimport ClassicMembers
+from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.offsets cimport Offsets
@@ -19,9 +23,13 @@ cdef class Coordinator:
     cdef Joins joins
     cdef Members members
     cdef ClassicProtocol classic
+    cdef ConsumerProtocol consumer     # None before 4.1
     cdef OffsetStore store
-    cdef Offsets offsets
+    cdef Offsets offsets               # these two: None since 4.1
     cdef Admin admin
+    cdef ClassicMembers classic_members
+    cdef ReplayedOffsets replayed_offsets      # these two: since 4.1
+    cdef ReplayedAdmin replayed_admin
     cdef Election election
     cdef int users                 # see `begin_change`
     cdef readonly int64_t taken    # requests that were decided; invalid ones are not counted

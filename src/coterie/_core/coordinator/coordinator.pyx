@@ -18,6 +18,10 @@ from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.members cimport Members
 from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
+from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
+from coterie._core.coordinator.consumer.classic_members cimport ClassicMembers
+from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.offsets cimport Offsets
@@ -30,11 +34,13 @@ from collections.abc import MutableSequence
 
 from coterie._core.coordinator.partitions import STATES
 from coterie._core.coordinator.runtime import Thrown
-from coterie.errors import CoterieError, TraceError, shown
+from coterie.errors import ConfigError, CoterieError, TraceError, shown
 from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
 cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
+# Behaviours of coordinators that append first and replay what was written: Kafka 4.x.
+cdef tuple REPLAYING = ("4.1", "4.1.2", "4.2")
 cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
@@ -53,9 +59,20 @@ cdef class Coordinator:
         self.members = Members(self.runtime, self.rebalances)
         self.classic = ClassicProtocol(self.runtime, self.rebalances, self.joins, settings)
         self.store = OffsetStore()
-        self.offsets = Offsets(self.runtime, self.store, settings)
-        self.admin = Admin(self.runtime, self.store, settings)
         self.election = Election(self.runtime, self.store)
+        if settings["coterie.behaviour"] in REPLAYING:
+            if deferred:
+                raise ConfigError("a coordinator of 4.1 writes at once: it cannot defer appends")
+            self.consumer = ConsumerProtocol(self.runtime, self.store, self.rebalances, self.joins,
+                                             settings)
+            self.classic_members = ClassicMembers(self.runtime, self.consumer, self.joins)
+            self.election.consumer = self.consumer
+            self.replayed_offsets = ReplayedOffsets(self.runtime, self.store, self.consumer,
+                                                    settings)
+            self.replayed_admin = ReplayedAdmin(self.runtime, self.store, self.consumer, settings)
+        else:
+            self.offsets = Offsets(self.runtime, self.store, settings)
+            self.admin = Admin(self.runtime, self.store, settings)
 
     @property
     def now_ms(self):
@@ -151,8 +168,12 @@ cdef class Coordinator:
         cdef int64_t id = 0                    # no other request has this id
         begin_change(&self.users, THE_COORDINATOR)
         try:
-            self.offsets.commit(id, OFFSET_COMMIT, self.runtime.find(group_id), group_id,
-                                generation_id, member_id, instance, rows, -1, -1)
+            if self.consumer is not None:
+                self.dispatch(OFFSET_COMMIT, id, group_id, generation_id, member_id, instance,
+                              (rows, -1, -1))
+            else:
+                self.offsets.commit(id, OFFSET_COMMIT, self.runtime.find(group_id), group_id,
+                                    generation_id, member_id, instance, rows, -1, -1)
             self.runtime.advance_to(self.runtime.wheel.clock_ms, False)
             return <tuple?>self.runtime.outputs.take_answer(id)
         finally:
@@ -165,6 +186,12 @@ cdef class Coordinator:
             self.runtime.advance_to(now_ms, True)
         finally:
             end_use(&self.users)
+
+    def set_image(self, brokers, deleted, topics):
+        """Set the metadata image that consumer groups are assigned by, before any load."""
+        if self.consumer is not None:
+            self.consumer.update_metadata(brokers, deleted, topics)
+            self.consumer.image.forget_hashes()
 
     def availability_of(self, int32_t partition):
         """Whether a partition of the offsets topic is owned, resigned or loading."""

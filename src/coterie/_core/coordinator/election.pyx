@@ -14,7 +14,8 @@ from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.runtime cimport NO_GROUP, Component, Group, Runtime
 from coterie._core.structures.offsets cimport OffsetMap
 
-from coterie._core.coordinator.load import LoadFilter, fold_log, offsets_of, rows_of_partitions
+from coterie._core.coordinator.load import (
+    LoadFilter, fold_log, offsets_of, replayed_offsets, rows_of_partitions)
 from coterie.errors import CorruptData, CoterieError
 
 
@@ -87,6 +88,8 @@ cdef class Election:
         cdef list components = self.runtime.components, contents = []
         cdef dict maps
         rows, load_filter = self.runtime.sink.read(), None
+        if self.consumer is not None:
+            return self.load_replayed(partition)
         if partition >= 0 or partitions.exceptions:
             load_filter = LoadFilter(partitions.count, partition, partitions.others == LOADING,
                                      dict(partitions.exceptions))
@@ -104,6 +107,35 @@ cdef class Election:
             for component, content in zip(components, contents):
                 (<Component?>component).loaded(content, load_filter)
             self.load_offsets(maps, load_filter)
+        return 0
+
+    cdef int load_replayed(self, int32_t partition) except -1:
+        """Load as the replaying coordinator does; partitions that cannot be read are given up."""
+        cdef Partitions partitions = self.runtime.partitions
+        cdef dict maps = {}
+        rows, load_filter = list(self.runtime.sink.read()), None
+        if partition >= 0 or partitions.exceptions:
+            load_filter = LoadFilter(partitions.count, partition, partitions.others == LOADING,
+                                     dict(partitions.exceptions))
+            rows = list(rows_of_partitions(rows, load_filter))
+        self.load_error = None
+        try:
+            fold = fold_log(rows)
+            if any(row[3] and not row[4] for row in rows):     # there are transactions
+                maps = replayed_offsets(rows)
+            else:
+                maps = offsets_of(fold)
+            fold = None
+        except CorruptData as error:
+            self.load_error = str(error)
+        self.load_error = self.consumer.load(rows, load_filter) or self.load_error
+        if self.load_error is not None:
+            partitions.change(partition, LOADING, OWNED)
+            return self.resign(partition)
+        partitions.change(partition, LOADING, OWNED)
+        for group_id, offsets in maps.items():
+            if load_filter is None or load_filter(group_id):
+                self.store.put(<str?>group_id, <OffsetMap?>offsets)
         return 0
 
     cdef int load_offsets(self, dict maps, object load_filter) except -1:

@@ -7,6 +7,7 @@ cdef enum Kind:
     TRANSITION = 1
     APPEND = 2
     UNANSWERED = 3
+    GROUP = 4                      # a consumer group changed its state, epochs or size
 
 cdef enum Why:
     REPLACED = 0

@@ -139,7 +139,9 @@ cdef class Outputs:
         if row.kind == APPEND:
             batch = <Batch?>payload
             key, value = batch.pair(row.code)
-            return events.Append(row.at_ms, batch.group_id, key, value, row.id)
+            return events.Append(row.at_ms, group_of(batch, key), key, value, row.id)
+        if row.kind == GROUP:
+            return events.ConsumerGroupChange(row.at_ms, *payload)
         return events.Unanswered(row.at_ms, row.id, NAMES[row.op], WHY[row.code])
 
     def events(self):
@@ -176,6 +178,13 @@ cdef class Outputs:
         return [(event.at, event.group_id, event.from_, event.to, event.generation_id,
                  event.cause, event.member_id)
                 for event in self.events() if isinstance(event, events.Transition)]
+
+
+cdef object group_of(Batch batch, bytes key):
+    """Return the group of a record; a batch over several groups has it in each key."""
+    if batch.group_id is not None:
+        return batch.group_id
+    return key[4:4 + int.from_bytes(key[2:4], "big")].decode("utf-8", "replace")
 
 
 cdef inline object payload_of(OutputRow* row):

@@ -20,6 +20,7 @@ cdef enum:
     LONGEST = 0x7FFF               # bytes of a string: its length is an int16, also on the wire
 
 cdef int put_other_string(Writing* w, str text) except -1
+cdef Py_ssize_t begin_offset(Writing* w, str group_id, tuple key) except -1
 cdef Batch commit_batch(str group_id, tuple rows, list entries)
 cdef Batch tombstones(str group_id, list keys, list group_keys)
 cdef Py_ssize_t utf8_length(str text) except -2

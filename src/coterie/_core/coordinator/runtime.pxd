@@ -30,7 +30,8 @@ cdef enum GroupType:
     NO_GROUP = 0                   # no group has the id, or the operation concerns no single group
     CLASSIC = 1
     CONSUMER = 2
-    GROUP_TYPES = 3
+    OTHER = 3                      # of a kind that consumers cannot join; its id is taken
+    GROUP_TYPES = 4
     EVERY_TYPE = -1                # of `register`: all of the above
 
 cdef class Group:                  # of any type; derived once per type
@@ -84,6 +85,7 @@ cdef class Runtime:
     cdef readonly Partitions partitions
     cdef readonly Sink sink        # where records go, and where a load finds them
     cdef readonly bint deferred
+    cdef bint replaying            # as Kafka 4: records are appended first, then replayed
     cdef dict groups               # group id -> Group
     cdef str last_id               # the last group that was found: requests of a group come
     cdef Group last                # together, and a trace has each id once

@@ -194,6 +194,7 @@ cdef class Runtime:
         self.partitions = Partitions(settings["offsets.topic.num.partitions"])
         self.sink = MemoryLog() if sink is None else sink
         self.deferred = deferred
+        self.replaying = settings["coterie.behaviour"] not in ("2.4", "3.9")
         self.groups = {}
         self.handlers = []
         self.protocols = [None] * GROUP_TYPES
@@ -367,6 +368,8 @@ cdef class Runtime:
         if request.answered:
             return 0
         request.answered = True
+        if self.replaying and type(payload) is str:        # of a join that failed
+            payload = (-1, None, "", "", payload, False, ())
         return self.outputs.push(RESPONSE, self.wheel.clock_ms, request.id, request.op, code,
                                  payload)
 

@@ -123,7 +123,7 @@ def list_groups(call: Call) -> None:
         call.answer((0, error, rows))
 
     states = tuple(body["statesFilter"] or ())
-    call.cluster.groups.ask_row(_LIST, None, -1, None, None, states, answered)
+    call.cluster.groups.ask_row(_LIST, None, -1, None, None, (states, ()), answered)
 
 
 def delete_groups(call: Call) -> None:

@@ -4,6 +4,7 @@ Versions as Kafka 2.3 to 3.9 write them: key 2, value 3. It knows neither offset
 Cost: one pass over the members, one copy.
 Source: GroupMetadataManager.scala. Rules: docs/rules/log-format.md#keys.
 """
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact
@@ -14,7 +15,7 @@ from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.member cimport MemberMetadata
 from coterie._core.coordinator.classic.member_table cimport coterie_same_text, next_member
 from coterie._core.coordinator.records cimport (
-    begin_record, end_key, end_value, put_bytes, put_string)
+    begin_record, end_key, end_value, put_bytes, put_raw, put_string)
 from coterie._core.coordinator.sink cimport Batch, new_batch
 
 
@@ -85,5 +86,30 @@ cdef Batch group_batch(GroupMetadata group, dict assignments):
     try:
         put_group(&w, group, assignments)
         return new_batch(group.group_id, 1, written(&w))
+    finally:
+        end(&w)
+
+
+cdef Batch empty_group_batch(GroupMetadata group, Batch before):
+    """Encode a group that has just begun, as Kafka 4 writes it, behind other records."""
+    cdef Writing w
+    cdef Py_ssize_t at
+    begin(&w)
+    try:
+        if before is not None:
+            put_raw(&w, PyBytes_AS_STRING(before.data), PyBytes_GET_SIZE(before.data))
+        at = begin_record(&w)
+        put_key(&w, group.group_id)
+        end_key(&w, at)
+        put_i16(&w, 3)
+        put_string(&w, "")
+        put_i32(&w, 0)
+        put_string(&w, None)
+        put_string(&w, None)
+        put_i64(&w, group.current_state_timestamp)
+        put_i32(&w, 0)
+        end_value(&w, at)
+        return new_batch(group.group_id, 1 + (0 if before is None else before.count),
+                         written(&w))
     finally:
         end(&w)

@@ -5,6 +5,7 @@ from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.member cimport MemberMetadata
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.runtime cimport AppendOp, Request, Runtime
+from coterie._core.coordinator.sink cimport Batch
 
 cdef class Joins
 
@@ -27,12 +28,15 @@ cdef class Joins:
     cdef readonly int64_t max_size
     cdef object member_ids                     # callable; None: ids are PREFIX-N
     cdef int64_t ids_given
+    cdef bint replaying                        # as Kafka 4: a new group is written at once
+    cdef Batch before_group                    # records to write before it, or None
 
     cdef str new_member_id(self, GroupMetadata group, str prefix)
     cdef str requested_id(self, GroupMetadata group, str prefix)
     cdef int accepts(self, GroupMetadata group, str member_id) except -1
     cdef int join(self, Request request, GroupMetadata group, str group_id, str member_id,
                   str instance, tuple details) except -1
+    cdef int write_new_group(self, Request request, GroupMetadata group) except -1
     cdef int join_new(self, Request request, GroupMetadata group, str instance,
                       tuple details) except -1
     cdef int join_known(self, Request request, GroupMetadata group, str member_id, str instance,

@@ -12,13 +12,13 @@ from coterie._core.checks cimport text_of
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL, INVALID_SESSION_TIMEOUT, MEMBER_ID_REQUIRED, NONE,
-    UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, group_error)
+    UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, group_error, replayed_error)
 from coterie._core.coordinator.outputs cimport (
     BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_METADATA_CHANGED, BY_STATIC_RETURN,
     COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.classic.group cimport (
-    GroupMetadata, check_member, knows_id, static_member)
-from coterie._core.coordinator.classic.group_records cimport group_batch
+    INITIAL_JOIN, GroupMetadata, check_member, knows_id, static_member)
+from coterie._core.coordinator.classic.group_records cimport empty_group_batch, group_batch
 from coterie._core.coordinator.classic.member cimport (
     MemberMetadata, PendingId, new_member, numbered_id)
 from coterie._core.coordinator.classic.member_table cimport has_member
@@ -26,6 +26,8 @@ from coterie._core.coordinator.classic.rebalance cimport Rebalances, join_result
 from coterie._core.coordinator.records cimport LONGEST, utf8_length
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, NO_GROUP, AppendOp, Group, Request, Runtime, describe, new_request)
+
+from coterie._core.coordinator.sink cimport Batch
 
 from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -66,6 +68,7 @@ cdef class Joins:
         self.max_session_ms = settings["group.max.session.timeout.ms"]
         self.max_size = settings["group.max.size"]
         self.member_ids = member_ids
+        self.replaying = settings["coterie.behaviour"] not in ("2.4", "3.9")
         for group_type in (NO_GROUP, CLASSIC):
             runtime.register("join_group", self, decide_join_group, group_type)
 
@@ -107,6 +110,20 @@ cdef class Joins:
                 raise
         if group.state == PREPARING_REBALANCE:
             self.rebalances.try_join(group, BY_COMPLETED)
+        if self.replaying and created is not None:
+            return self.write_new_group(request, created)
+        return 0
+
+    cdef int write_new_group(self, Request request, GroupMetadata group) except -1:
+        """Since Kafka 4: a new group is written at once, with what its id had been before."""
+        cdef Batch batch = empty_group_batch(group, self.before_group)
+        cdef int error
+        cdef int64_t position
+        self.before_group = None
+        self.runtime.write(batch, &error, &position)
+        if error != NONE:
+            self.rebalances.drop_group(group)
+            self.runtime.answer(request, replayed_error(error), "")
         return 0
 
     cdef int join_new(self, Request request, GroupMetadata group, str instance,
@@ -137,6 +154,9 @@ cdef class Joins:
                 return self.runtime.answer(request, UNKNOWN_SERVER_ERROR, "")
             return self.add_and_rebalance(request, group, member_id, None, details)
         error = check_member(group, member_id, instance)
+        if error != NONE and self.replaying:       # Kafka 4 names no protocol here
+            return self.runtime.answer(request, error,
+                                       (-1, None, None, "", member_id, False, ()))
         if error != NONE:
             return self.runtime.answer(request, error, member_id)
         return self.rejoin(request, group, group.get(member_id), details)
@@ -170,7 +190,8 @@ cdef class Joins:
         member.client_host = details[5]
         member.is_new = True
         member.slot = self.runtime.new_slot(member)
-        if group.state == PREPARING_REBALANCE and group.generation_id == 0:
+        if group.state == PREPARING_REBALANCE and (
+                group.join_kind == INITIAL_JOIN if self.replaying else group.generation_id == 0):
             group.new_member_added = True
         self.forget_pending(group, member_id)
         group.add_member(member, request)

@@ -14,7 +14,7 @@ from coterie._core.fold.fold import PartitionFold
 from coterie.errors import CorruptData
 
 
-cdef GroupMetadata read_group(str group_id, bytes value):
+cpdef GroupMetadata read_group(str group_id, bytes value):
     fields = read_group_value(value)
     cdef GroupMetadata group = GroupMetadata(group_id, fields.current_state_timestamp)
     cdef MemberMetadata member

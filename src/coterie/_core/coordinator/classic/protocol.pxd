@@ -13,4 +13,6 @@ cdef class ClassicProtocol(GroupProtocol):
     cdef bint behaviour_24
 
     cdef int take_over(self, GroupMetadata group) except -1
-    cdef int describe(self, int64_t id, GroupMetadata group, str group_id) except -1
+    cdef object summary_of(self, GroupMetadata group)
+    cdef int describe(self, int64_t id, GroupMetadata group, str group_id,
+                      tuple details) except -1

@@ -30,7 +30,10 @@ from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.coordinator.classic.load import groups_of
 from coterie._core.coordinator.runtime import Thrown
 from coterie.operations import NUMBER
-from coterie.values import GroupSummary
+from coterie.values import GroupSummary, MemberSummary
+
+cdef enum:
+    UNKNOWN_IS_AN_ERROR_SINCE = 6  # version of DescribeGroups
 
 cdef int DESCRIBE_GROUP = NUMBER["describe_group"]
 
@@ -39,7 +42,8 @@ cdef int decide_describe_group(component, int op, int64_t id, Group group, str g
                                int32_t generation_id, str member_id, str instance,
                                tuple details) except -1:
     try:
-        return (<ClassicProtocol>component).describe(id, <GroupMetadata>group, group_id)
+        return (<ClassicProtocol>component).describe(
+            id, <GroupMetadata>group, group_id, details)
     except Thrown as error:
         return (<ClassicProtocol>component).runtime.answer_thrown(error, new_request(id, op), None)
 
@@ -136,13 +140,31 @@ cdef class ClassicProtocol(GroupProtocol):
         cdef GroupMetadata classic = <GroupMetadata>group
         return (classic.group_id, classic.protocol_type or "", STATE_NAMES[classic.state])
 
-    cdef int describe(self, int64_t id, GroupMetadata group, str group_id) except -1:
+    cdef int describe(self, int64_t id, GroupMetadata group, str group_id,
+                      tuple details) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, True)
         if error != NONE:
             return self.runtime.respond(id, DESCRIBE_GROUP, error, None)
+        if group is None and details is not None and details[0] >= UNKNOWN_IS_AN_ERROR_SINCE:
+            error = GROUP_ID_NOT_FOUND
         return self.runtime.respond(
-            id, DESCRIBE_GROUP, NONE,
-            GroupSummary("Dead", "", "", ()) if group is None else group.summary())
+            id, DESCRIBE_GROUP, error,
+            GroupSummary("Dead", "", "", ()) if group is None else self.summary_of(group))
+
+    cdef object summary_of(self, GroupMetadata group):
+        """What DescribeGroups shows; Kafka 4 shows assignments in every state."""
+        cdef MemberMetadata member
+        cdef Py_ssize_t place = 0
+        cdef list members = []
+        summary = group.summary()
+        if not self.runtime.replaying or group.state == STABLE:
+            return summary
+        while (member := next_member(&group.members, &place)) is not None:
+            members.append(MemberSummary(member.member_id, member.group_instance_id,
+                                         member.client_id, member.client_host, b"",
+                                         member.assignment))
+        return GroupSummary(summary.state, summary.protocol_type, summary.protocol_name,
+                            tuple(members))
 
     cdef int resigned(self, int32_t partition) except -1:
         cdef int32_t count = self.runtime.partitions.count

@@ -1,0 +1,218 @@
+"""OffsetDelete, DeleteGroups, the clean-up, ListGroups of the replaying coordinator (Kafka 4.x).
+
+The tombstones of one request are one batch, over all groups by id; of each group first those of
+its offsets, then its own. Cost: a clean-up and a ListGroups are one pass over the groups.
+Source: GroupCoordinatorService.java, OffsetMetadataManager.java (cleanupExpiredOffsets).
+Rules: docs/rules/consumer-groups.md#administration.
+"""
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+
+from coterie._core.coordinator.codes cimport (
+    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND, NONE)
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol, write_error
+from coterie._core.coordinator.consumer.values cimport utf16_sorted
+from coterie._core.coordinator.offset_store cimport OffsetStore
+from coterie._core.coordinator.runtime cimport (
+    EVERY_TYPE, NO_GROUP, NO_OWNER, NO_TIMER, Component, Group, GroupProtocol, Runtime)
+from coterie._core.structures.offsets cimport Offset, OffsetMap
+
+from coterie._core.coordinator.consumer.values import utf16_units
+from coterie.operations import NUMBER
+
+cdef int OFFSET_DELETE = NUMBER["offset_delete"], DELETE_GROUPS = NUMBER["delete_groups"]
+cdef int LIST_GROUPS = NUMBER["list_groups"]
+
+
+cdef int decide_offset_delete(component, int op, int64_t id, Group group, str group_id,
+                              int32_t generation_id, str member_id, str instance,
+                              tuple details) except -1:
+    return (<ReplayedAdmin>component).delete_offsets(id, group, group_id, details)
+
+
+cdef int decide_delete_groups(component, int op, int64_t id, Group group, str group_id,
+                              int32_t generation_id, str member_id, str instance,
+                              tuple details) except -1:
+    return (<ReplayedAdmin>component).delete_groups(id, details)
+
+
+cdef int decide_delete_partitions(component, int op, int64_t id, Group group, str group_id,
+                                  int32_t generation_id, str member_id, str instance,
+                                  tuple details) except -1:
+    return (<ReplayedAdmin>component).delete_partitions(details)
+
+
+cdef int decide_cleanup(component, int op, int64_t id, Group group, str group_id,
+                        int32_t generation_id, str member_id, str instance,
+                        tuple details) except -1:
+    return (<ReplayedAdmin>component).clean_up()
+
+
+cdef int decide_list_groups(component, int op, int64_t id, Group group, str group_id,
+                            int32_t generation_id, str member_id, str instance,
+                            tuple details) except -1:
+    return (<ReplayedAdmin>component).list_groups(id, details)
+
+
+def key_order(tuple key not None):
+    return utf16_units(key[0]), key[1]
+
+
+@cython.final
+cdef class ReplayedAdmin(Component):
+    """Removal of offsets and groups, and the list of groups. The clean-up has a timer."""
+
+    def __cinit__(self, Runtime runtime not None, OffsetStore store not None,
+                  ConsumerProtocol consumer not None, settings):
+        self.join_runtime(runtime, 1)
+        runtime.register("offset_delete", self, decide_offset_delete, EVERY_TYPE)
+        runtime.register("delete_groups", self, decide_delete_groups, NO_GROUP)
+        runtime.register("delete_partitions", self, decide_delete_partitions, NO_GROUP)
+        runtime.register("cleanup", self, decide_cleanup, NO_GROUP)
+        runtime.register("list_groups", self, decide_list_groups, NO_GROUP)
+        self.store = store
+        self.consumer = consumer
+        self.check_interval_ms = settings["offsets.retention.check.interval.ms"]
+        self.retention_ms = 60000 * <int64_t>settings["offsets.retention.minutes"]
+        self.periodic = settings["coterie.cleanup"] == "periodic"
+        self.timer = NO_TIMER
+        self.arm_clean_up()
+
+    cdef int arm_clean_up(self) except -1:
+        """Let the clean-up run one interval from now."""
+        if self.periodic:
+            self.timer = self.runtime.arm(self.timer, self.first_kind, NO_OWNER,
+                                          self.check_interval_ms)
+        return 0
+
+    cdef int fired(self, int kind, object owner) except -1:
+        self.timer = NO_TIMER
+        return self.clean_up()
+
+    cdef int resigned(self, int32_t partition) except -1:
+        """Begin the rhythm anew."""
+        self.runtime.disarm(&self.timer)
+        return self.arm_clean_up()
+
+    cdef list keys_of(self, OffsetMap offsets):
+        """Keys of committed offsets, then of undecided ones; a key may come twice."""
+        cdef list keys = []
+        if offsets is None:
+            return keys
+        keys = sorted(offsets.keys(), key=key_order)
+        keys += sorted([key for undecided in offsets.pending_by_producer.values()
+                        for key in undecided], key=key_order)
+        return keys
+
+    cdef int delete_offsets(self, int64_t id, Group group, str group_id, tuple keys) except -1:
+        cdef int error = self.runtime.partitions.refusal(group_id, False)
+        cdef dict errors = dict.fromkeys(keys, NONE)
+        cdef OffsetMap offsets
+        cdef list gone = []
+        cdef tuple payload
+        if error == NONE:
+            error = GROUP_ID_NOT_FOUND if group is None else (
+                self.runtime.protocol_of(group).check_offset_delete(group, errors))
+        if error != NONE:
+            return self.runtime.respond(id, OFFSET_DELETE, error, None)
+        offsets = self.store.find(group_id)
+        for key in keys:
+            if errors[key] == NONE and offsets is not None and (
+                    offsets.find(key) is not None or offsets.unstable(key)):
+                gone.append(key)
+        error = write_error(self.consumer.write_all([(group_id, gone, [])]))
+        if error != NONE:
+            return self.runtime.respond(id, OFFSET_DELETE, error, None)
+        payload = tuple([(key, errors[key]) for key in keys])
+        return self.consumer.respond_committed(id, OFFSET_DELETE, payload)
+
+    cdef int delete_groups(self, int64_t id, tuple group_ids) except -1:
+        cdef int error
+        cdef Group group
+        cdef OffsetMap offsets
+        cdef dict errors = {}
+        cdef list writes = []
+        cdef tuple payload
+        for group_id in dict.fromkeys(group_ids):
+            error = self.runtime.partitions.refusal(group_id, True)
+            if error == NONE:
+                group = self.runtime.find(group_id)
+                error = GROUP_ID_NOT_FOUND if group is None else (
+                    self.consumer.deletion_error(group))
+            errors[group_id] = error
+        for group_id in utf16_sorted([each for each, code in errors.items() if code == NONE]):
+            group = self.runtime.find(group_id)
+            offsets = self.store.find(group_id)
+            writes.append((group_id, list(dict.fromkeys(self.keys_of(offsets))),
+                           self.consumer.end_records(group)))
+        error = write_error(self.consumer.write_all(writes))
+        payload = tuple([(group_id, error if code == NONE else code)
+                         for group_id, code in errors.items()])
+        if error != NONE:
+            self.runtime.respond(id, DELETE_GROUPS, NONE, payload)
+        else:
+            self.consumer.respond_committed(id, DELETE_GROUPS, payload)
+        return self.consumer.finish_event()
+
+    cdef int delete_partitions(self, tuple keys) except -1:
+        cdef set gone = set(keys)
+        cdef list writes = []
+        for group_id in utf16_sorted(self.store.maps):
+            found = [key for key in self.keys_of(self.store.find(group_id)) if key in gone]
+            if found:
+                writes.append((group_id, found, []))
+        self.consumer.write_all(writes)
+        return 0
+
+    cdef int clean_up(self) except -1:
+        cdef list writes = [], expired, records
+        cdef Group group
+        for group_id in utf16_sorted(self.runtime.groups):
+            group = self.runtime.find(group_id)
+            expired, records = [], []
+            if self.expire(group, expired) and self.consumer.deletion_error(group) == NONE:
+                records = self.consumer.end_records(group)
+            if expired or records:
+                writes.append((group_id, expired, records))
+        self.consumer.write_all(writes)
+        self.arm_clean_up()
+        return self.consumer.finish_event()
+
+    cdef bint expire(self, Group group, list expired) except -1:
+        """Add the keys of expired offsets; whether nothing is left and nothing undecided."""
+        cdef OffsetMap offsets = self.store.find(group.group_id)
+        cdef Offset entry
+        cdef int64_t now_ms = self.runtime.wheel.clock_ms, base_ms
+        cdef bint left = False
+        cdef object since
+        if offsets is None:
+            return True
+        since = self.consumer.expires_since(group)    # None: now no offset expires
+        if since is None and offsets.count:
+            return False
+        for key in sorted(offsets.keys(), key=key_order):
+            entry = offsets.find(key)
+            if self.consumer.subscribes(group, key[0]) or offsets.unstable(key):
+                left = True
+                continue
+            base_ms = since if since >= 0 else entry.commit_timestamp
+            if (now_ms >= entry.expire_timestamp if entry.expire_timestamp != -1
+                    else now_ms - base_ms >= self.retention_ms):
+                expired.append(key)
+            else:
+                left = True
+        return not left and not offsets.pending_by_producer
+
+    cdef int list_groups(self, int64_t id, tuple details) except -1:
+        cdef set states = {state.lower() for state in details[0]}
+        cdef set types = {each.lower() for each in details[1]}
+        cdef list rows = []
+        cdef tuple row
+        for group_id in utf16_sorted({*self.runtime.groups, *self.consumer.committed}):
+            row = self.consumer.listed(group_id)
+            if row is not None and (not states or row[2].lower() in states) and (
+                    not types or row[3] in types):
+                rows.append(row)
+        return self.runtime.respond(
+            id, LIST_GROUPS, COORDINATOR_LOAD_IN_PROGRESS
+            if self.runtime.partitions.is_loading(-1) else NONE, tuple(rows))

@@ -1,0 +1,11 @@
+"""The server's assignors."""
+from coterie._core.coordinator.consumer.image cimport MetadataImage
+
+cdef class Subscriber:             # a member as an assignor sees it
+    cdef readonly str member_id
+    cdef readonly str instance_id
+    cdef readonly tuple topics     # TopicIds that exist, in their order
+    cdef object previous           # Assignment
+    cdef object target             # Assignment, once assigned
+
+cdef int assign(str assignor, list subscribers, bint homogeneous, list others) except -1

@@ -1,0 +1,149 @@
+"""A classic group as records of a consumer group, and a consumer group as a classic one.
+
+Both ways members keep their ids and what is assigned to them. What the consumer protocol's bytes
+say goes by the image: topics that it does not have are left out. Changes no group.
+Source: ConsumerGroup.java (fromClassicGroup), ClassicGroup.java (fromConsumerGroup),
+modern/MemberAssignment, Utils.java (toConsumerProtocolAssignment).
+"""
+from libc.stdint cimport int32_t, int64_t
+
+from coterie._core.coordinator.classic.group cimport GroupMetadata, new_group
+from coterie._core.coordinator.classic.member cimport MemberMetadata, new_member
+from coterie._core.coordinator.consumer.group cimport (
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, STABLE_MEMBER, TARGET, TARGET_EPOCH,
+    ConsumerGroup, ConsumerMember, Current, Record, new_record, tombstone)
+from coterie._core.coordinator.consumer.image cimport MetadataImage
+from coterie._core.coordinator.consumer.values cimport (
+    Assignment, ClassicPart, MemberFields, TopicId, no_partitions, utf16_sorted)
+from coterie._core.coordinator.outputs cimport STABLE
+
+from coterie._core.codec.schema import decode_assignment, decode_subscription, encode_assignment
+from coterie._core.coordinator.consumer.parse import assignment_from
+from coterie.errors import CorruptData
+
+
+cdef dict by_topic(rows, MetadataImage image):
+    """Partitions of topics that exist, by TopicId; of a topic that comes twice all count."""
+    cdef dict made = {}
+    for row in rows or ():
+        topic = image.topics.get(row["topic"])
+        if topic is not None:
+            made.setdefault(topic, set()).update(row["partitions"])
+    return {topic: sorted(numbers) for topic, numbers in made.items() if numbers}
+
+
+cdef tuple read_subscription(bytes metadata, MetadataImage image):
+    """(names, rack, owned partitions by topic id) of a subscription; CorruptData."""
+    read = decode_subscription(metadata)
+    if read is None:
+        raise CorruptData("a subscription without bytes")
+    fields = read["data"]
+    return (tuple(fields["topics"]), fields.get("rackId"),
+            {(<TopicId>topic).raw: tuple(numbers) for topic, numbers in by_topic(
+                fields.get("ownedPartitions"), image).items()})
+
+
+cdef bytes written_assignment(Assignment assignment, bytes metadata):
+    """An assignment in the version of a member's subscription; topics that are gone left out."""
+    cdef TopicId topic
+    cdef list rows = []
+    version = int.from_bytes(metadata[:2], "big", signed=True) if len(metadata) >= 2 else 0
+    for topic, (_, partitions) in zip(assignment.topics, assignment.rows()):
+        if topic.name is not None:
+            rows.append({"topic": topic.name, "partitions": list(partitions)})
+    return encode_assignment({"version": version, "data": {
+        "assignedPartitions": rows, "userData": None}})
+
+
+cdef Assignment read_assignment(bytes raw, MetadataImage image):
+    if not raw:
+        return no_partitions()
+    data = decode_assignment(raw)["data"]
+    if data.get("userData"):
+        raise CorruptData("an assignment with user data")
+    return assignment_from(by_topic(data["assignedPartitions"], image))
+
+
+cdef list consumer_records(GroupMetadata group, MetadataImage image):
+    """The records that make a classic group a consumer group; CorruptData if that is impossible."""
+    cdef MemberMetadata member
+    cdef MemberFields fields
+    cdef Current current
+    cdef Record record
+    cdef dict members = {}
+    cdef list records = [tombstone(CLASSIC_GROUP, None)], targets = [], currents = []
+    cdef set names = set()
+    for member in group.all_members:
+        members[member.member_id] = member
+    for member_id in utf16_sorted(members):
+        member = <MemberMetadata>members[member_id]
+        texts, rack, _ = read_subscription(member.metadata_of(group.protocol_name), image)
+        fields = MemberFields.__new__(MemberFields)
+        fields.instance_id, fields.rack_id = member.group_instance_id, rack
+        fields.client_id, fields.client_host = member.client_id, member.client_host
+        fields.names, fields.regex = image.names_of(texts), ""
+        fields.rebalance_timeout_ms = member.rebalance_timeout_ms
+        fields.classic = classic_part(member.session_timeout_ms, member.protocols)
+        names.update(texts)
+        records.append(new_record(MEMBER, member_id, fields))
+        assigned = read_assignment(member.assignment, image)
+        targets.append(new_record(TARGET, member_id, assigned))
+        current = Current.__new__(Current)
+        current.epoch = current.previous_epoch = group.generation_id
+        current.state, current.assigned, current.revoking = (
+            STABLE_MEMBER, <Assignment>assigned, no_partitions())
+        currents.append(new_record(CURRENT, member_id, current))
+    record = new_record(GROUP_EPOCH, None, None)
+    record.epoch, record.hash = group.generation_id, image.hash_of(names)
+    records.append(record)
+    records += targets
+    record = new_record(TARGET_EPOCH, None, None)
+    record.epoch = group.generation_id
+    records.append(record)
+    records += currents
+    return records
+
+
+cdef ClassicPart classic_part(int32_t session_ms, tuple protocols):
+    cdef ClassicPart part = ClassicPart.__new__(ClassicPart)
+    part.session_timeout_ms, part.protocols = session_ms, protocols
+    return part
+
+
+cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMember replaced,
+                                 str new_id, MemberFields fields, int64_t now_ms):
+    """The classic group that a consumer group becomes: Stable, with members' targets assigned.
+
+    Without the members that leave; with a static member's new id and fields in place of the
+    replaced one's.
+    """
+    cdef GroupMetadata made = new_group(group.group_id, now_ms)
+    cdef ConsumerMember member
+    cdef dict rows = {}
+    for member in group.order:
+        if member is not replaced and member.member_id not in leaving:
+            rows[member.member_id] = (member.fields, member.target)
+    if replaced is not None:
+        rows[new_id] = (fields, replaced.target)
+    for member_id in utf16_sorted(rows):
+        add_classic(made, member_id, *rows[member_id])
+    made.generation_id = group.epoch
+    made.protocol_type = "consumer"
+    made.protocol_name = made.vote()
+    made.state = STABLE
+    made.current_state_timestamp = now_ms
+    made.subscribe()
+    return made
+
+
+def add_classic(GroupMetadata group not None, str member_id, MemberFields fields not None,
+                Assignment target):
+    """Add a member of a consumer group to a classic one."""
+    cdef ClassicPart part = fields.classic
+    cdef MemberMetadata member = new_member(
+        member_id, fields.instance_id, part.protocols, "consumer", fields.rebalance_timeout_ms,
+        part.session_timeout_ms)
+    member.client_id, member.client_host = fields.client_id, fields.client_host
+    member.assignment = written_assignment(no_partitions() if target is None else target,
+                                           part.protocols[0][1])
+    group.add_member(member, None)

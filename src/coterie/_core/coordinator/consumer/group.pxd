@@ -1,0 +1,140 @@
+"""A consumer group and its members, and what each record does to them."""
+from libc.stdint cimport int32_t, int64_t
+
+from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.image cimport MetadataImage
+from coterie._core.coordinator.consumer.values cimport (
+    Assignment, MemberFields, Names, Resolved, TopicId)
+from coterie._core.coordinator.runtime cimport Group
+
+cdef enum MemberState:             # as a record has it
+    STABLE_MEMBER = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN_STATE = 127
+
+cdef enum Revision:                # of the rules, by the first version of Kafka that has them
+    KAFKA_4_1_0 = 0
+    KAFKA_4_1_2 = 1
+    KAFKA_4_2 = 2
+
+cdef enum GroupState:
+    EMPTY_GROUP = 0
+    ASSIGNING = 1
+    RECONCILING = 2
+    STABLE_GROUP = 3
+
+cdef enum RecordKind:              # the versions of the keys
+    OFFSET = 1
+    CLASSIC_GROUP = 2
+    GROUP_EPOCH = 3
+    PARTITION_METADATA = 4
+    MEMBER = 5
+    TARGET_EPOCH = 6
+    TARGET = 7
+    CURRENT = 8
+    OTHER_GROUP = 11               # of share and of streams groups: any of their versions
+    REGEX = 16
+
+cdef class OtherGroup(Group):      # of a type that consumers cannot join
+    cdef readonly str kind
+
+cdef class Timers:                 # of one member id of a group; they outlive both
+    cdef readonly str group_id
+    cdef readonly str member_id
+    cdef Py_ssize_t slot
+    cdef int64_t session
+    cdef int64_t rebalance
+    cdef int64_t join
+    cdef int64_t sync
+    cdef int32_t rebalance_epoch   # of the member when its rebalance timer was armed
+
+cdef class Current:                # what a current-assignment record says
+    cdef int32_t epoch
+    cdef int32_t previous_epoch
+    cdef int state
+    cdef Assignment assigned
+    cdef Assignment revoking
+
+cdef class Record:                 # one to append and to replay
+    cdef int kind
+    cdef bint tombstone
+    cdef str name                  # a member id, or a regular expression
+    cdef object value              # MemberFields, Current, Assignment, Resolved
+    cdef int32_t epoch
+    cdef int64_t hash
+
+cdef class ConsumerMember:
+    cdef readonly str member_id
+    cdef readonly MemberFields fields
+    cdef readonly int32_t epoch
+    cdef readonly int32_t previous_epoch
+    cdef readonly int state
+    cdef Assignment assigned
+    cdef Assignment revoking
+    cdef Assignment target         # None: the group has none of this member
+    cdef bint present              # there is a member record; a target may come without
+    cdef Timers timers
+    cdef Subscriber subscriber     # the member as assignors see it, used again and again; or None
+    cdef tuple answer              # of a heartbeat that changes nothing, or None
+    cdef int64_t answer_interval_ms
+
+cdef class ConsumerGroup(Group):
+    cdef readonly int32_t epoch
+    cdef readonly int64_t metadata_hash
+    cdef readonly int32_t target_epoch
+    cdef readonly dict members     # member id -> ConsumerMember that is present
+    cdef list order                # of them, by member id
+    cdef list subscribers          # of the same: as assignors see them
+    cdef list order_keys           # UTF-16 units of their ids
+    cdef dict absent               # member id -> ConsumerMember that only has a target
+    cdef readonly dict instances
+    cdef readonly dict resolved
+    cdef dict names_count          # Names -> members
+    cdef dict regex_count          # regular expression -> members
+    cdef dict topic_count          # topic name -> members and resolved expressions that have it
+    cdef dict assignor_count
+    cdef dict stable_at            # epoch -> members that are reconciled to it
+    cdef dict owners               # TopicId -> Owners
+    cdef Py_ssize_t classic_count  # members that speak the classic protocol
+    cdef bint has_partition_metadata
+    cdef bint homogeneous
+    cdef int revision              # a Revision: which of Kafka's rules it follows
+    cdef int64_t refresh_ms        # the metadata refresh deadline: time and epoch
+    cdef int32_t refresh_epoch
+    cdef tuple shape               # that was shown last, or None
+
+    cdef int state_number(self) except -1
+    cdef bint is_homogeneous(self) except -1
+    cdef ConsumerGroup copy(self)
+    cdef int32_t owner_epoch(self, TopicId topic, int32_t partition) except? -7
+    cdef Assignment target_of(self, str member_id)
+    cdef int apply(self, Record record, Subscriptions subscriptions) except -1
+    cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1
+    cdef int apply_current(self, Record record) except -1
+    cdef int apply_target(self, Record record) except -1
+    cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1
+    cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1
+    cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1
+    cdef int count_stable(self, ConsumerMember member, int by) except -1
+    cdef int release(self, Assignment assignment, int32_t epoch) except -1
+    cdef int own(self, Assignment assignment, int32_t epoch) except -1
+
+cdef class Owners:                 # of the partitions of one topic: the member's epoch, or -1
+    cdef int32_t* epochs
+    cdef int32_t count
+
+    cdef int reserve(self, int32_t count) except -1
+
+cdef class Subscriptions:          # of all groups: which topics any of them reads
+    cdef MetadataImage image
+    cdef dict groups               # topic name -> group ids
+
+    cdef int begin(self, str topic, str group_id) except -1
+    cdef int finish(self, str topic, str group_id) except -1
+
+cdef ConsumerGroup new_group(str group_id, int revision)
+cdef ConsumerMember new_member(str member_id)
+cdef Subscriber new_subscriber(str member_id, Assignment target)
+cdef Record new_record(int kind, str name, object value)
+cdef Record tombstone(int kind, str name)

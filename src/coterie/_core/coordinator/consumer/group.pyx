@@ -1,0 +1,455 @@
+"""A consumer group and its members; each record that the log may hold, replayed.
+
+State changes in ``apply`` alone: live, in a load and in a replay of a log. What would take a walk
+over all members is counted while records are applied: subscriptions, votes of assignors, members
+that are reconciled, owners of partitions. Makes no record and knows no clock.
+Source: modern/consumer/ConsumerGroup.java, ConsumerGroupMember.java,
+GroupMetadataManager.java (replay).
+"""
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, realloc
+
+from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.image cimport MetadataImage
+from coterie._core.coordinator.consumer.values cimport (
+    Assignment, MemberFields, Names, Resolved, TopicId, no_names, no_partitions)
+from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
+
+from bisect import bisect_left
+
+from coterie._core.coordinator.consumer.values import utf16_units
+from coterie.errors import CorruptData
+
+GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable")
+
+
+@cython.final
+cdef class Timers:
+    """The timers of a member id in a group."""
+
+    def __cinit__(self, str group_id, str member_id):
+        self.group_id = group_id
+        self.member_id = member_id
+        self.session = self.rebalance = self.join = self.sync = -1
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Current:
+    """What a record of a current assignment says."""
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Record:
+    """A record of one group: its key's kind and name, and its value."""
+
+
+cdef Record new_record(int kind, str name, object value):
+    cdef Record record = Record.__new__(Record)
+    record.kind = kind
+    record.name = name
+    record.value = value
+    return record
+
+
+cdef Record tombstone(int kind, str name):
+    cdef Record record = Record.__new__(Record)
+    record.kind = kind
+    record.name = name
+    record.tombstone = True
+    return record
+
+
+@cython.final
+cdef class OtherGroup(Group):
+    """A share or streams group: all that is known of it is that its id is taken."""
+
+    def __cinit__(self, str group_id, str kind):
+        self.group_id = group_id
+        self.group_type = OTHER
+        self.kind = kind
+
+
+@cython.final
+cdef class Owners:
+    """The epoch of the member that owns each partition of a topic."""
+
+    def __dealloc__(self):
+        free(self.epochs)
+
+    cdef int reserve(self, int32_t count) except -1:
+        """Have room for so many partitions."""
+        cdef int32_t* larger
+        cdef int32_t n
+        if count <= self.count:
+            return 0
+        larger = <int32_t*>realloc(self.epochs, count * sizeof(int32_t))
+        if larger == NULL:
+            raise MemoryError
+        self.epochs = larger
+        for n in range(self.count, count):
+            larger[n] = -1
+        self.count = count
+        return 0
+
+
+@cython.final
+cdef class Subscriptions:
+    """Which groups read a topic; the hash of one that none reads is forgotten."""
+
+    def __cinit__(self, MetadataImage image not None):
+        self.image = image
+        self.groups = {}
+
+    cdef int begin(self, str topic, str group_id) except -1:
+        self.groups.setdefault(topic, set()).add(group_id)
+        return 0
+
+    cdef int finish(self, str topic, str group_id) except -1:
+        groups = self.groups.get(topic)
+        if groups is not None:
+            groups.discard(group_id)
+            if not groups:
+                del self.groups[topic]
+                self.image.forget_hash(topic)
+        return 0
+
+
+@cython.final
+cdef class ConsumerMember:
+    """A member of a consumer group."""
+
+    def __cinit__(self, str member_id):
+        self.member_id = member_id
+        self.previous_epoch = -1
+        self.assigned = self.revoking = no_partitions()
+        self.fields = UNNAMED
+
+    @property
+    def assignment(self):
+        """The assigned partitions: ((topic id, partitions), ...)."""
+        return self.assigned.rows()
+
+
+cdef MemberFields unnamed_fields():
+    cdef MemberFields fields = MemberFields.__new__(MemberFields)
+    fields.client_id = fields.client_host = fields.regex = ""
+    fields.names = no_names()
+    fields.rebalance_timeout_ms = -1
+    return fields
+
+
+cdef MemberFields UNNAMED = unnamed_fields()
+
+
+cdef ConsumerMember new_member(str member_id):
+    return ConsumerMember(member_id)
+
+
+cdef ConsumerGroup new_group(str group_id, int revision):
+    cdef ConsumerGroup group = ConsumerGroup(group_id)
+    group.revision = revision
+    return group
+
+
+cdef Subscriber new_subscriber(str member_id, Assignment target):
+    cdef Subscriber made = Subscriber.__new__(Subscriber)
+    made.member_id = member_id
+    made.previous = no_partitions() if target is None else target
+    return made
+
+
+cdef int count(dict counts, object name, int by) except -1:
+    """Add to a count; one that is 0 goes."""
+    cdef object total = counts.get(name, 0) + by
+    if total:
+        counts[name] = total
+    else:
+        del counts[name]
+    return 0
+
+
+@cython.final
+cdef class ConsumerGroup(Group):
+    """A consumer group."""
+
+    def __cinit__(self, str group_id):
+        self.group_id = group_id
+        self.group_type = CONSUMER
+        self.members, self.absent = {}, {}
+        self.order, self.order_keys, self.subscribers = [], [], []
+        self.instances, self.resolved = {}, {}
+        self.names_count, self.regex_count, self.topic_count = {}, {}, {}
+        self.assignor_count, self.stable_at, self.owners = {}, {}, {}
+        self.homogeneous = True
+
+    cdef int state_number(self) except -1:
+        if not self.members:
+            return EMPTY_GROUP
+        if self.epoch > self.target_epoch:
+            return ASSIGNING
+        if self.stable_at.get(self.target_epoch, 0) != len(self.members):
+            return RECONCILING
+        return STABLE_GROUP
+
+    @property
+    def state(self):
+        """The state's name."""
+        return GROUP_STATES[self.state_number()]
+
+    cdef bint is_homogeneous(self) except -1:
+        """Whether all members subscribe alike: to the same names, or by the same expression."""
+        if not self.regex_count:
+            return len(self.names_count) <= 1
+        if len(self.regex_count) > 1 or len(self.names_count) > 1:
+            return False
+        if next(iter(self.regex_count.values())) != len(self.members):
+            return False
+        if no_names() not in self.names_count:
+            return False
+        return max(self.topic_count.values(), default=1) == 1
+
+    cdef ConsumerGroup copy(self):
+        """A copy as readers of the committed state see it: no owners, no counts but votes."""
+        cdef ConsumerGroup made = new_group(self.group_id, self.revision)
+        cdef ConsumerMember member, copied
+        made.epoch, made.target_epoch = self.epoch, self.target_epoch
+        made.metadata_hash = self.metadata_hash
+        for member in self.order:
+            copied = new_member(member.member_id)
+            copied.fields, copied.state = member.fields, member.state
+            copied.epoch, copied.previous_epoch = member.epoch, member.previous_epoch
+            copied.assigned, copied.revoking = member.assigned, member.revoking
+            copied.target = member.target
+            made.order.append(copied)
+            made.members[member.member_id] = copied
+        made.assignor_count = dict(self.assignor_count)
+        made.stable_at = dict(self.stable_at)
+        made.topic_count = dict(self.topic_count)
+        return made
+
+    cdef int32_t owner_epoch(self, TopicId topic, int32_t partition) except? -7:
+        """The epoch of the member that owns a partition or still revokes it; -1: none does."""
+        owners = self.owners.get(topic)
+        if owners is None or partition >= (<Owners>owners).count:
+            return -1
+        return (<Owners>owners).epochs[partition]
+
+    cdef Assignment target_of(self, str member_id):
+        """The stored target of a member id; None without one."""
+        member = self.members.get(member_id)
+        if member is None:
+            member = self.absent.get(member_id)
+        return None if member is None else (<ConsumerMember>member).target
+
+    cdef int apply(self, Record record, Subscriptions subscriptions) except -1:
+        """Replay a record; CorruptData where Kafka's replay throws."""
+        if record.kind == CURRENT:
+            return self.apply_current(record)
+        if record.kind == TARGET:
+            return self.apply_target(record)
+        if record.kind == MEMBER:
+            return self.apply_member(record, subscriptions)
+        if record.kind == TARGET_EPOCH:
+            if record.tombstone and any_target(self):
+                raise CorruptData(f"group {self.group_id!r}: a target epoch is removed while there "
+                                  "are targets")
+            self.target_epoch = -1 if record.tombstone else record.epoch
+        elif record.kind == GROUP_EPOCH:
+            if record.tombstone:
+                if self.members or any_target(self) or self.target_epoch != -1:
+                    raise CorruptData(f"group {self.group_id!r} is removed while it has members, "
+                                      "targets or a target epoch")
+            else:
+                self.epoch = record.epoch
+                self.metadata_hash = record.hash
+        elif record.kind == REGEX:
+            return self.apply_regex(record, subscriptions)
+        elif record.kind == PARTITION_METADATA:
+            self.has_partition_metadata = not record.tombstone
+        return 0
+
+    cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1:
+        cdef ConsumerMember member = self.members.get(record.name)
+        cdef MemberFields fields
+        cdef Py_ssize_t at
+        if record.tombstone:
+            if member is None:
+                return 0
+            if member.epoch != -1:
+                raise CorruptData(f"group {self.group_id!r}: member {record.name!r} is removed "
+                                  "before its assignment")
+            if member.target is not None:
+                raise CorruptData(f"group {self.group_id!r}: member {record.name!r} is removed "
+                                  "before its target")
+            del self.members[record.name]
+            at = bisect_left(self.order_keys, utf16_units(record.name))
+            del self.order[at], self.order_keys[at], self.subscribers[at]
+            self.count_stable(member, -1)
+            self.count_fields(member.fields, -1, subscriptions)
+            if self.instances.get(member.fields.instance_id) == record.name:
+                del self.instances[member.fields.instance_id]
+            self.homogeneous = self.is_homogeneous()
+            return 0
+        fields = <MemberFields?>record.value
+        if member is None:
+            member = self.absent.pop(record.name, None)
+            if member is None:
+                member = new_member(record.name)
+            member.present = True
+            self.members[record.name] = member
+            units = utf16_units(record.name)
+            at = bisect_left(self.order_keys, units)
+            self.order_keys.insert(at, units)
+            self.order.insert(at, member)
+            member.subscriber = new_subscriber(record.name, member.target)
+            self.subscribers.insert(at, member.subscriber)
+            self.count_stable(member, 1)
+        else:
+            self.count_fields(member.fields, -1, subscriptions)
+        member.fields = fields
+        member.answer = None
+        member.subscriber.instance_id = fields.instance_id
+        self.count_fields(fields, 1, subscriptions)
+        if fields.instance_id is not None:
+            self.instances[fields.instance_id] = record.name
+        self.homogeneous = self.is_homogeneous()
+        return 0
+
+    cdef int apply_current(self, Record record) except -1:
+        cdef ConsumerMember member = self.members.get(record.name)
+        cdef Current current
+        if member is None:
+            if record.tombstone:
+                return 0
+            self.apply_member(new_record(MEMBER, record.name, UNNAMED), None)
+            member = self.members[record.name]
+        self.count_stable(member, -1)
+        self.release(member.assigned, member.epoch)
+        self.release(member.revoking, member.epoch)
+        member.answer = None
+        if record.tombstone:
+            member.epoch = member.previous_epoch = -1
+            member.state = STABLE_MEMBER
+            member.assigned = member.revoking = no_partitions()
+        else:
+            current = <Current?>record.value
+            member.epoch = current.epoch
+            member.previous_epoch = current.previous_epoch
+            member.state = current.state
+            member.assigned = current.assigned
+            member.revoking = current.revoking
+        self.count_stable(member, 1)
+        if not record.tombstone:
+            self.own(member.assigned, member.epoch)
+            self.own(member.revoking, member.epoch)
+        self.homogeneous = self.is_homogeneous()
+        return 0
+
+    cdef int apply_target(self, Record record) except -1:
+        cdef ConsumerMember member = self.members.get(record.name)
+        if member is None:
+            member = self.absent.get(record.name)
+        if record.tombstone:
+            if member is not None:
+                member.target = None
+                if member.subscriber is not None:
+                    member.subscriber.previous = no_partitions()
+                self.absent.pop(record.name, None)
+            return 0
+        if member is None:
+            member = self.absent[record.name] = new_member(record.name)
+        member.target = <Assignment?>record.value
+        if member.subscriber is not None:
+            member.subscriber.previous = member.target
+        return 0
+
+    cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:
+        cdef Resolved before = self.resolved.pop(record.name, None)
+        if before is not None:
+            for name in before.topics:
+                self.count_topic(name, -1, subscriptions)
+        if not record.tombstone:
+            self.resolved[record.name] = <Resolved?>record.value
+            for name in (<Resolved>record.value).topics:
+                self.count_topic(name, 1, subscriptions)
+        return 0
+
+    cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1:
+        """Count what a member's record says: its names, expression, assignor and protocol."""
+        cdef Py_ssize_t had = self.names_count.get(fields.names, 0)
+        count(self.names_count, fields.names, by)
+        # Members mostly name the same topics, so each set counts once for all that name it.
+        if had == 0 or had + by == 0:
+            for name in fields.names.ordered:
+                self.count_topic(name, by, subscriptions)
+        if fields.regex:
+            count(self.regex_count, fields.regex, by)
+        if fields.assignor is not None:
+            count(self.assignor_count, fields.assignor, by)
+        if fields.classic is not None:
+            self.classic_count += by
+        return 0
+
+    cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1:
+        cdef bint had = name in self.topic_count
+        count(self.topic_count, name, by)
+        if subscriptions is not None:
+            if not had:
+                subscriptions.begin(name, self.group_id)
+            elif name not in self.topic_count:
+                subscriptions.finish(name, self.group_id)
+        return 0
+
+    cdef int count_stable(self, ConsumerMember member, int by) except -1:
+        if member.state == STABLE_MEMBER:
+            count(self.stable_at, member.epoch, by)
+        return 0
+
+    cdef int release(self, Assignment assignment, int32_t epoch) except -1:
+        """Let partitions have no owner; since 4.1.2 only those that are owned at this epoch."""
+        cdef Py_ssize_t n
+        cdef int32_t at, start = 0
+        cdef Owners owners
+        for n in range(assignment.topic_count):
+            owners = self.owners.get(assignment.topics[n])
+            for at in range(start, assignment.ends[n]):
+                if (owners is not None and assignment.partitions[at] < owners.count
+                        and (self.revision < KAFKA_4_1_2
+                             or owners.epochs[assignment.partitions[at]] == epoch)):
+                    owners.epochs[assignment.partitions[at]] = -1
+            start = assignment.ends[n]
+        return 0
+
+    cdef int own(self, Assignment assignment, int32_t epoch) except -1:
+        cdef Py_ssize_t n
+        cdef int32_t at, partition, start = 0
+        cdef Owners owners
+        for n in range(assignment.topic_count):
+            owners = self.owners.get(assignment.topics[n])
+            if owners is None:
+                owners = self.owners[assignment.topics[n]] = Owners()
+            if assignment.ends[n] > start:
+                owners.reserve(assignment.partitions[assignment.ends[n] - 1] + 1)
+            for at in range(start, assignment.ends[n]):
+                partition = assignment.partitions[at]
+                if owners.epochs[partition] != -1 and (
+                        self.revision < KAFKA_4_1_2 or owners.epochs[partition] >= epoch):
+                    raise CorruptData(f"group {self.group_id!r}: partition {partition} of a topic "
+                                      "has two owners")
+                owners.epochs[partition] = epoch
+            start = assignment.ends[n]
+        return 0
+
+
+cdef bint any_target(ConsumerGroup group) except -1:
+    """Whether any member, or an id without a member, has a target."""
+    cdef ConsumerMember member
+    if group.absent:
+        return True
+    for member in group.order:
+        if member.target is not None:
+            return True
+    return False

@@ -1,0 +1,154 @@
+"""Values of the consumer protocol that never change: topic ids, assignments, subscriptions.
+
+An assignment is flat: its topics in the order of their ids, and the partitions of all in one array.
+Comparing two is a comparison of memory. Knows no group and no member.
+Source: org.apache.kafka.common.Uuid, modern/Assignment.java, modern/consumer/ConsumerGroupMember.java.
+"""
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+
+@cython.final
+cdef class TopicId:
+    """A topic's id, and the topic of that id while the metadata image has one."""
+
+    def __cinit__(self, bytes raw not None):
+        self.raw = raw
+        self.upper = <int64_t>int.from_bytes(raw[:8], "big", signed=True)
+        self.lower = <int64_t>int.from_bytes(raw[8:], "big", signed=True)
+        self.mark = -1
+
+
+cdef bint before(TopicId one, TopicId other) noexcept:
+    """Whether one id stands before another, as ``Uuid.compareTo`` orders them."""
+    if one.upper != other.upper:
+        return one.upper < other.upper
+    return one.lower < other.lower
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Assignment:
+    """Partitions by topic."""
+
+    def __dealloc__(self):
+        free(self.ends)            # the partitions lie behind them
+
+    cdef bint equals(self, Assignment other) noexcept:
+        cdef Py_ssize_t n
+        if self is other:
+            return True
+        if self.topic_count != other.topic_count or self.count != other.count:
+            return False
+        for n in range(self.topic_count):
+            if self.topics[n] is not other.topics[n]:
+                return False
+        return (memcmp(self.ends, other.ends, self.topic_count * sizeof(int32_t)) == 0
+                and memcmp(self.partitions, other.partitions, self.count * sizeof(int32_t)) == 0)
+
+    cdef Py_ssize_t find(self, TopicId topic) noexcept:
+        """The index of a topic, or -1."""
+        cdef Py_ssize_t n
+        for n in range(self.topic_count):
+            if self.topics[n] is topic:
+                return n
+        return -1
+
+    cdef bint holds(self, TopicId topic, int32_t partition) noexcept:
+        cdef Py_ssize_t n = self.find(topic)
+        cdef int32_t at
+        if n < 0:
+            return False
+        for at in range(self.ends[n - 1] if n else 0, self.ends[n]):
+            if self.partitions[at] == partition:
+                return True
+        return False
+
+    def rows(self):
+        """Return ((topic id, (partition, ...)), ...), in order."""
+        cdef list made = []
+        cdef int32_t start = 0
+        cdef Py_ssize_t n
+        for n in range(self.topic_count):
+            made.append(((<TopicId>self.topics[n]).raw,
+                         tuple([self.partitions[at] for at in range(start, self.ends[n])])))
+            start = self.ends[n]
+        return tuple(made)
+
+
+cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions):
+    """Copy an assignment: topics in order, where the partitions of each end, and these."""
+    cdef Py_ssize_t count = len(topics)
+    cdef Assignment made
+    if not count:
+        return EMPTY
+    made = Assignment.__new__(Assignment)
+    made.topics = tuple(topics)
+    made.topic_count = count
+    made.count = ends[count - 1]
+    made.ends = <int32_t*>malloc((count + made.count) * sizeof(int32_t))
+    if made.ends == NULL:
+        raise MemoryError
+    made.partitions = made.ends + count
+    memcpy(made.ends, ends, count * sizeof(int32_t))
+    memcpy(made.partitions, partitions, made.count * sizeof(int32_t))
+    return made
+
+
+cdef Assignment make_empty():
+    cdef Assignment made = Assignment.__new__(Assignment)
+    made.topics = ()
+    return made
+
+
+cdef Assignment EMPTY = make_empty()
+
+
+cdef Assignment no_partitions():
+    """The assignment of nothing: one object."""
+    return EMPTY
+
+
+cdef tuple utf16_sorted(object texts):
+    """Texts in the order of their UTF-16 units."""
+    return tuple(sorted(texts, key=utf16_units))
+
+
+def utf16_units(str text not None):
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+@cython.final
+cdef class Names:
+    """A set of topic names."""
+
+    def __cinit__(self, tuple ordered not None):
+        self.ordered = ordered
+        self.names = frozenset(ordered)
+        self.hash_stamp = self.topics_stamp = -1
+
+
+cdef Names NO_NAMES = Names(())
+
+
+cdef Names no_names():
+    """The set without names: one object."""
+    return NO_NAMES
+
+
+@cython.final
+cdef class ClassicPart:
+    """What a member of the classic protocol brings: its session timeout and its protocols."""
+
+
+@cython.final
+@cython.freelist(64)
+cdef class MemberFields:
+    """What a member record says of a member."""
+
+
+@cython.final
+cdef class Resolved:
+    """The topics that a regular expression matched in an image."""

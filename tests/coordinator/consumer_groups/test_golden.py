@@ -1,0 +1,88 @@
+"""Each golden trace is answered as Kafka answered it, in each of its versions."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from coterie import GroupCoordinator, load_trace, run_trace
+from coterie._core.codec.schema import decode_key, decode_value, encode_key, encode_value
+from support.consumer_groups import golden
+
+NAMES = golden.names()
+
+
+def played(name, behaviour):
+    return list(run_trace(golden.trace(name), {"coterie.behaviour": behaviour}))
+
+
+def test_there_are_as_many_traces_as_the_readme_says():
+    assert len(NAMES) == 177 + 160
+    assert len(list(golden.FOLDER.glob("alt-4.1.2/*/*.gz"))) == 19
+    assert len(list(golden.FOLDER.glob("alt-4.2.1/*/*.gz"))) == 80
+
+
+@pytest.mark.parametrize("behaviour", golden.BEHAVIOURS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_trace_is_answered_as_kafka_answers_it(name, behaviour):
+    answers, groups = golden.by_kind(played(name, behaviour))
+    expected_answers, expected_groups = golden.by_kind(golden.expected(name, behaviour))
+    assert answers == expected_answers
+    assert groups == expected_groups
+
+
+@pytest.mark.parametrize("name", NAMES[::40])
+def test_a_trace_gives_the_same_bytes_played_again_and_in_another_process(name, tmp_path):
+    path = tmp_path / "x.trace.jsonl"
+    path.write_text("\n".join(golden.trace(name)), encoding="utf-8")
+    once = [json.dumps(line) for line in run_trace(golden.trace(name))]
+    compiled = load_trace(golden.trace(name))
+    again = [json.dumps(line) for line in GroupCoordinator().play(compiled).lines()]
+    code = (
+        "import json, sys, coterie\n"
+        "for line in coterie.run_trace(open(sys.argv[1], encoding='utf-8')):"
+        " print(json.dumps(line))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "77"},
+    )  # fmt: skip
+    assert once == again == other.stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", NAMES[::5])
+def test_every_record_is_of_the_bytes_that_the_table_of_messages_gives(name):
+    for event in GroupCoordinator().play(load_trace(golden.trace(name))).events():
+        if type(event).__name__ != "Append":
+            continue
+        key = decode_key(event.key)
+        assert encode_key(key) == event.key
+        if event.value is not None:
+            value = decode_value(key["version"], event.value)
+            assert encode_value(key["version"], value) == event.value
+
+
+def without_restarts(name):
+    """Whether a restart is not what the trace is about, or would be seen."""
+    return not any(f'"op":"{op}"' in line for line in golden.trace(name)
+                   for op in ("append_raw", "hold_commits", "fail_append", "failover"))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("sc") and without_restarts(n)])
+def test_a_restart_at_any_step_loses_nothing_of_a_consumer_group(name):
+    header, *events = map(json.loads, golden.trace(name))
+    groups = sorted({e["group_id"] for e in events if e.get("group_id")})
+    for stop in range(1, len(events) + 1):
+        kept = [{**e, "id": e["id"] + 1000} if "id" in e else e for e in events[:stop]]
+        at = kept[-1]["at"]
+        asked = [{"at": at, "op": "consumer_group_describe", "group_ids": groups}]
+        asked += [{"at": at, "op": "offset_fetch", "group_id": group} for group in groups]
+        before = [{**each, "id": n} for n, each in enumerate(asked)]
+        after = [{**each, "id": 100 + n} for n, each in enumerate(asked)]
+        lines = run_trace([header, *kept, *before, {"at": at, "op": "failover"}, *after])
+        answers, _ = golden.by_kind(lines)
+        for n in range(len(asked)):
+            was, now = answers[n], answers[100 + n]
+            assert {**was, "id": 0} == {**now, "id": 0}, (stop, events[stop - 1])

@@ -1,0 +1,142 @@
+"""The core decides as a slow model does that is written from the rules, whatever is asked."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace, run_trace
+from support.consumer_groups import coordinator as model
+from support.consumer_groups import golden
+
+pytest.importorskip("re2")
+pytest.importorskip("xxhash")
+
+MEMBERS = ("a", "b", "c", "é", "\U0001f600")
+TOPICS = ("t", "u", "v")
+
+
+def topic_id(name):
+    raw = hashlib.sha256(name.encode()).digest()[:16]
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def topic(name, count):
+    return {"topic": name, "topic_id": topic_id(name), "partitions": count}
+
+
+owned = st.lists(
+    st.builds(lambda name, numbers: {"topic_id": topic_id(name), "partitions": sorted(numbers)},
+              st.sampled_from(TOPICS), st.sets(st.integers(0, 3), max_size=4)),
+    max_size=2, unique_by=lambda row: row["topic_id"],
+)  # fmt: skip
+heartbeats = st.fixed_dictionaries(
+    {"op": st.just("consumer_group_heartbeat"), "group_id": st.sampled_from(["g", "h"]),
+     "member_id": st.sampled_from(MEMBERS), "member_epoch": st.integers(-2, 6)},
+    optional={"instance_id": st.sampled_from(["i", "j"]),
+              "rebalance_timeout_ms": st.sampled_from([0, 5000, 60000]),
+              "subscribed_topic_names": st.lists(st.sampled_from(TOPICS), max_size=3),
+              "subscribed_topic_regex": st.sampled_from(["", "t|u", "[uv]"]),
+              "server_assignor": st.sampled_from(["uniform", "range"]),
+              "topic_partitions": owned},
+)  # fmt: skip
+joins = st.builds(
+    lambda group, member, names, instance: {
+        "op": "consumer_group_heartbeat", "group_id": group, "member_id": member,
+        "member_epoch": 0, "rebalance_timeout_ms": 20000, "subscribed_topic_names": names,
+        "topic_partitions": [], **({"instance_id": instance} if instance else {})},
+    st.just("g"), st.sampled_from(MEMBERS), st.lists(st.sampled_from(TOPICS), max_size=3),
+    st.sampled_from([None, None, "i"]),
+)  # fmt: skip
+offsets = st.lists(
+    st.builds(lambda name, number, offset: {"topic": name, "partition": number, "offset": offset},
+              st.sampled_from(TOPICS), st.integers(0, 2), st.integers(0, 99)),
+    min_size=1, max_size=2,
+)  # fmt: skip
+others = st.one_of(
+    st.builds(lambda g, m, e, o: {"op": "offset_commit", "group_id": g, "member_id": m,
+                                  "generation_id": e, "offsets": o},
+              st.sampled_from(["g", "h", "s"]), st.sampled_from(["", *MEMBERS]),
+              st.integers(-1, 4), offsets),
+    st.builds(lambda g: {"op": "offset_fetch", "group_id": g}, st.sampled_from(["g", "h", "s"])),
+    st.builds(lambda g: {"op": "delete_groups", "group_ids": g},
+              st.lists(st.sampled_from(["g", "h", "s"]), unique=True)),
+    st.just({"op": "list_groups"}),
+    st.just({"op": "consumer_group_describe", "group_ids": ["g", "h"]}),
+    st.just({"op": "failover"}), st.just({"op": "cleanup"}),
+    st.just({"op": "fail_append", "error": "NOT_ENOUGH_REPLICAS", "count": 1}),
+    st.builds(lambda n, c: {"op": "metadata", "topics": [topic(n, c)]},
+              st.sampled_from(TOPICS), st.integers(1, 5)),
+    st.builds(lambda n: {"op": "metadata", "delete_topics": [n]}, st.sampled_from(TOPICS)),
+)  # fmt: skip
+
+
+def trace_of(events):
+    """Number the events, each some time after the one before."""
+    header = {"format": "coterie-trace", "version": 2, "name": "random",
+              "config": {"coterie.behaviour": "4.1"},
+              "topics": [topic("t", 4), topic("u", 3)]}  # fmt: skip
+    at, lines = 0, [header]
+    asks = ("heartbeat", "commit", "fetch", "groups", "describe")
+    for number, (event, later) in enumerate(events):
+        at += later
+        request = {"id": number} if event["op"].endswith(asks) else {}
+        lines.append({"at": at, **event, **request})
+    return [json.dumps(line) for line in lines]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.one_of(joins, heartbeats, others),
+                          st.sampled_from([0, 0, 100, 9000, 50000])), max_size=40))  # fmt: skip
+def test_the_core_answers_as_the_model_does(events):
+    lines = trace_of(events)
+    done = [line for line in run_trace(lines) if line["event"] != "transition"]
+    assert golden.by_kind(done) == golden.by_kind(model.run(lines))  # it has no classic groups
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("member_epoch", 2**31), ("member_epoch", "1"), ("member_id", 5), ("group_id", b"g"),
+     ("subscribed_topic_names", "t"), ("subscribed_topic_names", [1]),
+     ("topic_partitions", [{"topic_id": "no", "partitions": []}]),
+     ("topic_partitions", [{"topic_id": topic_id("t"), "partitions": ["0"]}]),
+     ("topic_partitions", {"t": 1}), ("version", 2**15), ("rebalance_timeout_ms", 1.5),
+     ("instance_id", 3), ("server_assignor", 3)],
+)  # fmt: skip
+def test_a_field_of_another_type_is_refused_by_its_name(field, value):
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"})
+    arguments = {"group_id": "g", "member_id": "m", "member_epoch": 0} | {field: value}
+    with pytest.raises(CoterieError, match=f"{field}|topic_id|partition"):
+        coordinator.consumer_group_heartbeat(**arguments)
+    header = {"format": "coterie-trace", "version": 2, "config": {"coterie.behaviour": "4.1"}}
+    event = {"at": 0, "op": "consumer_group_heartbeat", "id": 1, **arguments}
+    if not isinstance(value, bytes):
+        with pytest.raises(TraceError, match="line 2"):
+            load_trace([header, event])
+
+
+def test_a_coordinator_before_4_1_has_no_consumer_groups():
+    with pytest.raises(CoterieError, match="consumer groups need coterie.behaviour"):
+        GroupCoordinator().consumer_group_describe(["g"])
+
+
+def test_the_methods_give_a_member_its_partitions():
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"})
+    coordinator.set_topics({"orders": 3})
+    joined = coordinator.consumer_group_heartbeat(
+        "g", "m", 0, rebalance_timeout_ms=60000, subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )  # fmt: skip
+    assert joined.error is Error.NONE
+    assert [row.partitions for row in joined.assignment] == [(0, 1, 2)]
+    (group,) = coordinator.consumer_group_describe(["g"]).groups
+    assert (group.state, group.group_epoch) == ("Stable", 1)
+    assert group.members[0].assignment[0].topic == "orders"
+    (listed,) = coordinator.list_groups(types=["Consumer"]).groups
+    assert (listed.group_id, listed.type) == ("g", "consumer")
+    assert coordinator.consumer_group_heartbeat("g", "m", -1).member_epoch == -1
+    change = [e for e in coordinator.events if type(e).__name__ == "ConsumerGroupChange"][-1]
+    assert (change.state, change.members) == ("Empty", 0)

@@ -1,0 +1,68 @@
+"""The golden traces of consumer groups, and what must be equal of two outputs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import lru_cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "golden" / "consumer-groups"
+BEHAVIOURS = {"4.1": None, "4.1.2": "alt-4.1.2", "4.2": "alt-4.2.1"}
+
+
+def read(path):
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return lines.read().splitlines()
+
+
+@lru_cache(maxsize=None)
+def names():
+    """Of every trace: ``scenarios/NAME`` or ``random/NAME``."""
+    return sorted(f"{path.parent.name}/{path.name.split('.')[0]}"
+                  for path in FOLDER.glob("*/*.trace.jsonl.gz"))  # fmt: skip
+
+
+def trace(name):
+    return read(FOLDER / f"{name}.trace.jsonl.gz")
+
+
+def expected(name, behaviour="4.1"):
+    other = BEHAVIOURS[behaviour]
+    path = FOLDER / f"{name}.expected.jsonl.gz"
+    if other is not None and (FOLDER / other / f"{name}.expected.jsonl.gz").exists():
+        path = FOLDER / other / f"{name}.expected.jsonl.gz"
+    return read(path)
+
+
+def plain(value):
+    """null and an absent field mean the same; lists of an answer have no order."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def by_kind(lines):
+    """Answers by id; appends, transitions and changes of each group in their order."""
+    answers, groups = {}, {}
+    for line in lines:
+        event = json.loads(line) if isinstance(line, str) else line
+        if event["event"] in ("timer", "note"):
+            continue
+        event = plain({k: v for k, v in event.items() if k not in ("record", "error_message")})
+        if event["event"] == "response":
+            assert event["id"] not in answers
+            for rows in ("members", "groups"):
+                if rows in event:
+                    event[rows].sort(
+                        key=lambda row: row.get("member_id") or row.get("group_id", "")
+                    )
+            if "partitions" in event:
+                event["partitions"].sort(key=lambda row: (row["topic"], row["partition"]))
+            answers[event["id"]] = event
+        else:
+            place = groups.setdefault((event["group_id"], event["event"] == "group"), [])
+            place.append(event)
+    return answers, groups

@@ -1,0 +1,117 @@
+"""Consumer groups as the slow model keeps them: plain objects, copied whole before each write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from .records import utf16
+
+STABLE, UNREVOKED, UNRELEASED, UNKNOWN = 0, 1, 2, 127
+
+
+@dataclass
+class Member:
+    id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: int = STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    names: frozenset = frozenset()
+    regex: str = ""
+    assignor: str | None = None
+    assigned: dict = field(default_factory=dict)
+    revoking: dict = field(default_factory=dict)
+    classic: object = None
+
+    def reconciled_to(self, epoch):
+        return self.state == STABLE and self.epoch == epoch
+
+    def changed(self, **fields):
+        return replace(self, **fields)
+
+
+@dataclass
+class Resolved:
+    topics: frozenset
+    version: int
+    at_ms: int
+
+
+@dataclass
+class Group:
+    id: str
+    epoch: int = 0
+    hash: int = 0
+    target_epoch: int = 0
+    target: dict = field(default_factory=dict)
+    members: dict = field(default_factory=dict)
+    instances: dict = field(default_factory=dict)
+    resolved: dict = field(default_factory=dict)
+    has_partition_metadata: bool = False
+    homogeneous: bool = True
+
+    def state(self):
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        if any(not m.reconciled_to(self.target_epoch) for m in self.members.values()):
+            return "Reconciling"
+        return "Stable"
+
+    def owner_epoch(self, topic_id, partition):
+        for member in self.members.values():
+            for held in (member.assigned, member.revoking):
+                if partition in held.get(topic_id, ()):
+                    return member.epoch
+        return -1
+
+    def subscribed(self, *, without=(), instead=None, without_regexes=()):
+        """Names of topics that the group reads, with some members gone or one in another form."""
+        names = set()
+        for member in self.members.values():
+            if member.id not in without and (instead is None or member.id != instead.id):
+                names |= member.names
+        if instead is not None:
+            names |= instead.names
+        for regex, resolved in self.resolved.items():
+            if regex not in without_regexes:
+                names |= resolved.topics
+        return names
+
+    def is_homogeneous(self, members=None):
+        members = list((self.members if members is None else members).values())
+        regexes = {member.regex or "" for member in members}
+        named = set().union(*(member.names for member in members))
+        if regexes <= {""}:
+            return all(member.names == named for member in members)
+        resolved = [topic for each in self.resolved.values() for topic in each.topics]
+        return len(regexes) == 1 and not named and len(resolved) == len(set(resolved))
+
+    def topics_of(self, member):
+        found = self.resolved.get(member.regex) if member.regex else None
+        return member.names | (found.topics if found else frozenset())
+
+    def sorted_members(self):
+        return [self.members[name] for name in sorted(self.members, key=utf16)]
+
+
+@dataclass
+class SimpleGroup:
+    """A classic group that only has offsets."""
+
+    id: str
+
+
+@dataclass
+class Offset:
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int = -1
+    position: int = -1

@@ -1,0 +1,247 @@
+"""A slow coordinator of consumer groups, written from the rules alone: ``run(lines) -> lines``.
+
+Every write copies the whole state first and puts it back if the append fails. Classic groups are
+there only as far as their offsets go.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import heapq
+import json
+from dataclasses import dataclass, field
+
+import re2
+
+from . import assignors, records
+from .groups import (
+    STABLE, UNKNOWN, UNRELEASED, UNREVOKED, Group, Member, Offset, Resolved, SimpleGroup,
+)  # fmt: skip
+from .image import Image, decode_id, encode_id, group_hash, id_order
+from .records import CURRENT, EPOCH, MEMBER, OFFSET, REGEX, TARGET, TARGET_EPOCH, key, utf16
+
+MAX_INT = 2147483647
+DEFAULTS = {
+    "group.consumer.session.timeout.ms": 45000,
+    "group.consumer.heartbeat.interval.ms": 5000,
+    "group.consumer.max.size": MAX_INT,
+    "group.consumer.assignors": "uniform,range",
+    "group.consumer.regex.refresh.interval.ms": 600000,
+    "offset.metadata.max.bytes": 4096,
+    "offsets.retention.minutes": 10080,
+    "offsets.retention.check.interval.ms": 600000,
+    "offsets.commit.timeout.ms": 5000,
+}
+AS_ANSWERED = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "COORDINATOR_NOT_AVAILABLE",
+    "NOT_ENOUGH_REPLICAS": "COORDINATOR_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT": "COORDINATOR_NOT_AVAILABLE",
+    "NOT_LEADER_OR_FOLLOWER": "NOT_COORDINATOR",
+    "KAFKA_STORAGE_ERROR": "NOT_COORDINATOR",
+    "MESSAGE_TOO_LARGE": "UNKNOWN_SERVER_ERROR",
+    "RECORD_LIST_TOO_LARGE": "UNKNOWN_SERVER_ERROR",
+    "INVALID_FETCH_SIZE": "UNKNOWN_SERVER_ERROR",
+    "NETWORK_EXCEPTION": "COORDINATOR_LOAD_IN_PROGRESS",
+}
+
+
+class Refused(Exception):
+    """A request's error."""
+
+
+class LoadFailed(Exception):
+    """A record that the coordinator cannot replay."""
+
+
+@dataclass
+class State:
+    """What replaying records makes."""
+
+    groups: dict = field(default_factory=dict)
+    offsets: dict = field(default_factory=dict)  # group -> (topic, partition) -> Offset
+    pending: dict = field(default_factory=dict)  # producer -> group -> key -> Offset
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as an object: the bytes, and what to do with it."""
+
+    group_id: str
+    key: bytes
+    value: bytes | None
+    apply: object  # function(state)
+
+
+class Model:
+    def __init__(self, header):
+        self.config = {**DEFAULTS, **header.get("config", {})}
+        self.image = Image()
+        self.image.add(header)
+        self.state = self.committed = State()
+        self.held = None  # responses that wait for a commit, while commits are held
+        self.now, self.lines, self.timers, self.armed, self.turn = 0, [], [], {}, 0
+        self.deadlines, self.hashes, self.group_config = {}, {}, {}
+        self.log, self.ids, self.failures = [], 0, []
+        self.tasks, self.resolving = [], set()
+        self.failed_load, self.shapes = False, {}
+        self.arm_cleanup()
+
+    # ---- time ------------------------------------------------------------------------------------
+    def arm(self, name, delay_ms, action):
+        self.turn += 1
+        self.armed[name] = self.turn
+        heapq.heappush(self.timers, (self.now + max(delay_ms, 0), self.turn, name, action))
+
+    def cancel(self, *name):
+        self.armed.pop(name, None)
+
+    def advance(self, at):
+        while self.timers and self.timers[0][0] <= at:
+            deadline, turn, name, action = heapq.heappop(self.timers)
+            if self.armed.get(name) == turn:
+                del self.armed[name]
+                self.now = max(self.now, deadline)
+                action()
+                self.show_groups()
+        self.now = at
+
+    def arm_cleanup(self):
+        if self.config.get("coterie.cleanup") == "periodic":
+            interval = int(self.config["offsets.retention.check.interval.ms"])
+            self.arm(("cleanup",), interval, self.on_cleanup)
+
+    # ---- writes ----------------------------------------------------------------------------------
+    def line(self, **fields):
+        self.lines.append({"at": self.now, **fields})
+
+    def write(self, made):
+        """Append records and replay them; the error, NONE if they are written."""
+        if not made:
+            return "NONE"
+        before = {name: self.shape(name) for name in dict.fromkeys(r.group_id for r in made)}
+        after = copy.deepcopy(self.state)
+        for record in made:
+            record.apply(after)
+        if self.failures:
+            error = self.failures.pop()
+            if error != "NONE":
+                return error
+        self.state = after
+        if self.held is None:
+            self.committed = after
+        self.forget_hashes()
+        for record in made:
+            self.log.append(record)
+            self.line(event="append", group_id=record.group_id, key=record.key,
+                      value=record.value)  # fmt: skip
+        for name, was in before.items():
+            self.shapes.setdefault(name, was)
+        return "NONE"
+
+    def show_groups(self):
+        """Tell of each group whose state, epochs or size is another than before."""
+        for name in sorted(self.shapes, key=utf16):
+            was, now = self.shapes[name], self.shape(name)
+            if now != was and (was is not None or now is not None):
+                self.line(event="group", group_id=name, **(now or {"type": self.kind(name)}))
+        self.shapes = {}
+
+    def shape(self, group_id):
+        group = self.state.groups.get(group_id)
+        if not isinstance(group, Group):
+            return None
+        return {"type": "consumer", "state": group.state(), "group_epoch": group.epoch,
+                "assignment_epoch": group.target_epoch,
+                "members": len(group.members)}  # fmt: skip
+
+    def kind(self, group_id):
+        return "classic" if group_id in self.state.groups else "none"
+
+    def answer(self, event, wrote, response, on_error):
+        """Respond once what was written so far is committed."""
+        if self.held is None:
+            self.line(event="response", id=event["id"], op=event["op"], **response)
+            return
+        waiting = {"event": event, "response": response}
+        self.held.append(waiting)
+
+        def late():
+            if waiting in self.held:
+                self.held.remove(waiting)
+                self.line(event="response", id=event["id"], op=event["op"],
+                          **on_error(AS_ANSWERED["REQUEST_TIMED_OUT"]))  # fmt: skip
+
+        self.arm(("commit", event["id"]), int(self.config["offsets.commit.timeout.ms"]), late)
+
+    # ---- entry -----------------------------------------------------------------------------------
+    def event(self, event):
+        self.advance(event["at"])
+        getattr(self, "on_" + event["op"])(event)
+        while self.tasks and self.config.get("coterie.tasks") != "manual":
+            self.tasks.pop(0)()
+        self.show_groups()
+
+    def on_advance(self, event):
+        pass
+
+    def on_hold_commits(self, event):
+        self.held = [] if self.held is None else self.held
+
+    def on_release_commits(self, event):
+        waiting, self.held, self.committed = self.held or [], None, self.state
+        for each in waiting:
+            self.cancel("commit", each["event"]["id"])
+            self.line(event="response", id=each["event"]["id"], op=each["event"]["op"],
+                      **each["response"])  # fmt: skip
+
+    def on_fail_append(self, event):
+        self.failures = [event["error"]] * event["count"]
+
+    def on_run_tasks(self, event):
+        tasks, self.tasks = self.tasks, []
+        for task in tasks:
+            task()
+
+    def on_group_config(self, event):
+        self.group_config[event["group_id"]] = event.get("config") or {}
+
+    def on_append_raw(self, event):
+        value = event.get("value")
+        self.log.append(Record(None, base64.b64decode(event["key"]),
+                               None if value is None else base64.b64decode(value),
+                               None))  # fmt: skip
+
+    def setting(self, group_id, name):
+        own = self.group_config.get(group_id, {}).get(f"consumer.{name}")
+        return int(own if own is not None else self.config[f"group.consumer.{name}"])
+
+    def on_metadata(self, event):
+        changed = self.image.add(event)
+        self.image.version += 1
+        if self.image.new_topics:
+            self.image.last_with_new_topics = self.image.version
+        for name in changed:
+            self.hashes.pop(name, None)
+        for group in self.consumer_groups():
+            if group.subscribed() & changed:
+                self.deadlines[group.id] = (0, 0)
+
+    def consumer_groups(self):
+        groups = [g for g in self.state.groups.values() if isinstance(g, Group)]
+        return sorted(groups, key=lambda group: utf16(group.id))
+
+    def hash_over(self, names):
+        hashes = {}
+        for name in names:
+            if name in self.image.topics:
+                if name not in self.hashes:
+                    self.hashes[name] = self.image.hash_of(name)
+                hashes[name] = self.hashes[name]
+        return group_hash(hashes)
+
+    def forget_hashes(self):
+        read = set().union(*(group.subscribed() for group in self.consumer_groups()))
+        for name in list(self.hashes):
+            if name not in read:
+                del self.hashes[name]
