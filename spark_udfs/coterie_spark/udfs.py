@@ -57,19 +57,24 @@ def select_protocol(protocols: Column | str) -> Column:
     return chosen
 
 
+def _column(value: Column | str | int) -> Column:
+    """Return a column: of a name, or of a number."""
+    if isinstance(value, str):
+        return f.col(value)
+    return value if isinstance(value, Column) else f.lit(value)
+
+
 def _ms(column: Column | str | int, name: str) -> Column:
     """Return whole milliseconds: of a number, or of a timestamp, of which Spark has microseconds.
 
     The type of a column is known only to Spark, which keeps one of the branches.
     """
-    if isinstance(column, int):
-        return f.lit(column).cast("long")
-    value = f.col(column) if isinstance(column, str) else column
+    value = _column(column)
     kind, number = f.typeof(value), value.cast("double")
-    micros = f.unix_micros(value.cast("timestamp"))
+    time = value.cast("timestamp")
     fractional = kind.isin("double", "float") | kind.startswith("decimal")
     refused = f.raise_error(f"{name} must be whole milliseconds: {TRUNCATE}").cast("long")
-    of_timestamp = f.when(micros % 1000 != 0, refused).otherwise(f.floor(micros / 1000))
+    of_timestamp = f.when(f.unix_micros(time) % 1000 != 0, refused).otherwise(f.unix_millis(time))
     of_number = f.when(fractional & (number != f.floor(number)), refused)
     return f.when(kind == "timestamp", of_timestamp).otherwise(
         of_number.otherwise(value.cast("long"))
@@ -111,13 +116,7 @@ def expired_column(
         _ms(column, name)
         for column, name in ((commit_ms, "commit_ms"), (expire_ms, "expire_ms"), (now_ms, "now_ms"))
     )
-    retention = (
-        f.lit(retention_ms).cast("long")
-        if isinstance(retention_ms, int)
-        else f.col(retention_ms)
-        if isinstance(retention_ms, str)
-        else retention_ms
-    )
+    retention = _column(retention_ms)
     by_age = f.coalesce(f.try_subtract(now, commit) >= retention, f.lit(False))
     has_expiry = explicit.isNotNull() & (explicit != frames.NO_EXPIRY)
     return f.when(has_expiry, now >= explicit).otherwise(by_age)
