@@ -5,7 +5,9 @@
 Fills a partition of each server with the same batches of 16 KB. Then, in turn, one client sends a
 heartbeat each millisecond while 1 or 20 readers ask for 50 MB and never read, or while 4 readers
 read such fetches without a pause (``readers.c``). Needs a JDK and Maven for the broker of Kafka
-3.9.1; ``--alone`` does without. Prints medians over the rounds, and the worst latency of all.
+3.9.1; ``--alone`` does without. A third server only copies bytes of its memory into sockets
+(``fixed_fetches.py``); the broker sends those of a file without a copy. Prints medians over the
+rounds, and the worst latency of all.
 Memory is what the resident set of the server grew by at most.
 """
 
@@ -38,6 +40,7 @@ KEY = {api.name: api.key for api in wire.APIS.values()}
 TOPIC, FETCH_BYTES, MB = "readers", 50 << 20, 1 << 20
 RECORDS, VALUE = 16, os.urandom(1000)  # of a batch
 IN_FLIGHT = 20
+FIXED, FIXED_PORT = "only copies", 19094
 
 
 def build(folder):
@@ -89,13 +92,18 @@ def fill(host, port, size_mb):
     batch = encode_batch([(n, now_ms, None, VALUE) for n in range(RECORDS)])
     rows = [{"name": TOPIC, "partitionData": [{"index": 0, "records": batch}]}]
     body = {"acks": -1, "timeoutMs": 10_000, "topicData": rows}
+
+    def error(response):
+        return response["responses"][0]["partitionResponses"][0]["errorCode"]
+
+    while error(client.ask("Produce", 7, body)):
+        time.sleep(0.1)  # a broker takes a moment to lead a new partition
     count = size_mb * MB // len(batch)
     for number in range(count + IN_FLIGHT):
         if number < count:
             client.send("Produce", 7, body)
         if number >= IN_FLIGHT:
-            answer = client.response("Produce", 7)["responses"][0]["partitionResponses"][0]
-            assert answer["errorCode"] == 0, answer
+            assert not error(client.response("Produce", 7))
 
 
 def measure(program, folder, host, port, row, seconds, pid):
@@ -131,17 +139,19 @@ def show(name, server, rounds):
 
 
 def compare(program, folder, servers, options):
-    for host, port, _ in servers.values():
-        fill(host, port, options.mb)
+    for name, (host, port, _) in servers.items():
+        if name != FIXED:
+            fill(host, port, options.mb)
     print("| readers | server | median ms | 99 % ms | most ms | memory MB | MB/s | MB/CPU s "
           "| cores |")  # fmt: skip
     print("| --- " * 9 + "|", flush=True)
     for host, port, pid in servers.values():  # Kafka's JVM compiles the code
         measure(program, folder, host, port, ROWS["4 read"], options.seconds, pid)
     for name in options.rows or ROWS:
-        found = {server: [] for server in servers}
-        for server, (host, port, pid) in [*servers.items()] * options.rounds:
-            row = ROWS[name]
+        row = ROWS[name]
+        some = {s: place for s, place in servers.items() if row[1] or s != FIXED}
+        found = {server: [] for server in some}
+        for server, (host, port, pid) in [*some.items()] * options.rounds:
             found[server].append(measure(program, folder, host, port, row, options.seconds, pid))
         for server, rounds in found.items():
             show(name, server, rounds)
@@ -157,8 +167,12 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program = build(folder)
-        with loads.running([sys.executable, *loads.SERVE]) as pid:
-            servers = {"coterie serve": ("127.0.0.1", loads.PORT, pid)}
+        fixed = [sys.executable, str(Path(__file__).parent / "fixed_fetches.py"), str(FIXED_PORT)]
+        with loads.running([sys.executable, *loads.SERVE]) as pid, loads.running(fixed) as other:
+            servers = {
+                "coterie serve": ("127.0.0.1", loads.PORT, pid),
+                FIXED: ("127.0.0.1", FIXED_PORT, other),
+            }
             if options.alone:
                 return compare(program, folder, servers, options)
             from support.broker import kafka_broker

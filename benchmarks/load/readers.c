@@ -4,8 +4,8 @@
 
    BEAT and FETCH are files with one request each. SILENT readers send FETCH and never read; HONEST
    readers send it again and again and read the responses. Beside them one client sends BEAT each
-   millisecond, or once it has its response. Prints one line of JSON; memory is the server's resident
-   set at the start, and its highest value. Linux only: /proc. */
+   millisecond, or once it has its response. Prints one line of JSON; memory is the resident set
+   of the server at the start, and its highest value. Linux only: /proc. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -58,7 +58,8 @@ static void *read_honestly(void *unused)
     (void)unused;
     while (!stopping) {
         long left;
-        if (write(fd, fetch.data, fetch.size) != (ssize_t)fetch.size) fail("a request was not sent");
+        if (write(fd, fetch.data, fetch.size) != (ssize_t)fetch.size)
+            fail("a request was not sent");
         for (left = size_of_response(fd); left > 0 && !stopping;) {
             ssize_t n = read(fd, chunk, left < CHUNK ? (size_t)left : CHUNK);
             if (n <= 0) fail("the server closed a connection");

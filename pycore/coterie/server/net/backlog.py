@@ -16,7 +16,7 @@ from coterie.server.unsent import Unsent
 
 __all__ = ["SLICE_BUFFERS", "SLICE_BYTES", "TURN_BYTES", "Backlog", "Turns", "Writer"]
 
-SLICE_BYTES = 1 << 18  # above the high-water mark of a transport, which then writes at once
+SLICE_BYTES = 1 << 19  # above the high-water mark of a transport, which then writes at once
 SLICE_BUFFERS = 256  # of small batches; the system takes 1024 with one call
 TURN_BYTES = 1 << 20  # written by all connections in one iteration of the loop
 
