@@ -136,7 +136,10 @@ def _group(
     group_id: str, code: int, state: str, epoch: int, target_epoch: int, assignor: str, members: Any
 ) -> DescribedConsumerGroup:
     described = [
-        DescribedConsumerMember(*row[:9], _named(row[9]), _named(row[10])) for row in members
+        DescribedConsumerMember(
+            *fields, assignment=_named(assigned), target_assignment=_named(target)
+        )
+        for *fields, assigned, target in members
     ]
     return DescribedConsumerGroup(
         group_id, _ERRORS[code], state, epoch, target_epoch, assignor, tuple(described)
@@ -144,9 +147,7 @@ def _group(
 
 
 def _named(rows: Any) -> tuple[DescribedTopicPartitions, ...]:
-    return tuple(
-        [DescribedTopicPartitions(encode_topic_id(raw), name, numbers) for raw, name, numbers in rows]
-    )
+    return tuple([DescribedTopicPartitions(encode_topic_id(raw), *named) for raw, *named in rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,5 +177,3 @@ class ConsumerGroupChange:
             "assignment_epoch": self.assignment_epoch,
             "members": self.members,
         }
-
-

@@ -59,13 +59,11 @@ def show_owned(name: str, value: dict[bytes, tuple[int, ...]] | None) -> dict[st
 
 def brokers(given: Fields, name: str, default: Any) -> tuple[tuple[int, str | None], ...]:
     """Return [{id, rack}] as pairs."""
-    return tuple(
-        (integer(item, "id"), string(item, "rack", None)) for item in entries(given, name)
-    )
+    return tuple((integer(item, "id"), string(item, "rack", None)) for item in entries(given, name))
 
 
 def topics(given: Fields, name: str, default: Any) -> tuple[tuple[str, bytes, list[Any]], ...]:
-    """Return [{topic, topic_id, partitions, replicas}] as (name, id, replicas of each partition)."""
+    """Return [{topic, topic_id, partitions, replicas}] as (name, id, replicas)."""
     return tuple(_topic(item) for item in entries(given, name))
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re2
 
 from . import assignors, records
-from .groups import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, Group, Member, Resolved, SimpleGroup
+from .groups import STABLE, UNRELEASED, UNREVOKED, Group, Member, Resolved, SimpleGroup
 from .image import decode_id, encode_id, id_order
 from .model import AS_ANSWERED, MAX_INT, Model, Record, Refused
-from .records import CURRENT, EPOCH, MEMBER, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH
+from .records import CURRENT, EPOCH, MEMBER, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH, utf16
 from .records import key as key_of
-from .records import utf16
-from .replay import replay_current, replay_epoch, replay_member, replay_regex
-from .replay import replay_target, replay_target_epoch
+from .replay import (
+    replay_current,
+    replay_epoch,
+    replay_member,
+    replay_regex,
+    replay_target,
+    replay_target_epoch,
+)
 
 REGEX_PAUSE_MS = 10000
 
