@@ -135,15 +135,16 @@ def describe_response(error: Error, payload: Any) -> ConsumerGroupDescribeRespon
 def _group(
     group_id: str, code: int, state: str, epoch: int, target_epoch: int, assignor: str, members: Any
 ) -> DescribedConsumerGroup:
-    described = [
-        DescribedConsumerMember(
-            *fields, assignment=_named(assigned), target_assignment=_named(target)
-        )
-        for *fields, assigned, target in members
-    ]
+    described = [_member(row) for row in members]
     return DescribedConsumerGroup(
         group_id, _ERRORS[code], state, epoch, target_epoch, assignor, tuple(described)
     )
+
+
+def _member(row: Any) -> DescribedConsumerMember:
+    *fields, assigned, target = row
+    values: tuple[Any, ...] = (*fields, _named(assigned), _named(target))
+    return DescribedConsumerMember(*values)
 
 
 def _named(rows: Any) -> tuple[DescribedTopicPartitions, ...]:
