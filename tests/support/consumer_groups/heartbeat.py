@@ -237,7 +237,8 @@ class Heartbeats(Model):
             and r.get("topic_partitions") is not None
         )
         response = {"error": "NONE", "member_id": done.id, "member_epoch": done.epoch,
-                    "heartbeat_interval_ms": self.setting(group.id, "heartbeat.interval.ms")}  # fmt: skip
+                    "heartbeat_interval_ms": self.setting(
+                        group.id, "heartbeat.interval.ms")}  # fmt: skip
         if full or done.assigned != updated.assigned:
             response["assignment"] = as_rows(done.assigned)
         return made, response
@@ -312,7 +313,8 @@ class Heartbeats(Model):
                                  revoking=revoke)  # fmt: skip
             return m.changed(state=UNRELEASED if unreleased else STABLE, epoch=target_epoch,
                              previous_epoch=m.epoch, revoking={},
-                             assigned={t: k | f for t, (k, f) in assigned.items() if k | f})  # fmt: skip
+                             assigned={t: k | f for t, (k, f) in assigned.items()
+                                       if k | f})  # fmt: skip
 
         if m.state == STABLE:
             return following(m.epoch) if m.epoch != target_epoch else m
@@ -388,7 +390,8 @@ class Heartbeats(Model):
     def regex_step(self, group, old, new, replaced, made):
         bump = refresh = False
         others = [m.regex for name, m in group.members.items()
-                  if m.regex and name != new.id and (replaced is None or name != replaced.id)]  # fmt: skip
+                  if m.regex and name != new.id
+                  and (replaced is None or name != replaced.id)]  # fmt: skip
         if old.regex != new.regex:
             if old.regex and old.regex not in others:
                 made.append(self.regex_record(group, old.regex, None))
