@@ -135,21 +135,20 @@ def describe_response(error: Error, payload: Any) -> ConsumerGroupDescribeRespon
 def _group(
     group_id: str, code: int, state: str, epoch: int, target_epoch: int, assignor: str, members: Any
 ) -> DescribedConsumerGroup:
-    described = [
-        DescribedConsumerMember(*row[:9], _named(row[9]), _named(row[10])) for row in members
-    ]
+    described = [_member(row) for row in members]
     return DescribedConsumerGroup(
         group_id, _ERRORS[code], state, epoch, target_epoch, assignor, tuple(described)
     )
 
 
+def _member(row: Any) -> DescribedConsumerMember:
+    *fields, assigned, target = row
+    values: tuple[Any, ...] = (*fields, _named(assigned), _named(target))
+    return DescribedConsumerMember(*values)
+
+
 def _named(rows: Any) -> tuple[DescribedTopicPartitions, ...]:
-    return tuple(
-        [
-            DescribedTopicPartitions(encode_topic_id(raw), name, numbers)
-            for raw, name, numbers in rows
-        ]
-    )
+    return tuple([DescribedTopicPartitions(encode_topic_id(raw), *named) for raw, *named in rows])
 
 
 @dataclass(frozen=True, slots=True)

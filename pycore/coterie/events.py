@@ -14,7 +14,7 @@ from coterie._core.codec.schema import decode_key, decode_value
 from coterie.consumer_groups import ConsumerGroupChange
 from coterie.values import plain
 
-__all__ = ["Append", "Cause", "Response", "Transition", "Unanswered"]
+__all__ = ["Append", "Cause", "ConsumerGroupChange", "Response", "Transition", "Unanswered"]
 
 
 class Cause(Enum):

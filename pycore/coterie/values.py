@@ -19,7 +19,6 @@ __all__ = [
     "DescribeGroupResponse",
     "Error",
     "GroupOverview",
-    "TypedGroupOverview",
     "GroupSummary",
     "HeartbeatResponse",
     "JoinGroupResponse",
@@ -32,6 +31,7 @@ __all__ = [
     "OffsetFetchResponse",
     "SyncGroupResponse",
     "TxnOffsetCommitResponse",
+    "TypedGroupOverview",
 ]
 
 

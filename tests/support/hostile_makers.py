@@ -278,7 +278,7 @@ CORE_GOOD = {
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],
     "log": ROWS, "values": [5], "name": "x", "count": 1, "empty": True, "stable": True,
     "since_ms": 5, "topics_known": True, "split_key.key": RAW_KEY[2:], "index": 0,
-    "within.value": 5, "within.least": 0, "within.most": 9,
+    "within.value": 5,
     "restore.fold": lambda: PartitionFold(history=True), "restore.state": lambda: dump(a_fold()),
     "max_bytes": 10, "subscriptions": [b""], "members": 1, "scan.data": RAW_LOG, "log_offset": 9,
     "timestamp": 0, "add.value": RAW_GROUP, "only": ["g"], "Coordinator.now_ms": 0,

@@ -63,7 +63,7 @@ def brokers(given: Fields, name: str, default: Any) -> tuple[tuple[int, str | No
 
 
 def topics(given: Fields, name: str, default: Any) -> tuple[tuple[str, bytes, list[Any]], ...]:
-    """Return [{topic, topic_id, partitions, replicas}] as (name, id, replicas of each partition)."""
+    """Return [{topic, topic_id, partitions, replicas}] as (name, id, replicas)."""
     return tuple(_topic(item) for item in entries(given, name))
 
 

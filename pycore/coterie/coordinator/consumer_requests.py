@@ -23,7 +23,10 @@ def derived_topic_id(topic: str) -> bytes:
 class ConsumerGroupRequests:
     """What members of consumer groups send, and the metadata that they are assigned by."""
 
-    config: Mapping[str, Any]
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings."""
+        raise NotImplementedError
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
         raise NotImplementedError

@@ -64,7 +64,9 @@ def _compiled(op: str, fields: Fields) -> Compiled:
 def show_request(op: str, compiled: Compiled) -> dict[str, Any]:
     """Return the fields of a compiled request, in the form of a trace event."""
     *head, details = compiled
-    row = [*head, *(details or ())] if OPERATIONS[op].blank else head
+    blank = OPERATIONS[op].blank
+    given = details or ()  # a server leaves out the last ones, which have their defaults
+    row = [*head, *given, *blank[len(given) :]] if blank else head
     event: dict[str, Any] = {}
     for name, kind, place, _ in OPERATIONS[op].fields:
         if place != NOWHERE:

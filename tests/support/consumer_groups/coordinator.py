@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
 
 from . import records
-from .groups import Group, Member, Offset, Resolved, SimpleGroup
-from .heartbeat import Heartbeats, as_rows
+from .groups import Group, Offset, SimpleGroup
+from .heartbeat import Heartbeats
 from .image import encode_id, id_order
 from .model import AS_ANSWERED, Record, Refused, State
-from .records import CLASSIC, CURRENT, EPOCH, MEMBER, OFFSET, REGEX, TARGET, TARGET_EPOCH
-from .records import PARTITION_METADATA, key, utf16
 from .parse import replay_bytes
+from .records import (
+    CLASSIC,
+    EPOCH,
+    OFFSET,
+    PARTITION_METADATA,
+    TARGET_EPOCH,
+    key,
+    utf16,
+)
 from .replay import Broken, replay_epoch, replay_target_epoch
 
 

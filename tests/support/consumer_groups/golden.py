@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "golden" / "consumer-groups"
@@ -16,7 +16,7 @@ def read(path):
         return lines.read().splitlines()
 
 
-@lru_cache(maxsize=None)
+@cache
 def names():
     """Of every trace: ``scenarios/NAME`` or ``random/NAME``."""
     return sorted(f"{path.parent.name}/{path.name.split('.')[0]}"
@@ -56,9 +56,7 @@ def by_kind(lines):
             assert event["id"] not in answers
             for rows in ("members", "groups"):
                 if rows in event:
-                    event[rows].sort(
-                        key=lambda row: row.get("member_id") or row.get("group_id", "")
-                    )
+                    event[rows].sort(key=lambda row: row.get("member_id") or row["group_id"])
             if "partitions" in event:
                 event["partitions"].sort(key=lambda row: (row["topic"], row["partition"]))
             answers[event["id"]] = event

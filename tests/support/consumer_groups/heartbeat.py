@@ -5,14 +5,19 @@ from __future__ import annotations
 import re2
 
 from . import assignors, records
-from .groups import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, Group, Member, Resolved, SimpleGroup
+from .groups import STABLE, UNRELEASED, UNREVOKED, Group, Member, Resolved, SimpleGroup
 from .image import decode_id, encode_id, id_order
 from .model import AS_ANSWERED, MAX_INT, Model, Record, Refused
-from .records import CURRENT, EPOCH, MEMBER, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH
+from .records import CURRENT, EPOCH, MEMBER, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH, utf16
 from .records import key as key_of
-from .records import utf16
-from .replay import replay_current, replay_epoch, replay_member, replay_regex
-from .replay import replay_target, replay_target_epoch
+from .replay import (
+    replay_current,
+    replay_epoch,
+    replay_member,
+    replay_regex,
+    replay_target,
+    replay_target_epoch,
+)
 
 REGEX_PAUSE_MS = 10000
 
@@ -236,7 +241,8 @@ class Heartbeats(Model):
             and r.get("topic_partitions") is not None
         )
         response = {"error": "NONE", "member_id": done.id, "member_epoch": done.epoch,
-                    "heartbeat_interval_ms": self.setting(group.id, "heartbeat.interval.ms")}  # fmt: skip
+                    "heartbeat_interval_ms": self.setting(
+                        group.id, "heartbeat.interval.ms")}  # fmt: skip
         if full or done.assigned != updated.assigned:
             response["assignment"] = as_rows(done.assigned)
         return made, response
@@ -312,7 +318,8 @@ class Heartbeats(Model):
                                  revoking=revoke)  # fmt: skip
             return m.changed(state=UNRELEASED if unreleased else STABLE, epoch=target_epoch,
                              previous_epoch=m.epoch, revoking={},
-                             assigned={t: k | f for t, (k, f) in assigned.items() if k | f})  # fmt: skip
+                             assigned={t: k | f for t, (k, f) in assigned.items()
+                                       if k | f})  # fmt: skip
 
         if m.state == STABLE:
             return following(m.epoch) if m.epoch != target_epoch else m
@@ -388,7 +395,8 @@ class Heartbeats(Model):
     def regex_step(self, group, old, new, replaced, made):
         bump = refresh = False
         others = [m.regex for name, m in group.members.items()
-                  if m.regex and name != new.id and (replaced is None or name != replaced.id)]  # fmt: skip
+                  if m.regex and name != new.id
+                  and (replaced is None or name != replaced.id)]  # fmt: skip
         if old.regex != new.regex:
             if old.regex and old.regex not in others:
                 made.append(self.regex_record(group, old.regex, None))

@@ -9,17 +9,13 @@ from __future__ import annotations
 import base64
 import copy
 import heapq
-import json
 from dataclasses import dataclass, field
 
-import re2
-
-from . import assignors, records
 from .groups import (
-    STABLE, UNKNOWN, UNRELEASED, UNREVOKED, Group, Member, Offset, Resolved, SimpleGroup,
+    Group,
 )  # fmt: skip
-from .image import Image, decode_id, encode_id, group_hash, id_order
-from .records import CURRENT, EPOCH, MEMBER, OFFSET, REGEX, TARGET, TARGET_EPOCH, key, utf16
+from .image import Image, group_hash
+from .records import utf16
 
 MAX_INT = 2147483647
 DEFAULTS = {

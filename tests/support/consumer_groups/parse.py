@@ -5,10 +5,16 @@ from __future__ import annotations
 import struct
 
 from . import records
-from .groups import Group, Member, Offset, Resolved, SimpleGroup
+from .groups import Member, Resolved
 from .replay import (
-    Broken, consumer_group, replay_current, replay_epoch, replay_member, replay_regex,
-    replay_target, replay_target_epoch,
+    Broken,
+    consumer_group,
+    replay_current,
+    replay_epoch,
+    replay_member,
+    replay_regex,
+    replay_target,
+    replay_target_epoch,
 )  # fmt: skip
 
 OTHER_GROUPS = range(9, 24)

@@ -72,6 +72,8 @@ class Coordinator:
         """Move the clock and fire the due timers."""
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline of a timer; None without timers."""
+    def set_image(self, brokers: Any, deleted: Any, topics: Any) -> None:
+        """Set the metadata image that consumer groups are assigned by, before any load."""
     def complete(self, op: AppendOp, error: int, base_offset: int) -> None:
         """Finish a deferred append; offset -1: the end of the log."""
     def import_log(self, batches: Iterable[tuple[Any, ...]]) -> None:

@@ -9,12 +9,12 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.codes cimport (
-    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND, NONE)
+    COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE)
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol, write_error
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.runtime cimport (
-    EVERY_TYPE, NO_GROUP, NO_OWNER, NO_TIMER, Component, Group, GroupProtocol, Runtime)
+    EVERY_TYPE, NO_GROUP, NO_OWNER, NO_TIMER, Component, Group, Runtime)
 from coterie._core.structures.offsets cimport Offset, OffsetMap
 
 from coterie._core.coordinator.consumer.values import utf16_units

@@ -4,12 +4,12 @@ Members come in the order of their ids, topics by their ids, partitions by numbe
 hash order there. Costs: ``uniform`` with equal subscriptions and ``range`` a walk over members and
 partitions; ``uniform`` with different subscriptions sorts the subscribers of each topic. A member
 whose target does not change keeps the object that it had.
-Source: assignor/UniformHomogeneousAssignmentBuilder.java, UniformHeterogeneousAssignmentBuilder.java,
-RangeAssignor.java.
+Source: assignor/UniformHomogeneousAssignmentBuilder.java,
+UniformHeterogeneousAssignmentBuilder.java, RangeAssignor.java.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc, qsort
+from libc.stdlib cimport calloc, free, qsort
 from libc.string cimport memset
 
 from coterie._core.coordinator.consumer.values cimport (
@@ -137,7 +137,7 @@ cdef int take_held(Assignment held, Run* runs, uint8_t* taken) noexcept:
 
 cdef int share_equally(list subscribers, list others, list topics, Run* runs,
                        Memory memory) except -1:
-    cdef Py_ssize_t members = len(subscribers), topic_count = len(topics), n, m, k, kept_topics
+    cdef Py_ssize_t members = len(subscribers), topic_count = len(topics), n, m, kept_topics
     cdef int64_t total = runs[topic_count - 1].first + runs[topic_count - 1].count
     cdef int64_t each = total // members, extras = total % members, quota, given
     cdef int64_t unassigned_count = 0, next_one = 0, had
@@ -461,7 +461,7 @@ cdef class Balance:
         cdef int32_t* owner = self.owner + run.first
         cdef int32_t* order = self.sort(topic)
         cdef Cursor cursor
-        cdef int32_t n, member, to, partition
+        cdef int32_t member, to, partition
         cdef bint moved = False
         if self.load[order[run.subscribers - 1]] - self.load[order[0]] <= 1:
             return False

@@ -16,13 +16,12 @@ from coterie._core.coordinator.codes cimport (
     UNKNOWN_SERVER_ERROR)
 from coterie._core.coordinator.consumer.conversion cimport read_subscription, written_assignment
 from coterie._core.coordinator.consumer.group cimport (
-    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers, new_member)
+    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers)
 from coterie._core.coordinator.consumer.protocol cimport (
     JOIN, SYNC, ConsumerProtocol, Heartbeat, write_error)
 from coterie._core.coordinator.consumer.values cimport Assignment, ClassicPart, TopicId
 from coterie._core.coordinator.runtime cimport (
     CONSUMER, NO_TIMER, OTHER, Group, Request, Runtime, new_request)
-from coterie._core.coordinator.sink cimport Batch
 
 from coterie.errors import CorruptData
 from coterie.operations import NUMBER

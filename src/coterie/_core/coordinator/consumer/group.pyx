@@ -7,13 +7,13 @@ Source: modern/consumer/ConsumerGroup.java, ConsumerGroupMember.java,
 GroupMetadataManager.java (replay).
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Names, Resolved, TopicId, no_names, no_partitions)
+    Assignment, MemberFields, Resolved, TopicId, no_names, no_partitions)
 from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
 
 from bisect import bisect_left

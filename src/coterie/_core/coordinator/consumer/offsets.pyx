@@ -21,7 +21,7 @@ from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.records cimport (
     begin_offset, end_value, put_raw, put_string)
 from coterie._core.coordinator.runtime cimport (
-    CLASSIC, CONSUMER, EVERY_TYPE, NO_GROUP, OTHER, Group, Runtime)
+    CONSUMER, EVERY_TYPE, NO_GROUP, OTHER, Group, Runtime)
 from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of, new_batch
 from coterie._core.structures.expiry cimport NO_TIME
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset

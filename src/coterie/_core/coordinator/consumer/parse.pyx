@@ -7,8 +7,8 @@ Source: GroupCoordinatorRecordSerde.java. Rules: docs/rules/log-format.md#keys.
 from libc.stdint cimport int32_t
 
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH,
-    Current, Record, new_record, tombstone)
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX,
+    TARGET, TARGET_EPOCH, Current, Record, new_record, tombstone)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, ClassicPart, MemberFields, Resolved, TopicId, new_assignment, no_partitions)
@@ -18,7 +18,6 @@ from base64 import urlsafe_b64decode
 
 from coterie._core.codec.text import decode_utf8
 from coterie._core.codec.schema import decode_key, decode_value
-from coterie.errors import CorruptData
 
 
 # Versions of the keys that make a group of another type.

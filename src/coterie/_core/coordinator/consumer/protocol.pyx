@@ -6,27 +6,31 @@ when an append fails. A heartbeat that changes nothing costs two look-ups and a 
 Source: GroupMetadataManager.java (consumerGroupHeartbeat), OffsetMetadataManager.java.
 """
 cimport cython
-from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.codec.encode cimport Writing, begin, end, written
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID,
     FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, GROUP_SUBSCRIBED_TO_TOPIC,
-    ILLEGAL_GENERATION, INVALID_FETCH_SIZE, INVALID_REGULAR_EXPRESSION, INVALID_REQUEST, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE,
-    NETWORK_EXCEPTION, NONE, NON_EMPTY_GROUP, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER,
-    REBALANCE_IN_PROGRESS, RECORD_LIST_TOO_LARGE, REQUEST_TIMED_OUT, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
-    UNKNOWN_TOPIC_OR_PARTITION, UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, UNSUPPORTED_VERSION)
-from coterie._core.coordinator.consumer.assignors cimport Subscriber, assign
+    ILLEGAL_GENERATION, INVALID_FETCH_SIZE, INVALID_REGULAR_EXPRESSION, INVALID_REQUEST,
+    KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE, NETWORK_EXCEPTION, NONE, NON_EMPTY_GROUP,
+    NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, REBALANCE_IN_PROGRESS,
+    RECORD_LIST_TOO_LARGE, REQUEST_TIMED_OUT, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID,
+    UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR,
+    UNSUPPORTED_VERSION)
+from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.assignors cimport assign as assign_all
 from coterie._core.coordinator.consumer.conversion cimport classic_group, consumer_records
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, KAFKA_4_1_0, KAFKA_4_1_2, KAFKA_4_2, MEMBER, OFFSET, OTHER_GROUP, PARTITION_METADATA, REGEX,
-    TARGET, TARGET_EPOCH, UNREVOKED_PARTITIONS, OtherGroup, ConsumerGroup, ConsumerMember, Current, Record, Subscriptions, Timers,
-    new_group, new_subscriber, new_member, new_record, tombstone)
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, KAFKA_4_1_0, KAFKA_4_1_2, KAFKA_4_2, MEMBER, OFFSET,
+    OTHER_GROUP, PARTITION_METADATA, REGEX, TARGET, TARGET_EPOCH, UNREVOKED_PARTITIONS, OtherGroup,
+    ConsumerGroup, ConsumerMember, Current, Record, Subscriptions, Timers, new_group,
+    new_subscriber, new_member, new_record, tombstone)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.reconcile cimport all_within, reconciled
 from coterie._core.coordinator.consumer.records cimport put_records
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, ClassicPart, MemberFields, Names, Resolved, TopicId, before, no_names, no_partitions,
+    Assignment, ClassicPart, MemberFields, Names, Resolved, TopicId, no_names, no_partitions,
     utf16_sorted)
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.classic.group cimport GroupMetadata
@@ -485,7 +489,8 @@ cdef class ConsumerProtocol(GroupProtocol):
         if fields is not had or is_new:
             records.append(new_record(MEMBER, member.member_id, fields))
         bump = group.epoch == 0 or fields.names is not had.names
-        if (r.classic is None or self.revision >= KAFKA_4_1_2) and (fields.regex or had.regex or group.regex_count):
+        if (r.classic is None or self.revision >= KAFKA_4_1_2) and (
+                fields.regex or had.regex or group.regex_count):
             bump |= self.regex_step(group, had, fields, records)
             if self.error != NONE:
                 return None
@@ -679,7 +684,8 @@ cdef class ConsumerProtocol(GroupProtocol):
                 <ConsumerMember>sources[n]).fields)
         for each in group.absent.values():
             others.append(each.target)
-        assign(self.assignor_of(group, member, fields, replaced), subscribers, homogeneous, others)
+        assign_all(self.assignor_of(group, member, fields, replaced), subscribers, homogeneous,
+                   others)
         for n in range(len(subscribers)):
             subscriber = <Subscriber>subscribers[n]
             each = <ConsumerMember>sources[n]
@@ -974,7 +980,7 @@ cdef class ConsumerProtocol(GroupProtocol):
             end(&w)
         if not count:
             return NONE
-        for group_id, _, records in writes:
+        for group_id, _, _ in writes:
             self.touch(group_id)
         error = self.append_batch(batch, &position)
         if error != NONE:
@@ -1318,7 +1324,7 @@ cdef class ConsumerProtocol(GroupProtocol):
             self.described(group_id) for group_id in group_ids]))
 
     cdef tuple described(self, str group_id):
-        """(group id, error, state, epoch, target epoch, assignor, members), of what is committed."""
+        """(id, error, state, epoch, target epoch, assignor, members), of what is committed."""
         cdef int error = self.runtime.partitions.refusal(group_id, False)
         cdef ConsumerGroup group = None
         cdef ConsumerMember member
@@ -1383,7 +1389,6 @@ cdef class ConsumerProtocol(GroupProtocol):
         After a failure the caller gives the partitions up.
         """
         cdef Group known
-        cdef bint failed
         cdef dict classic = {}
         failure = None
         try:
@@ -1527,17 +1532,17 @@ cdef bint same_classic(ClassicPart had, ClassicPart now) except -1:
 
 cdef int sort_names(list records) except -1:
     """Sort each run of tombstones of members, once one has another name."""
-    cdef Py_ssize_t start = 0, end, count = len(records)
+    cdef Py_ssize_t start = 0, stop, count = len(records)
     cdef Record record
     while start < count:
         record = <Record>records[start]
-        end = start + 1
-        while (end < count and record.tombstone and (<Record>records[end]).tombstone
-                and (<Record>records[end]).kind == record.kind):
-            end += 1
-        if end > start + 1:
-            records[start:end] = sorted(records[start:end], key=name_order)
-        start = end
+        stop = start + 1
+        while (stop < count and record.tombstone and (<Record>records[stop]).tombstone
+                and (<Record>records[stop]).kind == record.kind):
+            stop += 1
+        if stop > start + 1:
+            records[start:stop] = sorted(records[start:stop], key=name_order)
+        start = stop
     return 0
 
 
@@ -1598,5 +1603,3 @@ cdef str uuid_text(int64_t upper, int64_t number):
 
     raw = upper.to_bytes(8, "big") + ((1 << 63) + number).to_bytes(8, "big")
     return urlsafe_b64encode(raw).decode().rstrip("=")
-
-

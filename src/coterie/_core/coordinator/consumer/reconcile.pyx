@@ -9,8 +9,8 @@ from libc.stdlib cimport free, malloc
 
 from coterie._core.coordinator.codes cimport FENCED_MEMBER_EPOCH, NONE
 from coterie._core.coordinator.consumer.group cimport (
-    KAFKA_4_1_2, KAFKA_4_2, STABLE_MEMBER, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember,
-    Current)
+    KAFKA_4_1_2, KAFKA_4_2, STABLE_MEMBER, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS,
+    ConsumerGroup, ConsumerMember, Current)
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, TopicId, before, new_assignment, no_partitions)
 
@@ -91,7 +91,8 @@ cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t ep
     both.ends, both.partitions = revoke.partitions + room, revoke.partitions + room + topics
     keep.count = keep.topics = revoke.count = revoke.topics = both.count = both.topics = 0
     try:
-        unreleased = divide(group, member, target, subscribed, &keep, keep_topics, &revoke, revoke_topics,
+        unreleased = divide(group, member, target, subscribed, &keep, keep_topics, &revoke,
+                            revoke_topics,
                             &both, both_topics)
         if revoke.count:
             pending = new_assignment(revoke_topics, revoke.ends, revoke.partitions)
@@ -109,7 +110,8 @@ cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t ep
 
 
 cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
-                 object subscribed, Parts* keep, list keep_topics, Parts* revoke, list revoke_topics, Parts* both,
+                 object subscribed, Parts* keep, list keep_topics, Parts* revoke,
+                 list revoke_topics, Parts* both,
                  list both_topics) except -1:
     """Walk both assignments by topic and partition; whether some of the target is not free yet."""
     cdef Assignment assigned = member.assigned
@@ -207,7 +209,8 @@ cdef Current reconciled(ConsumerGroup group, ConsumerMember member, int32_t targ
     elif member.state == UNREVOKED_PARTITIONS:
         if names_any(owned, member.revoking):
             return without_others(member, subscribed, owned) if changed else None
-        made = next_current(group, member, member.epoch + (group.revision < KAFKA_4_2), target_epoch, target, owned, subscribed)
+        made = next_current(group, member, member.epoch + (group.revision < KAFKA_4_2),
+                            target_epoch, target, owned, subscribed)
     elif member.state == UNRELEASED_PARTITIONS:
         made = next_current(group, member, member.epoch, target_epoch, target, owned, subscribed)
     elif owned is None or any(owned.values()):

@@ -5,7 +5,7 @@ a test holds these functions to; a heartbeat of a large group cannot pay for a w
 Source: GroupCoordinatorRecordHelpers.java. Rules: docs/rules/log-format.md#keys.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from coterie._core.codec.cursor cimport coterie_be32, load_i32, store
@@ -72,7 +72,6 @@ cdef int put_partitions(Writing* w, Assignment assignment) except -1:
 
 cdef int put_classic(Writing* w, ClassicPart part) except -1:
     """The tagged field of a member: null too is written."""
-    cdef Py_ssize_t at, size
     cdef bytes body
     put_uvarint(w, 1)
     put_uvarint(w, 0)

@@ -2,10 +2,11 @@
 
 An assignment is flat: its topics in the order of their ids, and the partitions of all in one array.
 Comparing two is a comparison of memory. Knows no group and no member.
-Source: org.apache.kafka.common.Uuid, modern/Assignment.java, modern/consumer/ConsumerGroupMember.java.
+Source: org.apache.kafka.common.Uuid, modern/Assignment.java,
+modern/consumer/ConsumerGroupMember.java.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
