@@ -227,9 +227,11 @@ class Coordinator(Heartbeats):
         gone = {(row["topic"], row["partition"]) for row in event.get("partitions") or ()}
         made = []
         for group_id in sorted({*self.state.groups}, key=utf16):
-            for at in self.offsets_of(group_id):
-                if at in gone:
-                    made.append(self.offset_record(group_id, at, None))
+            made += [
+                self.offset_record(group_id, at, None)
+                for at in self.offsets_of(group_id)
+                if at in gone
+            ]
         self.write(made)
 
     # ---- deletion --------------------------------------------------------------------------------
@@ -264,8 +266,10 @@ class Coordinator(Heartbeats):
                 rows[group_id] = "NONE"
                 done.append(group_id)
         for group_id in sorted(dict.fromkeys(done), key=utf16):
-            for at in dict.fromkeys(self.offsets_of(group_id)):
-                made.append(self.offset_record(group_id, at, None))
+            made += [
+                self.offset_record(group_id, at, None)
+                for at in dict.fromkeys(self.offsets_of(group_id))
+            ]
             made += self.group_gone(self.state.groups[group_id])
         error = self.write(made)
         if error != "NONE":
