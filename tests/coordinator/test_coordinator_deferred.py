@@ -78,6 +78,20 @@ def test_a_batch_may_not_stand_where_another_does(deferred):
         second.complete(base_offset=4)
 
 
+@pytest.mark.parametrize(
+    ("offset", "fits"), [(-1, False), (0, True), (2**62 - 1, True), (2**62, False)]
+)
+def test_a_batch_lies_from_0_to_the_offset_where_a_log_may_end(deferred, offset, fits):
+    commit(deferred, 1)
+    (append,) = deferred.appends
+    if fits:
+        append.complete(base_offset=offset)
+        assert append.done
+    else:
+        with pytest.raises(ArgumentError, match="base_offset"):
+            append.complete(base_offset=offset)
+
+
 def test_a_failed_commit_is_answered_with_the_translated_error(deferred):
     pending = commit(deferred, 5)
     deferred.appends[0].complete(Error.MESSAGE_TOO_LARGE)

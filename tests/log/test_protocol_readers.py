@@ -55,6 +55,14 @@ def test_a_subscription_that_kafka_refuses_is_refused_by_every_reader(read, data
         read(data)
 
 
+@pytest.mark.parametrize(
+    ("rack", "rack_id"), [(b"\xff\xff", None), (text(b""), None), (text(b"r"), "r")]
+)
+def test_an_empty_rack_is_none(rack, rack_id):  # ConsumerProtocol.deserializeSubscription
+    data = struct.pack(">hi", 3, 0) + NULL + struct.pack(">ii", 0, 1) + rack
+    assert read_subscription(data).rack_id == rack_id
+
+
 @pytest.mark.parametrize("version", [0, 3, 4, 32_767])
 def test_versions_above_the_last_are_read_as_the_last_and_bytes_left_over_are_ignored(version):
     data = struct.pack(">hi", version, 1) + ONE_TOPIC + NULL + b"later"

@@ -151,16 +151,21 @@ class FetchSessions:
         return session_id
 
     def _make_room(self, size: int, now_ms: int) -> bool:
-        """Evict a stale session, or an old one that is not larger than the new one."""
+        """Evict a stale session, or an old one that is smaller than the new one.
+
+        A session becomes old when a fetch uses it, not by time alone (``tryEvict``, ``touch``).
+        """
         stalest = min(self._known.values(), key=lambda session: session.used_ms)
         if now_ms - stalest.used_ms > _STALE_MS:
             del self._known[stalest.id]
             return True
         old = [
-            session for session in self._known.values() if now_ms - session.created_ms > _STALE_MS
+            session
+            for session in self._known.values()
+            if session.used_ms - session.created_ms > _STALE_MS
         ]
         smallest = min(old, key=lambda session: (len(session.requested), session.id), default=None)
-        if smallest is None or len(smallest.requested) > size:
+        if smallest is None or len(smallest.requested) >= size:
             return False
         del self._known[smallest.id]
         return True

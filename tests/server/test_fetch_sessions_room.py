@@ -1,0 +1,71 @@
+"""Which fetch session gives way when there are 1000: ``FetchSessionCacheShard.tryEvict``.
+
+The time limits of Kafka are "more than two minutes".
+"""
+
+from itertools import count
+
+import pytest
+
+from coterie.server.services.data.fetch_sessions import FetchSessions, RequestedPartition
+
+MOST, OLD_MS = 1000, 120_001
+
+
+class Broker:
+    """The sessions of a broker at a time that the test sets."""
+
+    def __init__(self):
+        self.now_ms, numbers = 0, count(1)
+        self.sessions = FetchSessions(lambda bits: next(numbers), lambda: self.now_ms)
+
+    def make(self, size):
+        partitions = [RequestedPartition(("t", n), "t", "", n, 0, 1, -1, -1) for n in range(size)]
+        return self.sessions.make(partitions, False)
+
+    def use_all(self, now_ms):
+        self.now_ms = now_ms
+        for session_id in range(1, MOST + 1):
+            self.sessions.use(self.sessions._known[session_id])
+
+    def has(self, session_id):
+        return session_id in self.sessions._known
+
+
+@pytest.fixture
+def full():
+    """A thousand sessions of the time 0, with 3 partitions each, but the last with 2."""
+    broker = Broker()
+    made = [broker.make(3) for _ in range(MOST - 1)] + [broker.make(2)]
+    assert made == list(range(1, MOST + 1))
+    return broker
+
+
+def test_a_session_without_a_fetch_for_over_two_minutes_gives_way_to_any(full):
+    full.use_all(10)
+    full.now_ms = 10 + OLD_MS - 1
+    assert full.make(9) == 0
+    full.now_ms += 1
+    assert full.make(1) == MOST + 1
+    assert len(full.sessions) == MOST
+
+
+def test_an_old_session_gives_way_to_one_with_more_partitions(full):
+    full.use_all(OLD_MS)
+    assert full.make(3) == MOST + 1
+    assert not full.has(MOST)
+    assert len(full.sessions) == MOST
+
+
+def test_an_old_session_stays_if_the_new_one_has_not_more_partitions(full):
+    full.use_all(OLD_MS)
+    assert full.make(2) == full.make(1) == 0
+    assert full.has(MOST)
+
+
+def test_a_session_is_old_when_a_fetch_used_it_over_two_minutes_after_it_was_made(full):
+    full.use_all(OLD_MS - 1)
+    full.now_ms = OLD_MS + 1
+    assert full.make(9) == 0
+    full.use_all(OLD_MS)
+    assert full.make(9) == MOST + 1
