@@ -10,7 +10,7 @@ import pytest
 from coterie.arguments import text
 from coterie.errors import CoterieError
 from coterie.server.admin.control import Control
-from coterie.server.admin.http import Refusal, Request
+from coterie.server.admin.http import Refusal, HttpRequest
 from coterie.server.api.faults import Watch
 from support.server import asking, playing
 

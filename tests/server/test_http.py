@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import CoterieError
-from coterie.server.admin.http import Refusal, Request, json_answer, read_head, serve
+from coterie.server.admin.http import Refusal, HttpRequest, json_answer, read_head, serve
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: localhost:1\r\n\r\n"
 

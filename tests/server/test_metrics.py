@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coterie.server.admin.http import Refusal, Request
+from coterie.server.admin.http import Refusal, HttpRequest
 from coterie.server.admin.metrics import Metrics
 from support.server import asking, playing
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from coterie.arguments import span
 from coterie.errors import ArgumentError, CoterieError
-from coterie.server.admin.http import Answer, Refusal, Request, json_answer
+from coterie.server.admin.http import Answer, Refusal, HttpRequest, json_answer
 from coterie.server.api.faults import Fault
 from coterie.server.group_waits import timeout_of
 from coterie.server.running import Running
@@ -44,7 +44,7 @@ class Control:
             "/wait": self._wait,
         }
 
-    async def respond(self, request: Request) -> Answer:
+    async def respond(self, request: HttpRequest) -> Answer:
         """Answer a request, or raise Refusal."""
         _refuse_pages(request)
         try:
@@ -167,7 +167,7 @@ def _argument_error(error: TypeError) -> str:
     return str(error).partition("() ")[2] or str(error)
 
 
-def _refuse_pages(request: Request) -> None:
+def _refuse_pages(request: HttpRequest) -> None:
     """Refuse requests of web pages, and requests addressed to a name other than localhost."""
     if request.origin is not None:
         raise Refusal(HTTPStatus.FORBIDDEN, "this is not for pages in a browser")

@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 from coterie.errors import CoterieError
 
-__all__ = ["Answer", "Refusal", "Request", "json_answer", "read_head", "serve"]
+__all__ = ["Answer", "Refusal", "HttpRequest", "json_answer", "read_head", "serve"]
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 IDLE_S = 60.0
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """A request; ``origin`` and ``host`` are its header fields."""
 
     method: str
@@ -52,7 +52,7 @@ class Refusal(Exception):
         self.status, self.what = status, what
 
 
-Respond = Callable[[Request], Awaitable[Answer]]
+Respond = Callable[[HttpRequest], Awaitable[Answer]]
 
 
 def json_answer(value: object, status: int = HTTPStatus.OK) -> Answer:
@@ -60,7 +60,7 @@ def json_answer(value: object, status: int = HTTPStatus.OK) -> Answer:
     return Answer(int(status), json.dumps(value).encode() + b"\n")
 
 
-def read_head(head: bytes) -> Request:
+def read_head(head: bytes) -> HttpRequest:
     """Parse the head of a request; raise Refusal if it is malformed or its body is too long."""
     first, _, rest = head.partition(b"\r\n")
     words = first.decode("latin-1").split(" ")
@@ -79,7 +79,7 @@ def read_head(head: bytes) -> Request:
         what = f"a body has at most {MAX_BODY_BYTES} bytes"
         raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what)
     connection = fields.get("connection", "").lower()
-    return Request(
+    return HttpRequest(
         words[0],
         words[1],
         fields.get("host", ""),

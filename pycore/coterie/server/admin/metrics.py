@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie.prometheus import label_text, text_lines
-from coterie.server.admin.http import Answer, Refusal, Request
+from coterie.server.admin.http import Answer, Refusal, HttpRequest
 from coterie.server.api.call import Call, Handler
 from coterie.server.api.table import SERVED
 from coterie.server.cluster import Cluster
@@ -39,7 +39,7 @@ class Metrics:
         self._counts[call.api_key] += 1
         return self._next is None or self._next(call, handler)
 
-    async def respond(self, request: Request) -> Answer:
+    async def respond(self, request: HttpRequest) -> Answer:
         """Answer GET /metrics."""
         if request.method != "GET" or request.path.partition("?")[0] != "/metrics":
             raise Refusal(404, "there is GET /metrics")
