@@ -10,7 +10,7 @@ import pytest
 from coterie.arguments import text
 from coterie.errors import CoterieError
 from coterie.server.admin.control import Control
-from coterie.server.admin.http import Refusal, HttpRequest
+from coterie.server.admin.http import HttpRequest, Refusal
 from coterie.server.api.faults import Watch
 from support.server import asking, playing
 
@@ -53,7 +53,7 @@ class Controlled:
         data = (
             b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         )
-        request = Request(method, path, host, origin, len(data), True, data)
+        request = HttpRequest(method, path, host, origin, len(data), True, data)
         answer = asyncio.run(self.control.respond(request))
         assert answer.status == 200
         return json.loads(answer.body)

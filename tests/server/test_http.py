@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import CoterieError
-from coterie.server.admin.http import Refusal, HttpRequest, json_answer, read_head, serve
+from coterie.server.admin.http import HttpRequest, Refusal, json_answer, read_head, serve
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: localhost:1\r\n\r\n"
 
@@ -18,9 +18,9 @@ def head(*fields, first="POST /x HTTP/1.1"):
 
 
 def test_a_head_is_read():
-    assert read_head(GET) == Request("GET", "/a?b=1", "localhost:1", None, 0, True)
+    assert read_head(GET) == HttpRequest("GET", "/a?b=1", "localhost:1", None, 0, True)
     given = head("host: h", "CONTENT-LENGTH: 12", "Origin: http://a", "Connection: close")
-    assert read_head(given) == Request("POST", "/x", "h", "http://a", 12, False)
+    assert read_head(given) == HttpRequest("POST", "/x", "h", "http://a", 12, False)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_requests_of_one_connection_are_answered_in_order():
 
 def test_an_error_is_json_and_the_end():
     response = talk(head("Content-Length: x"), GET)
-    assert response.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert response.startswith(b"HTTP/1.1 400 Bad HttpRequest\r\n")
     assert json.loads(response.partition(b"\r\n\r\n")[2]) == {
         "error": "Content-Length is no number: 'x'"
     }

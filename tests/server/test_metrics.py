@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coterie.server.admin.http import Refusal, HttpRequest
+from coterie.server.admin.http import HttpRequest, Refusal
 from coterie.server.admin.metrics import Metrics
 from support.server import asking, playing
 
 
 def samples(server, metrics):
     """What a scrape reads: value by name and labels."""
-    answer = asyncio.run(metrics.respond(Request("GET", "/metrics", "h", None, 0, True)))
+    answer = asyncio.run(metrics.respond(HttpRequest("GET", "/metrics", "h", None, 0, True)))
     assert answer.content_type.startswith("text/plain; version=0.0.4")
     families = text_string_to_metric_families(answer.body.decode())
     return {
@@ -85,4 +85,4 @@ def test_transactional_ids_are_told_by_state():
 def test_there_is_nothing_else(method, path):
     _, metrics, _ = begun()
     with pytest.raises(Refusal):
-        asyncio.run(metrics.respond(Request(method, path, "h", None, 0, True)))
+        asyncio.run(metrics.respond(HttpRequest(method, path, "h", None, 0, True)))

@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from coterie.arguments import span
 from coterie.errors import ArgumentError, CoterieError
-from coterie.server.admin.http import Answer, Refusal, HttpRequest, json_answer
+from coterie.server.admin.http import Answer, HttpRequest, Refusal, json_answer
 from coterie.server.api.faults import Fault
 from coterie.server.group_waits import timeout_of
 from coterie.server.running import Running

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from coterie.errors import CoterieError
 
-__all__ = ["Answer", "Refusal", "HttpRequest", "json_answer", "read_head", "serve"]
+__all__ = ["Answer", "HttpRequest", "Refusal", "json_answer", "read_head", "serve"]
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 1024 * 1024

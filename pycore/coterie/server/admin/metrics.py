@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie.prometheus import label_text, text_lines
-from coterie.server.admin.http import Answer, Refusal, HttpRequest
+from coterie.server.admin.http import Answer, HttpRequest, Refusal
 from coterie.server.api.call import Call, Handler
 from coterie.server.api.table import SERVED
 from coterie.server.cluster import Cluster
