@@ -95,7 +95,7 @@ def test_requests_of_one_connection_are_answered_in_order():
 
 def test_an_error_is_json_and_the_end():
     response = talk(head("Content-Length: x"), GET)
-    assert response.startswith(b"HTTP/1.1 400 Bad HttpRequest\r\n")
+    assert response.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert json.loads(response.partition(b"\r\n\r\n")[2]) == {
         "error": "Content-Length is no number: 'x'"
     }
