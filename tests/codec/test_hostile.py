@@ -25,7 +25,7 @@ from support.hostile import (
     walk_object,
     walk_spoiled,
 )
-from support.hostile_makers import GOOD, MAKERS, UNREADY, a_coordinator
+from support.hostile_makers import CONSUMER_METHODS, GOOD, MAKERS, UNREADY, a_coordinator
 
 pytestmark = OF_NUMPY_1
 MODULES = (coterie, coterie.messages, coterie.testing, coterie.aio, coterie.wire, coterie.values)
@@ -69,6 +69,13 @@ def test_what_a_public_name_does_not_take_it_refuses_with_an_error_of_ours(path)
     if isinstance(found, type):
         walk_object(walk, maker(path), (CoterieError,))
     check(walk, UNREADY)
+
+
+def test_what_a_coordinator_of_consumer_groups_does_not_take_it_refuses_with_an_error_of_ours():
+    walk = a_walk()
+    newer = {"coterie.behaviour": "4.1"}
+    walk_object(walk, lambda: a_coordinator(config=newer), (CoterieError,))
+    check(walk, UNREADY - CONSUMER_METHODS)
 
 
 @pytest.mark.parametrize("path", CLASSES)

@@ -125,8 +125,10 @@ MAKERS = {
     "Unanswered": lambda: coterie.Unanswered(0, 1, "join_group", "dropped"),
 }
 # What no object above is ready for: a load that has begun, a protocol that was elected.
-UNREADY = {"finish_load", "current_member_metadata"}
+CONSUMER_METHODS = {"consumer_group_heartbeat", "consumer_group_describe", "set_topics"}  # from 4.1
+UNREADY = {"finish_load", "current_member_metadata", *CONSUMER_METHODS}
 GOOD = {  # parameter, perhaps with its function and class -> a value, or what makes one
+    "TypedGroupOverview.type": "consumer",
     "group_id": "g", "member_id": "m", "group_instance_id": "i", "old_member_id": "m",
     "new_member_id": "n", "client_id": "c", "client_host": "/h", "protocol_type": "consumer",
     "protocol": "range", "protocols": [("range", b"")], "select_protocol.protocols": [["a"]],
@@ -278,7 +280,8 @@ CORE_GOOD = {
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],
     "log": ROWS, "values": [5], "name": "x", "count": 1, "empty": True, "stable": True,
     "since_ms": 5, "topics_known": True, "split_key.key": RAW_KEY[2:], "index": 0,
-    "within.value": 5,
+    "within.value": 5, "read_group.value": RAW_GROUP, "replayed_offsets.rows": ROWS,
+    "set_image.brokers": (), "set_image.deleted": (), "set_image.topics": (),
     "restore.fold": lambda: PartitionFold(history=True), "restore.state": lambda: dump(a_fold()),
     "max_bytes": 10, "subscriptions": [b""], "members": 1, "scan.data": RAW_LOG, "log_offset": 9,
     "timestamp": 0, "add.value": RAW_GROUP, "only": ["g"], "Coordinator.now_ms": 0,

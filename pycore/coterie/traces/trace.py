@@ -17,7 +17,7 @@ from coterie.arguments import walked
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.consumer_fields import read_metadata
 from coterie.coordinator.requests import compile_request, has_sugar
-from coterie.errors import ConfigError, TraceError, shown
+from coterie.errors import ArgumentError, ConfigError, TraceError, shown
 from coterie.operations import NUMBER, REQUESTS
 
 __all__ = ["Trace", "load_trace", "run_trace"]
@@ -78,7 +78,11 @@ def run_trace(
     ------
     TraceError
         As :func:`load_trace`; also if Kafka's code would throw on a member's metadata.
+    ArgumentError
+        ``settings`` is not a mapping.
     """
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ArgumentError(f"settings must be a mapping, not {shown(settings)}")
     trace = load_trace(lines)
     config = {**(trace.header.get("config") or {}), **(settings or {})}
     core = Coordinator(coordinator_config(config))
