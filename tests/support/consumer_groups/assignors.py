@@ -1,7 +1,7 @@
 """The assignors ``uniform`` and ``range``, step by step as the rules say; all inputs sorted.
 
-``members``: member id -> (instance id, topic ids), sorted by id; ``previous``: member id -> topic id
--> partitions; ``counts``: topic id -> number of partitions.
+``members``: member id -> (instance id, topic ids), sorted by id. ``previous``: member id -> topic
+id -> partitions. ``counts``: topic id -> number of partitions.
 """
 
 from __future__ import annotations
