@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.arguments import called, function, milliseconds, sequence, span, text
+from coterie.coordinator.admin_requests import AdminRequests
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock, run_until
 from coterie.coordinator.config import coordinator_config
@@ -38,7 +39,7 @@ __all__ = ["GroupCoordinator"]
 T = TypeVar("T")
 
 
-class GroupCoordinator(ConsumerGroupRequests):
+class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
     """Kafka's group coordinator under virtual time.
 
     Parameters
@@ -299,33 +300,6 @@ class GroupCoordinator(ConsumerGroupRequests):
     def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
         """Send OffsetDelete; ``partitions``: pairs of topic and partition."""
         return self._ask("offset_delete", group_id, partitions).response
-
-    @called
-    def describe_group(self, group_id: str | None = None, *, version: int = 5) -> Any:
-        """Send DescribeGroups for one group; from version 6 on an unknown one is an error."""
-        return self._ask("describe_group", group_id, version).response
-
-    @called
-    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Any:
-        """Send ListGroups for groups in these states and of these types; an empty list: any.
-
-        ``types`` matter since Kafka 4.1 only.
-        """
-        return self._ask("list_groups", states, types).response
-
-    @called
-    def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
-        """Send DeleteGroups."""
-        return self._ask("delete_groups", group_ids).response
-
-    @called
-    def delete_partitions(self, partitions: Any = ()) -> None:
-        """Remove the offsets of partitions, pairs of topic and number, deleted from the cluster."""
-        self._ask("delete_partitions", partitions)
-
-    def cleanup(self) -> None:
-        """Apply retention to every group now."""
-        self._ask("cleanup")
 
     def failover(self) -> None:
         """Resign, be elected again and load the log, within this millisecond."""

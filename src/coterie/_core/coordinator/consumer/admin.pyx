@@ -10,8 +10,9 @@ from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE)
-from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol, write_error
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
+from coterie._core.coordinator.consumer.writes cimport respond_committed, write_all, write_error
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.runtime cimport (
     EVERY_TYPE, NO_GROUP, NO_OWNER, NO_TIMER, Component, Group, Runtime)
@@ -120,11 +121,11 @@ cdef class ReplayedAdmin(Component):
             if errors[key] == NONE and offsets is not None and (
                     offsets.find(key) is not None or offsets.unstable(key)):
                 gone.append(key)
-        error = write_error(self.consumer.write_all([(group_id, gone, [])]))
+        error = write_error(write_all(self.consumer, [(group_id, gone, [])]))
         if error != NONE:
             return self.runtime.respond(id, OFFSET_DELETE, error, None)
         payload = tuple([(key, errors[key]) for key in keys])
-        return self.consumer.respond_committed(id, OFFSET_DELETE, payload)
+        return respond_committed(self.consumer, id, OFFSET_DELETE, payload)
 
     cdef int delete_groups(self, int64_t id, tuple group_ids) except -1:
         cdef int error
@@ -145,13 +146,13 @@ cdef class ReplayedAdmin(Component):
             offsets = self.store.find(group_id)
             writes.append((group_id, list(dict.fromkeys(self.keys_of(offsets))),
                            self.consumer.end_records(group)))
-        error = write_error(self.consumer.write_all(writes))
+        error = write_error(write_all(self.consumer, writes))
         payload = tuple([(group_id, error if code == NONE else code)
                          for group_id, code in errors.items()])
         if error != NONE:
             self.runtime.respond(id, DELETE_GROUPS, NONE, payload)
         else:
-            self.consumer.respond_committed(id, DELETE_GROUPS, payload)
+            respond_committed(self.consumer, id, DELETE_GROUPS, payload)
         return self.consumer.finish_event()
 
     cdef int delete_partitions(self, tuple keys) except -1:
@@ -161,7 +162,7 @@ cdef class ReplayedAdmin(Component):
             found = [key for key in self.keys_of(self.store.find(group_id)) if key in gone]
             if found:
                 writes.append((group_id, found, []))
-        self.consumer.write_all(writes)
+        write_all(self.consumer, writes)
         return 0
 
     cdef int clean_up(self) except -1:
@@ -174,7 +175,7 @@ cdef class ReplayedAdmin(Component):
                 records = self.consumer.end_records(group)
             if expired or records:
                 writes.append((group_id, expired, records))
-        self.consumer.write_all(writes)
+        write_all(self.consumer, writes)
         self.arm_clean_up()
         return self.consumer.finish_event()
 

@@ -15,11 +15,16 @@ from coterie._core.coordinator.codes cimport (
     INVALID_SESSION_TIMEOUT, MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
     UNKNOWN_SERVER_ERROR)
 from coterie._core.coordinator.consumer.conversion cimport read_subscription, written_assignment
+from coterie._core.coordinator.consumer.departures cimport fence_members
 from coterie._core.coordinator.consumer.group cimport (
-    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers)
-from coterie._core.coordinator.consumer.protocol cimport (
-    JOIN, SYNC, ConsumerProtocol, Heartbeat, write_error)
+    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers,
+    group_tombstones)
+from coterie._core.coordinator.consumer.heartbeat cimport join_classic
+from coterie._core.coordinator.consumer.protocol cimport JOIN, SYNC, ConsumerProtocol, Heartbeat
 from coterie._core.coordinator.consumer.values cimport Assignment, ClassicPart, TopicId
+from coterie._core.coordinator.consumer.writes cimport (
+    encoded, forget_group, keep_committed, respond_committed, restore_group, write_error,
+    write_records)
 from coterie._core.coordinator.runtime cimport (
     CONSUMER, NO_TIMER, OTHER, Group, Request, Runtime, new_request)
 
@@ -115,13 +120,13 @@ cdef class ClassicMembers:
         made.group_id, made.member_id, made.instance_id = group.group_id, name, instance
         made.rebalance_timeout_ms = details[3]
         made.client_id, made.client_host = details[4], details[5]
-        payload = consumer.join_classic(group, made, not member_id, records)
+        payload = join_classic(consumer, group, made, not member_id, records)
         if payload is None:
             self.runtime.answer(request, consumer.error, "")
             return consumer.finish_event()
         error = NONE
         if records:
-            error = write_error(consumer.write_records(group.group_id, records))
+            error = write_error(write_records(consumer, group.group_id, records))
         if error != NONE:
             self.runtime.answer(request, error, "")
             return consumer.finish_event()
@@ -131,7 +136,7 @@ cdef class ClassicMembers:
             consumer.arm_session(timers, part.session_timeout_ms)
             consumer.arm_other(timers, SYNC, details[3])
         result = (payload[1], "consumer", details[1][0][0], "", name, False, ())
-        consumer.respond_committed(request.id, request.op, result)
+        respond_committed(consumer, request.id, request.op, result)
         return consumer.finish_event()
 
     cdef int join_emptied(self, Request request, ConsumerGroup group, str member_id,
@@ -141,16 +146,16 @@ cdef class ClassicMembers:
         if member_id:
             # Kafka drops the group from its memory before it finds that it has no such member;
             # what the log has of the group comes back with the next load.
-            consumer.forget_group(group)
+            forget_group(consumer, group)
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
         consumer.touch(group.group_id)
-        consumer.keep_committed(group.group_id)
-        self.joins.before_group = consumer.encoded(
-            group.group_id, consumer.group_tombstones(group))
-        consumer.forget_group(group)
+        keep_committed(consumer, group.group_id)
+        self.joins.before_group = encoded(
+            consumer, group.group_id, group_tombstones(group))
+        forget_group(consumer, group)
         self.joins.join(request, None, group.group_id, member_id, instance, details)
         if self.runtime.find(group.group_id) is None:      # the write failed
-            consumer.restore_group(group)
+            restore_group(consumer, group)
         return consumer.finish_event()
 
     cdef bint supports(self, ConsumerGroup group, str protocol_type, tuple protocols) except -1:
@@ -207,8 +212,8 @@ cdef class ClassicMembers:
             return self.runtime.answer(request, REBALANCE_IN_PROGRESS, None)
         self.runtime.disarm(&timers.sync)
         consumer.arm_session(timers, member.fields.classic.session_timeout_ms)
-        return consumer.respond_committed(
-            request.id, SYNC_GROUP,
+        return respond_committed(
+            consumer, request.id, SYNC_GROUP,
             (details[0], details[1], written_assignment(member.assigned, protocol[1])))
 
     cdef int heartbeat(self, int64_t id, ConsumerGroup group, int32_t generation_id,
@@ -277,10 +282,10 @@ cdef class ClassicMembers:
             refused |= code != NONE
             rows.append((member_id, instance, code))
         if gone:
-            error = write_error(consumer.write_records(
-                group.group_id, consumer.fence(group, list(gone))))
+            error = write_error(write_records(
+                consumer, group.group_id, fence_members(consumer, group, list(gone))))
         if error != NONE:
             self.runtime.respond(id, LEAVE_GROUP, error, None)
         else:
-            consumer.respond_committed(id, LEAVE_GROUP, tuple(rows) if refused else leaving)
+            respond_committed(consumer, id, LEAVE_GROUP, tuple(rows) if refused else leaving)
         return consumer.finish_event()

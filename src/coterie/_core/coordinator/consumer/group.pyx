@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Resolved, TopicId, no_names, no_partitions)
+    Assignment, MemberFields, Resolved, TopicId, no_names, no_partitions, utf16_sorted)
 from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
 
 from bisect import bisect_left
@@ -453,3 +453,31 @@ cdef bint any_target(ConsumerGroup group) except -1:
         if member.target is not None:
             return True
     return False
+
+
+cdef list group_tombstones(ConsumerGroup group):
+    """The records that end a group; its offsets go before them."""
+    cdef ConsumerMember member
+    cdef list records = [tombstone(CURRENT, member.member_id) for member in group.order]
+    targets = [member.member_id for member in group.order if member.target is not None]
+    for member_id in utf16_sorted([*targets, *group.absent]):
+        records.append(tombstone(TARGET, member_id))
+    records.append(tombstone(TARGET_EPOCH, None))
+    records += [tombstone(MEMBER, member.member_id) for member in group.order]
+    records += [tombstone(REGEX, regex) for regex in utf16_sorted(group.resolved)]
+    records.append(tombstone(PARTITION_METADATA, None))
+    records.append(tombstone(GROUP_EPOCH, None))
+    return records
+
+
+cdef Record epoch_record(int32_t epoch, int64_t digest):
+    cdef Record record = new_record(GROUP_EPOCH, None, None)
+    record.epoch = epoch
+    record.hash = digest
+    return record
+
+
+cdef Record target_epoch_record(int32_t epoch):
+    cdef Record record = new_record(TARGET_EPOCH, None, None)
+    record.epoch = epoch
+    return record

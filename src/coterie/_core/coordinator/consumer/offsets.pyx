@@ -16,7 +16,9 @@ from coterie._core.coordinator.codes cimport (
     OFFSET_METADATA_TOO_LARGE, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
     UNSTABLE_OFFSET_COMMIT)
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
-from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol, write_error
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
+from coterie._core.coordinator.consumer.writes cimport (
+    append_batch, committed_group, keep_committed, respond_later, write_error)
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.records cimport (
     begin_offset, end_value, put_raw, put_string)
@@ -150,9 +152,9 @@ cdef class ReplayedOffsets:
                     return self.runtime.respond(id, op, NONE, tuple([
                         (row[0], UNKNOWN_SERVER_ERROR) for row in rows]))
                 batch.transactional, batch.producer_id, batch.epoch = True, producer_id, epoch
-            error = write_error(self.consumer.append_batch(batch, &position))
+            error = write_error(append_batch(self.consumer, batch, &position))
         if error == NONE and batch.count:
-            self.consumer.keep_committed(group_id)
+            keep_committed(self.consumer, group_id)
             if self.runtime.find(group_id) is None:
                 self.runtime.protocol_of(None).create_group(group_id)
             offsets = self.store.map_of(group_id)
@@ -173,8 +175,9 @@ cdef class ReplayedOffsets:
             return self.runtime.respond(id, op, NONE, answers)
         if not self.consumer.holding:
             return self.runtime.respond(id, op, NONE, answers)
-        return self.consumer.respond_later(
-            id, op, answers, NONE, tuple([(row[0], COORDINATOR_NOT_AVAILABLE) for row in rows]))
+        return respond_later(
+            self.consumer, id, op, answers, NONE,
+            tuple([(row[0], COORDINATOR_NOT_AVAILABLE) for row in rows]))
 
     cdef Batch encode(self, str group_id, tuple rows, list entries):
         cdef Writing w
@@ -201,7 +204,7 @@ cdef class ReplayedOffsets:
         for group_id in self.store.open_groups.pop(producer_id, {}):
             offsets = self.store.find(group_id)
             if offsets is not None:
-                self.consumer.keep_committed(group_id)
+                keep_committed(self.consumer, group_id)
                 offsets.complete_txn(producer_id, committed)
         return 0
 
@@ -217,7 +220,7 @@ cdef class ReplayedOffsets:
                 return NONE
             consumers = <ConsumerGroup>group
         else:
-            consumers = self.consumer.committed_group(group_id)
+            consumers = committed_group(self.consumer, group_id)
             if consumers is None:
                 return NONE
         member = consumers.members.get(member_id or "")
@@ -260,6 +263,6 @@ cdef class ReplayedOffsets:
                         (key[0], key[1], entry.offset, entry.leader_epoch, entry.metadata,
                          error))
         if stable and self.consumer.holding:
-            return self.consumer.respond_later(id, OFFSET_FETCH, tuple(rows),
-                                               COORDINATOR_NOT_AVAILABLE, False)
+            return respond_later(self.consumer, id, OFFSET_FETCH, tuple(rows),
+                                 COORDINATOR_NOT_AVAILABLE, False)
         return self.runtime.respond(id, OFFSET_FETCH, NONE, tuple(rows))

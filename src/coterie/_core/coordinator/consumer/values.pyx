@@ -153,3 +153,13 @@ cdef class MemberFields:
 @cython.final
 cdef class Resolved:
     """The topics that a regular expression matched in an image."""
+
+
+cdef int drop_one(dict counts, object name) except -1:
+    """Take one from a count; one that is 0 goes."""
+    cdef object left = counts[name] - 1
+    if left:
+        counts[name] = left
+    else:
+        del counts[name]
+    return 0

@@ -1,0 +1,118 @@
+"""Members that leave, are fenced, or whose timers fire.
+
+Source: GroupMetadataManager.java (consumerGroupLeave, consumerGroupFenceMember).
+"""
+from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
+from coterie._core.coordinator.consumer.conversion cimport classic_group
+from coterie._core.coordinator.consumer.group cimport (
+    CURRENT, MEMBER, REGEX, TARGET, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record,
+    new_record, tombstone)
+from coterie._core.coordinator.consumer.group_type cimport may_downgrade, set_successor
+from coterie._core.coordinator.consumer.protocol cimport (
+    JOIN, LEAVE, LEAVE_FOR_NOW, REBALANCE, SESSION, ConsumerProtocol, Heartbeat)
+from coterie._core.coordinator.consumer.values cimport (
+    MemberFields, Names, Resolved, drop_one, no_partitions, utf16_sorted)
+from coterie._core.coordinator.consumer.writes cimport write_records
+from coterie._core.coordinator.runtime cimport CONSUMER, NO_TIMER, Group
+
+cdef enum:
+    RETRY_MS = 500                 # after the write of a timer failed
+
+
+cdef tuple leave_group(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r, list records):
+    cdef ConsumerMember member = group.members.get(r.member_id)
+    cdef Current current
+    if r.instance_id is None:
+        if member is None:
+            return protocol.refuse(UNKNOWN_MEMBER_ID)
+    elif r.instance_id not in group.instances:
+        return protocol.refuse(UNKNOWN_MEMBER_ID)
+    elif group.instances[r.instance_id] != r.member_id:
+        return protocol.refuse(FENCED_INSTANCE_ID)
+    if r.epoch == LEAVE:
+        records += fence_members(protocol, group, [r.member_id])
+    else:
+        current = Current.__new__(Current)
+        current.epoch, current.previous_epoch = LEAVE_FOR_NOW, member.previous_epoch
+        current.state, current.assigned = member.state, member.assigned
+        current.revoking = no_partitions()
+        records.append(new_record(CURRENT, r.member_id, current))
+    return (r.member_id, r.epoch, 0, None)
+
+
+cdef list fence_members(ConsumerProtocol protocol, ConsumerGroup group, list member_ids):
+    """Records that remove members; their timers are cancelled.
+
+    If only classic members are left the group becomes a classic one: then none is cancelled.
+    """
+    cdef list records = []
+    cdef dict names_count = dict(group.names_count), regexes = dict(group.regex_count)
+    cdef dict topics = dict(group.topic_count)
+    cdef MemberFields fields
+    cdef list lost = []
+    if may_downgrade(protocol, group, member_ids, 0):
+        set_successor(
+            protocol, group, classic_group(group, member_ids, None, None, None,
+                                           protocol.runtime.wheel.clock_ms),
+            None, None, True, records)
+        return records
+    for member_id in utf16_sorted(member_ids):
+        records += (tombstone(CURRENT, member_id), tombstone(TARGET, member_id),
+                    tombstone(MEMBER, member_id))
+        protocol.forget_timers(group.group_id, member_id)
+        fields = (<ConsumerMember>group.members[member_id]).fields
+        if names_count[fields.names] == 1:
+            for name in fields.names.ordered:
+                drop_one(topics, name)
+        drop_one(names_count, fields.names)
+        if fields.regex:
+            if regexes[fields.regex] == 1:
+                lost.append(fields.regex)
+            drop_one(regexes, fields.regex)
+    for regex in utf16_sorted(lost):
+        records.append(tombstone(REGEX, regex))
+        if regex in group.resolved:
+            for name in (<Resolved>group.resolved[regex]).topics:
+                drop_one(topics, name)
+    if len(names_count) == 1 and not group.resolved:
+        digest = protocol.image.hash_of_names(<Names>next(iter(names_count)))
+    else:
+        digest = protocol.image.hash_of(topics)
+    records.append(epoch_record(group.epoch + 1, digest))
+    return records
+
+
+cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) except -1:
+    """A session ended, or a member did not give up its partitions in time."""
+    cdef Group known = protocol.runtime.find(timers.group_id)
+    cdef ConsumerMember member = None
+    cdef Timers kept
+    if kind == SESSION:
+        timers.session = NO_TIMER
+    elif kind == REBALANCE:
+        timers.rebalance = NO_TIMER
+    elif kind == JOIN:
+        timers.join = NO_TIMER
+    else:
+        timers.sync = NO_TIMER
+    if known is not None and known.group_type == CONSUMER:
+        member = (<ConsumerGroup>known).members.get(timers.member_id)
+    if member is None or (kind == REBALANCE and member.epoch != timers.rebalance_epoch):
+        if (timers.session == NO_TIMER and timers.rebalance == NO_TIMER
+                and timers.join == NO_TIMER and timers.sync == NO_TIMER) and (
+                protocol.timers.get((timers.group_id, timers.member_id)) is timers):
+            protocol.forget_timers(timers.group_id, timers.member_id)
+            if member is not None:
+                member.timers = None
+        return 0
+    records = fence_members(protocol, <ConsumerGroup>known, [timers.member_id])
+    if write_records(protocol, timers.group_id, records) != NONE:
+        member.timers = None
+        kept = protocol.timers_of(timers.group_id, timers.member_id)
+        if kind == SESSION:
+            protocol.arm_session(kept, RETRY_MS)
+        elif kind != REBALANCE:
+            protocol.arm_other(kept, kind, RETRY_MS)
+        else:
+            protocol.arm_rebalance(kept, timers.rebalance_epoch, RETRY_MS)
+    return 0

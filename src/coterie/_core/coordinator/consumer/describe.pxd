@@ -1,0 +1,6 @@
+"""ConsumerGroupDescribe: what is committed of each group."""
+from libc.stdint cimport int64_t
+
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
+
+cdef int answer_describe(ConsumerProtocol protocol, int64_t id, tuple group_ids) except -1

@@ -1,0 +1,54 @@
+"""ConsumerGroupDescribe: what is committed of each group."""
+from libc.stdint cimport int64_t
+
+from coterie._core.coordinator.codes cimport GROUP_ID_NOT_FOUND, NONE
+from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
+from coterie._core.coordinator.consumer.targets cimport preferred
+from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields, TopicId
+from coterie._core.coordinator.consumer.writes cimport committed_group
+
+from coterie.operations import NUMBER
+
+cdef int DESCRIBE = NUMBER["consumer_group_describe"]
+
+
+cdef int answer_describe(ConsumerProtocol protocol, int64_t id, tuple group_ids) except -1:
+    return protocol.runtime.respond(id, DESCRIBE, NONE, tuple([
+        described(protocol, group_id) for group_id in group_ids]))
+
+
+cdef tuple described(ConsumerProtocol protocol, str group_id):
+    """(id, error, state, epoch, target epoch, assignor, members), of what is committed."""
+    cdef int error = protocol.runtime.partitions.refusal(group_id, False)
+    cdef ConsumerGroup group = None
+    cdef ConsumerMember member
+    if error == NONE:
+        group = committed_group(protocol, group_id)
+        if group is None:
+            error = GROUP_ID_NOT_FOUND
+    if group is None:
+        return (group_id, error, "", 0, 0, "", ())
+    return (group_id, NONE, group.state, group.epoch, group.target_epoch,
+            preferred(group.assignor_count, protocol.assignors),
+            tuple([described_member(protocol, member) for member in group.order]))
+
+
+cdef tuple described_member(ConsumerProtocol protocol, ConsumerMember member):
+    cdef MemberFields fields = member.fields
+    return (member.member_id, fields.instance_id, fields.rack_id, member.epoch,
+            fields.client_id, fields.client_host, fields.names.ordered, fields.regex,
+            0 if fields.classic is not None else 1, named(protocol, member.assigned),
+            named(protocol, member.target))
+
+
+cdef tuple named(ConsumerProtocol protocol, Assignment assignment):
+    """An assignment with names, without topics that are gone."""
+    cdef TopicId topic
+    cdef list rows = []
+    if assignment is None:
+        return ()
+    for topic, (raw, partitions) in zip(assignment.topics, assignment.rows()):
+        if topic.name is not None:
+            rows.append((raw, topic.name, partitions))
+    return tuple(rows)

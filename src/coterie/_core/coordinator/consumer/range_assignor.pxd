@@ -1,0 +1,3 @@
+"""The assignor ``range``."""
+
+cdef int assign_range(list subscribers, bint homogeneous) except -1

@@ -1,0 +1,123 @@
+"""The target assignment of a group: its assignor's input, and the records of what changed.
+
+Source: TargetAssignmentBuilder.java.
+"""
+from libc.stdint cimport int32_t
+
+from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.assignors cimport assign as assign_all
+from coterie._core.coordinator.consumer.group cimport (
+    TARGET, ConsumerGroup, ConsumerMember, new_record, new_subscriber, target_epoch_record)
+from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
+from coterie._core.coordinator.consumer.values cimport (
+    Assignment, MemberFields, Resolved, TopicId, drop_one)
+
+
+cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
+                               ConsumerMember member, MemberFields fields, ConsumerMember replaced,
+                               bint homogeneous, int32_t epoch, list records):
+    """Assign all members; the target of the one that asked."""
+    cdef list subscribers = group.subscribers, sources = group.order, others = []
+    cdef ConsumerMember each
+    cdef Subscriber subscriber, own = member.subscriber
+    cdef Assignment had
+    cdef Py_ssize_t n
+    if replaced is not None or not member.present:
+        subscribers, sources = list(subscribers), list(sources)
+        own = new_subscriber(member.member_id, member.target)
+        if replaced is not None:
+            n = sources.index(replaced)
+            del subscribers[n], sources[n]
+        n = place_of(subscribers, member.member_id)
+        if n < len(subscribers) and (
+                (<Subscriber>subscribers[n]).member_id == member.member_id):
+            subscribers[n] = own
+        else:
+            subscribers.insert(n, own)
+            sources.insert(n, None)
+    own.instance_id = fields.instance_id
+    for n in range(1 if homogeneous else len(subscribers)):
+        subscriber = <Subscriber>subscribers[n]     # else the topics of the first are all
+        subscriber.topics = topics_of(protocol, group, fields if subscriber is own else (
+            <ConsumerMember>sources[n]).fields)
+    for each in group.absent.values():
+        others.append(each.target)
+    assign_all(assignor_of(protocol, group, member, fields, replaced), subscribers, homogeneous,
+               others)
+    for n in range(len(subscribers)):
+        subscriber = <Subscriber>subscribers[n]
+        each = <ConsumerMember>sources[n]
+        had = None if each is None else each.target
+        if subscriber is own and replaced is not None:
+            # The replacement's own record comes first: what it says is what was there.
+            had = <Assignment>subscriber.previous if replaced.member_id == (
+                subscriber.member_id) else None
+        if had is not None and subscriber.target is had:
+            continue
+        if had is None and group.absent:
+            each = group.absent.get(subscriber.member_id)
+            had = None if each is None else each.target
+        if had is None or not (<Assignment>subscriber.target).equals(had):
+            records.append(new_record(TARGET, subscriber.member_id, subscriber.target))
+    records.append(target_epoch_record(epoch))
+    if member.present:
+        own.instance_id = member.fields.instance_id     # until the member's record is replayed
+    return <Assignment>own.target
+
+
+cdef tuple topics_of(ConsumerProtocol protocol, ConsumerGroup group, MemberFields fields):
+    """Topics that a member subscribes to and that exist, by their ids."""
+    if fields.regex and fields.regex in group.resolved:
+        return topics_named(
+            protocol, fields.names.names | (<Resolved>group.resolved[fields.regex]).topics)
+    if fields.names.topics_stamp != protocol.image.stamp:
+        fields.names.topics = topics_named(protocol, fields.names.names)
+        fields.names.topics_stamp = protocol.image.stamp
+    return fields.names.topics
+
+
+cdef tuple topics_named(ConsumerProtocol protocol, names):
+    found = [protocol.image.topics[name] for name in names if name in protocol.image.topics]
+    found.sort(key=topic_order)
+    return tuple(found)
+
+
+cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
+                     MemberFields fields, ConsumerMember replaced):
+    """The assignor with the most votes; of several the one whose name sorts first."""
+    cdef dict votes = group.assignor_count
+    cdef MemberFields had = replaced.fields if replaced is not None else member.fields
+    cdef bint counted = replaced is not None or member.present
+    if (had.assignor if counted else None) != fields.assignor:
+        votes = dict(votes)
+        if counted and had.assignor is not None:
+            drop_one(votes, had.assignor)
+        if fields.assignor is not None:
+            votes[fields.assignor] = votes.get(fields.assignor, 0) + 1
+    return preferred(votes, protocol.assignors)
+
+
+cdef str preferred(dict votes, tuple assignors):
+    if not votes:
+        return assignors[0]
+    if len(votes) == 1:
+        return next(iter(votes))
+    return min(votes, key=lambda name: (-votes[name], name))
+
+
+cdef Py_ssize_t place_of(list subscribers, str member_id) except -1:
+    """Where a member id belongs among subscribers, which are in order."""
+    cdef bytes units = member_id.encode("utf-16-be", "surrogatepass")
+    cdef Py_ssize_t low = 0, high = len(subscribers), middle
+    while low < high:
+        middle = (low + high) // 2
+        other = (<Subscriber>subscribers[middle]).member_id.encode("utf-16-be", "surrogatepass")
+        if other < units:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def topic_order(TopicId topic not None):
+    return topic.upper, topic.lower
