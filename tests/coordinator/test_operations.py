@@ -10,6 +10,7 @@ import pytest
 import coterie.consumer_groups
 import coterie.values
 from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace
+from coterie.coordinator.admin_requests import AdminRequests
 from coterie.coordinator.requests import OPS, compile_request, compile_values, show_request
 from coterie.events import Cause
 from coterie.operations import ABSENT, ALONE, DETAILS, NUMBER, OPERATIONS, REQUESTS
@@ -51,7 +52,7 @@ def test_an_operation_needs_no_method_to_be_asked_for(monkeypatch):
     monkeypatch.setitem(
         OPERATIONS, "describe_group", OPERATIONS["describe_group"]._replace(method=False)
     )
-    monkeypatch.delattr(GroupCoordinator, "describe_group")
+    monkeypatch.delattr(AdminRequests, "describe_group")
     coordinator = GroupCoordinator()
     coordinator.offset_commit("g", {("t", 0): 5})
     answer = coordinator.handle({"op": "describe_group", "group_id": "g"}).response

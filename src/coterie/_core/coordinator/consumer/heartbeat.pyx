@@ -257,7 +257,14 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
             protocol.arm_rebalance(timers, current.epoch, fields.rebalance_timeout_ms)
         else:
             protocol.runtime.disarm(&timers.rebalance)
-    interval_ms = protocol.heartbeat_interval_ms
+    interval_ms = start_session(protocol, group, r, timers)
+    return heartbeat_answer(member, current, r, interval_ms)
+
+
+cdef int64_t start_session(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r,
+                           Timers timers) except? -7:
+    """Start a member's session anew; the interval of its heartbeats."""
+    cdef int64_t interval_ms = protocol.heartbeat_interval_ms
     if r.classic is not None:
         pass                           # its session starts when the join is written
     elif protocol.group_configs:
@@ -267,7 +274,7 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
                                        interval_ms)
     else:
         protocol.arm_session(timers, protocol.session_timeout_ms)
-    return heartbeat_answer(member, current, r, interval_ms)
+    return interval_ms
 
 
 cdef tuple heartbeat_answer(ConsumerMember member, Current current, Heartbeat r,
