@@ -159,7 +159,7 @@ cdef class ClassicMembers:
         return consumer.finish_event()
 
     cdef bint supports(self, ConsumerGroup group, str protocol_type, tuple protocols) except -1:
-        """Whether all classic members have one of these protocols, too."""
+        """Whether some of these protocols is common to all classic members."""
         cdef ConsumerMember member
         cdef set names
         if protocol_type != "consumer" or not protocols:

@@ -162,7 +162,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         return uuid_text(0x4000, self.joins.ids_given)
 
     cdef int set_refresh(self, ConsumerGroup group, int64_t at_ms, int32_t epoch) except -1:
-        """When metadata is looked at anew; a group that is not stored yet keeps it, too."""
+        """Set when the metadata is checked next, also for a group that is not stored yet."""
         group.refresh_ms, group.refresh_epoch = at_ms, epoch
         return 0
 

@@ -1,7 +1,7 @@
 """The next assignment of a member: what it keeps, gives up, gets, and waits for.
 
 A member gives partitions up first; it gets a partition once no member owns it. ``owned`` is what
-the member says that it owns: topic id -> partitions, None if it said nothing. Changes nothing.
+the member reports as owned: topic id -> partitions, None without a report. Changes nothing.
 Source: modern/consumer/CurrentAssignmentBuilder.java.
 """
 from libc.stdint cimport int32_t

@@ -16,7 +16,7 @@ from coterie._core.coordinator.consumer.values cimport (
 cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
                                ConsumerMember member, MemberFields fields, ConsumerMember replaced,
                                bint homogeneous, int32_t epoch, list records):
-    """Assign all members; the target of the one that asked."""
+    """Assign all members; return the target of the member that sent the heartbeat."""
     cdef list subscribers = group.subscribers, sources = group.order, others = []
     cdef ConsumerMember each
     cdef Subscriber subscriber, own = member.subscriber
