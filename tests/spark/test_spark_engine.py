@@ -20,6 +20,8 @@ from support.commandline import (
     fails,
     folder_of,
 )
+from support.consumer_groups import golden
+from support.consumer_groups.log_of_trace import log_of, played
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -42,6 +44,25 @@ def test_both_engines_write_the_same_tables(spark, tmp_path, case):
         assert ours.equals(theirs), name
         parts = folder_of(tmp_path / f"spark/{name}.parquet")
         assert parts == [f"part-{number:05d}.parquet" for number in range(len(parts))]
+
+
+def test_both_engines_fold_the_logs_of_consumer_groups_alike(spark, tmp_path):
+    for number, name in enumerate(golden.names()):
+        _, batches = played(name)
+        folder = tmp_path / f"log/__consumer_offsets-{number}"
+        folder.mkdir(parents=True)
+        (folder / f"{batches[0].base_offset if batches else 0:020}.log").write_bytes(
+            log_of(batches)
+        )
+    common = ("replay", tmp_path / "log", "--format", "json")
+    coterie_ok(*common, "--out", tmp_path / "spark", *SPARK)
+    coterie_ok(*common, "--out", tmp_path / "one", "--engine", "local")
+    ours, theirs = (
+        json.loads((tmp_path / engine / "groups.json").read_text())["groups"]
+        for engine in ("spark", "one")
+    )
+    assert ours == theirs
+    assert {group["type"] for group in ours} == {"consumer", "classic"}
 
 
 def without_time(text):

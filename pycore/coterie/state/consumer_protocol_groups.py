@@ -1,10 +1,10 @@
 """Groups of the newer protocols (consumer, share, streams) from the last record of each key.
 
-State that a broker has only in memory is not here: whether a streams topology is ready, the start
-offsets of a share group. Records have topic ids; ``name_topics`` finds their names if the log has
-them. Cost: each record is decoded once; the rest grows with the members.
-Sources: ConsumerGroup.maybeUpdateGroupState, ShareGroup, StreamsGroup,
-GroupMetadataManager.replay.
+The core's coordinator replays the records of a consumer group; the records of share and streams
+groups are read here. State that a broker has only in memory is not here: whether a streams topology
+is ready, the start offsets of a share group. Records have topic ids; ``name_topics`` finds their
+names if the log has them. Cost: each record is decoded once; the rest grows with the members.
+Sources: ShareGroup, StreamsGroup, GroupMetadataManager.replay.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from coterie._core.codec.schema import decode_key, decode_value
+from coterie._core.coordinator.consumer.replayed import replayed_group
+from coterie.consumer_groups import encode_topic_id
 from coterie.ordering import java_order
 
 Row = dict[str, Any]
@@ -49,32 +51,44 @@ MEMBER_STATES = {  # modern.MemberState, streams.MemberState
     "share": ("stable", "unrevoked_partitions", "unreleased_partitions"),
     "streams": ("unknown", "stable", "unrevoked_tasks", "unreleased_tasks"),
 }
-DEFAULT_ASSIGNOR = "uniform"  # the first of group.consumer.assignors by default
+REPLAYED = {*PROTOCOLS["consumer"], REGULAR_EXPRESSION} - {PROTOCOLS["consumer"].partition_metadata}
 TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
 
 
 class GroupRecords:
-    """The values of one group that are in the log, and the last offset of each group type."""
+    """The records of one group that are in the log, and the last offset of each group type.
+
+    Those of a consumer group stay bytes, (offset, key, value), for the core.
+    """
 
     def __init__(self) -> None:
+        self.of_consumers: list[tuple[int, bytes, bytes | None]] = []
         self.values: dict[int, Row] = {}
         self.by_member: dict[int, dict[str, Row | None]] = {}
-        self.expressions: dict[str, list[str]] = {}
         self.last_offset: dict[str, int] = {}
 
-    def add(self, version: int, key: Row, value: Row | None, offset: int) -> None:
+    def add(
+        self, version: int, key: Row, raw_key: bytes, raw_value: bytes | None, offset: int
+    ) -> None:
         """Add a record; a member's tombstone is stored, because it hides earlier records."""
-        if "memberId" in key:
-            self.by_member.setdefault(version, {})[key["memberId"]] = value
-        if value is None:
-            return
-        if version in TYPE_OF:
+        if version in REPLAYED:
+            self.of_consumers.append((offset, raw_key, raw_value))
+        elif raw_value is not None:
+            value = decode_value(version, raw_value)["data"]
+            if "memberId" in key:
+                self.by_member.setdefault(version, {})[key["memberId"]] = value
+            else:
+                self.values[version] = value
+        elif "memberId" in key:
+            self.by_member.setdefault(version, {})[key["memberId"]] = None
+        if raw_value is not None and version in TYPE_OF:
             name = TYPE_OF[version]
             self.last_offset[name] = max(offset, self.last_offset.get(name, -1))
-        if version == REGULAR_EXPRESSION:
-            self.expressions[key["regularExpression"]] = value["topics"]
-        elif "memberId" not in key:
-            self.values[version] = value
+
+    def replayed(self) -> Row:
+        """Return the consumer group that the core makes of its records."""
+        ordered = sorted(self.of_consumers, key=lambda record: record[0])
+        return replayed_group([(key, value) for _, key, value in ordered])
 
     def member_ids(self, protocol: Protocol) -> list[str]:
         """Return the ids with a member record, or an assignment without a later tombstone."""
@@ -108,31 +122,60 @@ def newer_groups(records: Records, classic: Mapping[str, int] | None = None) -> 
     groups: dict[str, GroupRecords] = {}
     for raw_key, (raw_value, offset, _) in records.items():
         key = decode_key(raw_key)
-        data = None if raw_value is None else decode_value(key["version"], raw_value)["data"]
         group = groups.setdefault(key["data"]["groupId"], GroupRecords())
-        group.add(key["version"], key["data"], data, offset)
+        group.add(key["version"], key["data"], raw_key, raw_value, offset)
     rows = {}
     for group_id, group in groups.items():
         if group.last_offset:
             offset, name = max((at, name) for name, at in group.last_offset.items())
             if offset >= (classic or {}).get(group_id, -1):
-                rows[group_id] = _row(name, group)
+                rows[group_id] = _consumer_row(group) if name == "consumer" else _row(name, group)
     return rows
 
 
-def _row(name: str, group: GroupRecords) -> Row:
-    protocol = PROTOCOLS[name]
-    group_epoch = group.values.get(protocol.epoch, {}).get("epoch", 0)
-    target_epoch = group.values.get(protocol.target_epoch, {}).get("assignmentEpoch", 0)
-    member = _streams_member if name == "streams" else _member
-    members = [member(name, group, member_id) for member_id in group.member_ids(protocol)]
-    topics = _subscribed(name, group, members)
-    row = {
+def _consumer_row(group: GroupRecords) -> Row:
+    state = group.replayed()
+    members = [_consumer_member(member) for member in state["members"]]
+    expressions = state["regular_expressions"]
+    topics = {topic for member in members for topic in _names(member, expressions)}
+    epochs = (state["group_epoch"], state["target_assignment_epoch"])
+    return {
+        **_base_row("consumer", group, state["state"], epochs, topics, members),
+        "protocol": state["assignor"],
+        "regular_expressions": expressions,
+    }
+
+
+def _consumer_member(member: Row) -> Row:
+    assignments = ("current_assignment", "pending_revocation", "target_assignment")
+    return {
+        **member,
+        "member_state": _member_state("consumer", member["member_state"]),
+        **{
+            name: [
+                {"topic_id": encode_topic_id(topic_id), "topic": None, "partitions": partitions}
+                for topic_id, partitions in member[name]
+            ]
+            for name in assignments
+        },
+    }
+
+
+def _base_row(
+    name: str,
+    group: GroupRecords,
+    state: str,
+    epochs: tuple[int, int],
+    topics: Set[str],
+    members: list[Row],
+) -> Row:
+    group_epoch, target_epoch = epochs
+    return {
         "type": name,
-        "state": _state(name, group, members, group_epoch, target_epoch),
+        "state": state,
         "protocol_type": name,
         "generation": group_epoch,
-        "protocol": _assignor(members) if name == "consumer" else None,
+        "protocol": None,
         "leader": None,
         "current_state_timestamp": None,
         "subscribed_topics": sorted(topics, key=java_order),
@@ -141,9 +184,19 @@ def _row(name: str, group: GroupRecords) -> Row:
         "target_assignment_epoch": target_epoch,
         "topic_ids": dict(_pairs(name, group)),
     }
-    if name == "consumer":
-        row["regular_expressions"] = group.expressions
-    elif name == "share":
+
+
+def _row(name: str, group: GroupRecords) -> Row:
+    """Return the row of a share or streams group."""
+    protocol = PROTOCOLS[name]
+    group_epoch = group.values.get(protocol.epoch, {}).get("epoch", 0)
+    target_epoch = group.values.get(protocol.target_epoch, {}).get("assignmentEpoch", 0)
+    member = _streams_member if name == "streams" else _share_member
+    members = [member(name, group, member_id) for member_id in group.member_ids(protocol)]
+    topics = _subscribed(name, group, members)
+    state = _state(name, group, members, group_epoch, target_epoch)
+    row = _base_row(name, group, state, (group_epoch, target_epoch), topics, members)
+    if name == "share":
         state = group.values.get(SHARE_STATE, {})
         for kind in ("initializing", "initialized", "deleting"):
             row[f"{kind}_topics"] = [
@@ -170,17 +223,11 @@ def _state(name: str, group: GroupRecords, members: list[Row], epoch: int, targe
     return "Reconciling"
 
 
-def _assignor(members: list[Row]) -> str:
-    """Return the assignor of most members; of a tie, the first by name (Kafka: by hash)."""
-    votes = [m["server_assignor"] for m in members if m["server_assignor"] is not None]
-    return min(votes, key=lambda name: (-votes.count(name), name), default=DEFAULT_ASSIGNOR)
-
-
 def _subscribed(name: str, group: GroupRecords, members: list[Row]) -> set[str]:
     if name == "streams":
         topology = group.values.get(TOPOLOGY, {})
         return {t for part in topology.get("subtopologies", ()) for t in part["sourceTopics"]}
-    return {topic for member in members for topic in _names(member, group.expressions)}
+    return {topic for member in members for topic in member["subscribed_topics"]}
 
 
 def _names(member: Row, expressions: Mapping[str, list[str]]) -> set[str]:
@@ -215,21 +262,18 @@ def _base_member(name: str, group: GroupRecords, member_id: str) -> tuple[Row, R
     }
 
 
-def _member(name: str, group: GroupRecords, member_id: str) -> Row:
+def _share_member(name: str, group: GroupRecords, member_id: str) -> Row:
     protocol = PROTOCOLS[name]
     own, row = _base_member(name, group, member_id)
     current = group.of_member(protocol.current, member_id)
-    classic = own.get("classicMemberMetadata")
-    if classic is not None:
-        row["session_timeout_ms"] = classic["sessionTimeoutMs"]
     return {
         **row,
         "subscribed_topics": own.get("subscribedTopicNames", []),
-        "subscribed_regex": own.get("subscribedTopicRegex") or None,
-        "server_assignor": own.get("serverAssignor"),
-        "upgraded": classic is None,
+        "subscribed_regex": None,
+        "server_assignor": None,
+        "upgraded": True,
         "current_assignment": _partitions(current.get("assignedPartitions", ())),
-        "pending_revocation": _partitions(current.get("partitionsPendingRevocation", ())),
+        "pending_revocation": [],
         "target_assignment": _partitions(
             group.of_member(protocol.target, member_id).get("topicPartitions", ())
         ),

@@ -17,6 +17,7 @@ cdef enum Revision:                # of the rules, by the first version of Kafka
     KAFKA_4_1_0 = 0
     KAFKA_4_1_2 = 1
     KAFKA_4_2 = 2
+    AS_RECORDED = 3                # of no broker: a log is shown as it is, nothing is refused
 
 cdef enum GroupState:
     EMPTY_GROUP = 0

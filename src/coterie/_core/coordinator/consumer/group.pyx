@@ -253,13 +253,14 @@ cdef class ConsumerGroup(Group):
         if record.kind == MEMBER:
             return self.apply_member(record, subscriptions)
         if record.kind == TARGET_EPOCH:
-            if record.tombstone and any_target(self):
+            if record.tombstone and self.revision < AS_RECORDED and any_target(self):
                 raise CorruptData(f"group {self.group_id!r}: a target epoch is removed while there "
                                   "are targets")
             self.target_epoch = -1 if record.tombstone else record.epoch
         elif record.kind == GROUP_EPOCH:
             if record.tombstone:
-                if self.members or any_target(self) or self.target_epoch != -1:
+                if self.revision < AS_RECORDED and (
+                        self.members or any_target(self) or self.target_epoch != -1):
                     raise CorruptData(f"group {self.group_id!r} is removed while it has members, "
                                       "targets or a target epoch")
             else:
@@ -278,10 +279,10 @@ cdef class ConsumerGroup(Group):
         if record.tombstone:
             if member is None:
                 return 0
-            if member.epoch != -1:
+            if self.revision < AS_RECORDED and member.epoch != -1:
                 raise CorruptData(f"group {self.group_id!r}: member {record.name!r} is removed "
                                   "before its assignment")
-            if member.target is not None:
+            if self.revision < AS_RECORDED and member.target is not None:
                 raise CorruptData(f"group {self.group_id!r}: member {record.name!r} is removed "
                                   "before its target")
             del self.members[record.name]
@@ -413,6 +414,8 @@ cdef class ConsumerGroup(Group):
         cdef Py_ssize_t n
         cdef int32_t at, start = 0
         cdef Owners owners
+        if self.revision == AS_RECORDED:
+            return 0
         for n in range(assignment.topic_count):
             owners = self.owners.get(assignment.topics[n])
             for at in range(start, assignment.ends[n]):
@@ -424,9 +427,12 @@ cdef class ConsumerGroup(Group):
         return 0
 
     cdef int own(self, Assignment assignment, int32_t epoch) except -1:
+        """Make a member of this epoch the owner of partitions."""
         cdef Py_ssize_t n
         cdef int32_t at, partition, start = 0
         cdef Owners owners
+        if self.revision == AS_RECORDED:
+            return 0
         for n in range(assignment.topic_count):
             owners = self.owners.get(assignment.topics[n])
             if owners is None:

@@ -18,7 +18,10 @@ from base64 import urlsafe_b64decode
 
 from coterie._core.codec.text import decode_utf8
 from coterie._core.codec.schema import decode_key, decode_value
+from coterie.errors import CorruptData
 
+# A group's owners take 4 bytes for each partition of a topic, so a damaged number must not count.
+LAST_PARTITION = 9_999_999
 
 # Versions of the keys that make a group of another type.
 OTHER_GROUPS = dict.fromkeys((10, 11, 12, 13, 14), "share") | dict.fromkeys(
@@ -31,6 +34,8 @@ cdef Assignment assignment_of(list rows, MetadataImage image):
     for row in rows:
         numbers = sorted(set(row["partitions"]))
         if numbers:
+            if numbers[0] < 0 or max(numbers) > LAST_PARTITION:
+                raise CorruptData(f"no topic has partitions {numbers[0]} to {max(numbers)}")
             by_topic[image.topic_id(urlsafe_b64decode(row["topicId"] + "=="))] = numbers
     return assignment_from(by_topic)
 
