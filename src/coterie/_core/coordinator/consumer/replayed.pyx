@@ -10,7 +10,8 @@ from coterie._core.coordinator.consumer.group cimport (
     AS_RECORDED, ConsumerGroup, ConsumerMember, Record, new_group)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.targets cimport preferred
-from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields, Resolved, utf16_sorted
+from coterie._core.coordinator.consumer.values cimport (
+    Assignment, MemberFields, Resolved, utf16_sorted)
 
 from coterie._core.coordinator.consumer.parse import parse_record
 from coterie.errors import CorruptData
