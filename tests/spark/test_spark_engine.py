@@ -62,7 +62,7 @@ def test_both_engines_fold_the_logs_of_consumer_groups_alike(spark, tmp_path):
         for engine in ("spark", "one")
     )
     assert ours == theirs
-    assert {group["type"] for group in ours} == {"consumer", "classic"}
+    assert {group["type"] for group in ours} >= {"consumer", "classic"}
 
 
 def without_time(text):
