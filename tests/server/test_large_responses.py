@@ -104,6 +104,28 @@ def test_a_read_gives_the_whole_batches_and_the_beginning_of_the_last(sizes, dat
     assert log.readable(offset, end) == len(available)
 
 
+@given(
+    sizes=st.lists(st.one_of(st.integers(1, 9), st.integers(1000, 9000)), min_size=1, max_size=40),
+    most_bytes=st.integers(1, 20_000), most=st.integers(1, 20), data=st.data(),
+)  # fmt: skip
+def test_the_buffers_of_a_range_are_its_bytes_from_any_place_on(sizes, most_bytes, most, data):
+    records = stored_range(sizes, data.draw(st.integers(0, 10_000)))
+    start = data.draw(st.integers(0, len(records) - 1))
+    buffers = records.buffers(start, most_bytes, most)
+    taken = b"".join(buffers)
+    assert taken
+    assert bytes(records)[start : start + most_bytes].startswith(taken)
+    assert len(buffers) <= most
+    if len(buffers) < most:
+        assert len(taken) == min(most_bytes, len(records) - start)
+
+
+@pytest.mark.parametrize(("size", "most_buffers"), [(200, 1), (1500, 40)])
+def test_small_batches_are_joined_and_large_ones_are_not(size, most_buffers):
+    records = stored_range([size] * 40, 0)
+    assert len(records.buffers(0, 1 << 20, 1024)) == most_buffers
+
+
 @given(st.lists(st.one_of(RANGES, st.binary(min_size=1, max_size=2 * SLICE_BYTES)), max_size=5))
 def test_slices_are_the_parts_in_order_and_bounded(parts):
     unsent = Unsent()
