@@ -17,6 +17,7 @@ __all__ = ["describe_quorum", "update_features"]
 
 Body = dict[str, Any]
 
+_NODES_SINCE = 2
 _LEADER_EPOCH = 1  # of the only election of a single voter
 
 
@@ -29,8 +30,12 @@ def describe_quorum(call: Call) -> Slices | None:
     if [(topic["topicName"], topic["partitions"]) for topic in requested] != [
         (METADATA_TOPIC, [{"partitionIndex": 0}])
     ]:
+        behind = 1 if call.api_version >= _NODES_SINCE else 0  # the list of no nodes
         return answer_in_slices(
-            call, lambda rows: {"errorMessage": "", "topics": rows}, map(_unknown, requested)
+            call,
+            lambda rows: {"errorMessage": "", "topics": rows},
+            map(_unknown, requested),
+            behind=behind,
         )
     controller, now_ms = min(call.cluster.nodes), call.cluster.now_ms
     voter = {
