@@ -6,7 +6,10 @@ import socket
 
 import pytest
 
+from coterie.server import Broker
 from coterie.server.net.accepting import Acceptor
+from coterie.server.net.listener import Peer
+from support.server import sockets
 
 MANY = 60
 
@@ -69,6 +72,47 @@ def test_connections_that_wait_are_all_taken_in_one_turn(loop):
     loop.run_until_complete(asyncio.sleep(0))
     took = [turn for turn, _ in turns.made]
     assert max(took) - min(took) <= 1
+
+
+BUFFERS = {"socket.send.buffer.bytes": socket.SO_SNDBUF,
+           "socket.receive.buffer.bytes": socket.SO_RCVBUF}  # fmt: skip
+
+
+def size_of_buffer(option, size):
+    """The size that the system reports for a buffer of a requested size; -1: its default."""
+    with socket.socket() as fresh:
+        if size >= 0:
+            fresh.setsockopt(socket.SOL_SOCKET, option, size)
+        return fresh.getsockopt(socket.SOL_SOCKET, option)
+
+
+@pytest.mark.parametrize("size", [30_000, None])
+@pytest.mark.parametrize("name", BUFFERS)
+def test_a_connection_has_buffers_of_the_size_that_is_set_or_of_kafkas(monkeypatch, name, size):
+    sizes, made = [], Peer.connection_made
+
+    def connection_made(peer, transport):
+        opened = transport.get_extra_info("socket")
+        sizes.append(opened.getsockopt(socket.SOL_SOCKET, BUFFERS[name]))
+        made(peer, transport)
+
+    monkeypatch.setattr(Peer, "connection_made", connection_made)
+    with Broker(config={} if size is None else {name: size}) as broker:
+        sockets.ask(sockets.connect(broker), "ApiVersions", 0, {})
+    assert sizes == [size_of_buffer(BUFFERS[name], 102_400 if size is None else size)]
+
+
+@pytest.mark.parametrize("option", BUFFERS.values())
+def test_the_system_chooses_a_size_of_minus_one(loop, option):
+    async def begin():
+        acceptor = Acceptor(asyncio.Protocol, None, send_bytes=-1, receive_bytes=-1)
+        await acceptor.listen("127.0.0.1", 0)
+        return acceptor
+
+    acceptor = loop.run_until_complete(begin())
+    (listening_socket,) = acceptor._sockets
+    assert listening_socket.getsockopt(socket.SOL_SOCKET, option) == size_of_buffer(option, -1)
+    acceptor.close()
 
 
 def test_a_closed_listener_takes_nobody_and_leaves_its_port(loop):

@@ -14,7 +14,6 @@ from coterie.server.services.data.records import RecordRange
 from coterie.server.services.data.segment import StoredBatch
 from coterie.server.unsent import Unsent
 from support.server.asking import ask, heartbeat, request
-from support.server.playing import Server
 from support.server.transports import Peering
 from support.server.writing import batch
 
@@ -102,6 +101,28 @@ def test_a_read_gives_the_whole_batches_and_the_beginning_of_the_last(sizes, dat
     available = b"".join(stored[offset:end])
     assert bytes(fetched.records) == available[: max(limit, len(stored[offset]))]
     assert log.readable(offset, end) == len(available)
+
+
+@given(
+    sizes=st.lists(st.one_of(st.integers(1, 9), st.integers(1000, 9000)), min_size=1, max_size=40),
+    most_bytes=st.integers(1, 20_000), most=st.integers(1, 20), data=st.data(),
+)  # fmt: skip
+def test_the_buffers_of_a_range_are_its_bytes_from_any_place_on(sizes, most_bytes, most, data):
+    records = stored_range(sizes, data.draw(st.integers(0, 10_000)))
+    start = data.draw(st.integers(0, len(records) - 1))
+    buffers = records.buffers(start, most_bytes, most)
+    taken = b"".join(buffers)
+    assert taken
+    assert bytes(records)[start : start + most_bytes].startswith(taken)
+    assert len(buffers) <= most
+    if len(buffers) < most:
+        assert len(taken) == min(most_bytes, len(records) - start)
+
+
+@pytest.mark.parametrize(("size", "most_buffers"), [(200, 1), (1500, 40)])
+def test_small_batches_are_joined_and_large_ones_are_not(size, most_buffers):
+    records = stored_range([size] * 40, 0)
+    assert len(records.buffers(0, 1 << 20, 1024)) == most_buffers
 
 
 @given(st.lists(st.one_of(RANGES, st.binary(min_size=1, max_size=2 * SLICE_BYTES)), max_size=5))
@@ -306,82 +327,6 @@ def test_a_lost_connection_waits_for_no_room():
     peering.unsent.subtract(0, 1)
     peering.loop.run()
     assert not transport.written
-
-
-def creating(count):
-    topics = [
-        {"name": f"t{n}", "numPartitions": 1 + n % 3, "replicationFactor": 1} for n in range(count)
-    ]
-    return {"timeoutMs": 1000, "topics": topics}
-
-
-LONG = [("CreateTopics", version, creating(400)) for version in range(8)]
-LONG += [("Metadata", version, {"topics": None}) for version in range(1, 13)]
-LONG += [("Metadata", version, {"topics": [{"name": f"n{n}"} for n in range(400)],
-          "includeTopicAuthorizedOperations": version >= 8,
-          "includeClusterAuthorizedOperations": version in (8, 9, 10)})
-         for version in range(13)]  # fmt: skip
-
-
-@pytest.mark.parametrize(("api", "version", "body"), LONG)
-def test_a_response_in_slices_is_the_response_at_once(api, version, body):
-    def answered(*, sliced):
-        server, soon = Server(seed=3), []
-        for number in range(300):
-            server.cluster.topics.create(f"have-{number}", 1 + number % 7)
-        server.dispatcher.call_soon = soon.append if sliced else None
-        peer = server.connect()
-        peer.send(request(api, version, body, correlation_id=1) + VERSIONS)
-        slices = 1
-        while soon:
-            assert not peer.take()
-            soon.pop(0)()
-            slices += 1
-        return peer.take(), slices
-
-    data, slices = answered(sliced=True)
-    at_once, _ = answered(sliced=False)
-    assert data == at_once
-    assert slices > 2
-    assert correlation_ids(data) == [1, 7]
-    key = next(api_.key for api_ in wire.APIS.values() if api_.name == api)
-    frame = frames(data)[0]
-    decoded = wire.decode_response(key, version, frame)
-    assert decoded.left_over == 0
-    assert wire.encode_response(key, version, decoded.body, correlation_id=1) == frame
-
-
-def test_a_request_in_slices_that_fails_closes_its_connection_alone():
-    server, soon = Server(), []
-    server.dispatcher.call_soon = soon.append
-    peer, other = server.connect(), server.connect()
-    peer.send(request("CreateTopics", 5, creating(400)))
-    del server.cluster.topics  # the rest of the work has no services
-    server.cluster.topics = None
-    while soon:
-        soon.pop(0)()
-    assert peer.connection.closing
-    assert not other.connection.closing
-
-
-def test_long_requests_are_handled_one_after_the_other_and_short_ones_between():
-    server, soon = Server(), []
-    server.dispatcher.call_soon = soon.append
-    first, second, third, short = (server.connect() for _ in range(4))
-    first.send(request("CreateTopics", 4, creating(400), correlation_id=1))
-    second.send(request("CreateTopics", 4, creating(1000), correlation_id=2))  # a long frame
-    third.send(request("Metadata", 9, {"topics": None}, correlation_id=3) + VERSIONS)
-    assert correlation_ids(third.take()) == [3, 7]  # so few topics, as yet
-    while not first.take():
-        soon.pop(0)()
-        short.send(request("Metadata", 9, {"topics": []}))
-        assert short.take()
-        short.received = b""
-        assert not second.take()
-    while soon:
-        soon.pop(0)()
-    assert correlation_ids(second.take()) == [2]
-    assert len(server.cluster.topics) == 1000
 
 
 def test_a_long_response_is_not_begun_while_too_many_bytes_are_unread():

@@ -44,6 +44,8 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
     "message.max.bytes": (1048588, 0, _INT32),
     "delete.retention.ms": (86400000, 0, _INT64),
     "socket.request.max.bytes": (104857600, 1, _INT32),
+    "socket.send.buffer.bytes": (102400, -1, _INT32),
+    "socket.receive.buffer.bytes": (102400, -1, _INT32),
     "connections.max.idle.ms": (600000, -1, _INT64),
     "max.connections": (_INT32, 0, _INT32),
     "connections.max.reauth.ms": (0, 0, _INT64),

@@ -91,7 +91,13 @@ class Running:
             self._node.addresses[listener] = (client_place.host, client_place.port or bound.port)
 
     async def _bind(self, factory: Callable[[], Peer], place: Place, tls: Any) -> Acceptor:
-        acceptor = Acceptor(factory, tls)
+        config = self.cluster.config
+        acceptor = Acceptor(
+            factory,
+            tls,
+            send_bytes=config["socket.send.buffer.bytes"],
+            receive_bytes=config["socket.receive.buffer.bytes"],
+        )
         try:
             await acceptor.listen(place.host, place.port)
             return acceptor

@@ -16,7 +16,9 @@ from coterie.server.running import Running, end_other_tasks
 if TYPE_CHECKING:
     from coterie.traces.recording import Recording
 
-__all__ = ["serve"]
+__all__ = ["freeze_survivors", "serve"]
+
+_FULL = 2  # the oldest generation of the garbage collector
 
 
 def serve(options: Options, *, trace: Path | None = None, insecure: bool = False) -> None:
@@ -42,7 +44,8 @@ async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
         running.cluster.log("coterie serve --insecure: whoever reaches this address may do all")
     for place in running.bound:
         _print_line(f"listening {place.label} {place.address}")
-    gc.freeze()  # what exists now stays: the collector need not look at it again
+    gc.freeze()
+    gc.callbacks.append(freeze_survivors)
     gc.enable()
     _print_line("ready")
     await ended.wait()
@@ -50,6 +53,16 @@ async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
     if recording is not None and trace is not None:
         groups = running.cluster.groups
         recording.write(trace, groups.config, groups.now_ms)
+
+
+def freeze_survivors(phase: str, info: dict[str, int]) -> None:
+    """Exempt what survives a full garbage collection from later ones; a callback of ``gc``.
+
+    Otherwise a collection walks through all topics and groups, while all clients wait: 0.2 s for
+    20,000 topics. What lives so long here is freed by its reference count.
+    """
+    if phase == "stop" and info["generation"] == _FULL:
+        gc.freeze()
 
 
 def _recording_of(running: Running) -> Recording:

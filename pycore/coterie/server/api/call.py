@@ -135,6 +135,10 @@ class Call:
         """Send an encoded response that refers to stored batches."""
         self._end().send_parts(parts)
 
+    def run(self, slices: Slices) -> None:
+        """Do the rest of the work in slices."""
+        self.connection.dispatcher.run(self, slices)
+
     def refuse(self, error: int) -> None:
         """Fail the whole request in the form of its API.
 
@@ -222,17 +226,22 @@ class Dispatcher:
         """Call a handler; an exception closes only the connection of its request."""
         try:
             slices = handler(call)
-            if slices is not None:
-                self._go_on(call, slices)
         except Exception as error:
-            self.failed(call, error)
+            return self.failed(call, error)
+        return None if slices is None else self.run(call, slices)
 
-    def _go_on(self, call: Call, slices: Slices) -> None:
-        """Do the first slice of a handler's work, and leave the others for later.
+    def run(self, call: Call, slices: Slices) -> None:
+        """Do the first slice of a request's work, and leave the others for later.
 
         A short request has only one. Long requests are handled one after the other, so that only
         one of them has a response in the making.
         """
+        try:
+            self._go_on(call, slices)
+        except Exception as error:
+            self.failed(call, error)
+
+    def _go_on(self, call: Call, slices: Slices) -> None:
         for _ in slices:
             if self.call_soon is not None:
                 self._long.append((call, slices))

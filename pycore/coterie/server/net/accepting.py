@@ -40,6 +40,8 @@ class Acceptor:
         Creates the protocol of a connection.
     tls
         The TLS context, or None.
+    send_bytes, receive_bytes : int
+        The sizes of the system's buffers of each connection; -1: the system chooses.
 
     Attributes
     ----------
@@ -49,8 +51,16 @@ class Acceptor:
 
     port: int
 
-    def __init__(self, factory: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext | None,
+        *,
+        send_bytes: int = -1,
+        receive_bytes: int = -1,
+    ) -> None:
         self._factory, self._tls = factory, tls
+        self._buffers = {socket.SO_SNDBUF: send_bytes, socket.SO_RCVBUF: receive_bytes}
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._greeting: set[asyncio.Task[None]] = set()
@@ -89,6 +99,9 @@ class Acceptor:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        for buffer, size in self._buffers.items():
+            if size >= 0:
+                opened.setsockopt(socket.SOL_SOCKET, buffer, size)  # connections inherit it
         opened.bind(
             (address[0], self.port, *address[2:])
         )  # port 0: all sockets use the port of the first one

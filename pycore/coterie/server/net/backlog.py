@@ -7,7 +7,7 @@ references to stored batches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from coterie.server.api.call import Part
@@ -16,9 +16,9 @@ from coterie.server.unsent import Unsent
 
 __all__ = ["SLICE_BUFFERS", "SLICE_BYTES", "TURN_BYTES", "Backlog", "Turns", "Writer"]
 
-SLICE_BYTES = 1 << 19  # above the high-water mark of a transport, which then writes at once
-SLICE_BUFFERS = 256  # of small batches; the system takes 1024 with one call
-TURN_BYTES = 1 << 20  # written by all connections in one iteration of the loop
+SLICE_BYTES = 1 << 20  # above the high-water mark of a transport, which then writes at once
+SLICE_BUFFERS = 1024  # of small batches; the system takes so many with one call
+TURN_BYTES = 1 << 21  # written by all connections in one iteration of the loop
 
 
 class Backlog:
@@ -30,17 +30,12 @@ class Backlog:
         The number of bytes.
     """
 
-    __slots__ = (
-        "_batches", "_copied", "_is_stored", "_parts", "_rest", "_taken_copied", "_unsent", "size",
-    )  # fmt: skip
+    __slots__ = ("_parts", "_start", "_taken_copied", "_unsent", "size")
 
     def __init__(self, unsent: Unsent) -> None:
         self._unsent = unsent
         self._parts: deque[Part] = deque()
-        self._batches: Iterator[Buffer] = iter(())  # of the range that is being sent
-        self._rest: Buffer = b""  # of the buffer that did not fit the last slice
-        self._is_stored = False
-        self._copied = 0  # of the encoded part that is being sent: it is freed as a whole
+        self._start = 0  # of the bytes of the first part that are not taken
         self._taken_copied = 0  # of encoded parts that the transport may still have
         self.size = 0
 
@@ -59,40 +54,27 @@ class Backlog:
     def take(self) -> list[Buffer]:
         """Remove and return the next slice; buffers are never copied."""
         taken: list[Buffer] = []
-        room, stored = SLICE_BYTES, 0
-        rest, batches, is_stored = self._rest, self._batches, self._is_stored
-        while room and len(taken) < SLICE_BUFFERS:
-            buffer = rest or next(batches, b"")
-            if not buffer:
-                self._end_part()
-                if not self._parts:
-                    break
-                part = self._parts.popleft()
-                is_stored = isinstance(part, RecordRange)
-                if isinstance(part, RecordRange):
-                    batches = self._batches = iter(part)
-                else:
-                    rest, self._copied = part, len(part)
-                continue
-            rest = b""
-            size = len(buffer)
-            if size > room:
-                view = memoryview(buffer)
-                buffer, rest, size = view[:room], view[room:], room
-            taken.append(buffer)
-            room -= size
-            if is_stored:
+        parts, room, stored = self._parts, SLICE_BYTES, 0
+        while room and parts and len(taken) < SLICE_BUFFERS:
+            part, start = parts[0], self._start
+            if isinstance(part, RecordRange):
+                buffers = part.buffers(start, room, SLICE_BUFFERS - len(taken))
+                size = sum(map(len, buffers))
+                taken += buffers
                 stored += size
-        self._rest, self._is_stored = rest, is_stored
+            else:
+                size = min(room, len(part) - start)
+                taken.append(memoryview(part)[start : start + size] if size < len(part) else part)
+            room -= size
+            self._start += size
+            if self._start == len(part):
+                parts.popleft()
+                self._start = 0
+                if not isinstance(part, RecordRange):  # it is freed as a whole
+                    self._taken_copied += len(part)
         self.size -= SLICE_BYTES - room
-        if not self.size:
-            self._end_part()
         self._unsent.subtract(stored, 0)
         return taken
-
-    def _end_part(self) -> None:
-        self._taken_copied += self._copied
-        self._copied = 0
 
     def settle(self) -> None:
         """Count encoded parts no more that were taken: the transport has sent them."""
@@ -102,14 +84,16 @@ class Backlog:
 
     def clear(self) -> None:
         """Drop all parts; the transport has ended."""
-        parts, self._parts = self._parts, deque()
-        copied = self._copied + sum(len(p) for p in parts if type(p) is not RecordRange)
-        rest = 0 if self._is_stored else len(self._rest)
-        encoded = copied - self._copied + rest
-        stored = self.size - encoded
-        self._batches, self._rest = iter(()), b""
-        copied += self._taken_copied
-        self.size = self._copied = self._taken_copied = 0
+        copied, stored = self._taken_copied, 0
+        start = self._start
+        for part in self._parts:
+            if isinstance(part, RecordRange):
+                stored += part.size - start
+            else:
+                copied += len(part)
+            start = 0
+        self._parts.clear()
+        self.size = self._start = self._taken_copied = 0
         self._unsent.subtract(stored, copied)
 
 

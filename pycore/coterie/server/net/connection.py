@@ -25,7 +25,8 @@ _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hh")
 _LARGE = 1 << 14  # a longer response is sent before the next request is handled
 _FETCH, _MAGIC_2 = 1, 4  # older versions of Fetch get converted copies
-_IN_SLICES = frozenset((3, 19))  # Metadata, CreateTopics: one long request at a time
+# Requests that are not frequent, or small as a rule: one long request at a time.
+_ALWAYS_HANDLED = frozenset((0, 1, 8, 9, 11, 12, 13, 14, 17, 18, 28, 36))
 # Metadata, OffsetFetch, DescribeGroups, ListGroups, CreateTopics, DeleteTopics, DescribeConfigs,
 # DescribeProducers, DescribeTransactions, ListTransactions, DescribeTopicPartitions
 _LARGE_RESPONSES = frozenset((3, 9, 15, 16, 19, 20, 32, 61, 65, 66, 75))
@@ -195,7 +196,7 @@ class Connection:
         """Whether a request is not to be handled yet, for the memory that it would take."""
         dispatcher = self.dispatcher
         if len(frame) > _LARGE and dispatcher.is_busy:
-            return _HEAD.unpack_from(frame)[0] in _IN_SLICES
+            return _HEAD.unpack_from(frame)[0] not in _ALWAYS_HANDLED
         return dispatcher.unsent.is_full and _has_large_response(frame)
 
     def _found_room(self) -> None:

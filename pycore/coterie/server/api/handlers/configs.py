@@ -6,10 +6,10 @@ Source: ConfigHelper, ConfigAdminManager, ConfigurationControlManager of Kafka 3
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
 from coterie.server.api.handlers.broker_configs import (
     DEFAULT,
     DEFAULT_SYNONYM,
@@ -23,6 +23,7 @@ from coterie.server.api.handlers.broker_configs import (
 )
 from coterie.server.api.handlers.entry_errors import EntryError
 from coterie.server.api.refusals import message_of
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.rate_limited_log import quoted
 from coterie.server.services.data.broker_configs import (
     CLUSTER_DEFAULT,
@@ -49,9 +50,12 @@ _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS = 2, 4, 8, 16
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
-def describe_configs(call: Call) -> None:
-    """Describe the settings of topics and of the broker."""
-    results = []
+def describe_configs(call: Call) -> Slices:
+    """Describe the settings of topics and of the broker, in slices."""
+    return answer_in_slices(call, lambda rows: {"results": rows}, _descriptions(call))
+
+
+def _descriptions(call: Call) -> Iterator[Body]:
     known = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS)
     malformed = any(resource["resourceType"] not in known for resource in call.body["resources"])
     for resource in call.body["resources"]:
@@ -64,13 +68,12 @@ def describe_configs(call: Call) -> None:
         except EntryError as refused:
             result.update(errorCode=refused.error, errorMessage=refused.message or "", configs=[])
         else:
-            keys = resource["configurationKeys"]
+            keys = set(resource["configurationKeys"] or ())
             result["configs"] = [row for row in rows if not keys or row["name"] in keys]
             if not call.body["includeSynonyms"]:
                 for row in result["configs"]:
                     row["synonyms"] = []
-        results.append(result)
-    return call.answer({"results": results})
+        yield result
 
 
 def _described(call: Call, kind: int, name: str) -> list[Body]:
@@ -148,21 +151,28 @@ def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
     }
 
 
-def alter_configs(call: Call) -> None:
+def alter_configs(call: Call) -> Slices:
     """Replace all settings of resources; settings that are not named return to their defaults."""
-    _alter(call, incremental=False)
+    return _alter(call, incremental=False)
 
 
-def incremental_alter_configs(call: Call) -> None:
+def incremental_alter_configs(call: Call) -> Slices:
     """Change single settings of topics and of the broker."""
-    _alter(call, incremental=True)
+    return _alter(call, incremental=True)
 
 
-def _alter(call: Call, *, incremental: bool) -> None:
+def _alter(call: Call, *, incremental: bool) -> Slices:
+    return answer_in_slices(
+        call, lambda rows: {"responses": rows}, _altered(call, incremental=incremental)
+    )
+
+
+def _altered(call: Call, *, incremental: bool) -> Iterator[Body | None]:
+    """Alter each resource and yield its row."""
     counts = Counter(
         (resource["resourceType"], resource["resourceName"]) for resource in call.body["resources"]
     )
-    responses = []
+    pace = Pace()
     for resource in call.body["resources"]:
         kind, name = resource["resourceType"], resource["resourceName"]
         error, message = Error.NONE, None
@@ -179,15 +189,14 @@ def _alter(call: Call, *, incremental: bool) -> None:
                 raise EntryError(Error.INVALID_REQUEST, f"Unknown resource type {kind}")
         except EntryError as refused:
             error, message = refused.error, refused.message
-        responses.append(
-            {
-                "resourceType": kind,
-                "resourceName": name,
-                "errorCode": error,
-                "errorMessage": message,
-            }
-        )
-    return call.answer({"responses": responses})
+        yield {
+            "resourceType": kind,
+            "resourceName": name,
+            "errorCode": error,
+            "errorMessage": message,
+        }
+        if pace.is_over(len(resource["configs"])):
+            yield None
 
 
 def _well_formed(configs: list[Body]) -> None:

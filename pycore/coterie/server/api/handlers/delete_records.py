@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
+from coterie.server.api.rows_in_slices import answer_in_slices, runs
 from coterie.server.services.data.checks import Refused
 from coterie.values import Error
 
@@ -13,14 +15,20 @@ __all__ = ["delete_records"]
 _NO_LOW_WATERMARK = -1
 
 
-def delete_records(call: Call) -> None:
-    """Delete the records below the requested offsets."""
-    topics = []
+def delete_records(call: Call) -> Slices:
+    """Delete the records below the requested offsets, in slices."""
+    return answer_in_slices(call, lambda rows: {"topics": rows}, _topics(call))
+
+
+def _topics(call: Call) -> Iterator[dict[str, Any] | None]:
     for topic in call.body["topics"]:
-        partitions = [_delete(call, topic["name"], partition) for partition in topic["partitions"]]
+        partitions: list[dict[str, Any]] = []
+        for run in runs(topic["partitions"]):
+            if partitions:
+                yield None
+            partitions += [_delete(call, topic["name"], partition) for partition in run]
         if partitions:
-            topics.append({"name": topic["name"], "partitions": partitions})
-    return call.answer({"topics": topics})
+            yield {"name": topic["name"], "partitions": partitions}
 
 
 def _delete(call: Call, name: str, partition: dict[str, Any]) -> dict[str, Any]:

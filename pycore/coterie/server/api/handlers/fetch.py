@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
 from coterie.server.api.fetch_frame import fetch_frame
+from coterie.server.api.rows_in_slices import Pace
 from coterie.server.clock import Timer
 from coterie.server.services.data.downgrade import CannotDowngrade, downgraded
 from coterie.server.services.data.fetch_sessions import (
@@ -31,10 +32,14 @@ _WHOLE_FIRST = 3
 _MAGIC_2 = 4
 _MOST_BYTES = 57671680  # fetch.max.bytes
 _READ_COMMITTED = 1
+_ENTRIES = 5  # reading a partition costs as much as so many entries of a list
 
 
-def fetch(call: Call) -> None:
-    """Answer a Fetch once it has ``minBytes``, or after ``maxWaitMs``."""
+def fetch(call: Call) -> Slices:
+    """Answer a Fetch once it has ``minBytes``, or after ``maxWaitMs``.
+
+    Many partitions are read in slices.
+    """
     by_ids = call.api_version >= _BY_IDS
     _, _, _, wait_ms, least, most, isolation, session_id, epoch, topics, forgotten, _ = call.row
     sessions = call.cluster.topics.sessions_of(call.node.id)
@@ -57,7 +62,8 @@ def fetch(call: Call) -> None:
     if session is not None and by_ids:
         _name(call, session.requested.values())
     limits = Limits(wait_ms, least, most, isolation == _READ_COMMITTED)
-    return _Fetch(call, limits, sessions, session, requested, new=epoch == FIRST_EPOCH).start()
+    started = _Fetch(call, limits, sessions, session, requested, new=epoch == FIRST_EPOCH)
+    yield from started.start()
 
 
 def _requested(
@@ -130,6 +136,7 @@ class _Fetch:
         self.existing: list[RequestedPartition] = []  # the partitions that exist
         self.logs: list[PartitionLog] = []
         self.timer: Timer | None = None
+        self.is_sliced = False
         for partition in requested:
             log = partition.log
             if log is None or log.deleted:
@@ -144,9 +151,9 @@ class _Fetch:
                     (partition.key, _error_row(partition.partition, error, aborted=()))
                 )
 
-    def start(self) -> None:
+    def start(self) -> Slices:
         """Answer now or start to wait."""
-        answers, size, ready = self._read()
+        answers, size, ready = yield from self._read()
         if ready or self.wait_ms <= 0 or not self.logs or size >= self.min_bytes:
             return self._answer(answers)
         self.timer = self.call.cluster.waits.call_later(self.wait_ms, self._finish)
@@ -154,7 +161,7 @@ class _Fetch:
         written = self._written
         for log in self.logs:
             log.waiters[self] = written
-        return None
+        return written() if self.is_sliced else None  # something may have been written meanwhile
 
     def _log(self, requested: RequestedPartition) -> PartitionLog | None:
         if requested.topic is None:
@@ -182,7 +189,11 @@ class _Fetch:
         """Read again and answer."""
         if self.timer is not None:
             self._stop()
-            self._answer(self._read()[0])
+            self.call.run(self._answer_again())
+
+    def _answer_again(self) -> Slices:
+        answers, _, _ = yield from self._read()
+        self._answer(answers)
 
     def _stop(self) -> None:
         """Stop waiting."""
@@ -193,15 +204,18 @@ class _Fetch:
             for log in self.logs:
                 log.waiters.pop(self, None)
 
-    def _read(self) -> tuple[list[tuple[Key, PartitionRow]], int, bool]:
+    def _read(self) -> Generator[None, None, tuple[list[tuple[Key, PartitionRow]], int, bool]]:
         """Read all partitions; return the rows, their size, and whether to answer at once."""
         room, size, ready = self.max_bytes, 0, False
         whole_first = self.call.api_version >= _WHOLE_FIRST
         answers = []
-        in_session = self.session is not None
+        in_session, pace = self.session is not None, Pace()
         for partition, log in zip(self.existing, self.logs, strict=True):
             if in_session and (partition.quiet_at is log.state or _is_quiet(partition, log)):
                 continue
+            if pace.is_over(_ENTRIES):
+                self.is_sliced = True
+                yield
             first = whole_first and size == 0
             answer = self._read_one(
                 partition, log, min(partition.max_bytes, room), whole_first=first

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from coterie.operations import NUMBER
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
 from coterie.server.api.refusals import message_of
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.values import (
     DeleteGroupsResponse,
     DescribeGroupResponse,
@@ -32,13 +33,15 @@ _SEVERAL_SINCE = 4
 _GROUP, _TRANSACTION, _SHARE = range(3)  # key types
 _SHARE_SINCE = 6  # but a broker without share groups has no coordinator for them
 _CLASSIC = "classic"
+_GROUP_ENTRIES = 10  # describing a group costs as much as so many of its members
+_DELETED_AT_ONCE = 100  # groups; each writes a batch of tombstones
 # The operations on a group without an authorizer: read, delete and describe, as bits of the
 # AclOperation codes 3, 6 and 8.
 _OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 _NOT_REQUESTED = -(1 << 31)
 
 
-def find_coordinator(call: Call) -> None:
+def find_coordinator(call: Call) -> Slices | None:
     """Find the coordinator of a group or transactional id, or (version 4 and later) of several."""
     body, version = call.body, call.api_version
     kind = body["keyType"]
@@ -46,14 +49,10 @@ def find_coordinator(call: Call) -> None:
         coordinator = _coordinator(call, kind, body["key"])
         if not coordinator["errorCode"]:
             coordinator["errorMessage"] = Error.NONE.name
-        return call.answer(coordinator)
-    return call.answer(
-        {
-            "coordinators": [
-                {"key": key, **_coordinator(call, kind, key)} for key in body["coordinatorKeys"]
-            ]
-        }
-    )
+        call.answer(coordinator)
+        return None
+    rows = ({"key": key, **_coordinator(call, kind, key)} for key in body["coordinatorKeys"])
+    return answer_in_slices(call, lambda some: {"coordinators": some}, rows)
 
 
 def _coordinator(call: Call, kind: int, key: str) -> dict[str, Any]:
@@ -73,11 +72,12 @@ def _coordinator(call: Call, kind: int, key: str) -> dict[str, Any]:
     return {"errorCode": 0, "errorMessage": "", "nodeId": node.id, "host": host, "port": port}
 
 
-def describe_groups(call: Call) -> None:
-    """Describe groups; the state of an unknown group is Dead."""
-    body = call.body
+def describe_groups(call: Call) -> Slices:
+    """Describe groups, in slices; the state of an unknown group is Dead."""
+    body, pace = call.body, Pace()
     operations = _OPERATIONS if body["includeAuthorizedOperations"] else _NOT_REQUESTED
     groups: list[dict[str, Any]] = []
+    is_delivering = False
 
     def answered(response: DescribeGroupResponse) -> None:
         groups.append(
@@ -101,42 +101,55 @@ def describe_groups(call: Call) -> None:
                 "authorizedOperations": _NOT_REQUESTED if response.error else operations,
             }
         )
-        if len(groups) == len(body["groups"]):
+        if is_delivering and len(groups) == len(body["groups"]):
             call.answer({"groups": groups})
 
-    if not body["groups"]:
-        return call.answer({"groups": []})
     for group_id in body["groups"]:
         call.cluster.groups.ask(_DESCRIBE, group_id, -1, None, None, None, answered)
-    return None
+        if pace.is_over(_GROUP_ENTRIES + (len(groups[-1]["members"]) if groups else 0)):
+            yield
+    # Responses to a request that came behind another's are delivered after this function.
+    is_delivering = len(groups) < len(body["groups"])
+    if not is_delivering:
+        yield from answer_in_slices(call, lambda rows: {"groups": rows}, groups)
 
 
 def list_groups(call: Call) -> None:
-    """List groups by state and type; the filters are case-insensitive."""
+    """List groups by state and type, in slices; the filters are case-insensitive."""
     body = call.body
     types = {group_type.lower() for group_type in body["typesFilter"] or ()}
     lists_classic = not types or _CLASSIC in types
 
     def answered(error: int, groups: Iterable[tuple[str, str, str]] | None) -> None:
         # The core's own rows: a dict for each group would take most of the time.
-        rows = [(*group, _CLASSIC) for group in groups or ()] if lists_classic else []
-        call.answer((0, error, rows))
+        rows = ((*group, _CLASSIC) for group in groups or ()) if lists_classic else ()
+        call.run(answer_in_slices(call, lambda some: (0, error, some), rows))
 
     states = tuple(body["statesFilter"] or ())
     call.cluster.groups.ask_row(_LIST, None, -1, None, None, (states, ()), answered)
 
 
-def delete_groups(call: Call) -> None:
-    """Delete groups that have no members."""
+def delete_groups(call: Call) -> Slices:
+    """Delete groups that have no members, in slices."""
+    results: list[dict[str, Any]] = []
+    is_delivering = False
+    names = list(dict.fromkeys(call.body["groupsNames"]))
 
     def answered(response: DeleteGroupsResponse) -> None:
-        results = [
+        results.extend(
             {"groupId": group.group_id, "errorCode": group.error} for group in response.groups
-        ]
-        call.answer({"results": results})
+        )
+        if is_delivering and len(results) == len(names):
+            call.answer({"results": results})
 
-    names = tuple(call.body["groupsNames"])
-    call.cluster.groups.ask(_DELETE, None, -1, None, None, names, answered)
+    for start in range(0, len(names) or 1, _DELETED_AT_ONCE):
+        if start:
+            yield
+        some = tuple(names[start : start + _DELETED_AT_ONCE])
+        call.cluster.groups.ask(_DELETE, None, -1, None, None, some, answered)
+    is_delivering = len(results) < len(names)  # as in DescribeGroups
+    if not is_delivering:
+        yield from answer_in_slices(call, lambda rows: {"results": rows}, results)
 
 
 def consumer_group_heartbeat(call: Call) -> None:
@@ -144,10 +157,10 @@ def consumer_group_heartbeat(call: Call) -> None:
     call.answer({"errorCode": Error.UNSUPPORTED_VERSION})
 
 
-def consumer_group_describe(call: Call) -> None:
+def consumer_group_describe(call: Call) -> Slices:
     """Refuse to describe groups of the consumer protocol, each with its own error."""
-    groups = [
+    groups = (
         {"groupId": group_id, "errorCode": Error.UNSUPPORTED_VERSION}
         for group_id in call.body["groupIds"]
-    ]
-    call.answer({"groups": groups})
+    )
+    return answer_in_slices(call, lambda rows: {"groups": rows}, groups)

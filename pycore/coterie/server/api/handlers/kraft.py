@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.data.topics import METADATA_TOPIC, NO_ID
 from coterie.server.services.features import InvalidUpdate
 from coterie.values import Error
@@ -16,10 +17,11 @@ __all__ = ["describe_quorum", "update_features"]
 
 Body = dict[str, Any]
 
+_NODES_SINCE = 2
 _LEADER_EPOCH = 1  # of the only election of a single voter
 
 
-def describe_quorum(call: Call) -> None:
+def describe_quorum(call: Call) -> Slices | None:
     """Describe the metadata quorum: this cluster's controller is its only voter.
 
     There is no metadata log, so its end offset is 0, and no controller listener.
@@ -28,7 +30,13 @@ def describe_quorum(call: Call) -> None:
     if [(topic["topicName"], topic["partitions"]) for topic in requested] != [
         (METADATA_TOPIC, [{"partitionIndex": 0}])
     ]:
-        return call.answer({"errorMessage": "", "topics": [_unknown(topic) for topic in requested]})
+        behind = 1 if call.api_version >= _NODES_SINCE else 0  # the list of no nodes
+        return answer_in_slices(
+            call,
+            lambda rows: {"errorMessage": "", "topics": rows},
+            map(_unknown, requested),
+            behind=behind,
+        )
     controller, now_ms = min(call.cluster.nodes), call.cluster.now_ms
     voter = {
         "replicaId": controller,
@@ -50,7 +58,7 @@ def describe_quorum(call: Call) -> None:
         ],
     }
     topic = {"topicName": METADATA_TOPIC, "partitions": [partition]}
-    return call.answer(
+    call.answer(
         {
             "errorCode": 0,
             "errorMessage": "",
@@ -58,6 +66,7 @@ def describe_quorum(call: Call) -> None:
             "nodes": [{"nodeId": controller, "listeners": []}],
         }
     )
+    return None
 
 
 def _unknown(topic: Body) -> Body:
@@ -74,13 +83,16 @@ def _unknown(topic: Body) -> Body:
     }
 
 
-def update_features(call: Call) -> None:
+def update_features(call: Call) -> Slices:
     """Change finalized feature levels; one refused update leaves the others unaffected."""
     body, features = call.body, call.cluster.features
     updates = {update["feature"]: update for update in body["featureUpdates"]}
     accepted: dict[str, int] = {}
     results: list[Body] = []
+    pace = Pace()
     for name, update in sorted(updates.items()):
+        if pace.is_over():
+            yield
         error, message = Error.NONE, None
         level = update["maxVersionLevel"]
         try:

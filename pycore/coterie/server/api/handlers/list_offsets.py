@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.data.partition import PartitionLog
 from coterie.values import Error
 
@@ -21,26 +23,31 @@ _READ_COMMITTED = 1
 _NOTHING: _Position = (-1, -1, -1)
 
 
-def list_offsets(call: Call) -> None:
-    """Return offsets by timestamp, or the first or last offset."""
+def list_offsets(call: Call) -> Slices:
+    """Return offsets by timestamp, or the first or last offset, in slices."""
+    return answer_in_slices(call, lambda rows: {"topics": rows}, _listed(call))
+
+
+def _listed(call: Call) -> Iterator[Body | None]:
     find = _offsets_by_segment if call.api_version == 0 else _offset_by_timestamp
     counts = Counter(
         (topic["name"], partition["partitionIndex"])
         for topic in call.body["topics"]
         for partition in topic["partitions"]
     )
-    topics = []
+    pace = Pace()
     for topic in call.body["topics"]:
         partitions = []
         for partition in topic["partitions"]:
+            if pace.is_over():
+                yield None
             index = partition["partitionIndex"]
             if counts[topic["name"], index] > 1 and call.api_version:
                 answer: Body = {"errorCode": Error.INVALID_REQUEST}
             else:
                 answer = find(call, call.cluster.topics.partition(topic["name"], index), partition)
             partitions.append({"partitionIndex": index, **answer})
-        topics.append({"name": topic["name"], "partitions": partitions})
-    return call.answer({"topics": topics})
+        yield {"name": topic["name"], "partitions": partitions}
 
 
 def _offsets_by_segment(call: Call, log: PartitionLog | None, partition: Body) -> Body:
@@ -94,12 +101,18 @@ def _by_time(log: PartitionLog, timestamp: int, end: int) -> _Position:
     return position if position is not None and position[1] < end else _NOTHING
 
 
-def offset_for_leader_epoch(call: Call) -> None:
-    """Return the end offset of each requested leader epoch."""
-    topics = []
+def offset_for_leader_epoch(call: Call) -> Slices:
+    """Return the end offset of each requested leader epoch, in slices."""
+    return answer_in_slices(call, lambda rows: {"topics": rows}, _ends(call))
+
+
+def _ends(call: Call) -> Iterator[Body | None]:
+    pace = Pace()
     for topic in call.body["topics"]:
         partitions = []
         for partition in topic["partitions"]:
+            if pace.is_over():
+                yield None
             answer: Body = {"partition": partition["partition"], "errorCode": 0}
             log = call.cluster.topics.partition(topic["topic"], partition["partition"])
             if log is None:
@@ -110,5 +123,4 @@ def offset_for_leader_epoch(call: Call) -> None:
                     end = log.end_of_epoch(partition["leaderEpoch"])
                     answer["leaderEpoch"], answer["endOffset"] = end
             partitions.append(answer)
-        topics.append({"topic": topic["topic"], "partitions": partitions})
-    return call.answer({"topics": topics})
+        yield {"topic": topic["topic"], "partitions": partitions}

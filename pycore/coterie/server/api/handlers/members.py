@@ -11,7 +11,8 @@ from typing import Any
 
 from coterie.operations import NUMBER
 from coterie.server.api.call import Call
-from coterie.values import Error, HeartbeatResponse, LeaveGroupResponse
+from coterie.server.api.rows_in_slices import answer_in_slices
+from coterie.values import Error, HeartbeatResponse
 
 __all__ = ["heartbeat", "join_group", "leave_group", "sync_group"]
 
@@ -79,19 +80,17 @@ def leave_group(call: Call) -> None:
     """Remove members; up to version 2 one, whose error is the error of the response."""
     body, version = call.body, call.api_version
 
-    def answered(response: LeaveGroupResponse) -> None:
-        error = response.error
-        if version < 3 and not error and response.members:
-            error = response.members[0].error
-        members = [
-            {
-                "memberId": member.member_id,
-                "groupInstanceId": member.group_instance_id,
-                "errorCode": member.error,
-            }
-            for member in response.members
-        ]
-        call.answer({"errorCode": error, "members": members})
+    def answered(error: int, rows: Any) -> None:
+        rows = rows or ()  # of (member id, instance, error); without the error: it has left
+        if version < 3 and not error and rows:
+            error = rows[0][2] if len(rows[0]) > 2 else 0
+        members = (
+            {"memberId": row[0], "groupInstanceId": row[1],
+             "errorCode": row[2] if len(row) > 2 else 0}
+            for row in rows
+        )  # fmt: skip
+        body = {"errorCode": error}
+        call.run(answer_in_slices(call, lambda some: {**body, "members": some}, members))
 
     if version < 3:
         leaving: tuple[tuple[str, str | None], ...] = ((body["memberId"], None),)
@@ -99,4 +98,4 @@ def leave_group(call: Call) -> None:
         leaving = tuple(
             [(member["memberId"], member["groupInstanceId"]) for member in body["members"]]
         )
-    call.cluster.groups.ask(_LEAVE, body["groupId"], -1, None, None, leaving, answered)
+    call.cluster.groups.ask_row(_LEAVE, body["groupId"], -1, None, None, leaving, answered)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from coterie.server.api.call import Call, Slices
-from coterie.server.api.rows_in_slices import answer_in_slices
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.data.partition import PartitionLog
 from coterie.server.services.data.topics import INTERNAL, NO_ID, Topic, name_refusal
 from coterie.values import Error
@@ -46,14 +46,13 @@ def metadata(call: Call) -> Slices:
             elif name is None:
                 return call.answer({"topics": [_no_topic(Error.UNKNOWN_SERVER_ERROR, "")]})
             names[name] = None
-    rows: Iterator[Body]
+    rows: Iterable[Body]
     if requested is None:
-        present = list(call.cluster.topics)
-        count, rows = len(present), (_topic(call, topic) for topic in present)
+        rows = (_topic(call, topic) for topic in call.cluster.topics)
     elif ids:
-        count, rows = len(ids), (_by_id(call, topic_id) for topic_id in ids)
+        rows = (_by_id(call, topic_id) for topic_id in ids)
     else:
-        count, rows = len(names), (_by_name(call, name, may_create) for name in names)
+        rows = (_by_name(call, name, may_create) for name in names)
     if topic_operations:
         rows = map(_with_operations, rows)
     has_operations = _CLUSTER_OPERATIONS_SINCE <= version <= _CLUSTER_OPERATIONS_UNTIL
@@ -66,7 +65,9 @@ def metadata(call: Call) -> Slices:
         ),
     }
     behind = _INT32 if has_operations else 0
-    yield from answer_in_slices(call, response, "topics", rows, count, behind=behind)
+    yield from answer_in_slices(
+        call, lambda some: {**response, "topics": some}, rows, behind=behind
+    )
 
 
 def _by_id(call: Call, topic_id: str) -> Body:
@@ -176,7 +177,7 @@ def describe_cluster(call: Call) -> None:
     )
 
 
-def describe_topic_partitions(call: Call) -> None:
+def describe_topic_partitions(call: Call) -> Slices:
     """Describe topics in the order of their names, page by page."""
     body = call.body
     cursor = body["cursor"]
@@ -188,8 +189,10 @@ def describe_topic_partitions(call: Call) -> None:
         return call.refuse(Error.INVALID_REQUEST)
     room = max(min(_MOST_PARTITIONS, body["responsePartitionLimit"]), 1)
     answers: list[Body] = []
-    following = None
+    following, pace = None, Pace()
     for name in names:
+        if pace.is_over():
+            yield
         topic = topics.get(name)
         if topic is None:
             if requested:

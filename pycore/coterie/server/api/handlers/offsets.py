@@ -6,11 +6,12 @@ Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala`` and the response 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coterie.operations import NUMBER
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
+from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace, answer_in_slices, runs
 from coterie.server.services.data.topics import OFFSETS_TOPIC
 from coterie.values import Error
 
@@ -22,53 +23,67 @@ _COMMIT, _TXN_COMMIT = NUMBER["offset_commit"], NUMBER["txn_offset_commit"]
 _FETCH, _DELETE = NUMBER["offset_fetch"], NUMBER["offset_delete"]
 _INT64 = 1 << 64
 _UNKNOWN = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
+_GROUP_ENTRIES = 10  # reading a group costs as much as so many of its offsets
 _PAIR = 2  # a row of a partition and its error
 _NO_TOPIC_ID = (None,)  # the topic id, a field of later versions
 
 
-def offset_commit(call: Call) -> None:
-    """Commit offsets; version 0, which used ZooKeeper, is refused."""
+def offset_commit(call: Call) -> Slices:
+    """Commit offsets, in one step after the partitions are checked in slices.
+
+    Version 0, which used ZooKeeper, is refused.
+    """
     group_id, generation_id, member_id, instance, retention_ms, topics = call.row
     expiry = -1 if retention_ms == -1 else _wrapped(call.cluster.now_ms + retention_ms)
     refused: Refused = {}
-    accepted = []
+    accepted, pace = [], Pace()
     for name, _, partitions in topics:
         count = _count(call, name, refused)
-        for number, offset, epoch, timestamp, metadata in partitions:
-            if 0 <= number < count:
-                stamp = None if timestamp == -1 else timestamp
-                accepted.append(((name, number), offset, epoch, metadata or "", stamp, expiry))
-            else:
-                refused.setdefault(name, []).append((number, _UNKNOWN))
+        for run in runs(partitions):
+            if pace.is_over(len(run)):
+                yield
+            for number, offset, epoch, timestamp, metadata in run:
+                if 0 <= number < count:
+                    stamp = None if timestamp == -1 else timestamp
+                    accepted.append(((name, number), offset, epoch, metadata or "", stamp, expiry))
+                else:
+                    refused.setdefault(name, []).append((number, _UNKNOWN))
     if not accepted:
-        return call.answer((0, _topics(refused, (), _NO_TOPIC_ID)))
+        return call.answer((0, _by_name(refused, _NO_TOPIC_ID)))
     if call.api_version == 0:
         return call.refuse(Error.UNSUPPORTED_VERSION)
 
     def answered(error: int, rows: Any) -> None:
-        call.answer((0, _topics(refused, rows, _NO_TOPIC_ID)))
+        call.run(_answer_topics(call, refused, rows, lambda topics: (0, topics), _NO_TOPIC_ID))
 
     return call.cluster.groups.ask_row(
         _COMMIT, group_id, generation_id, member_id, instance, (tuple(accepted), -1, -1), answered
     )
 
 
-def txn_offset_commit(call: Call) -> None:
-    """Commit offsets in a transaction that contains the partition of the group."""
+def txn_offset_commit(call: Call) -> Slices:
+    """Commit offsets in a transaction that contains the partition of the group.
+
+    The partitions are checked in slices.
+    """
     transactional_id, group_id, producer, epoch, generation_id, member_id, instance, topics = (
         call.row
     )
     refused: Refused = {}
-    accepted = []
+    accepted, pace = [], Pace()
     for name, partitions in topics:
         count = _count(call, name, refused)
-        for number, offset, leader_epoch, metadata in partitions:
-            if 0 <= number < count:
-                accepted.append(((name, number), offset, leader_epoch, metadata or "", None, -1))
-            else:
-                refused.setdefault(name, []).append((number, _UNKNOWN))
+        for run in runs(partitions):
+            if pace.is_over(len(run)):
+                yield
+            for number, offset, leader_epoch, metadata in run:
+                if 0 <= number < count:
+                    key = (name, number)
+                    accepted.append((key, offset, leader_epoch, metadata or "", None, -1))
+                else:
+                    refused.setdefault(name, []).append((number, _UNKNOWN))
     if not accepted:
-        return call.answer((0, _topics(refused, ())))
+        return call.answer((0, _by_name(refused)))
     groups = call.cluster.groups
     number = groups.partition_for(group_id)
     log = groups.log.partition(number)
@@ -89,10 +104,10 @@ def txn_offset_commit(call: Call) -> None:
         error = Error.INVALID_PRODUCER_EPOCH  # a newer epoch has written to the log
     if error:
         errors = [(key, error) for key in dict.fromkeys(row[0] for row in accepted)]
-        return call.answer((0, _topics(refused, errors)))
+        return (yield from _answer_topics(call, refused, errors, lambda topics: (0, topics)))
 
     def answered(error: int, rows: Any) -> None:
-        call.answer((0, _topics(refused, rows)))
+        call.run(_answer_topics(call, refused, rows, lambda topics: (0, topics)))
 
     return groups.ask_row(
         _TXN_COMMIT, group_id, generation_id, member_id, instance,
@@ -100,8 +115,8 @@ def txn_offset_commit(call: Call) -> None:
     )  # fmt: skip
 
 
-def offset_fetch(call: Call) -> None:
-    """Return the committed offsets of one group, or (version 8 and later) of several.
+def offset_fetch(call: Call) -> Slices:
+    """Return the committed offsets of one group, or (version 8 and later) of several, in slices.
 
     A request without groups is never answered.
     """
@@ -118,41 +133,76 @@ def offset_fetch(call: Call) -> None:
         ]
         if not requested:
             return call.leave_silent("names no group")
-    answers: list[Row] = []
+    outcomes: list[tuple[int, Any]] = []
+    is_delivering = False
 
     def answered(error: int, rows: Any) -> None:
+        outcomes.append((error, rows))
+        if is_delivering and len(outcomes) == len(requested):
+            call.run(_answer_offsets(call, requested, outcomes))
+
+    pace = Pace()
+    for group_id, topics in requested:
+        keys: list[tuple[str, int]] = []
+        for name, numbers in topics or ():
+            for run in runs(numbers):
+                if pace.is_over(len(run)):
+                    yield
+                keys += [(name, number) for number in run]
+        details = (None if topics is None else tuple(keys), stable)
+        call.cluster.groups.ask_row(_FETCH, group_id, -1, None, None, details, answered)
+        if pace.is_over(_GROUP_ENTRIES):
+            yield
+    is_delivering = len(outcomes) < len(requested)  # as in DescribeGroups
+    if not is_delivering:
+        yield from _answer_offsets(call, requested, outcomes)
+
+
+def _answer_offsets(
+    call: Call, requested: list[tuple[str, Any]], outcomes: list[tuple[int, Any]]
+) -> Slices:
+    """Answer an OffsetFetch with the error and the rows of each group."""
+    version, behind = call.api_version, () if call.api_version < 8 else _NO_TOPIC_ID
+    groups: list[Row] = []
+    for (group_id, _), (error, rows) in zip(requested, outcomes, strict=True):
         if version == 1 and error:  # this version has no group-level error
             return call.refuse(error)
+        by_name: dict[str, list[Row]] = {}
+        for run in runs(rows or ()):
+            for row in run:
+                by_name.setdefault(row[0], []).append(row[1:])
+            if len(run) == SLICE_ENTRIES:
+                yield
+        topics = [(name, *behind, partitions) for name, partitions in by_name.items()]
         if version < 8:
-            return call.answer((0, _fetched(rows), error, ()))
-        answers.append((requested[len(answers)][0], _fetched(rows, _NO_TOPIC_ID), error))
-        if len(answers) == len(requested):
-            call.answer((0, (), 0, answers))
-        return None
-
-    for group_id, topics in requested:
-        keys = None if topics is None else tuple(
-            [(name, number) for name, numbers in topics for number in numbers]
-        )  # fmt: skip
-        call.cluster.groups.ask_row(_FETCH, group_id, -1, None, None, (keys, stable), answered)
-    return None
+            return call.answer((0, topics, error, ()))
+        groups.append((group_id, topics, error))
+    return (yield from answer_in_slices(call, lambda some: (0, (), 0, some), groups))
 
 
-def offset_delete(call: Call) -> None:
-    """Delete committed offsets of topics that no member subscribes to."""
+def offset_delete(call: Call) -> Slices:
+    """Delete committed offsets of topics that no member subscribes to.
+
+    The partitions are checked in slices.
+    """
     group_id, topics = call.row
     refused: Refused = {}
-    accepted = []
+    accepted, pace = [], Pace()
     for name, partitions in topics:
         count = _count(call, name, refused)
-        for (number,) in partitions:
-            if 0 <= number < count:
-                accepted.append((name, number))
-            else:
-                refused.setdefault(name, []).append((number, _UNKNOWN))
+        for run in runs(partitions):
+            if pace.is_over(len(run)):
+                yield
+            for (number,) in run:
+                if 0 <= number < count:
+                    accepted.append((name, number))
+                else:
+                    refused.setdefault(name, []).append((number, _UNKNOWN))
 
     def answered(error: int, rows: Any) -> None:
-        call.answer((error, 0, () if error else _topics(refused, rows)))
+        if error:
+            return call.answer((error, 0, ()))
+        return call.run(_answer_topics(call, refused, rows, lambda topics: (0, 0, topics)))
 
     call.cluster.groups.ask_row(_DELETE, group_id, -1, None, None, tuple(accepted), answered)
 
@@ -169,27 +219,32 @@ def _count(call: Call, name: str, refused: Refused) -> int:
     return len(topic.partitions)
 
 
-def _topics(refused: Refused, rows: Iterable[Row] | None, behind: Row = ()) -> list[Row]:
-    """Return the errors of partitions by topic, the refused partitions first.
+def _answer_topics(
+    call: Call,
+    refused: Refused,
+    rows: Sequence[Row] | None,
+    body_with: Callable[[list[Row]], Row],
+    behind: Row = (),
+) -> Slices:
+    """Answer with the errors of partitions by topic, the refused partitions first.
 
     ``behind``: the fields after the topic's name.
     """
     entries: list[Row] = []
     topics, last = refused, None
-    for row in rows or ():
-        name, number = row[0]
-        if name is not last:
-            last, entries = name, topics.setdefault(name, [])
-        entries.append((number, row[1] if len(row) == _PAIR else 0))  # a request row: no error
+    for run in runs(rows or ()):
+        for row in run:
+            name, number = row[0]
+            if name is not last:
+                last, entries = name, topics.setdefault(name, [])
+            entries.append((number, row[1] if len(row) == _PAIR else 0))  # a request row: no error
+        if len(run) == SLICE_ENTRIES:
+            yield
+    call.answer(body_with(_by_name(topics, behind)))
+
+
+def _by_name(topics: Refused, behind: Row = ()) -> list[Row]:
     return [(name, *behind, entries) for name, entries in topics.items()]
-
-
-def _fetched(rows: Iterable[Row] | None, behind: Row = ()) -> list[Row]:
-    """Return the offsets of a group by topic."""
-    by_name: dict[str, list[Row]] = {}
-    for row in rows or ():
-        by_name.setdefault(row[0], []).append(row[1:])
-    return [(name, *behind, partitions) for name, partitions in by_name.items()]
 
 
 def _wrapped(value: int) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
+from coterie.server.api.rows_in_slices import Pace
 from coterie.server.api.table import refusal
 from coterie.server.rate_limited_log import quoted
 from coterie.server.services.data.batches import (
@@ -27,6 +28,7 @@ _TRANSACTIONAL_ID, _ACKS = 0, 1  # fields of the request's row
 _MAGIC_2 = 3
 _ZSTD_SINCE = 7
 _ABORTABLE = 11
+_ENTRIES = 10  # an append costs as much as so many entries of a list
 _ADMIN = "__admin_client"
 _RETRY_LATER = {
     Error.CONCURRENT_TRANSACTIONS,
@@ -50,8 +52,8 @@ class PartitionRow(NamedTuple):
     current_leader: None
 
 
-def produce(call: Call) -> None:
-    """Append the records of a request; with acks 0 there is no response."""
+def produce(call: Call) -> Slices:
+    """Append the records of a request, in slices; with acks 0 there is no response."""
     transactional_id, acks, _, topics = call.row
     entries = [
         (name, number, records) for name, _, partitions in topics for number, records in partitions
@@ -68,8 +70,10 @@ def produce(call: Call) -> None:
         message = "Transactional records contained more than one producer ID"
         return _refuse(call, Error.INVALID_PRODUCER_ID_MAPPING, message)
     answers: dict[str, list[PartitionRow]] = {}
-    failed = False
+    failed, pace = False, Pace()
     for name, index, records in entries:
+        if pace.is_over(_ENTRIES):
+            yield
         answer = _write(call, name, index, records)
         failed = failed or answer.error != Error.NONE
         answers.setdefault(name, []).append(answer)

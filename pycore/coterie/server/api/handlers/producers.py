@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.data.partition import PartitionLog
 from coterie.values import Error
 
 __all__ = ["describe_producers"]
 
 
-def describe_producers(call: Call) -> None:
-    """Return the active producers of partitions."""
-    topics = []
+def describe_producers(call: Call) -> Slices:
+    """Return the active producers of partitions, in slices."""
+    return answer_in_slices(call, lambda rows: {"topics": rows}, _topics(call))
+
+
+def _topics(call: Call) -> Iterator[dict[str, Any] | None]:
+    pace = Pace()
     for topic in call.body["topics"]:
         partitions = []
         for index in topic["partitionIndexes"]:
@@ -26,8 +32,9 @@ def describe_producers(call: Call) -> None:
             else:
                 answer["activeProducers"] = _active(log)
             partitions.append(answer)
-        topics.append({"name": topic["name"], "partitions": partitions})
-    return call.answer({"topics": topics})
+            if pace.is_over(1 + len(answer.get("activeProducers", ()))):
+                yield None
+        yield {"name": topic["name"], "partitions": partitions}
 
 
 def _active(log: PartitionLog) -> list[dict[str, int]]:

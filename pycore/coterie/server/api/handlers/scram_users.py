@@ -7,10 +7,12 @@ ScramControlManager of Kafka 3.9.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
 from coterie.server.api.handlers.entry_errors import EntryError
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, derive_keys
 from coterie.values import Error
 
@@ -18,14 +20,19 @@ __all__ = ["alter_users", "describe_users"]
 
 Body = dict[str, Any]
 
+_ENTRIES = 10  # deriving keys costs as much as so many entries of a list
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # ScramMechanism's types
 
 
-def describe_users(call: Call) -> None:
+def describe_users(call: Call) -> Slices:
     """Return the SCRAM mechanisms and iterations of users; of all users if none is named."""
+    body = {"errorCode": 0, "errorMessage": ""}
+    return answer_in_slices(call, lambda rows: {**body, "results": rows}, _described(call))
+
+
+def _described(call: Call) -> Iterator[Body]:
     users = call.cluster.users
     named = Counter(user["name"] for user in call.body["users"] or ())
-    results: list[Body] = []
     for name in named or sorted(users.names):
         credentials = [
             {"mechanism": number, "iterations": iterations}
@@ -44,25 +51,25 @@ def describe_users(call: Call) -> None:
                 continue
             error = Error.RESOURCE_NOT_FOUND
             message = f"Attempt to describe a user credential that does not exist: {name}"
-        results.append(
-            {
-                "user": name,
-                "errorCode": error,
-                "errorMessage": message,
-                "credentialInfos": credentials,
-            }
-        )
-    return call.answer({"errorCode": 0, "errorMessage": "", "results": results})
+        yield {
+            "user": name,
+            "errorCode": error,
+            "errorMessage": message,
+            "credentialInfos": credentials,
+        }
 
 
-def alter_users(call: Call) -> None:
-    """Delete and set SCRAM credentials; a request may alter each user once."""
+def alter_users(call: Call) -> Slices:
+    """Delete and set SCRAM credentials, in slices; a request may alter each user once."""
     body, users = call.body, call.cluster.users
     named = Counter(entry["name"] for entry in body["deletions"] + body["upsertions"])
     results: dict[str, Body] = {}
     changes = [(_check_deletion, entry) for entry in body["deletions"]]
     changes += [(_check_upsertion, entry) for entry in body["upsertions"]]
+    pace = Pace()
     for check, entry in changes:
+        if pace.is_over(_ENTRIES):
+            yield
         name = entry["name"]
         error, message = Error.NONE, None
         try:

@@ -12,7 +12,7 @@ from typing import Any
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.handlers.configs import of_topic
 from coterie.server.api.handlers.entry_errors import EntryError
-from coterie.server.api.rows_in_slices import answer_in_slices
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.data.topic_configs import InvalidConfig, check_configs
 from coterie.server.services.data.topics import METADATA_TOPIC, NO_ID, Topic, name_refusal
 from coterie.values import Error
@@ -20,16 +20,18 @@ from coterie.values import Error
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
 Body = dict[str, Any]
+Rows = Iterator[Body | None]
 ConfigRows = dict[tuple[tuple[str, str], ...], list[Body]]
 
 _TOO_MANY = 10000
 _CONFIGS_SINCE = 5
+_NOT_HOSTED = "This server does not host this topic-partition."
 
 
 def create_topics(call: Call) -> Slices:
     """Create topics, in slices: other requests are handled between them."""
     counts = Counter(topic["name"] for topic in call.body["topics"])
-    return answer_in_slices(call, {}, "topics", _created(call, counts), len(counts))
+    return answer_in_slices(call, lambda rows: {"topics": rows}, _created(call, counts))
 
 
 def _created(call: Call, counts: Counter[str]) -> Iterator[Body]:
@@ -193,13 +195,16 @@ def _replicas(call: Call, brokers: list[int]) -> None:
         raise EntryError(Error.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def delete_topics(call: Call) -> None:
-    """Delete topics by name, or (version 6 and later) by id."""
-    body = call.body
-    answers: list[Body] = []
-    names = Counter(body["topicNames"])
+def delete_topics(call: Call) -> Slices:
+    """Delete topics by name, or (version 6 and later) by id, in slices."""
+    return answer_in_slices(call, lambda rows: {"responses": rows}, _deleted(call))
+
+
+def _deleted(call: Call) -> Rows:
+    """Yield the row of each topic, those without an error last, when they are deleted."""
+    names = Counter(call.body["topicNames"])
     ids: Counter[str] = Counter()
-    for entry in body["topics"]:
+    for entry in call.body["topics"]:
         name, topic_id = entry["name"], entry["topicId"]
         if name is not None and topic_id == NO_ID:
             names[name] += 1
@@ -211,65 +216,88 @@ def delete_topics(call: Call) -> None:
                 "Neither topic name nor id were specified." if neither
                 else "You may not specify both topic name and topic id."
             )  # fmt: skip
-            answers.append(_refused(name, Error.INVALID_REQUEST, message, topicId=topic_id))
+            yield _refused(name, Error.INVALID_REQUEST, message, topicId=topic_id)
+    topics, pace = call.cluster.topics, Pace()
     deleted: dict[str, Topic] = {}
-    topics = call.cluster.topics
-    for topic_id, times in ids.items():
-        topic = topics.by_id(topic_id)
-        if times > 1:
-            error, message = Error.INVALID_REQUEST, "Duplicate topic id."
-        elif topic is None:
-            error, message = Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
-        else:
-            deleted[topic.topic_id] = topic
-            continue
-        answers.append(_refused(None, error, message, topicId=topic_id))
-    for name, times in names.items():
-        topic = topics.get(name)
-        if times > 1:
-            error, message = Error.INVALID_REQUEST, "Duplicate topic name."
-        elif topic is None:
-            error = Error.UNKNOWN_TOPIC_OR_PARTITION
-            message = "This server does not host this topic-partition."
-        elif topic.topic_id in deleted:
-            del deleted[topic.topic_id]
-            error = Error.INVALID_REQUEST
-            message = "The provided topic name maps to an ID that was already supplied."
-        else:
-            deleted[topic.topic_id] = topic
-            continue
-        answers.append(_refused(name, error, message))
+    yield from _found_by_id(call, ids, deleted)
+    yield from _found_by_name(call, names, deleted)
     for topic in deleted.values():
-        topics.delete(topic.name)
-        answers.append(_refused(topic.name, Error.NONE, None, topicId=topic.topic_id))
-    return call.answer({"responses": answers})
+        if topics.get(topic.name) is topic:
+            topics.delete(topic.name)
+            yield _refused(topic.name, Error.NONE, None, topicId=topic.topic_id)
+        else:  # another request has deleted it between two slices
+            yield _refused(topic.name, Error.UNKNOWN_TOPIC_OR_PARTITION, _NOT_HOSTED)
+        if pace.is_over(len(topic.partitions)):
+            yield None
 
 
-def create_partitions(call: Call) -> None:
-    """Add partitions to topics."""
+def _found_by_id(call: Call, ids: Counter[str], found: dict[str, Topic]) -> Rows:
+    """Add the topics with these ids; yield the rows of the others."""
+    pace = Pace()
+    for topic_id, times in ids.items():
+        if pace.is_over():
+            yield None
+        topic = call.cluster.topics.by_id(topic_id)
+        if times > 1:
+            message = "Duplicate topic id."
+            yield _refused(None, Error.INVALID_REQUEST, message, topicId=topic_id)
+        elif topic is None:
+            message = "This server does not host this topic ID."
+            yield _refused(None, Error.UNKNOWN_TOPIC_ID, message, topicId=topic_id)
+        else:
+            found[topic_id] = topic
+
+
+def _found_by_name(call: Call, names: Counter[str], found: dict[str, Topic]) -> Rows:
+    """Add the topics with these names; yield the rows of the others."""
+    pace = Pace()
+    for name, times in names.items():
+        if pace.is_over():
+            yield None
+        topic = call.cluster.topics.get(name)
+        if times > 1:
+            yield _refused(name, Error.INVALID_REQUEST, "Duplicate topic name.")
+        elif topic is None:
+            yield _refused(name, Error.UNKNOWN_TOPIC_OR_PARTITION, _NOT_HOSTED)
+        elif topic.topic_id in found:
+            del found[topic.topic_id]
+            message = "The provided topic name maps to an ID that was already supplied."
+            yield _refused(name, Error.INVALID_REQUEST, message)
+        else:
+            found[topic.topic_id] = topic
+
+
+def create_partitions(call: Call) -> Slices:
+    """Add partitions to topics, in slices."""
+    return answer_in_slices(call, lambda rows: {"results": rows}, _grown(call))
+
+
+def _grown(call: Call) -> Rows:
+    """Add the partitions of each topic and yield its row."""
     counts = Counter(topic["name"] for topic in call.body["topics"])
-    answers = [
-        _refused(name, Error.INVALID_REQUEST, "Duplicate topic name.")
-        for name, times in counts.items()
-        if times > 1
-    ]
+    for name, times in counts.items():
+        if times > 1:
+            yield _refused(name, Error.INVALID_REQUEST, "Duplicate topic name.")
+    pace = Pace()
     for topic in call.body["topics"]:
         if counts[topic["name"]] > 1:
             continue
         try:
-            _grow(call, topic)
-            answers.append(_refused(topic["name"], Error.NONE, None))
+            added = _grow(call, topic)
+            yield _refused(topic["name"], Error.NONE, None)
+            if pace.is_over(added):
+                yield None
         except EntryError as refused:
-            answers.append(_refused(topic["name"], refused.error, refused.message))
-    return call.answer({"results": answers})
+            yield _refused(topic["name"], refused.error, refused.message)
 
 
-def _grow(call: Call, request: Body) -> None:
+def _grow(call: Call, request: Body) -> int:
+    """Add partitions to one topic; return their number."""
     name, count = request["name"], request["count"]
     topic = call.cluster.topics.get(name)
     if topic is None:
         raise EntryError(Error.UNKNOWN_TOPIC_OR_PARTITION, None)
-    now = len(topic.partitions)
+    now: int = len(topic.partitions)
     if count == now:
         raise EntryError(Error.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
     if count < now:
@@ -290,3 +318,4 @@ def _grow(call: Call, request: Body) -> None:
         raise EntryError(Error.UNKNOWN_SERVER_ERROR, None)
     if not call.body["validateOnly"]:
         call.cluster.topics.grow(name, count)
+    return int(count - now)

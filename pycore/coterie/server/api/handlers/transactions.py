@@ -5,11 +5,12 @@ Source: ``KafkaApis.scala``, ``TransactionCoordinator.scala``, ``TransactionStat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
 from coterie.server.api.refusals import added_partitions
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.data.topics import OFFSETS_TOPIC
 from coterie.server.services.txn.records import by_topic
 from coterie.server.services.txn.transaction import NONE_YET, Partition, State, Transaction
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 Body = Mapping[str, Any]
+_MARKER_ENTRIES = 10  # a marker costs as much as so many entries of a list
 # The states that a filter may name. A transaction here is never in PrepareEpochFence.
 STATES = frozenset([*(state.title for state in State), "PrepareEpochFence"])
 
@@ -73,17 +75,19 @@ def end_txn(call: Call) -> None:
     call.answer({"errorCode": _error_code(error, call, 2)})
 
 
-def add_partitions_to_txn(call: Call) -> None:
+def add_partitions_to_txn(call: Call) -> Slices:
     """Add partitions to a transaction, or (version 4 and later, from brokers) to several.
+
+    They are checked in slices, and added in one step.
 
     As in Kafka, a request of version 4 or later without transactions is never answered.
     """
     body = call.body
     if call.api_version >= 4:
-        results = [
-            {"transactionalId": each["transactionalId"], "topicResults": _added(call, each)}
-            for each in body["transactions"]
-        ]
+        results = []
+        for entry in body["transactions"]:
+            rows = yield from _added(call, entry)
+            results.append({"transactionalId": entry["transactionalId"], "topicResults": rows})
         if results:
             call.answer({"resultsByTransaction": results})
         return
@@ -94,16 +98,21 @@ def add_partitions_to_txn(call: Call) -> None:
         "topics": body["v3AndBelowTopics"],
         "verifyOnly": False,
     }
-    call.answer({"resultsByTopicV3AndBelow": _added(call, transaction)})
+    added = yield from _added(call, transaction)
+    call.answer({"resultsByTopicV3AndBelow": added})
 
 
-def _added(call: Call, transaction: Body) -> list[dict[str, Any]]:
+def _added(call: Call, transaction: Body) -> Generator[None, None, list[dict[str, Any]]]:
     """Add all partitions or none; return their errors by topic."""
-    cluster = call.cluster
-    partitions = list(dict.fromkeys(_partitions(transaction["topics"], "partitions")))
-    unknown = {
-        partition for partition in partitions if cluster.topics.partition(*partition) is None
-    }
+    cluster, pace = call.cluster, Pace()
+    partitions: dict[Partition, None] = {}
+    unknown: set[Partition] = set()
+    for partition in _partitions(transaction["topics"], "partitions"):
+        partitions[partition] = None
+        if cluster.topics.partition(*partition) is None:
+            unknown.add(partition)
+        if pace.is_over():
+            yield
     errors: Mapping[Partition, Error]
     if unknown:
         errors = {
@@ -124,14 +133,18 @@ def _added(call: Call, transaction: Body) -> list[dict[str, Any]]:
     return added_partitions(transaction["topics"], error)  # includes topics without partitions
 
 
-def write_txn_markers(call: Call) -> None:
-    """Write the markers that a transaction coordinator sends to the leaders of partitions."""
+def write_txn_markers(call: Call) -> Slices:
+    """Write the markers that a transaction coordinator sends to the leaders of partitions.
+
+    They are written in slices: each partition for itself.
+    """
     answers: dict[int, dict[Partition, Error]] = {}
     if any(marker["producerId"] == NONE_YET for marker in call.body["markers"]):
         return call.refuse(Error.UNKNOWN_SERVER_ERROR)  # Kafka throws
     for marker in call.body["markers"]:
         partitions = _partitions(marker["topics"], "partitionIndexes")
-        answers.setdefault(marker["producerId"], {}).update(_marked(call, marker, partitions))
+        errors = yield from _marked(call, marker, partitions)
+        answers.setdefault(marker["producerId"], {}).update(errors)
     return call.answer(
         {
             "markers": [
@@ -145,9 +158,11 @@ def write_txn_markers(call: Call) -> None:
     )
 
 
-def _marked(call: Call, marker: Body, partitions: Iterable[Partition]) -> dict[Partition, Error]:
-    """Write one marker to partitions."""
-    cluster = call.cluster
+def _marked(
+    call: Call, marker: Body, partitions: Iterable[Partition]
+) -> Generator[None, None, dict[Partition, Error]]:
+    """Write one marker to partitions; return their errors."""
+    cluster, pace = call.cluster, Pace()
     written = (
         marker["producerId"],
         marker["producerEpoch"],
@@ -157,6 +172,8 @@ def _marked(call: Call, marker: Body, partitions: Iterable[Partition]) -> dict[P
     errors: dict[Partition, Error] = {}
     of_groups = []
     for topic, number in partitions:
+        if pace.is_over(_MARKER_ENTRIES):
+            yield
         log = cluster.topics.partition(topic, number)
         if log is None:
             errors[topic, number] = Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -170,10 +187,13 @@ def _marked(call: Call, marker: Body, partitions: Iterable[Partition]) -> dict[P
     return errors
 
 
-def describe_transactions(call: Call) -> None:
-    """Describe transactions; an unknown id gets an error."""
-    transactions = call.cluster.transactions
-    states: list[dict[str, Any]] = []
+def describe_transactions(call: Call) -> Slices:
+    """Describe transactions, in slices; an unknown id gets an error."""
+    return answer_in_slices(call, lambda rows: {"transactionStates": rows}, _described(call))
+
+
+def _described(call: Call) -> Iterator[dict[str, Any] | None]:
+    transactions, pace = call.cluster.transactions, Pace()
     for transactional_id in call.body["transactionalIds"]:
         transaction = transactions.described(transactional_id)
         state: dict[str, Any] = {"transactionalId": transactional_id}
@@ -191,12 +211,13 @@ def describe_transactions(call: Call) -> None:
             }
         else:
             state["errorCode"] = transaction
-        states.append(state)
-    call.answer({"transactionStates": states})
+        yield state
+        if isinstance(transaction, Transaction) and pace.is_over(len(transaction.partitions)):
+            yield None
 
 
-def list_transactions(call: Call) -> None:
-    """List the transactions that match the filters, and the unknown state filters.
+def list_transactions(call: Call) -> Slices:
+    """List, in slices, the transactions that match the filters, and the unknown state filters.
 
     State filters are case-sensitive. A list of only unknown states matches nothing.
     """
@@ -204,19 +225,26 @@ def list_transactions(call: Call) -> None:
     states = dict.fromkeys(body["stateFilters"])
     producers = set(body["producerIdFilters"])
     longer_than_ms = body["durationFilter"]
-    matching = [
-        {
-            "transactionalId": transaction.transactional_id,
-            "producerId": transaction.producer_id,
-            "transactionState": transaction.state.title,
-        }
-        for transaction in call.cluster.transactions
-        if (not producers or transaction.producer_id in producers)
-        and (not states or transaction.state.title in states)
-        and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
-    ]
+
+    def rows() -> Iterator[dict[str, Any] | None]:
+        pace = Pace()
+        for transaction in list(call.cluster.transactions):
+            if pace.is_over():
+                yield None
+            if (
+                (not producers or transaction.producer_id in producers)
+                and (not states or transaction.state.title in states)
+                and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
+            ):
+                yield {
+                    "transactionalId": transaction.transactional_id,
+                    "producerId": transaction.producer_id,
+                    "transactionState": transaction.state.title,
+                }
+
     unknown = [transaction for transaction in states if transaction not in STATES]
-    call.answer({"unknownStateFilters": unknown, "transactionStates": matching})
+    body = {"unknownStateFilters": unknown}
+    return answer_in_slices(call, lambda some: {**body, "transactionStates": some}, rows())
 
 
 def _partitions(topics: Iterable[Body], field: str) -> Iterator[Partition]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
-from coterie.server.api.call import Call
+from coterie.server.api.call import Call, Slices
+from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.values import Error
 
 __all__ = [
@@ -31,16 +34,16 @@ def describe_acls(call: Call) -> None:
     return call.answer({**_NO_AUTHORIZER, "errorMessage": message, "resources": []})
 
 
-def create_acls(call: Call) -> None:
+def create_acls(call: Call) -> Slices:
     """Answer that there is no authorizer."""
-    return call.answer({"results": [_NO_AUTHORIZER for _ in call.body["creations"]]})
+    rows = repeat(_NO_AUTHORIZER, len(call.body["creations"]))
+    return answer_in_slices(call, lambda some: {"results": some}, rows)
 
 
-def delete_acls(call: Call) -> None:
+def delete_acls(call: Call) -> Slices:
     """Answer that there is no authorizer."""
-    return call.answer(
-        {"filterResults": [{**_NO_AUTHORIZER, "matchingAcls": []} for _ in call.body["filters"]]}
-    )
+    rows = repeat({**_NO_AUTHORIZER, "matchingAcls": []}, len(call.body["filters"]))
+    return answer_in_slices(call, lambda some: {"filterResults": some}, rows)
 
 
 def describe_client_quotas(call: Call) -> None:
@@ -58,20 +61,24 @@ def list_partition_reassignments(call: Call) -> None:
     return call.answer({"errorCode": 0, "errorMessage": None, "topics": []})
 
 
-def describe_log_dirs(call: Call) -> None:
-    """Return the sizes of partitions, in one log directory."""
+def describe_log_dirs(call: Call) -> Slices:
+    """Return the sizes of partitions, in one log directory; they are read in slices."""
     requested = call.body["topics"]
-    partitions_by_topic = (
-        None if requested is None else {topic["topic"]: topic["partitions"] for topic in requested}
-    )
+    numbers_by_topic = (
+        None if requested is None
+        else {topic["topic"]: frozenset(topic["partitions"]) for topic in requested}
+    )  # fmt: skip
     topics: list[dict[str, Any]] = []
+    pace = Pace()
     for topic in call.cluster.topics:
-        if partitions_by_topic is not None and topic.name not in partitions_by_topic:
+        if pace.is_over(1 + len(topic.partitions)):
+            yield
+        if numbers_by_topic is not None and topic.name not in numbers_by_topic:
             continue
         partitions = [
             {"partitionIndex": log.number, "partitionSize": log.size, "offsetLag": 0}
             for log in topic.partitions
-            if partitions_by_topic is None or log.number in partitions_by_topic[topic.name]
+            if numbers_by_topic is None or log.number in numbers_by_topic[topic.name]
         ]
         if partitions:
             topics.append({"name": topic.name, "partitions": partitions})
@@ -91,17 +98,25 @@ def describe_log_dirs(call: Call) -> None:
     )
 
 
-def elect_leaders(call: Call) -> None:
-    """Answer that no partition needs an election."""
+def elect_leaders(call: Call) -> Slices:
+    """Answer that no partition needs an election, in slices."""
+    return answer_in_slices(
+        call, lambda rows: {"errorCode": 0, "replicaElectionResults": rows}, _elections(call)
+    )
+
+
+def _elections(call: Call) -> Iterator[dict[str, Any] | None]:
     requested = call.body["topicPartitions"]
-    topics = call.cluster.topics
+    topics, pace = call.cluster.topics, Pace()
     if requested is None:
-        unchanged = [{"topic": topic.name, "partitionResult": []} for topic in topics]
-        return call.answer({"errorCode": 0, "replicaElectionResults": unchanged})
-    results = []
+        for topic in topics:
+            yield {"topic": topic.name, "partitionResult": []}
+        return
     for entry in requested:
         partitions = []
         for number in entry["partitions"]:
+            if pace.is_over():
+                yield None
             error, message = (
                 Error.ELECTION_NOT_NEEDED,
                 "Leader election not needed for topic partition.",
@@ -112,5 +127,4 @@ def elect_leaders(call: Call) -> None:
                 if topics.get(entry["topic"]) is not None:
                     message = f"No such partition as {entry['topic']}-{number}"
             partitions.append({"partitionId": number, "errorCode": error, "errorMessage": message})
-        results.append({"topic": entry["topic"], "partitionResult": partitions})
-    return call.answer({"errorCode": 0, "replicaElectionResults": results})
+        yield {"topic": entry["topic"], "partitionResult": partitions}
