@@ -24,6 +24,7 @@ from coterie.server.options import (
     refuse_unroutable,
     topic_of,
 )
+from coterie.server.releases import release_of
 from coterie.server.running import Running
 from coterie.server.server_thread import ServerThread
 from coterie.server.topics_at_start import refuse_wrong_topics
@@ -74,6 +75,9 @@ class Broker:
         A file for the requests to the coordinator, written as a trace at the end.
     seed
         Ids are drawn from it: the same requests at the same times then give the same bytes.
+    kafka
+        ``"3.9"`` or ``"4.1"``: the release whose broker is followed. Consumer groups (KIP-848)
+        need 4.1.
 
     Attributes
     ----------
@@ -104,7 +108,9 @@ class Broker:
         tls: Any = None,
         trace: str | Path | None = None,
         seed: int | None = None,
+        kafka: str = "3.9",
     ) -> None:
+        release = release_of(kafka)
         if whole(brokers, "brokers") != 1:
             raise ArgumentError("brokers must be 1: several brokers are not served yet")
         if data is not None:
@@ -113,12 +119,13 @@ class Broker:
             raise ArgumentError(f"clock must be 'wall' or 'virtual', not {shown(clock)}")
         if seed is not None:
             seed = whole(seed, "seed")
-        settings = server_config(config)
+        settings = server_config(config, release)
         topic_options = _topics_of(topics)
-        refuse_wrong_topics(topic_options, settings)
+        refuse_wrong_topics(topic_options, settings, release)
         places, advertised, context = _places_of(listen, settings, tls)
         self._options = Options(
             config=dict(config or {}),
+            release=release,
             places=places,
             advertised=advertised,
             topics=topic_options,

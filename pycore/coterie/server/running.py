@@ -40,8 +40,9 @@ class Running:
         self.options = options
         now_ms = 0 if options.virtual else epoch_ms()
         self.cluster = Cluster(
-            options.config, now_ms=now_ms, seed=options.seed, users=options.users, log=log
-        )
+            options.config, now_ms=now_ms, seed=options.seed, users=options.users, log=log,
+            release=options.release,
+        )  # fmt: skip
         self.bound: list[Place] = []
         self._listeners = [
             Listener(place.label.lower(), number, place.protocol)
@@ -51,7 +52,8 @@ class Running:
         self._beside: list[asyncio.AbstractServer] = []
         self._watch: Watch | None = None
         self._waits: GroupWaits | None = None
-        self._node = Node(self.cluster.config.node_id)
+        config = self.cluster.config
+        self._node = Node(config.node_id, rack=config.rack)
         self.cluster.nodes[self._node.id] = self._node
         self.dispatcher = Dispatcher(self.cluster)
 

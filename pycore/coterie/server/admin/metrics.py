@@ -14,7 +14,7 @@ from typing import Any
 from coterie.prometheus import label_text, text_lines
 from coterie.server.admin.http import Answer, HttpRequest, Refusal
 from coterie.server.api.call import Call, Handler
-from coterie.server.api.table import SERVED
+from coterie.server.api.table import NAMES
 from coterie.server.cluster import Cluster
 from coterie.server.running import Running
 from coterie.server.services.txn.coordinator import TransactionCoordinator
@@ -54,7 +54,7 @@ class Metrics:
 
     def _server(self, cluster: Cluster) -> Iterator[str]:
         counts_by_name: Mapping[str, int] = {
-            SERVED[key].name: count for key, count in sorted(self._counts.items())
+            NAMES[key]: count for key, count in sorted(self._counts.items())
         }
         yield from _family(
             *("coterie_requests_total", "counter", "Requests that were handled, by API"),

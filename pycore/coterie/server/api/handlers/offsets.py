@@ -48,9 +48,11 @@ def offset_commit(call: Call) -> None:
     def answered(error: int, rows: Any) -> None:
         call.answer((0, _topics(refused, rows, _NO_TOPIC_ID)))
 
-    return call.cluster.groups.ask_row(
-        _COMMIT, group_id, generation_id, member_id, instance, (tuple(accepted), -1, -1), answered
-    )
+    groups = call.cluster.groups
+    details: tuple[Any, ...] = (tuple(accepted), -1, -1)
+    if groups.replays:  # it checks members of consumer groups by the version
+        details = (*details, call.api_version, -1)
+    return groups.ask_row(_COMMIT, group_id, generation_id, member_id, instance, details, answered)
 
 
 def txn_offset_commit(call: Call) -> None:
@@ -73,10 +75,12 @@ def txn_offset_commit(call: Call) -> None:
     number = groups.partition_for(group_id)
     log = groups.log.partition(number)
     known_producer = None if log is None else log.producers.known.get(producer)
+    # Kafka 3.9 does not compare the epoch with that of the open transaction.
+    epoch_of_transaction = epoch if groups.replays else None
     error = Error.NONE
     if not group_id:
         pass  # the coordinator refuses the id, which Kafka checks before the transaction
-    elif not groups.log.has_ongoing_transaction(number, producer):
+    elif log is None or not log.has_ongoing_transaction(producer, epoch_of_transaction):
         error = call.cluster.transactions.verify(
             transactional_id,
             producer,
@@ -84,6 +88,7 @@ def txn_offset_commit(call: Call) -> None:
             OFFSETS_TOPIC,
             number,
             abortable=call.api_version >= 4,
+            adds=call.api_version >= 5,
         )
     elif known_producer is not None and epoch < known_producer.epoch:
         error = Error.INVALID_PRODUCER_EPOCH  # a newer epoch has written to the log
@@ -110,13 +115,20 @@ def offset_fetch(call: Call) -> None:
     if version == 0:  # offsets in ZooKeeper
         return call.refuse(Error.UNSUPPORTED_VERSION)
     if version < 8:
-        requested = [(group_id, topics)]
+        requested = [(group_id, topics, None, -1)]
     else:
         requested = [
-            (group_id, None if topics is None else [(name, numbers) for name, _, numbers in topics])
-            for group_id, _, _, topics in groups
+            (
+                group_id,
+                None if topics is None else [(name, numbers) for name, _, numbers in topics],
+                member_id,
+                member_epoch,
+            )
+            for group_id, member_id, member_epoch, topics in groups
         ]
         if not requested:
+            if call.cluster.groups.replays:
+                return call.answer((0, (), 0, ()))
             return call.leave_silent("names no group")
     answers: list[Row] = []
 
@@ -130,11 +142,13 @@ def offset_fetch(call: Call) -> None:
             call.answer((0, (), 0, answers))
         return None
 
-    for group_id, topics in requested:
+    replays = call.cluster.groups.replays
+    for group_id, topics, member_id, member_epoch in requested:
         keys = None if topics is None else tuple(
             [(name, number) for name, numbers in topics for number in numbers]
         )  # fmt: skip
-        call.cluster.groups.ask_row(_FETCH, group_id, -1, None, None, (keys, stable), answered)
+        details = (keys, stable, member_id, member_epoch) if replays else (keys, stable)
+        call.cluster.groups.ask_row(_FETCH, group_id, -1, None, None, details, answered)
     return None
 
 
