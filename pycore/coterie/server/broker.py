@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any
 
 from coterie.arguments import called, file_path, span, walked, whole, within
-from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.api.faults import Fault
 from coterie.server.config import Settings, server_config
@@ -27,6 +26,7 @@ from coterie.server.options import (
 from coterie.server.releases import release_of
 from coterie.server.running import Running
 from coterie.server.server_thread import ServerThread
+from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import refuse_wrong_topics
 from coterie.traces.recording import Recording
 
@@ -41,8 +41,11 @@ class CoordinatorView:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def snapshot(self, group_id: str) -> GroupSnapshot | None:
-        """Return a frozen view of a group, None if there is none."""
+    def snapshot(self, group_id: str) -> GroupView | None:
+        """Return a frozen view of a group, None if there is none.
+
+        A group of the consumer protocol is shown as ``consumer_group_describe`` shows it.
+        """
         return self._broker._thread_here().call(lambda running: running.snapshot(group_id))
 
 
@@ -314,7 +317,7 @@ class Broker:
         state: str | None = None,
         members: int | None = None,
         timeout_s: float = 10,
-    ) -> GroupSnapshot | None:
+    ) -> GroupView | None:
         """Wait until a group has a state, a number of members, or both.
 
         The group is checked after each request and each move of the clock, so a test need not sleep
@@ -324,7 +327,8 @@ class Broker:
         ----------
         state
             ``"PreparingRebalance"``, ``"CompletingRebalance"``, ``"Stable"``, ``"Empty"`` or
-            ``"Dead"``; a group that does not exist is Dead.
+            ``"Dead"``; a group that does not exist is Dead. Of a consumer group ``"Assigning"``,
+            ``"Reconciling"``, ``"Stable"`` or ``"Empty"``.
         members
             The number of members.
         timeout_s
@@ -332,7 +336,7 @@ class Broker:
 
         Returns
         -------
-        GroupSnapshot or None
+        GroupSnapshot, DescribedConsumerGroup or None
             The group; None if it does not exist, when that was the condition.
 
         Raises

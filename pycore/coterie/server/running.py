@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from coterie.arguments import text, whole
-from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.api.call import Call, Dispatcher, Handler
 from coterie.server.api.faults import Fault, Watch
@@ -18,6 +17,7 @@ from coterie.server.group_waits import GroupCondition, GroupWaits, timeout_of
 from coterie.server.net.accepting import Acceptor
 from coterie.server.net.listener import Heart, Peer, Peers, epoch_ms
 from coterie.server.options import Options, Place
+from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import make_topics
 
 __all__ = ["Running", "end_other_tasks"]
@@ -135,13 +135,13 @@ class Running:
         """Return the requests, oldest first."""
         return list(self.watch.requests)
 
-    def snapshot(self, group_id: str) -> GroupSnapshot | None:
+    def snapshot(self, group_id: str) -> GroupView | None:
         """Return a frozen view of a group, None if there is none."""
         return self.cluster.groups.snapshot(text(group_id, "group_id"))
 
     async def wait_for(
         self, group_id: Any, *, state: Any = None, members: Any = None, timeout_s: Any = 10
-    ) -> GroupSnapshot | None:
+    ) -> GroupView | None:
         """Wait until a group has a state or a number of members; see ``Broker.wait_for``."""
         condition = GroupCondition(group_id, state=state, members=members)
         return await self._group_waits().wait(condition, timeout_of(timeout_s))

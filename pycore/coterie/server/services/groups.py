@@ -24,10 +24,12 @@ from coterie.server.services.group_image import GroupImage
 from coterie.server.services.offsets_log import OffsetsLog
 from coterie.values import Error
 
-__all__ = ["Groups"]
+__all__ = ["GroupView", "Groups"]
 
+GroupView = GroupSnapshot | DescribedConsumerGroup
 Answered = Callable[[Any], None]
-RowAnswered = Callable[[int, Any], None]  # error code, the core's payload
+RowGroupView = GroupSnapshot | DescribedConsumerGroup
+Answered = Callable[[int, Any], None]  # error code, the core's payload
 _NAMES = {number: name for name, number in NUMBER.items()}
 REPLAYING = ("4.1", "4.1.2", "4.2")  # behaviours of Kafka 4
 
@@ -208,9 +210,17 @@ class Groups:
         for op in ("resign", "begin_load", "finish_load"):
             self._act(op, (number,))
 
-    def snapshot(self, group_id: str) -> GroupSnapshot | None:
-        """Return a frozen view of a classic group, None if there is none."""
-        return snapshot_of(self.core, group_id)
+    def snapshot(self, group_id: str) -> GroupView | None:
+        """Return a frozen view of a group, None if there is none."""
+        return snapshot_of(self.core, group_id) or self.described(group_id)
+
+    def consumer_groups(self) -> list[DescribedConsumerGroup]:
+        """Return all groups of the consumer protocol, by their ids."""
+        if not self.replays:
+            return []
+        outcome = self.core.ask(NUMBER["list_groups"], 0, None, -1, None, None, ((), ("consumer",)))
+        rows = () if outcome is None else outcome[1]
+        return [group for group_id, *_ in rows if (group := self.described(group_id)) is not None]
 
     def described(self, group_id: str) -> DescribedConsumerGroup | None:
         """Return a frozen view of a consumer group, None if there is none; it is no request."""

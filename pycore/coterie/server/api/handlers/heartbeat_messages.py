@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.consumer_groups import DescribedConsumerGroup, DescribedConsumerMember
 from coterie.server.api.handlers.expressions import InvalidExpression, compiled
 from coterie.server.services.groups import Groups
@@ -73,7 +74,7 @@ def _no_upgrade(groups: Groups, group_id: str) -> str:
     group = groups.snapshot(group_id)
     if groups.config["group.consumer.migration.policy"] not in _UPGRADES:
         return "online upgrade is disabled."
-    if group is None or group.protocol_type != "consumer":
+    if not isinstance(group, GroupSnapshot) or group.protocol_type != "consumer":
         return "the group does not use the consumer embedded protocol."
     if len(group.members) > groups.config["group.consumer.max.size"]:
         return "the group size exceeds the consumer group maximum size."
