@@ -98,7 +98,7 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
     for room, rows in {
         "insight": ["render", "records", "groups", "offsets", "brokerlogs", "questions", "asking"],
         "server": [
-            "broker_settings clock config config_sources ids listeners options properties "
+            "broker_settings clock config config_sources ids listeners options properties releases "
             "rate_limited_log unsent",
             *("context", "services", "cluster", "api", "net"),
             *("group_waits", "topics_at_start", "running", "admin", "serving server_thread"),

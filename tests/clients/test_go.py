@@ -3,7 +3,15 @@
 import pytest
 
 from support.clients.builds import OTHERS, go
-from support.clients.scenarios import SCENARIOS, play, play_killed
+from support.clients.scenarios import (
+    CLOCKED,
+    CONSUMER_SCENARIOS,
+    OF_KAFKA_4,
+    SCENARIOS,
+    play,
+    play_clocked,
+    play_killed,
+)
 
 
 @pytest.fixture(scope="module", params=["franz", pytest.param("sarama", marks=OTHERS)])
@@ -11,9 +19,32 @@ def client(request):
     return go(request.param)
 
 
+@pytest.fixture(scope="module")
+def consumers():
+    """franz-go, whose members speak the consumer protocol; it resolves expressions itself."""
+    return go("franz").of_the_consumer_protocol()
+
+
+@pytest.mark.parametrize("kafka", ["3.9", "4.1"])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_client_in_go_sees_what_kafka_shows_it(client, name):
-    play(client, name)
+def test_a_client_in_go_sees_what_kafka_shows_it(client, name, kafka):
+    play(client, name, kafka=kafka)
+
+
+@pytest.mark.parametrize("name", CONSUMER_SCENARIOS)
+def test_a_member_of_a_consumer_group_in_go_sees_what_kafka_shows_it(consumers, name):
+    play(consumers, name, **OF_KAFKA_4)
+
+
+@pytest.mark.parametrize("name", sorted(CLOCKED.keys() - {"regex"}))
+def test_a_member_of_a_consumer_group_in_go_follows_the_clock(consumers, name):
+    play_clocked(consumers, name)
+
+
+def test_the_session_of_a_member_of_a_consumer_group_in_go_that_was_killed_ends_by_the_clock(
+    consumers,
+):
+    play_killed(consumers, **OF_KAFKA_4)
 
 
 def test_the_session_of_a_member_in_go_that_was_killed_ends_by_the_clock(client):

@@ -12,7 +12,18 @@ import trustme
 
 from coterie.server import Broker
 from support.clients.java_clients import OTHERS, VERSIONS, java
-from support.clients.scenarios import SCENARIOS, SETTINGS, TOPIC, Client, play, play_killed
+from support.clients.scenarios import (
+    CLOCKED,
+    CONSUMER_SCENARIOS,
+    OF_KAFKA_4,
+    SCENARIOS,
+    SETTINGS,
+    TOPIC,
+    Client,
+    play,
+    play_clocked,
+    play_killed,
+)
 
 COUNTED = [
     {"counts": {"to": 2, "be": 2, "or": 1, "not": 1}},
@@ -31,9 +42,32 @@ def client(request):
     return Client(java(request.param, "Scenarios"))
 
 
+@pytest.fixture(scope="module")
+def consumers():
+    """The programs with Kafka 4.1's jars, whose members speak the consumer protocol."""
+    return Client(java("4.1.1", "Scenarios")).of_the_consumer_protocol()
+
+
+@pytest.mark.parametrize("kafka", ["3.9", "4.1"])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_java_client_sees_what_kafka_shows_it(client, name):
-    play(client, name)
+def test_a_java_client_sees_what_kafka_shows_it(client, name, kafka):
+    play(client, name, kafka=kafka)
+
+
+@pytest.mark.parametrize("name", CONSUMER_SCENARIOS)
+def test_a_java_member_of_a_consumer_group_sees_what_kafka_shows_it(consumers, name):
+    play(consumers, name, **OF_KAFKA_4)
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_a_java_member_of_a_consumer_group_follows_the_clock(consumers, name):
+    play_clocked(consumers, name)
+
+
+def test_the_session_of_a_java_member_of_a_consumer_group_that_was_killed_ends_by_the_clock(
+    consumers,
+):
+    play_killed(consumers, **OF_KAFKA_4)
 
 
 def test_the_session_of_a_java_member_that_was_killed_ends_by_the_clock(client):

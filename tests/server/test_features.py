@@ -120,4 +120,4 @@ def test_the_quorum_of_another_topic_is_unknown_in_each_partition(peer):
 
 def test_there_are_no_client_metrics_resources(peer):
     found = ask(peer, "ListClientMetricsResources", 0, {})
-    assert (found["errorCode"], found["clientMetricsResources"]) == (0, [])
+    assert (found["errorCode"], found["configResources"]) == (0, [])

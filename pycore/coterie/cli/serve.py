@@ -38,6 +38,14 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
     help="The address that clients get in its place; once for each --listen. Default: the "
     "setting advertised.listeners.",
 )
+@click.option(
+    "--kafka",
+    type=click.Choice(["3.9", "4.1"]),
+    default="3.9",
+    show_default=True,
+    help="The release whose broker is followed: its API versions, defaults and errors. Consumer "
+    "groups (KIP-848) need 4.1.",
+)
 @click.option("--data", metavar="DIR", help="A log on disk; not served yet.")
 @click.option(
     "--brokers",
@@ -166,6 +174,7 @@ def options_of(command_line: dict[str, Any]) -> Options:
     from coterie.server.config import server_config
     from coterie.server.config_sources import merged_settings
     from coterie.server.options import Options
+    from coterie.server.releases import release_of
     from coterie.server.topics_at_start import refuse_wrong_topics
 
     if command_line["data"] is not None or command_line["sync"] is not None:
@@ -174,15 +183,17 @@ def options_of(command_line: dict[str, Any]) -> Options:
         raise ArgumentError("--brokers: several brokers are not served yet; leave it out")
     environment = os.environ if command_line["environment"] else None
     config = merged_settings(command_line["config"], environment, command_line["settings"])
-    settings = server_config(config)
+    release = release_of(command_line["kafka"])
+    settings = server_config(config, release)
     topics = _topics(command_line["topics"])
-    refuse_wrong_topics(topics, settings)
+    refuse_wrong_topics(topics, settings, release)
     places, advertised = _listeners(command_line, settings)
     beside = {name: _place_beside(name, command_line) for name in ("control", "metrics")}
     if command_line["clock"] == "virtual" and beside["control"] is None:
         raise ArgumentError("--clock virtual needs --control, by which the clock is advanced")
     return Options(
         config=config,
+        release=release,
         places=places,
         advertised=advertised,
         topics=topics,

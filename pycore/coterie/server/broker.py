@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any
 
 from coterie.arguments import called, file_path, span, walked, whole, within
-from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.api.faults import Fault
 from coterie.server.config import Settings, server_config
@@ -24,8 +23,10 @@ from coterie.server.options import (
     refuse_unroutable,
     topic_of,
 )
+from coterie.server.releases import release_of
 from coterie.server.running import Running
 from coterie.server.server_thread import ServerThread
+from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import refuse_wrong_topics
 from coterie.traces.recording import Recording
 
@@ -40,8 +41,11 @@ class CoordinatorView:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def snapshot(self, group_id: str) -> GroupSnapshot | None:
-        """Return a frozen view of a group, None if there is none."""
+    def snapshot(self, group_id: str) -> GroupView | None:
+        """Return a frozen view of a group, None if there is none.
+
+        A group of the consumer protocol is shown as ``consumer_group_describe`` shows it.
+        """
         return self._broker._thread_here().call(lambda running: running.snapshot(group_id))
 
 
@@ -74,6 +78,9 @@ class Broker:
         A file for the requests to the coordinator, written as a trace at the end.
     seed
         Ids are drawn from it: the same requests at the same times then give the same bytes.
+    kafka
+        ``"3.9"`` or ``"4.1"``: the release whose broker is followed. Consumer groups (KIP-848)
+        need 4.1.
 
     Attributes
     ----------
@@ -104,7 +111,9 @@ class Broker:
         tls: Any = None,
         trace: str | Path | None = None,
         seed: int | None = None,
+        kafka: str = "3.9",
     ) -> None:
+        release = release_of(kafka)
         if whole(brokers, "brokers") != 1:
             raise ArgumentError("brokers must be 1: several brokers are not served yet")
         if data is not None:
@@ -113,12 +122,13 @@ class Broker:
             raise ArgumentError(f"clock must be 'wall' or 'virtual', not {shown(clock)}")
         if seed is not None:
             seed = whole(seed, "seed")
-        settings = server_config(config)
+        settings = server_config(config, release)
         topic_options = _topics_of(topics)
-        refuse_wrong_topics(topic_options, settings)
+        refuse_wrong_topics(topic_options, settings, release)
         places, advertised, context = _places_of(listen, settings, tls)
         self._options = Options(
             config=dict(config or {}),
+            release=release,
             places=places,
             advertised=advertised,
             topics=topic_options,
@@ -307,7 +317,7 @@ class Broker:
         state: str | None = None,
         members: int | None = None,
         timeout_s: float = 10,
-    ) -> GroupSnapshot | None:
+    ) -> GroupView | None:
         """Wait until a group has a state, a number of members, or both.
 
         The group is checked after each request and each move of the clock, so a test need not sleep
@@ -317,7 +327,8 @@ class Broker:
         ----------
         state
             ``"PreparingRebalance"``, ``"CompletingRebalance"``, ``"Stable"``, ``"Empty"`` or
-            ``"Dead"``; a group that does not exist is Dead.
+            ``"Dead"``; a group that does not exist is Dead. Of a consumer group ``"Assigning"``,
+            ``"Reconciling"``, ``"Stable"`` or ``"Empty"``.
         members
             The number of members.
         timeout_s
@@ -325,7 +336,7 @@ class Broker:
 
         Returns
         -------
-        GroupSnapshot or None
+        GroupSnapshot, DescribedConsumerGroup or None
             The group; None if it does not exist, when that was the condition.
 
         Raises

@@ -13,9 +13,11 @@ from typing import Any
 
 from coterie.server.clock import Timers
 from coterie.server.context import Context
+from coterie.server.releases import DEFAULT_RELEASE, Release
 from coterie.server.services.data.broker_configs import BrokerConfigs
 from coterie.server.services.data.topics import Topics
 from coterie.server.services.features import Features
+from coterie.server.services.group_configs import GroupConfigs
 from coterie.server.services.groups import Groups
 from coterie.server.services.sasl.authentication import Authentication, Mechanisms
 from coterie.server.services.sasl.users import Users
@@ -51,10 +53,11 @@ class Listener:
 
 @dataclass
 class Node:
-    """A broker: its id and the address advertised to the clients of each listener."""
+    """A broker: its id, the address advertised to the clients of each listener, and its rack."""
 
     id: int
     addresses: dict[Listener, Address] = field(default_factory=dict)
+    rack: str | None = None
 
     def address(self, listener: Listener) -> Address:
         """Return the address advertised to the clients of a listener."""
@@ -66,7 +69,7 @@ class Cluster(Context):
 
     Parameters
     ----------
-    config, now_ms, seed, waits, log
+    config, now_ms, seed, waits, log, release
         As of :class:`Context`.
     users
         The users that may authenticate by SASL; None: no users.
@@ -81,12 +84,13 @@ class Cluster(Context):
         users: Users | None = None,
         waits: Timers | None = None,
         log: Callable[[str], None] | None = None,
+        release: Release = DEFAULT_RELEASE,
     ) -> None:
-        super().__init__(config, now_ms=now_ms, seed=seed, waits=waits, log=log)
+        super().__init__(config, now_ms=now_ms, seed=seed, waits=waits, log=log, release=release)
         self.cluster_id = self.ids.uuid()
         self.nodes: dict[int, Node] = {}
         self.users = Users({}) if users is None else users
-        self.features = Features()
+        self.features = Features(release)
         self._mechanisms: dict[Listener, Mechanisms] = {}
 
     def move(self, now_ms: int) -> None:
@@ -100,6 +104,11 @@ class Cluster(Context):
         if "groups" in self.__dict__:
             deadlines.append(self.groups.next_deadline_ms())
         return min((ms for ms in deadlines if ms is not None), default=None)
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether groups of the consumer protocol (KIP-848) are on."""
+        return self.features.has_consumer_groups and "consumer" in self.config.group_protocols
 
     def node(self, node_id: int) -> Node:
         """Return a broker by its id."""
@@ -129,9 +138,14 @@ class Cluster(Context):
         return Groups(self, self.topics)
 
     @cached_property
+    def group_configs(self) -> GroupConfigs:
+        """The settings of single groups."""
+        return GroupConfigs(self.config, self.groups)
+
+    @cached_property
     def transactions(self) -> TransactionCoordinator:
         """The transaction coordinator."""
-        return TransactionCoordinator(self, self.topics, self.groups)
+        return TransactionCoordinator(self, self.topics, self.groups, self.features)
 
     def authentication(self, listener: Listener) -> Authentication:
         """Return the initial authentication state of a connection to a SASL listener."""

@@ -24,6 +24,7 @@ from coterie.server.listeners import (
     PROTOCOL_MAP,
     listener_names,
 )
+from coterie.server.releases import DEFAULT_RELEASE, Release
 
 __all__ = ["DEFAULTS", "Settings", "refuse_foreign", "server_config"]
 
@@ -76,7 +77,8 @@ _OF_TOPICS = {
     *("log.segment.delete.delay.ms", "min.insync.replicas", "unclean.leader.election.enable"),
 }
 _OF_LISTENERS = {LISTENERS, ADVERTISED, PROTOCOL_MAP, CONTROLLERS, INTER_BROKER}
-_OF_TEXT = _OF_TOPICS | _OF_LISTENERS
+_RACK, _PROTOCOLS = "broker.rack", "group.coordinator.rebalance.protocols"
+_OF_TEXT = _OF_TOPICS | _OF_LISTENERS | {_RACK, _PROTOCOLS}
 _IDS = ("node.id", "broker.id")
 _OF_MECHANISM = "connections.max.reauth.ms"
 _PREFIXED = {_OF_MECHANISM, "max.connections"}
@@ -124,6 +126,17 @@ class Settings(Mapping[str, Any]):
         return {name: self._values[name] for name in OF_COORDINATOR}
 
     @property
+    def rack(self) -> str | None:
+        """The rack of the broker."""
+        return self._values.get(_RACK)
+
+    @property
+    def group_protocols(self) -> list[str]:
+        """The protocols of groups that are on; those of Kafka 4 are by default."""
+        text = self._values.get(_PROTOCOLS, "classic,consumer")
+        return [name.strip() for name in text.split(",")]
+
+    @property
     def node_id(self) -> int:
         """The id of the broker: ``node.id``, else ``broker.id``, else 1."""
         ids = [self._values[name] for name in _IDS if self._values.get(name, -1) != -1]
@@ -144,13 +157,14 @@ def refuse_foreign(name: Any, where: str = "") -> None:
         refuse_unknown(name, where)
 
 
-def server_config(config: Mapping[str, Any] | None) -> Settings:
-    """Return all settings, with defaults where none is set.
+def server_config(config: Mapping[str, Any] | None, release: Release = DEFAULT_RELEASE) -> Settings:
+    """Return all settings, with the defaults of a release where none is set.
 
     Raises
     ------
     ConfigError
-        A name that no Kafka broker knows, a value of the wrong type or out of range.
+        A name that no Kafka broker knows, a value of the wrong type or out of range, or a
+        ``coterie.behaviour`` of another release.
     """
     if config is not None and not isinstance(config, Mapping):
         raise ConfigError(f"the configuration must be a mapping, not {type(config).__name__}")
@@ -181,7 +195,9 @@ def server_config(config: Mapping[str, Any] | None) -> Settings:
             own[here] = str(in_unit) if here in _OF_TOPICS else in_unit
     _refuse_two_ids(own)
     values = {**DEFAULTS, **own}
-    values.update(coordinator_config({"coterie.cleanup": "periodic", **of_coordinator}))
+    of_release = {"coterie.cleanup": "periodic", "coterie.behaviour": release.behaviours[0]}
+    values.update(coordinator_config({**of_release, **of_coordinator}))
+    _refuse_other_behaviour(values["coterie.behaviour"], release)
     return Settings(values, tuple(without_effect))
 
 
@@ -200,6 +216,15 @@ def _refuse_no_mechanism(name: str, mechanism: str | None, setting: str) -> None
     """Refuse a listener's setting after a mechanism prefix, which Kafka ignores silently."""
     if mechanism is not None and setting != _OF_MECHANISM:
         raise ConfigError(f"{shown(name)}: {setting} is of a listener, not of a mechanism")
+
+
+def _refuse_other_behaviour(behaviour: str, release: Release) -> None:
+    if behaviour not in release.behaviours:
+        fitting = ", ".join(release.behaviours)
+        raise ConfigError(
+            f"coterie.behaviour {behaviour} does not fit a server of Kafka {release.name}, whose "
+            f"coordinator is one of {fitting}"
+        )
 
 
 def _refuse_two_ids(own: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from coterie.server.clock import Timers
 from coterie.server.config import Settings, server_config
 from coterie.server.ids import Ids
 from coterie.server.rate_limited_log import RateLimitedLog
+from coterie.server.releases import DEFAULT_RELEASE, Release
 
 __all__ = ["Context"]
 
@@ -30,6 +31,8 @@ class Context:
         Wall-clock timers, for Fetch and authentication delays.
     log
         Called with each log line; None: standard error.
+    release
+        The release of Kafka whose broker is followed.
 
     Attributes
     ----------
@@ -49,8 +52,10 @@ class Context:
         seed: int | None = None,
         waits: Timers | None = None,
         log: Callable[[str], None] | None = None,
+        release: Release = DEFAULT_RELEASE,
     ) -> None:
-        self.config: Settings = server_config(config)
+        self.release = release
+        self.config: Settings = server_config(config, release)
         self.ids = Ids(seed)
         self.timers = Timers(now_ms)
         self.waits = Timers() if waits is None else waits

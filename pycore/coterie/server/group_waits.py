@@ -7,12 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from coterie.arguments import text, whole, within
-from coterie.coordinator.snapshot import GroupSnapshot
+from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.server.services.groups import GroupView
 
 __all__ = ["GroupCondition", "GroupWaits", "pending_work", "timeout_of"]
 
-STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+STATES = (
+    *("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
+    *("Assigning", "Reconciling"),  # of consumer groups
+)
 _MAX_MEMBERS = 2**31 - 1
 _MAX_TIMEOUT_S = 86_400.0
 _KINDS = {"join": "joins", "sync": "syncs"}  # of timers that a rebalance waits for
@@ -36,7 +40,7 @@ class GroupCondition:
         self._state: str | None = state
         self._members = None if members is None else within(members, "members", 0, _MAX_MEMBERS)
 
-    def is_met(self, group: GroupSnapshot | None) -> bool:
+    def is_met(self, group: GroupView | None) -> bool:
         """Whether a group meets it; a group that does not exist is Dead and has no members."""
         state, members = ("Dead", 0) if group is None else (group.state, len(group.members))
         return self._state in (None, state) and self._members in (None, members)
@@ -60,11 +64,20 @@ def timeout_of(timeout_s: Any) -> float:
     return float(timeout_s)
 
 
-def pending_work(group: GroupSnapshot | None, now_ms: int) -> str:
+def pending_work(group: GroupView | None, now_ms: int) -> str:
     """Describe what a group waits for: ``waits for joins until 3000; the clock is at 0``."""
     clock = f"the clock is at {now_ms}"
     if group is None:
         return f"waits for nothing: it does not exist; {clock}"
+    if isinstance(group, DescribedConsumerGroup):
+        late = [
+            member.member_id
+            for member in group.members
+            if member.member_epoch != group.assignment_epoch
+        ]
+        if late:
+            return f"waits for {', '.join(late)} to reach epoch {group.assignment_epoch}; {clock}"
+        return f"waits for {'heartbeats' if group.members else 'nothing'}; {clock}"
     rebalance = [timer for timer in group.timers if timer.kind in _KINDS]
     if rebalance:
         first = min(rebalance, key=lambda timer: timer.deadline_ms)
@@ -75,7 +88,7 @@ def pending_work(group: GroupSnapshot | None, now_ms: int) -> str:
     return f"waits for nothing; {clock}"
 
 
-def state_text(group: GroupSnapshot | None) -> str:
+def state_text(group: GroupView | None) -> str:
     """Return a group's state and members: ``PreparingRebalance with 1 member``."""
     if group is None:
         return "Dead with 0 members"
@@ -99,7 +112,7 @@ class GroupWaits:
         The time of the clock.
     """
 
-    def __init__(self, snapshot: Callable[[str], GroupSnapshot | None], now_ms: int) -> None:
+    def __init__(self, snapshot: Callable[[str], GroupView | None], now_ms: int) -> None:
         self.now_ms = now_ms
         self._snapshot = snapshot
         self._waiting: set[asyncio.Event] = set()
@@ -129,7 +142,7 @@ class GroupWaits:
         for event in self._waiting:
             event.set()
 
-    async def wait(self, condition: GroupCondition, timeout_s: float) -> GroupSnapshot | None:
+    async def wait(self, condition: GroupCondition, timeout_s: float) -> GroupView | None:
         """Return the group once it meets a condition.
 
         Raises

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from coterie.arguments import within
 from coterie.errors import ArgumentError, shown
+from coterie.server.releases import DEFAULT_RELEASE, Release
 
 __all__ = [
     "MAX_PARTITIONS",
@@ -201,6 +202,7 @@ class Options:
     """
 
     config: Mapping[str, Any] = field(default_factory=dict)
+    release: Release = DEFAULT_RELEASE
     places: tuple[Place, ...] = (Place("plaintext", "127.0.0.1", 0),)
     advertised: tuple[Place | None, ...] = ()
     topics: Mapping[str, TopicOptions] = field(default_factory=dict)

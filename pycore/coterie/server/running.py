@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from coterie.arguments import text, whole
-from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.api.call import Call, Dispatcher, Handler
 from coterie.server.api.faults import Fault, Watch
@@ -18,6 +17,7 @@ from coterie.server.group_waits import GroupCondition, GroupWaits, timeout_of
 from coterie.server.net.accepting import Acceptor
 from coterie.server.net.listener import Heart, Peer, Peers, epoch_ms
 from coterie.server.options import Options, Place
+from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import make_topics
 
 __all__ = ["Running", "end_other_tasks"]
@@ -40,8 +40,9 @@ class Running:
         self.options = options
         now_ms = 0 if options.virtual else epoch_ms()
         self.cluster = Cluster(
-            options.config, now_ms=now_ms, seed=options.seed, users=options.users, log=log
-        )
+            options.config, now_ms=now_ms, seed=options.seed, users=options.users, log=log,
+            release=options.release,
+        )  # fmt: skip
         self.bound: list[Place] = []
         self._listeners = [
             Listener(place.label.lower(), number, place.protocol)
@@ -51,7 +52,8 @@ class Running:
         self._beside: list[asyncio.AbstractServer] = []
         self._watch: Watch | None = None
         self._waits: GroupWaits | None = None
-        self._node = Node(self.cluster.config.node_id)
+        config = self.cluster.config
+        self._node = Node(config.node_id, rack=config.rack)
         self.cluster.nodes[self._node.id] = self._node
         self.dispatcher = Dispatcher(self.cluster)
 
@@ -139,13 +141,13 @@ class Running:
         """Return the requests, oldest first."""
         return list(self.watch.requests)
 
-    def snapshot(self, group_id: str) -> GroupSnapshot | None:
+    def snapshot(self, group_id: str) -> GroupView | None:
         """Return a frozen view of a group, None if there is none."""
         return self.cluster.groups.snapshot(text(group_id, "group_id"))
 
     async def wait_for(
         self, group_id: Any, *, state: Any = None, members: Any = None, timeout_s: Any = 10
-    ) -> GroupSnapshot | None:
+    ) -> GroupView | None:
         """Wait until a group has a state or a number of members; see ``Broker.wait_for``."""
         condition = GroupCondition(group_id, state=state, members=members)
         return await self._group_waits().wait(condition, timeout_of(timeout_s))

@@ -9,18 +9,21 @@ from coterie.errors import ArgumentError, ConfigError, CoterieError
 from coterie.server.cluster import Cluster
 from coterie.server.config import Settings
 from coterie.server.options import TopicOptions
+from coterie.server.releases import Release
 from coterie.server.services.data.topic_configs import (
-    TOPIC_CONFIGS,
     InvalidConfig,
     check_configs,
     read_config,
+    topic_configs_of,
 )
 from coterie.server.services.data.topics import INTERNAL, refuse_other_counts
 
 __all__ = ["make_topics", "refuse_wrong_topics"]
 
 
-def refuse_wrong_topics(topics: Mapping[str, TopicOptions], settings: Settings) -> None:
+def refuse_wrong_topics(
+    topics: Mapping[str, TopicOptions], settings: Settings, release: Release
+) -> None:
     """Refuse settings of topics that do not exist or have a wrong value.
 
     Raises
@@ -28,14 +31,15 @@ def refuse_wrong_topics(topics: Mapping[str, TopicOptions], settings: Settings) 
     ArgumentError, ConfigError
         The message names the topic, or the server's setting that is a default.
     """
-    for row in TOPIC_CONFIGS.values():
+    known = topic_configs_of(release.name)
+    for row in known.values():
         if row.server is not None and row.server in settings:
             with _named(row.server, ConfigError):
-                read_config(row.name, str(settings[row.server]))
+                read_config(known, row.name, str(settings[row.server]))
     refuse_other_counts({name: topic.partitions for name, topic in topics.items()}, settings)
     for name, topic in topics.items():
         with _named(f"topic {name}", ArgumentError):
-            check_configs(topic.configs)
+            check_configs(known, topic.configs)
 
 
 @contextlib.contextmanager

@@ -16,9 +16,9 @@ FAILED_LOADS = {  # the coordinator gives its partition up; the fold shows the r
     "scenarios/load-member-tombstone-first",
     "scenarios/load-unknown-value-version",
 }
-# A transaction commits an offset that was removed while it was open, or of a deleted group. The fold
-# makes the offset visible, and the group of it, as the loader of Kafka 3.9 does. In Kafka 4.1 the
-# tombstone of an offset takes the undecided ones along, and a deleted group does not come back.
+# A transaction commits an offset that was removed while it was open, or of a deleted group. The
+# fold makes the offset visible, and the group of it, as the loader of Kafka 3.9 does. In Kafka 4.1
+# the tombstone of an offset takes the undecided ones along, and a deleted group does not come back.
 REMOVED_BEFORE_THE_MARKER = {"scenarios/delete-group-tombstones", "scenarios/delete-partitions"}
 NAMES = [name for name in golden.names() if name not in FAILED_LOADS | REMOVED_BEFORE_THE_MARKER]
 

@@ -26,9 +26,24 @@ a program polls until a fact is true, and what never comes true ends with ``HANG
 ``records``      For each codec of ARGS: three records with keys and a header, in one batch if the
                  client can, to the partition of the codec's place in ARGS; then all are read.
 ``admin``        See ``ADMIN``: topics, configurations, groups and offsets.
+
+With ``GROUP_PROTOCOL=consumer`` in its environment a program's members speak the consumer protocol
+(KIP-848). For that, and by the clock of the server:
+
+``regex``            A consumer subscribes to ``ord.*``, which the coordinator resolves, and is
+                     assigned the topic; ``orders-2`` is made, and is assigned, too.
+``migrate``          Two classic consumers. Each is replaced by one of the consumer protocol, then
+                     each of these by a classic one: the older one closes, and a new one joins.
+                     After each step the owner of partition 0 commits the number of the step, and
+                     the newest member asks for it.
+``fenced``           A consumer is assigned; its session ends; it loses its partitions, joins again
+                     and is assigned.
+``late_revocation``  A consumer (rebalance time-out 50 s) is assigned, another one joins; the first
+                     one does not finish the revocation, until the other has all partitions.
 """
 
 import json
+import os
 import subprocess
 import threading
 from dataclasses import dataclass, field, replace
@@ -137,6 +152,37 @@ SCENARIOS = {
 }
 
 
+CONSUMER_SETTINGS = SETTINGS | {
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 100,
+}
+CONSUMER_SCENARIOS = {
+    row.name: row
+    for row in (
+        *(SCENARIOS[name] for name in ("join", "rebalance", "cooperative", "commit")),
+        # Both members leave for now: the coordinator keeps them.
+        replace(SCENARIOS["static"], generation=None, state="Reconciling"),
+        Scenario(
+            "migrate",
+            [
+                {"protocols": protocols.split(), "sizes": [1, 2], "committed": step}
+                for step, protocols in enumerate(
+                    (
+                        "classic classic",
+                        "classic consumer",
+                        "consumer consumer",
+                        "consumer classic",
+                        "classic classic",
+                    ),
+                    1,
+                )
+            ],
+            state="Empty",
+        ),
+    )
+}
+
+
 class Program:
     """A running client program: its facts one by one, ``kill`` and ``ended``."""
 
@@ -200,16 +246,22 @@ class Client:
     rows: dict = field(default_factory=lambda: SCENARIOS)
     environment: dict | None = None
 
+    def of_the_consumer_protocol(self, *without):
+        """The client whose members speak the consumer protocol."""
+        rows = {name: row for name, row in CONSUMER_SCENARIOS.items() if name not in without}
+        environment = {**(self.environment or os.environ), "GROUP_PROTOCOL": "consumer"}
+        return replace(self, rows=rows, environment=environment)
+
     def start(self, broker, name, *arguments):
         """Start the program for a scenario."""
         command = [*self.command, broker.bootstrap_servers, name, GROUP, TOPIC, *arguments]
         return Program(command, env=self.environment)
 
 
-def play(client, name):
+def play(client, name, settings=SETTINGS, **how):
     """Run a scenario in a client's program, and check its facts and the group's state."""
     row = client.rows[name]
-    with Broker(SETTINGS, topics={TOPIC: row.partitions}) as broker:
+    with Broker(settings, topics={TOPIC: row.partitions}, **how) as broker:
         with client.start(broker, row.name, *row.arguments) as program:
             assert program.facts() == row.facts
         group = broker.coordinator.snapshot(GROUP)
@@ -219,9 +271,9 @@ def play(client, name):
             assert group.generation_id == row.generation
 
 
-def play_killed(client, session_timeout_ms=45000):
+def play_killed(client, session_timeout_ms=45000, settings=SETTINGS, **how):
     """Kill a member: its group is Stable until the session ends on the virtual clock."""
-    with Broker(SETTINGS, topics={TOPIC: 3}, clock="virtual") as broker:
+    with Broker(settings, topics={TOPIC: 3}, clock="virtual", **how) as broker:
         with client.start(broker, "stay") as program:
             assert program.fact() == {"assigned": [0, 1, 2]}
         states = []
@@ -229,3 +281,37 @@ def play_killed(client, session_timeout_ms=45000):
             broker.advance(ms)
             states.append(broker.coordinator.snapshot(GROUP).state)
         assert states == ["Stable", "Empty"]
+
+
+OF_KAFKA_4 = {"settings": CONSUMER_SETTINGS, "kafka": "4.1"}
+# A session is longer than the time that a client gives its members for a rebalance.
+CLOCKED_SETTINGS = CONSUMER_SETTINGS | {"group.consumer.session.timeout.ms": 60000}
+CLOCKED = {  # scenario -> its facts, and by how many ms the clock moves after each
+    "regex": [
+        ({"topics": [TOPIC]}, 0),
+        ({"made": "orders-2"}, 10_001),  # expressions are resolved every 10 s at most
+        ({"topics": [TOPIC, "orders-2"]}, 0),
+    ],
+    "fenced": [
+        ({"assigned": [0, 1, 2]}, 60_000),
+        ({"lost": 3}, 0),
+        ({"assigned": [0, 1, 2]}, 0),
+    ],
+    "late_revocation": [
+        ({"assigned": [0, 1, 2]}, 0),
+        ({"revoking": 1}, 50_000),
+        ({"assigned": [0, 1, 2]}, 0),
+    ],
+}
+
+
+def play_clocked(client, name):
+    """Run a scenario of the consumer protocol, and move the clock after some of its facts."""
+    with (
+        Broker(CLOCKED_SETTINGS, topics={TOPIC: 3}, clock="virtual", kafka="4.1") as broker,
+        client.start(broker, name) as program,
+    ):
+        for fact, ms in CLOCKED[name]:
+            assert program.fact() == fact
+            broker.advance(ms)
+        program.facts()

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.connection import Connection
+from coterie.server.releases import release_of
 from coterie.server.services.sasl import users_of
 from support.golden_data import shared
 
@@ -31,6 +32,8 @@ BROKER = {
     "listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms": 3000,
 }
 CONFIGS = {"default": BROKER, "delay": {**BROKER, "group.initial.rebalance.delay.ms": 1500}}
+FOLDERS = {"3.9": "conversations", "4.1": "conversations-4.1.1"}
+BROKERS = {"3.9": "3.9.1", "4.1": "4.1.1"}
 USERS = {
     name: {
         "password": f"{name}-secret",
@@ -60,10 +63,10 @@ def schemas(release="3.9.1"):
 
 
 @cache
-def conversations():
-    """Name -> (head, steps) of each conversation with 3.9.1; none where there is no golden data."""
+def conversations(release="3.9"):
+    """Name -> (head, steps) of each conversation; none where there is no golden data."""
     found = {}
-    for path in sorted((shared("wire") / "conversations").glob("*.jsonl")):
+    for path in sorted((shared("wire") / FOLDERS[release]).glob("*.jsonl")):
         head, *steps = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         found[path.stem] = (head, steps)
     return found
@@ -72,10 +75,15 @@ def conversations():
 class Server:
     """A cluster of one broker whose time is moved by hand: the clock's and that of waits."""
 
-    def __init__(self, config=None, *, seed=1, now_ms=START_MS, users=USERS):
+    def __init__(self, config=None, *, seed=1, now_ms=START_MS, users=USERS, kafka="3.9"):
         self.log_lines = []
         self.cluster = Cluster(
-            config, now_ms=now_ms, seed=seed, log=self.log_lines.append, users=users_of(users)
+            config,
+            now_ms=now_ms,
+            seed=seed,
+            log=self.log_lines.append,
+            users=users_of(users),
+            release=release_of(kafka),
         )
         self.node = Node(1, {LISTENERS[name]: ADDRESSES[name] for name in LISTENERS})
         self.cluster.nodes[1] = self.node
@@ -151,7 +159,8 @@ class Peer:
 def player(server):
     """A player whose connections lead to the server, and whose time is its."""
     module = play()
-    made = module.Player(schemas(), ADDRESSES)
+    broker = BROKERS[server.cluster.release.name]
+    made = module.Player(schemas(broker), ADDRESSES)
     made.served = True
     plain_step = made.step
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from coterie.prometheus import label_text, text_lines
 from coterie.server.admin.http import Answer, HttpRequest, Refusal
 from coterie.server.api.call import Call, Handler
-from coterie.server.api.table import SERVED
+from coterie.server.api.table import NAMES
 from coterie.server.cluster import Cluster
 from coterie.server.running import Running
 from coterie.server.services.txn.coordinator import TransactionCoordinator
@@ -54,7 +55,7 @@ class Metrics:
 
     def _server(self, cluster: Cluster) -> Iterator[str]:
         counts_by_name: Mapping[str, int] = {
-            SERVED[key].name: count for key, count in sorted(self._counts.items())
+            NAMES[key]: count for key, count in sorted(self._counts.items())
         }
         yield from _family(
             *("coterie_requests_total", "counter", "Requests that were handled, by API"),
@@ -84,24 +85,31 @@ def group_rows(cluster: Cluster) -> Iterator[Row]:
     Values that only a log can show are None.
     """
     core = cluster.groups.core
-    groups: list[Any] = core.all_groups()
-    for group in sorted(groups, key=lambda group: group.group_id):
+    classic: list[Any] = core.all_groups()
+    groups = [
+        (group.group_id, group.current_state, group.protocol_name, group.protocol_type, group.size)
+        for group in classic
+    ] + [
+        (group.group_id, group.state, group.assignor_name, "consumer", len(group.members))
+        for group in cluster.groups.consumer_groups()
+    ]
+    for group_id, state, protocol, protocol_type, members in sorted(groups, key=itemgetter(0)):
         yield _UNKNOWN | {
-            "group_id": group.group_id,
+            "group_id": group_id,
             "topic": None,
             "partition": None,
             "offset": None,
             "lag": None,
-            "state": group.current_state,
-            "protocol": group.protocol_name,
-            "protocol_type": group.protocol_type,
-            "members": group.size,
+            "state": state,
+            "protocol": protocol,
+            "protocol_type": protocol_type,
+            "members": members,
         }
-        offsets = core.offsets_of(group.group_id)
+        offsets = core.offsets_of(group_id)
         for (topic, partition), entry in sorted(offsets.items() if offsets else ()):
             log = cluster.topics.partition(topic, partition)
             yield _UNKNOWN | {
-                "group_id": group.group_id,
+                "group_id": group_id,
                 "topic": topic,
                 "partition": partition,
                 "offset": entry.offset,

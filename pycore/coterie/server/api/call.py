@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from coterie import wire
 from coterie.errors import CoterieError
-from coterie.server.api.table import SERVED, refusal
+from coterie.server.api.table import NAMES, refusal
 from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.rate_limited_log import quoted
 from coterie.server.services.data.records import RecordRange
@@ -167,7 +167,7 @@ class Call:
         self._log("silent", f"{why}: as by a broker it is never answered")
 
     def _log(self, kind: str, what: str) -> None:
-        host, name = self.connection.client_host, SERVED[self.api_key].name
+        host, name = self.connection.client_host, NAMES[self.api_key]
         who = f"{host}: {name} {self.api_version} of client {quoted(self.client_id)}"
         self.cluster.log_limited((kind, self.api_key), f"{who} {what}")
 
@@ -275,7 +275,7 @@ class Dispatcher:
 
     def failed(self, call: Call, error: Exception) -> None:
         """Close the connection of a failed request; log each API's exception types once in full."""
-        name = SERVED[call.api_key].name
+        name = NAMES[call.api_key]
         log = self.cluster.log
         log(f"{name} {call.api_version} failed; its connection closes: {error!r:.300}")
         kind = (call.api_key, type(error))

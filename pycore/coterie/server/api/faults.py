@@ -11,7 +11,7 @@ from coterie.coordinator.fields import log_error
 from coterie.errors import ArgumentError, shown
 from coterie.server.api.call import Call, Handler
 from coterie.server.api.handlers.sasl import refuse as refuse_sasl
-from coterie.server.api.table import ALTER_USER_SCRAM_CREDENTIALS, SERVED
+from coterie.server.api.table import ALTER_USER_SCRAM_CREDENTIALS, KEYS, NAMES
 from coterie.server.context import Context
 from coterie.server.services.sasl.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from coterie.values import Error
@@ -78,9 +78,9 @@ class Fault:
             if value is not None and not isinstance(value, str):
                 raise ArgumentError(f"{name} must be a string, not {shown(value)}")
         if group_id is not None and self.api_key not in _GROUP_FIELD:
-            api_names = ", ".join(SERVED[key].name for key in _GROUP_FIELD)
+            api_names = ", ".join(NAMES[key] for key in _GROUP_FIELD)
             raise ArgumentError(
-                f"group_id fits no {SERVED[self.api_key].name}, which names no group; "
+                f"group_id fits no {NAMES[self.api_key]}, which names no group; "
                 f"these do: {api_names}"
             )
         self.client_id, self.group_id = client_id, group_id
@@ -151,7 +151,7 @@ class Watch:
         self.requests.append(
             {
                 "at": self._context.now_ms,
-                "api": SERVED[call.api_key].name,
+                "api": NAMES[call.api_key],
                 "version": call.api_version,
                 "correlation_id": call.correlation_id,
                 "client_id": call.client_id,
@@ -195,13 +195,12 @@ def _apply(fault: Fault, call: Call, handler: Handler) -> None:
 def _key_of(api: object) -> int:
     """Return the key of an API, given its key or its name; case and ``_`` do not matter."""
     if isinstance(api, str):
-        name = api.replace("_", "").lower()
-        for row in SERVED.values():
-            if row.name.lower() == name:
-                return row.key
-    elif isinstance(api, int) and api in SERVED:
+        key = KEYS.get(api.replace("_", "").lower())
+        if key is not None:
+            return key
+    elif isinstance(api, int) and api in NAMES:
         return api
-    names = ", ".join(row.name for row in SERVED.values())
+    names = ", ".join(NAMES.values())
     raise ArgumentError(f"{shown(api)} is no API that is served; they are {names}")
 
 

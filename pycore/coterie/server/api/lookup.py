@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 
 from coterie.server.api.call import Handler
-from coterie.server.api.table import SERVED, Served
+from coterie.server.api.table import SERVED_BY, Served
 
 __all__ = ["handler_of", "served"]
 
+_ROWS = {key: row for rows in SERVED_BY.values() for key, row in rows.items()}
 _handlers: dict[int, Handler | None] = {}
 
 
@@ -18,7 +19,7 @@ def handler_of(key: int) -> Handler | None:
         return _handlers[key]
     except KeyError:
         pass
-    row = SERVED.get(key)
+    row = _ROWS.get(key)
     handler = None
     if row is not None:
         module_name, _, function = row.handler.partition(":")
@@ -33,6 +34,6 @@ def handler_of(key: int) -> Handler | None:
     return handler
 
 
-def served() -> list[Served]:
-    """Return the rows that have a handler, by key; ApiVersions lists them."""
-    return [row for row in SERVED.values() if handler_of(row.key) is not None]
+def served(release: str) -> list[Served]:
+    """Return the rows of a release that have a handler, by key; ApiVersions lists them."""
+    return [row for row in SERVED_BY[release].values() if handler_of(row.key) is not None]

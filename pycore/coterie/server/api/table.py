@@ -1,6 +1,6 @@
 """The table of served APIs: key, versions, handler and error response.
 
-The versions are those of a broker 3.9.1.
+The rows have the versions of a broker 3.9.1; ``_OF_4_1`` has those of 4.1.1 that differ.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from coterie.server.api import refusals
 from coterie.server.api.refusals import Refuse, in_partitions, of_each
 from coterie.server.services.sasl.authentication import API_VERSIONS
 
-__all__ = ["ALTER_USER_SCRAM_CREDENTIALS", "API_VERSIONS", "SERVED", "Served", "refusal"]
+__all__ = [
+    "ALTER_USER_SCRAM_CREDENTIALS",
+    "API_VERSIONS",
+    "KEYS",
+    "NAMES",
+    "SERVED",
+    "SERVED_BY",
+    "Served",
+    "refusal",
+]
 
 ALTER_USER_SCRAM_CREDENTIALS = 51
 
@@ -104,17 +113,52 @@ SERVED: Mapping[int, Served] = {
         Served(65, "DescribeTransactions", 0, 0, "transactions:describe_transactions",
                of_each("transactionalIds", "transactionStates", _TRANSACTION)),
         Served(66, "ListTransactions", 0, 1, "transactions:list_transactions"),
-        Served(68, "ConsumerGroupHeartbeat", 0, 0, "groups:consumer_group_heartbeat"),
-        Served(69, "ConsumerGroupDescribe", 0, 0, "groups:consumer_group_describe",
+        Served(68, "ConsumerGroupHeartbeat", 0, 0, "consumer_groups:consumer_group_heartbeat"),
+        Served(69, "ConsumerGroupDescribe", 0, 0, "consumer_groups:consumer_group_describe",
                of_each("groupIds", "groups", _GROUP)),
-        Served(74, "ListClientMetricsResources", 0, 0,
-               "unsupported:list_client_metrics_resources"),
+        Served(74, "ListClientMetricsResources", 0, 0, "configs:list_config_resources"),
         Served(75, "DescribeTopicPartitions", 0, 0, "metadata:describe_topic_partitions",
                of_each("topics", "topics", _NAME)),
     )
 }  # fmt: skip
 
 
+# The versions of a broker 4.1.1 where they differ: there are new ones, and KIP-896 dropped others.
+_OF_4_1 = {
+    0: (3, 13), 1: (4, 18), 2: (1, 10), 3: (0, 13), 8: (2, 9), 9: (1, 9), 15: (0, 6), 19: (2, 7),
+    20: (1, 6), 23: (2, 4), 26: (0, 5), 27: (1, 1), 28: (0, 5), 29: (1, 3), 30: (1, 3), 31: (1, 3),
+    32: (1, 4), 35: (1, 4), 57: (0, 2), 60: (0, 2), 66: (0, 2), 68: (0, 1), 69: (0, 1), 74: (0, 1),
+}  # fmt: skip
+_NAMES_OF_4_1 = {74: "ListConfigResources"}
+_ADDED_BY_4_1 = (
+    Served(76, "ShareGroupHeartbeat", 1, 1, "unsupported:share_group_heartbeat"),
+    Served(77, "ShareGroupDescribe", 1, 1, "unsupported:share_group_describe",
+           of_each("groupIds", "groups", _GROUP)),
+)  # fmt: skip
+
+SERVED_BY: Mapping[str, Mapping[int, Served]] = {  # by the name of the release
+    "3.9": SERVED,
+    "4.1": {
+        key: row._replace(
+            name=_NAMES_OF_4_1.get(key, row.name),
+            first=_OF_4_1.get(key, (row.first, row.last))[0],
+            last=_OF_4_1.get(key, (row.first, row.last))[1],
+        )
+        for key, row in SERVED.items()
+    }
+    | {row.key: row for row in _ADDED_BY_4_1},
+}
+
+
+# Names and keys of the APIs of all releases.
+NAMES: Mapping[int, str] = {
+    row.key: row.name for rows in SERVED_BY.values() for row in rows.values()
+}
+KEYS: Mapping[str, int] = {
+    row.name.lower(): row.key for rows in SERVED_BY.values() for row in rows.values()
+}
+
+
 def refusal(key: int, version: int, body: dict[str, Any], error: int) -> dict[str, Any] | None:
     """Return the error response for a whole request; None: the request has no response."""
-    return SERVED[key].refuse(body, version, error)
+    return SERVED_BY["4.1"][key].refuse(body, version, error)

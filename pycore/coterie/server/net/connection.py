@@ -13,7 +13,7 @@ from coterie import wire
 from coterie._core.fast_path.dispatch import answer_quick
 from coterie.server.api.call import Call, Dispatcher, Part
 from coterie.server.api.lookup import handler_of
-from coterie.server.api.table import API_VERSIONS, SERVED
+from coterie.server.api.table import API_VERSIONS, NAMES, SERVED, SERVED_BY
 from coterie.server.cluster import Listener, Node
 from coterie.server.services.sasl.authentication import Authentication
 from coterie.server.services.sasl.refusals import ANONYMOUS, Refused
@@ -259,7 +259,7 @@ class Connection:
         if len(frame) < _HEAD.size:
             return self._drop(("parse", None), "a frame that is too short for a header")
         key, version = _HEAD.unpack_from(frame)
-        row = SERVED.get(key)
+        row = SERVED_BY[self.cluster.release.name].get(key)
         name = f"API {key}" if row is None else row.name
         if authentication is not None and not authentication.admits(key):
             when = "before its peer authenticated"
@@ -325,7 +325,7 @@ class Connection:
 
 def _known_key(key: int) -> int:
     """Map unknown API keys to one, so that a peer cannot create any number of log kinds."""
-    return key if key in SERVED else -1
+    return key if key in NAMES else -1
 
 
 def _has_large_response(frame: bytes) -> bool:

@@ -1,21 +1,26 @@
-"""The feature levels of a cluster: ``metadata.version`` and ``kraft.version``.
+"""The feature levels of a cluster.
 
-A change has no effect beyond what ApiVersions reports. Source: FeatureControlManager,
-BrokerFeatures and MetadataVersion of Kafka 3.9.
+``group.version`` turns consumer groups on, ``transaction.version`` 2 gives each transaction its own
+epoch. A change of another feature has no effect beyond what ApiVersions reports. Source:
+FeatureControlManager, BrokerFeatures and MetadataVersion.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["METADATA_VERSION", "SUPPORTED", "Features", "InvalidUpdate", "UpgradeType"]
+from coterie.server.releases import (
+    GROUP_VERSION,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+    Release,
+)
 
-METADATA_VERSION, KRAFT_VERSION = "metadata.version", "kraft.version"
-# Name -> lowest and highest supported level of a broker 3.9.1; 21 is IBP_3_9_IV0.
-SUPPORTED = {KRAFT_VERSION: (0, 1), METADATA_VERSION: (1, 21)}
+__all__ = ["Features", "InvalidUpdate", "UpgradeType"]
+
 _MINIMUM_BOOTSTRAP_LEVEL = 4  # IBP_3_3_IV0
 # The levels that changed the format of the metadata log: a downgrade below one is refused.
-_FORMAT_CHANGES = frozenset({3, 5, 6, 7, 8, 11, 13, 14, 15, 17})
+_FORMAT_CHANGES = frozenset({3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23})
 
 
 class UpgradeType(IntEnum):
@@ -35,15 +40,33 @@ class Features:
 
     Attributes
     ----------
+    supported : mapping
+        Feature -> lowest and highest supported level.
     levels : dict
         Feature -> finalized level; 0 means that the feature is off.
     epoch : int
         Increases with each change.
     """
 
-    def __init__(self) -> None:
-        self.levels = {KRAFT_VERSION: 0, METADATA_VERSION: SUPPORTED[METADATA_VERSION][1]}
+    def __init__(self, release: Release) -> None:
+        self.supported = release.features
+        self.levels = {name: release.levels.get(name, 0) for name in release.features}
         self.epoch = 0
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether groups of the consumer protocol (KIP-848) are on."""
+        return self.levels.get(GROUP_VERSION, 0) >= 1
+
+    @property
+    def bumps_epochs(self) -> bool:
+        """Whether the end of a transaction raises its producer's epoch (KIP-890)."""
+        return self.levels.get(TRANSACTION_VERSION, 0) >= 2
+
+    @property
+    def transaction_log_version(self) -> int:
+        """The version of the values in ``__transaction_state``."""
+        return int(self.levels.get(TRANSACTION_VERSION, 0) >= 1)
 
     def check(self, name: str, level: int, upgrade_type: int, node_id: int) -> None:
         """Check an update of one feature by the node that is the controller.
@@ -72,7 +95,7 @@ class Features:
             return "The controller does not support the given upgrade type."
         if level < 0:
             return "A feature version cannot be less than 0."
-        first, last = SUPPORTED.get(name, (0, 0))
+        first, last = self.supported.get(name, (0, 0))
         if not first <= level <= last:
             if last == 0:
                 return f"Local controller {node_id} does not support this feature."

@@ -14,19 +14,23 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.outputs import response_of
 from coterie._core.coordinator.sink import DirectLog
+from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.operations import NUMBER
 from coterie.server.context import Context
 from coterie.server.services.data.topics import OFFSETS_TOPIC, Topic, Topics
+from coterie.server.services.group_image import GroupImage
 from coterie.server.services.offsets_log import OffsetsLog
 from coterie.values import Error
 
-__all__ = ["Groups"]
+__all__ = ["GroupView", "Groups"]
 
+GroupView = GroupSnapshot | DescribedConsumerGroup
 Answered = Callable[[Any], None]
 RowAnswered = Callable[[int, Any], None]  # error code, the core's payload
 _NAMES = {number: name for name, number in NUMBER.items()}
+REPLAYING = ("4.1", "4.1.2", "4.2")  # behaviours of Kafka 4
 
 
 class Groups:
@@ -40,6 +44,8 @@ class Groups:
         Called with each event in order.
     recorder
         Records the requests for a trace.
+    replays : bool
+        Whether it is the coordinator of Kafka 4, which has consumer groups.
     answering : bool
         Whether responses are being delivered; responses to new requests queue behind them.
     """
@@ -61,6 +67,8 @@ class Groups:
         )  # fmt: skip
         context.clock.add(self)
         topics.on_delete.append(self._topic_deleted)
+        self.replays = self.config["coterie.behaviour"] in REPLAYING
+        self._image = GroupImage(context, topics) if self.replays else None
 
     # As part of a clock
 
@@ -75,6 +83,7 @@ class Groups:
 
     def advance(self, now_ms: int) -> None:
         """Fire the timers that expire by a time. Called by the clock."""
+        self._update_image()
         try:
             self.core.advance(now_ms)
         finally:
@@ -111,6 +120,7 @@ class Groups:
         answered: RowAnswered,
     ) -> None:
         """Call the core; ``answered`` gets the error code and the core's payload."""
+        self._update_image()
         self._request_count = request_id = self._request_count + 1
         watched = self.recorder is not None or self.on_event is not None
         if not (watched or self.answering):
@@ -166,6 +176,10 @@ class Groups:
             self._act("end_txn", (producer_id, committed))
         return errors
 
+    def configure(self, group_id: str, config: dict[str, int]) -> None:
+        """Replace the settings that a group has of its own."""
+        self._act("group_config", (config,), group_id)
+
     def delete_partitions(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Delete the offsets of deleted partitions."""
         self._act("delete_partitions", tuple(partitions))
@@ -185,6 +199,7 @@ class Groups:
 
     def load(self) -> None:
         """Load all groups from the log, as after an election."""
+        self._update_image()
         self._act("begin_load", (None,))
         self._act("finish_load", (None,))
 
@@ -194,11 +209,41 @@ class Groups:
         for op in ("resign", "begin_load", "finish_load"):
             self._act(op, (number,))
 
-    def snapshot(self, group_id: str) -> GroupSnapshot | None:
+    def snapshot(self, group_id: str) -> GroupView | None:
         """Return a frozen view of a group, None if there is none."""
-        return snapshot_of(self.core, group_id)
+        return snapshot_of(self.core, group_id) or self.described(group_id)
+
+    def consumer_groups(self) -> list[DescribedConsumerGroup]:
+        """Return all groups of the consumer protocol, by their ids."""
+        if not self.replays:
+            return []
+        outcome = self.core.ask(NUMBER["list_groups"], 0, None, -1, None, None, ((), ("consumer",)))
+        rows = () if outcome is None else outcome[1]
+        return [group for group_id, *_ in rows if (group := self.described(group_id)) is not None]
+
+    def described(self, group_id: str) -> DescribedConsumerGroup | None:
+        """Return a frozen view of a consumer group, None if there is none; it is no request."""
+        if not self.replays:
+            return None
+        op = NUMBER["consumer_group_describe"]
+        outcome = self.core.ask(op, 0, None, -1, None, None, (group_id,))
+        if outcome is None:  # other outputs came first: the response is among them
+            return None
+        (group,) = response_of(op, *outcome).groups
+        return None if group.error else group
+
+    def type_of(self, group_id: str) -> str | None:
+        """Return ``"classic"`` or ``"consumer"``; None: there is no such group."""
+        if self.core.group(group_id) is not None:
+            return "classic"
+        return None if self.described(group_id) is None else "consumer"
 
     # Inside
+
+    def _update_image(self) -> None:
+        """Pass on what has changed in the cluster's topics."""
+        if self._image is not None and (details := self._image.changes()) is not None:
+            self._act("metadata", details)
 
     def _topic_deleted(self, topic: Topic) -> None:
         """Delete the offsets of a deleted topic."""
@@ -210,11 +255,11 @@ class Groups:
     def _at_ms(self) -> int:
         return self.core.now_ms - self._start_ms
 
-    def _act(self, op: str, details: tuple[Any, ...]) -> None:
+    def _act(self, op: str, details: tuple[Any, ...], group_id: str | None = None) -> None:
         try:
-            self.core.call(NUMBER[op], 0, None, -1, None, None, details)
+            self.core.call(NUMBER[op], 0, group_id, -1, None, None, details)
             if self.recorder is not None:
-                self.recorder.ask(self._at_ms(), op, 0, (None, -1, None, None, details))
+                self.recorder.ask(self._at_ms(), op, 0, (group_id, -1, None, None, details))
         finally:
             self.deliver_responses()
 

@@ -51,11 +51,6 @@ class OffsetsLog:
         self.make()
         return self._topics.partition(OFFSETS_TOPIC, number)
 
-    def has_ongoing_transaction(self, number: int, producer_id: int) -> bool:
-        """Whether a producer has an open transaction in a partition."""
-        log = self.partition(number)
-        return log is not None and bool(log.has_ongoing_transaction(producer_id))
-
     def write(
         self,
         group_id: str | None,

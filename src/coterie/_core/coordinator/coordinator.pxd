@@ -39,7 +39,7 @@ cdef class Coordinator:
     cdef int beat(self, str group_id, int32_t generation_id, str member_id,
                   str instance) except? -1000
     cdef tuple commit(self, str group_id, int32_t generation_id, str member_id, str instance,
-                      tuple rows)
+                      tuple rows, int version)
     cdef int dispatch(self, int op, int64_t id, str group_id, int32_t generation_id,
                       str member_id, str instance, tuple details) except -1
     cdef int dispatch_sugar(self, Event* event, list objects) except -1

@@ -160,7 +160,7 @@ cdef class Coordinator:
         return code
 
     cdef tuple commit(self, str group_id, int32_t generation_id, str member_id, str instance,
-                      tuple rows):
+                      tuple rows, int version):
         """Commit offsets to a log that writes at once; its output row is removed.
 
         Return `rows` if all succeeded, else a key and an error of each.
@@ -170,7 +170,7 @@ cdef class Coordinator:
         try:
             if self.consumer is not None:
                 self.dispatch(OFFSET_COMMIT, id, group_id, generation_id, member_id, instance,
-                              (rows, -1, -1))
+                              (rows, -1, -1, version, -1))
             else:
                 self.offsets.commit(id, OFFSET_COMMIT, self.runtime.find(group_id), group_id,
                                     generation_id, member_id, instance, rows, -1, -1)

@@ -52,7 +52,7 @@ cdef bint answer_commit(Coordinator coordinator, dict topics, Writing* w, int ve
         return False
     try:
         result = coordinator.commit(group_id, header.generation_id, member_id, instance,
-                                    tuple(rows))
+                                    tuple(rows), version)
     except ArgumentError:                  # metadata too long for a record; nothing has changed
         return False
     write_answer(w, version, header.correlation_id, result)

@@ -1,11 +1,13 @@
 """What the programs of Python's clients share: their arguments, and how they tell facts."""
 
 import json
+import os
 import sys
 import time
 from itertools import chain
 
 BOOTSTRAP, SCENARIO, GROUP, TOPIC, *ARGS = sys.argv[1:]
+PROTOCOL = os.environ.get("GROUP_PROTOCOL", "classic")  # of its members
 WAIT_S = 1800  # only what never comes takes that long, however busy the machine
 # What a transactional producer does: values, the offset that it commits, whether it commits.
 TRANSACTIONS = (("ab", 3, True), ("cd", 9, False), ("e", None, True))

@@ -5,6 +5,7 @@ from common import (
     BOOTSTRAP,
     GROUP,
     LEVELS,
+    PROTOCOL,
     SCENARIO,
     TOPIC,
     TRANSACTIONS,
@@ -25,16 +26,20 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+OF_PROTOCOL = {
+    "classic": {"heartbeat.interval.ms": 100, "partition.assignment.strategy": "range"},
+    "consumer": {"group.protocol": "consumer"},  # the group coordinator decides the rest
+}
 
-def consumer(**settings):
+
+def consumer(protocol=PROTOCOL, **settings):
     return Consumer(
         {
             "bootstrap.servers": BOOTSTRAP,
             "group.id": GROUP,
             "enable.auto.commit": False,
-            "heartbeat.interval.ms": 100,
-            "partition.assignment.strategy": "range",
             "topic.metadata.refresh.interval.ms": 500,
+            **OF_PROTOCOL[protocol],
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
@@ -93,8 +98,9 @@ def cooperative():
         revoked.extend(partitions)
 
     members = []
+    incremental = {"partition_assignment_strategy": "cooperative-sticky"}
     for _ in range(2):
-        members.append(consumer(partition_assignment_strategy="cooperative-sticky"))
+        members.append(consumer(**incremental if PROTOCOL == "classic" else {}))
         members[-1].subscribe([TOPIC], on_revoke=on_revoke)
         tell(sizes=divided(members))
     tell(revoked=len(revoked))
@@ -114,6 +120,76 @@ def static():
             tell(**{each: owned(one) for each, one in members.items()})
     for one in members.values():
         one.close()
+
+
+def regex():
+    names = set()
+    one = consumer()
+    one.subscribe(["^ord.*"])
+
+    def covers(topics):
+        names.clear()
+        names.update(each.topic for each in one.assignment())
+        return names == set(topics)
+
+    poll_until([one], lambda: covers([TOPIC]))
+    tell(topics=sorted(names))
+    client = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    done(client.create_topics([NewTopic("orders-2", 1, 1)]))
+    tell(made="orders-2")
+    poll_until([one], lambda: covers([TOPIC, "orders-2"]))
+    tell(topics=sorted(names))
+    one.close()
+
+
+def migrate():
+    members = [consumer("classic"), consumer("classic")]
+    protocols = ["classic", "classic"]
+    for one in members:
+        one.subscribe([TOPIC])
+    for offset, protocol in enumerate((None, "consumer", "consumer", "classic", "classic"), 1):
+        if protocol is not None:
+            members.pop(0).close()
+            members.append(consumer(protocol))
+            members[-1].subscribe([TOPIC])
+            protocols = [*protocols[1:], protocol]
+        sizes = divided(members)
+        owner = next(one for one in members if 0 in owned(one))
+        owner.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+        (found,) = members[-1].committed([TopicPartition(TOPIC, 0)], WAIT_S)
+        tell(protocols=protocols, sizes=sizes, committed=found.offset)
+    for one in members:
+        one.close()
+
+
+def fenced():
+    lost = []
+    one = consumer()
+    one.subscribe([TOPIC], on_lost=lambda _, partitions: lost.extend(partitions))
+    divided([one])
+    tell(assigned=owned(one))
+    poll_until([one], lambda: lost)
+    tell(lost=len(lost))
+    divided([one])
+    tell(assigned=owned(one))
+    one.close()
+
+
+def late_revocation():
+    """Keep partitions that another member is to get, until the coordinator takes them away."""
+    one, two = (consumer(max_poll_interval_ms=50000) for _ in range(2))
+
+    def on_revoke(_, partitions):
+        tell(revoking=len(partitions))
+        divided([two])
+        tell(assigned=owned(two))
+        raise SystemExit
+
+    one.subscribe([TOPIC], on_revoke=on_revoke)
+    divided([one])
+    tell(assigned=owned(one))
+    two.subscribe([TOPIC])
+    poll_until([one, two], lambda: False)
 
 
 def commit():

@@ -23,18 +23,18 @@ from coterie.server.services.data.topic_configs import (
     INT,
     LONG,
     STRING,
-    TOPIC_CONFIGS,
 )
 
 __all__ = [
-    "DEFAULT", "DEFAULT_SYNONYM", "OF_TOPIC", "STATIC", "WITHOUT_DEFAULT", "dynamic_synonyms",
-    "of_all_brokers", "of_broker", "synonym",
+    "DEFAULT", "DEFAULT_SYNONYM", "OF_GROUP", "OF_TOPIC", "STATIC", "WITHOUT_DEFAULT",
+    "dynamic_synonyms", "of_all_brokers", "of_broker", "synonym",
 ]  # fmt: skip
 
 Body = dict[str, Any]
 
 # The sources of a value (ConfigSource).
 OF_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT = range(1, 6)
+OF_GROUP = 8
 # Broker setting -> the synonym that has the default. It is listed only behind a value that is set:
 # ConfigHelper drops all that comes before the setting's own name.
 DEFAULT_SYNONYM = {
@@ -64,7 +64,7 @@ def of_broker(call: Call) -> list[Body]:
         if setting.name not in rows:
             default = setting.default
             rows[setting.name] = _broker_row(setting.name, default, default, setting.type)
-    for row in TOPIC_CONFIGS.values():
+    for row in call.cluster.topics.known_configs.values():
         if row.server is not None and row.server not in WITHOUT_DEFAULT:
             value, default = rows.pop(row.name, None), row.default
             text = call.cluster.topics.static_defaults.get(row.name, default)

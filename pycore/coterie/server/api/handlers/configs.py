@@ -13,6 +13,7 @@ from coterie.server.api.call import Call, Slices
 from coterie.server.api.handlers.broker_configs import (
     DEFAULT,
     DEFAULT_SYNONYM,
+    OF_GROUP,
     OF_TOPIC,
     STATIC,
     WITHOUT_DEFAULT,
@@ -34,7 +35,6 @@ from coterie.server.services.data.broker_configs import (
 )
 from coterie.server.services.data.topic_configs import (
     LIST,
-    TOPIC_CONFIGS,
     InvalidConfig,
     TopicConfig,
     check_configs,
@@ -42,11 +42,17 @@ from coterie.server.services.data.topic_configs import (
 from coterie.server.services.data.topics import Topic, name_refusal
 from coterie.values import Error
 
-__all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "of_topic"]
+__all__ = [
+    "alter_configs",
+    "describe_configs",
+    "incremental_alter_configs",
+    "list_config_resources",
+    "of_topic",
+]
 
 Body = dict[str, Any]
 
-_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS = 2, 4, 8, 16
+_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
@@ -56,7 +62,7 @@ def describe_configs(call: Call) -> Slices:
 
 
 def _descriptions(call: Call) -> Iterator[Body]:
-    known = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS)
+    known = resource_types(call)
     malformed = any(resource["resourceType"] not in known for resource in call.body["resources"])
     for resource in call.body["resources"]:
         kind, name = resource["resourceType"], resource["resourceName"]
@@ -89,6 +95,10 @@ def _described(call: Call, kind: int, name: str) -> list[Body]:
             raise EntryError(Error.INVALID_REQUEST, "Broker id must not be empty")
         _own(call, name, " but received")
         return []
+    if kind == _GROUP:
+        if not name:
+            raise EntryError(Error.INVALID_REQUEST, "Group name must not be empty")
+        return _of_group(call, name)
     if not name:
         message = "Client metrics subscription name must not be empty"
         raise EntryError(Error.INVALID_REQUEST, message)
@@ -117,9 +127,61 @@ def _topic(call: Call, name: str, unknown: Error, message: str | None) -> Topic:
     return topic
 
 
+def resource_types(call: Call) -> tuple[int, ...]:
+    """Return the types of resources that have settings; groups have some since Kafka 4."""
+    known = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS)
+    return (*known, _GROUP) if call.cluster.groups.replays else known
+
+
+def _of_group(call: Call, group_id: str) -> list[Body]:
+    """Return all settings of a group, which need not exist."""
+    configs = call.cluster.group_configs
+    own = configs.of(group_id)
+    rows = []
+    for name, config in configs.known.items():
+        source = OF_GROUP if name in own else DEFAULT
+        value = own.get(name, config.default)
+        rows.append(
+            {
+                "name": name,
+                "value": value,
+                "readOnly": False,
+                "configSource": source,
+                "isSensitive": False,
+                "synonyms": [synonym(name, value, source)],
+                "configType": config.type,
+                "documentation": None,
+            }
+        )
+    return rows
+
+
+def list_config_resources(call: Call) -> None:
+    """List the resources that may have settings; version 0 lists client metrics, here none."""
+    known = resource_types(call) if call.api_version else (_CLIENT_METRICS,)
+    requested = call.body["resourceTypes"] or known
+    if not set(requested) <= set(known):
+        return call.answer({"errorCode": Error.UNSUPPORTED_VERSION})
+    nodes = [str(node_id) for node_id in call.cluster.nodes]
+    names = {
+        _TOPIC: [topic.name for topic in call.cluster.topics],
+        _BROKER: nodes,
+        _BROKER_LOGGER: nodes,
+        _CLIENT_METRICS: [],
+        _GROUP: list(call.cluster.group_configs),
+    }
+    resources = [
+        {"resourceName": name, "resourceType": kind}
+        for kind in dict.fromkeys(requested)
+        for name in names[kind]
+    ]
+    return call.answer({"errorCode": 0, "configResources": resources})
+
+
 def of_topic(call: Call, topic: Topic) -> list[Body]:
     """Return all settings of a topic, in the order of their names."""
-    return [_row(call, topic.configs, config) for config in TOPIC_CONFIGS.values()]
+    configs = call.cluster.topics.known_configs
+    return [_row(call, topic.configs, config) for config in configs.values()]
 
 
 def _row(call: Call, configs: Mapping[str, str], config: TopicConfig) -> Body:
@@ -185,6 +247,8 @@ def _altered(call: Call, *, incremental: bool) -> Iterator[Body | None]:
                 _alter_topic(call, name, resource["configs"], incremental=incremental)
             elif kind == _BROKER:
                 _alter_broker(call, name, resource["configs"], incremental=incremental)
+            elif kind == _GROUP and kind in resource_types(call):
+                _alter_group(call, name, resource["configs"], incremental=incremental)
             else:
                 raise EntryError(Error.INVALID_REQUEST, f"Unknown resource type {kind}")
         except EntryError as refused:
@@ -218,17 +282,34 @@ def _alter_topic(call: Call, name: str, entries: list[Body], *, incremental: boo
         raise EntryError(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
     topic = call.cluster.topics.get(name)
     if incremental:
-        configs = _changed({} if topic is None else topic.configs, entries, TOPIC_CONFIGS)
+        before = {} if topic is None else topic.configs
+        configs = _changed(before, entries, call.cluster.topics.known_configs)
     else:
         configs = {entry["name"]: entry["value"] for entry in entries}
     try:
-        check_configs(configs)
+        check_configs(call.cluster.topics.known_configs, configs)
     except InvalidConfig as error:
         raise EntryError(Error.INVALID_CONFIG, str(error)) from None
     message = f"The topic '{name}' does not exist."
     topic = _topic(call, name, Error.UNKNOWN_TOPIC_OR_PARTITION, message)
     if not call.body["validateOnly"]:
         call.cluster.topics.configure(topic, configs)
+
+
+def _alter_group(call: Call, name: str, entries: list[Body], *, incremental: bool) -> None:
+    if not name:
+        raise EntryError(Error.INVALID_REQUEST, "Default group resources are not allowed.")
+    group_configs = call.cluster.group_configs
+    if incremental:
+        configs = _changed(group_configs.of(name), entries, group_configs.known)
+    else:
+        configs = {entry["name"]: entry["value"] for entry in entries}
+    try:
+        group_configs.check(configs)
+    except InvalidConfig as error:
+        raise EntryError(Error.INVALID_CONFIG, str(error)) from None
+    if not call.body["validateOnly"]:
+        group_configs.replace(name, configs)
 
 
 def _changed(

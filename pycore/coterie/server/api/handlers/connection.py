@@ -6,13 +6,14 @@ import re
 
 from coterie.server.api.call import Call
 from coterie.server.api.lookup import served
-from coterie.server.services.features import SUPPORTED
 from coterie.values import Error
 
 __all__ = ["api_versions"]
 
 # ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+# Kafka 4 lists Produce from 0 on, for librdkafka, but serves it from 3 on (KAFKA-18659).
+_ADVERTISED_FIRST = {0: 0}
 # The first version that may list a feature whose minimum is 0; older clients fail to parse it.
 _MINIMUM_0_SINCE = 4
 
@@ -22,8 +23,14 @@ def api_versions(call: Call) -> None:
     software = (call.body["clientSoftwareName"], call.body["clientSoftwareVersion"])
     if call.api_version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
         return call.answer({"errorCode": int(Error.INVALID_REQUEST)})
+    release = call.cluster.release.name
     keys = [
-        {"apiKey": row.key, "minVersion": row.first, "maxVersion": row.last} for row in served()
+        {
+            "apiKey": row.key,
+            "minVersion": _ADVERTISED_FIRST.get(row.key, row.first),
+            "maxVersion": row.last,
+        }
+        for row in served(release)
     ]
     authentication = call.connection.authentication
     if authentication is not None:
@@ -31,7 +38,7 @@ def api_versions(call: Call) -> None:
     features = call.cluster.features
     supported = [
         {"name": name, "minVersion": first, "maxVersion": last}
-        for name, (first, last) in SUPPORTED.items()
+        for name, (first, last) in features.supported.items()
         if first > 0 or call.api_version >= _MINIMUM_0_SINCE
     ]
     finalized = [

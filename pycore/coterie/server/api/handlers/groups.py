@@ -10,6 +10,7 @@ from typing import Any
 
 from coterie.operations import NUMBER
 from coterie.server.api.call import Call, Slices
+from coterie.server.api.handlers.heartbeat_messages import missing_group_message
 from coterie.server.api.refusals import message_of
 from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.values import (
@@ -19,12 +20,12 @@ from coterie.values import (
 )
 
 __all__ = [
-    "consumer_group_describe",
-    "consumer_group_heartbeat",
+    "NOT_REQUESTED",
     "delete_groups",
     "describe_groups",
     "find_coordinator",
     "list_groups",
+    "operations_on_a_group",
 ]
 
 _DESCRIBE, _LIST = NUMBER["describe_group"], NUMBER["list_groups"]
@@ -35,10 +36,11 @@ _SHARE_SINCE = 6  # but a broker without share groups has no coordinator for the
 _CLASSIC = "classic"
 _GROUP_ENTRIES = 10  # describing a group costs as much as so many of its members
 _DELETED_AT_ONCE = 100  # groups; each writes a batch of tombstones
-# The operations on a group without an authorizer: read, delete and describe, as bits of the
-# AclOperation codes 3, 6 and 8.
+# The operations on a group without an authorizer, as bits of the AclOperation codes: read, delete,
+# describe; since Kafka 4 groups have settings, which can be described and altered.
 _OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-_NOT_REQUESTED = -(1 << 31)
+_OPERATIONS_4 = _OPERATIONS | 1 << 10 | 1 << 11
+NOT_REQUESTED = -(1 << 31)
 
 
 def find_coordinator(call: Call) -> Slices | None:
@@ -75,15 +77,20 @@ def _coordinator(call: Call, kind: int, key: str) -> dict[str, Any]:
 def describe_groups(call: Call) -> Slices:
     """Describe groups, in slices; the state of an unknown group is Dead."""
     body, pace = call.body, Pace()
-    operations = _OPERATIONS if body["includeAuthorizedOperations"] else _NOT_REQUESTED
+    operations = operations_on_a_group(call)
     groups: list[dict[str, Any]] = []
     is_delivering = False
 
     def answered(response: DescribeGroupResponse) -> None:
+        group_id = body["groups"][len(groups)]
+        message = None
+        if response.error is Error.GROUP_ID_NOT_FOUND:
+            message = missing_group_message(call.cluster.groups, group_id, "classic")
         groups.append(
             {
                 "errorCode": response.error,
-                "groupId": body["groups"][len(groups)],
+                "errorMessage": message,
+                "groupId": group_id,
                 "groupState": response.state,
                 "protocolType": response.protocol_type,
                 "protocolData": response.protocol_name,
@@ -98,14 +105,16 @@ def describe_groups(call: Call) -> Slices:
                     }
                     for member in response.members
                 ],
-                "authorizedOperations": _NOT_REQUESTED if response.error else operations,
+                "authorizedOperations": NOT_REQUESTED if response.error else operations,
             }
         )
         if is_delivering and len(groups) == len(body["groups"]):
             call.answer({"groups": groups})
 
+    coordinator = call.cluster.groups
+    details = (call.api_version,) if coordinator.replays else None
     for group_id in body["groups"]:
-        call.cluster.groups.ask(_DESCRIBE, group_id, -1, None, None, None, answered)
+        coordinator.ask(_DESCRIBE, group_id, -1, None, None, details, answered)
         if pace.is_over(_GROUP_ENTRIES + (len(groups[-1]["members"]) if groups else 0)):
             yield
     # Responses to a request that came behind another's are delivered after this function.
@@ -114,19 +123,27 @@ def describe_groups(call: Call) -> Slices:
         yield from answer_in_slices(call, lambda rows: {"groups": rows}, groups)
 
 
+def operations_on_a_group(call: Call) -> int:
+    """Return what a client may do with a group, if the request wants to know it."""
+    if not call.body["includeAuthorizedOperations"]:
+        return NOT_REQUESTED
+    return _OPERATIONS_4 if call.cluster.groups.replays else _OPERATIONS
+
+
 def list_groups(call: Call) -> None:
     """List groups by state and type, in slices; the filters are case-insensitive."""
-    body = call.body
+    body, groups = call.body, call.cluster.groups
     types = {group_type.lower() for group_type in body["typesFilter"] or ()}
     lists_classic = not types or _CLASSIC in types
 
-    def answered(error: int, groups: Iterable[tuple[str, str, str]] | None) -> None:
+    def answered(error: int, rows: Iterable[tuple[str, ...]] | None) -> None:
         # The core's own rows: a dict for each group would take most of the time.
-        rows = ((*group, _CLASSIC) for group in groups or ()) if lists_classic else ()
-        call.run(answer_in_slices(call, lambda some: (0, error, some), rows))
+        if not groups.replays:  # it knows no types
+            rows = ((*row, _CLASSIC) for row in rows or ()) if lists_classic else ()
+        call.run(answer_in_slices(call, lambda some: (0, error, some), rows or ()))
 
-    states = tuple(body["statesFilter"] or ())
-    call.cluster.groups.ask_row(_LIST, None, -1, None, None, (states, ()), answered)
+    filters = (tuple(body["statesFilter"] or ()), tuple(types))
+    groups.ask_row(_LIST, None, -1, None, None, filters, answered)
 
 
 def delete_groups(call: Call) -> Slices:
@@ -150,17 +167,3 @@ def delete_groups(call: Call) -> Slices:
     is_delivering = len(results) < len(names)  # as in DescribeGroups
     if not is_delivering:
         yield from answer_in_slices(call, lambda rows: {"results": rows}, results)
-
-
-def consumer_group_heartbeat(call: Call) -> None:
-    """Refuse the consumer protocol, as a broker does that only enables the classic one."""
-    call.answer({"errorCode": Error.UNSUPPORTED_VERSION})
-
-
-def consumer_group_describe(call: Call) -> Slices:
-    """Refuse to describe groups of the consumer protocol, each with its own error."""
-    groups = (
-        {"groupId": group_id, "errorCode": Error.UNSUPPORTED_VERSION}
-        for group_id in call.body["groupIds"]
-    )
-    return answer_in_slices(call, lambda rows: {"groups": rows}, groups)

@@ -1,6 +1,6 @@
 """DescribeQuorum and UpdateFeatures, as answered by a node that is broker and controller.
 
-Source: RaftUtil, KafkaRaftClient and QuorumController of Kafka 3.9.
+Source: RaftUtil, KafkaRaftClient and QuorumController.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Body = dict[str, Any]
 
 _NODES_SINCE = 2
 _LEADER_EPOCH = 1  # of the only election of a single voter
+_FAILED_FOR_ALL = "The update failed for all features since the following feature had an error"
 
 
 def describe_quorum(call: Call) -> Slices | None:
@@ -84,7 +85,10 @@ def _unknown(topic: Body) -> Body:
 
 
 def update_features(call: Call) -> Slices:
-    """Change finalized feature levels; one refused update leaves the others unaffected."""
+    """Change finalized feature levels.
+
+    A refused update leaves the others unaffected in Kafka 3.9. Since Kafka 4 all fail with it.
+    """
     body, features = call.body, call.cluster.features
     updates = {update["feature"]: update for update in body["featureUpdates"]}
     accepted: dict[str, int] = {}
@@ -100,6 +104,9 @@ def update_features(call: Call) -> Slices:
             accepted[name] = level
         except InvalidUpdate as refused:
             error, message = Error.INVALID_UPDATE_VERSION, str(refused)
+        if error and call.cluster.release.name != "3.9":
+            message = f"{_FAILED_FOR_ALL}: {message}"
+            return call.answer({"errorCode": error, "errorMessage": message, "results": []})
         results.append({"feature": name, "errorCode": error, "errorMessage": message})
     if not body["validateOnly"]:
         features.update(accepted)

@@ -31,8 +31,8 @@ def join_group(call: Call) -> None:
         if payload is None or type(payload) is str:  # an error; a text is the member id
             payload = (-1, None, None, "", payload or "", False, ())
         generation_id, kind, name, leader, member_id, skips, members = payload
-        if name is None and version < _NULL_NAME_SINCE:
-            name = ""
+        if error or name is None:
+            name = None if version >= _NULL_NAME_SINCE else ""
         call.answer((0, error, generation_id, kind, name, leader, skips, member_id, members))
 
     details = (

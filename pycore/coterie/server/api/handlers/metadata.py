@@ -92,7 +92,7 @@ def _brokers(call: Call, id_field: str) -> list[Body]:
     brokers = []
     for node in call.cluster.nodes.values():
         host, port = node.address(call.connection.listener)
-        brokers.append({id_field: node.id, "host": host, "port": port, "rack": None})
+        brokers.append({id_field: node.id, "host": host, "port": port, "rack": node.rack})
     return brokers
 
 

@@ -56,9 +56,11 @@ def offset_commit(call: Call) -> Slices:
     def answered(error: int, rows: Any) -> None:
         call.run(_answer_topics(call, refused, rows, lambda topics: (0, topics), _NO_TOPIC_ID))
 
-    return call.cluster.groups.ask_row(
-        _COMMIT, group_id, generation_id, member_id, instance, (tuple(accepted), -1, -1), answered
-    )
+    groups = call.cluster.groups
+    details: tuple[Any, ...] = (tuple(accepted), -1, -1)
+    if groups.replays:  # it checks members of consumer groups by the version
+        details = (*details, call.api_version, -1)
+    return groups.ask_row(_COMMIT, group_id, generation_id, member_id, instance, details, answered)
 
 
 def txn_offset_commit(call: Call) -> Slices:
@@ -88,10 +90,12 @@ def txn_offset_commit(call: Call) -> Slices:
     number = groups.partition_for(group_id)
     log = groups.log.partition(number)
     known_producer = None if log is None else log.producers.known.get(producer)
+    # Kafka 3.9 does not compare the epoch with that of the open transaction.
+    epoch_of_transaction = epoch if groups.replays else None
     error = Error.NONE
     if not group_id:
         pass  # the coordinator refuses the id, which Kafka checks before the transaction
-    elif not groups.log.has_ongoing_transaction(number, producer):
+    elif log is None or not log.has_ongoing_transaction(producer, epoch_of_transaction):
         error = call.cluster.transactions.verify(
             transactional_id,
             producer,
@@ -99,6 +103,7 @@ def txn_offset_commit(call: Call) -> Slices:
             OFFSETS_TOPIC,
             number,
             abortable=call.api_version >= 4,
+            adds=call.api_version >= 5,
         )
     elif known_producer is not None and epoch < known_producer.epoch:
         error = Error.INVALID_PRODUCER_EPOCH  # a newer epoch has written to the log
@@ -125,13 +130,20 @@ def offset_fetch(call: Call) -> Slices:
     if version == 0:  # offsets in ZooKeeper
         return call.refuse(Error.UNSUPPORTED_VERSION)
     if version < 8:
-        requested = [(group_id, topics)]
+        requested = [(group_id, topics, None, -1)]
     else:
         requested = [
-            (group_id, None if topics is None else [(name, numbers) for name, _, numbers in topics])
-            for group_id, _, _, topics in groups
+            (
+                group_id,
+                None if topics is None else [(name, numbers) for name, _, numbers in topics],
+                member_id,
+                member_epoch,
+            )
+            for group_id, member_id, member_epoch, topics in groups
         ]
         if not requested:
+            if call.cluster.groups.replays:
+                return call.answer((0, (), 0, ()))
             return call.leave_silent("names no group")
     outcomes: list[tuple[int, Any]] = []
     is_delivering = False
@@ -142,14 +154,17 @@ def offset_fetch(call: Call) -> Slices:
             call.run(_answer_offsets(call, requested, outcomes))
 
     pace = Pace()
-    for group_id, topics in requested:
+    replays = call.cluster.groups.replays
+    for group_id, topics, member_id, member_epoch in requested:
         keys: list[tuple[str, int]] = []
         for name, numbers in topics or ():
             for run in runs(numbers):
                 if pace.is_over(len(run)):
                     yield
                 keys += [(name, number) for number in run]
-        details = (None if topics is None else tuple(keys), stable)
+        details: tuple[Any, ...] = (None if topics is None else tuple(keys), stable)
+        if replays:
+            details = (*details, member_id, member_epoch)
         call.cluster.groups.ask_row(_FETCH, group_id, -1, None, None, details, answered)
         if pace.is_over(_GROUP_ENTRIES):
             yield
@@ -159,12 +174,12 @@ def offset_fetch(call: Call) -> Slices:
 
 
 def _answer_offsets(
-    call: Call, requested: list[tuple[str, Any]], outcomes: list[tuple[int, Any]]
+    call: Call, requested: list[tuple[str, Any, Any, int]], outcomes: list[tuple[int, Any]]
 ) -> Slices:
     """Answer an OffsetFetch with the error and the rows of each group."""
     version, behind = call.api_version, () if call.api_version < 8 else _NO_TOPIC_ID
     groups: list[Row] = []
-    for (group_id, _), (error, rows) in zip(requested, outcomes, strict=True):
+    for (group_id, *_), (error, rows) in zip(requested, outcomes, strict=True):
         if version == 1 and error:  # this version has no group-level error
             return call.refuse(error)
         by_name: dict[str, list[Row]] = {}

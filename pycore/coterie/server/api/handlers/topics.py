@@ -68,7 +68,7 @@ def _create(call: Call, request: Body, config_rows: ConfigRows) -> Body:
     if other is not None:
         message = f"Topic '{name}' collides with existing topic: {other}"
         raise EntryError(Error.INVALID_TOPIC_EXCEPTION, message)
-    configs = _configs(request["configs"])
+    configs = _configs(call, request["configs"])
     count = _count(call, request)
     if call.body["validateOnly"]:
         topic = Topic(name, call.cluster.ids.uuid(), configs)
@@ -103,14 +103,14 @@ def _config_rows(call: Call, topic: Topic) -> list[Body]:
     ]
 
 
-def _configs(entries: list[Body]) -> Mapping[str, str]:
+def _configs(call: Call, entries: list[Body]) -> Mapping[str, str]:
     nulls = [entry["name"] for entry in entries if entry["value"] is None]
     if nulls:
         message = f"Null value not supported for topic configs: {','.join(nulls)}"
         raise EntryError(Error.INVALID_CONFIG, message)
     configs = {entry["name"]: entry["value"] for entry in entries}
     try:
-        check_configs(configs)
+        check_configs(call.cluster.topics.known_configs, configs)
     except InvalidConfig as error:
         raise EntryError(Error.INVALID_CONFIG, str(error)) from None
     return configs

@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie.server.api.call import Call, Slices
+from coterie.server.api.handlers.expressions import InvalidExpression, compiled
 from coterie.server.api.refusals import added_partitions
 from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.server.services.data.topics import OFFSETS_TOPIC
@@ -64,15 +65,16 @@ def add_offsets_to_txn(call: Call) -> None:
 
 
 def end_txn(call: Call) -> None:
-    """Commit or abort a transaction."""
-    body = call.body
-    error = call.cluster.transactions.end_txn(
-        body["transactionalId"],
-        body["producerId"],
-        body["producerEpoch"],
-        committed=body["committed"],
+    """Commit or abort a transaction; since version 5, with the epoch for the next one."""
+    body, transactions = call.body, call.cluster.transactions
+    producer = (body["transactionalId"], body["producerId"], body["producerEpoch"])
+    if call.api_version < 5:
+        error = transactions.end_txn(*producer, committed=body["committed"])
+        return call.answer({"errorCode": _error_code(error, call, 2)})
+    error, producer_id, epoch = transactions.end_txn_with_bump(
+        *producer, committed=body["committed"]
     )
-    call.answer({"errorCode": _error_code(error, call, 2)})
+    return call.answer({"errorCode": error, "producerId": producer_id, "producerEpoch": epoch})
 
 
 def add_partitions_to_txn(call: Call) -> Slices:
@@ -129,7 +131,10 @@ def _added(call: Call, transaction: Body) -> Generator[None, None, list[dict[str
     if transaction["verifyOnly"]:
         errors = cluster.transactions.verify_partitions(*producer, partitions)
         return _by_topic(errors, "resultsByPartition", "partitionErrorCode")
-    error = _error_code(cluster.transactions.add_partitions(*producer, partitions), call, 2)
+    added = cluster.transactions.add_partitions(
+        *producer, partitions, client_version=2 if call.api_version > 3 else 0
+    )
+    error = _error_code(added, call, 2)
     return added_partitions(transaction["topics"], error)  # includes topics without partitions
 
 
@@ -216,7 +221,7 @@ def _described(call: Call) -> Iterator[dict[str, Any] | None]:
             yield None
 
 
-def list_transactions(call: Call) -> Slices:
+def list_transactions(call: Call) -> Slices | None:
     """List, in slices, the transactions that match the filters, and the unknown state filters.
 
     State filters are case-sensitive. A list of only unknown states matches nothing.
@@ -225,6 +230,13 @@ def list_transactions(call: Call) -> Slices:
     states = dict.fromkeys(body["stateFilters"])
     producers = set(body["producerIdFilters"])
     longer_than_ms = body["durationFilter"]
+    pattern: Any = None
+    if body["transactionalIdPattern"]:
+        try:
+            pattern = compiled(body["transactionalIdPattern"])
+        except InvalidExpression:
+            call.answer({"errorCode": Error.INVALID_REGULAR_EXPRESSION})
+            return None
 
     def rows() -> Iterator[dict[str, Any] | None]:
         pace = Pace()
@@ -232,7 +244,8 @@ def list_transactions(call: Call) -> Slices:
             if pace.is_over():
                 yield None
             if (
-                (not producers or transaction.producer_id in producers)
+                (pattern is None or pattern.fullmatch(transaction.transactional_id))
+                and (not producers or transaction.producer_id in producers)
                 and (not states or transaction.state.title in states)
                 and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
             ):

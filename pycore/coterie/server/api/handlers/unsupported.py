@@ -17,8 +17,9 @@ __all__ = [
     "describe_client_quotas",
     "describe_log_dirs",
     "elect_leaders",
-    "list_client_metrics_resources",
     "list_partition_reassignments",
+    "share_group_describe",
+    "share_group_heartbeat",
 ]
 
 _NO_AUTHORIZER = {
@@ -51,14 +52,23 @@ def describe_client_quotas(call: Call) -> None:
     return call.answer({"errorCode": 0, "entries": []})
 
 
-def list_client_metrics_resources(call: Call) -> None:
-    """Return no subscriptions to client metrics."""
-    return call.answer({"errorCode": 0, "clientMetricsResources": []})
-
-
 def list_partition_reassignments(call: Call) -> None:
     """Return no reassignments."""
     return call.answer({"errorCode": 0, "errorMessage": None, "topics": []})
+
+
+def share_group_heartbeat(call: Call) -> None:
+    """Refuse share groups: the feature ``share.version`` is off, as in a new cluster."""
+    return call.answer({"errorCode": Error.UNSUPPORTED_VERSION})
+
+
+def share_group_describe(call: Call) -> Slices:
+    """Refuse to describe share groups, each with its own error."""
+    groups = (
+        {"groupId": group_id, "errorCode": Error.UNSUPPORTED_VERSION}
+        for group_id in call.body["groupIds"]
+    )
+    return answer_in_slices(call, lambda rows: {"groups": rows}, groups)
 
 
 def describe_log_dirs(call: Call) -> Slices:

@@ -191,9 +191,9 @@ class PartitionLog:
             )
         return error
 
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
-        """Whether a producer has an open transaction; as in Kafka 3.9, its epoch is ignored."""
-        return self.producers.in_transaction(producer_id)
+    def has_ongoing_transaction(self, producer_id: int, epoch: int | None = None) -> bool:
+        """Whether a producer has an open transaction, of an epoch or, for None, of any."""
+        return self.producers.in_transaction(producer_id, epoch)
 
     def read(self, offset: int, max_bytes: int, end: int, *, whole_first: bool) -> Fetched | None:
         """Read from the batch that contains an offset up to ``end``, at most ``max_bytes``.

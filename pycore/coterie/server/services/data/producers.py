@@ -77,10 +77,14 @@ class Producers:
         """Return the first offset of the earliest open transaction."""
         return next(iter(self._open), None)
 
-    def in_transaction(self, producer_id: int) -> bool:
-        """Whether a producer has an open transaction in any epoch."""
+    def in_transaction(self, producer_id: int, epoch: int | None = None) -> bool:
+        """Whether a producer has an open transaction, of an epoch or, for None, of any."""
         producer = self.known.get(producer_id)
-        return producer is not None and producer.first_offset is not None
+        return (
+            producer is not None
+            and producer.first_offset is not None
+            and epoch in (None, producer.epoch)
+        )
 
     def duplicate(self, head: Header) -> BatchMetadata | None:
         """Return the earlier batch with the same sequences, if this one is a duplicate."""

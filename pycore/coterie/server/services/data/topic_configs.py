@@ -1,6 +1,6 @@
 """Topic settings: types, defaults and bounds.
 
-Source: LogConfig, TopicConfig, ServerTopicConfigSynonyms and ConfigDef of Kafka 3.9.
+Source: LogConfig, TopicConfig, ServerTopicConfigSynonyms and ConfigDef of Kafka 3.9 and 4.1.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__ = [
     "log_settings",
     "parse_value",
     "read_config",
+    "topic_configs_of",
 ]
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # as DescribeConfigs has them
@@ -121,9 +122,24 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         ),
     )
 }  # fmt: skip
+_DROPPED_BY_4 = {
+    "message.downconversion.enable",
+    "message.format.version",
+    "message.timestamp.difference.max.ms",
+}
+_OF_4_1 = {row.name: row for row in TOPIC_CONFIGS.values() if row.name not in _DROPPED_BY_4}
+_OF_4_1["message.timestamp.after.max.ms"] = _OF_4_1["message.timestamp.after.max.ms"]._replace(
+    default="3600000"
+)
+_OF_4_1["segment.bytes"] = _OF_4_1["segment.bytes"]._replace(least=1048576)
 
 
-def read_config(name: str, text: str) -> Any:
+def topic_configs_of(release: str) -> Mapping[str, TopicConfig]:
+    """Return the settings of topics in a release of Kafka."""
+    return TOPIC_CONFIGS if release == "3.9" else _OF_4_1
+
+
+def read_config(known: Mapping[str, TopicConfig], name: str, text: str) -> Any:
     """Parse the value of a setting.
 
     Raises
@@ -131,7 +147,7 @@ def read_config(name: str, text: str) -> Any:
     InvalidConfig
         There is no such setting, or its value is invalid.
     """
-    row = TOPIC_CONFIGS.get(name)
+    row = known.get(name)
     if row is None:
         raise InvalidConfig(f"Unknown topic config name: {name}")
     return parse_value(row, text)
@@ -161,7 +177,7 @@ def parse_value(row: TopicConfig, text: str) -> Any:
     return text
 
 
-def check_configs(configs: Mapping[str, str]) -> None:
+def check_configs(known: Mapping[str, TopicConfig], configs: Mapping[str, str]) -> None:
     """Refuse unknown settings and invalid values.
 
     Raises
@@ -170,7 +186,7 @@ def check_configs(configs: Mapping[str, str]) -> None:
         As ``read_config``.
     """
     for name, text in configs.items():
-        read_config(name, text)
+        read_config(known, name, text)
 
 
 def _number(row: TopicConfig, text: str) -> float:
@@ -193,12 +209,14 @@ def _wrong(row: TopicConfig, text: str | float, why: str) -> InvalidConfig:
     return InvalidConfig(f"Invalid value {text} for configuration {row.name}: {why}")
 
 
-def log_settings(configs: Mapping[str, str], defaults: Mapping[str, str]) -> LogSettings:
+def log_settings(
+    known: Mapping[str, TopicConfig], configs: Mapping[str, str], defaults: Mapping[str, str]
+) -> LogSettings:
     """Return the settings that partitions read, from the topic's settings and the defaults."""
 
     def value(name: str) -> Any:
-        text = configs.get(name, defaults.get(name, TOPIC_CONFIGS[name].default))
-        return read_config(name, text)
+        text = configs.get(name, defaults.get(name, known[name].default))
+        return read_config(known, name, text)
 
     policies = value("cleanup.policy").replace(" ", "").split(",")
     return LogSettings(

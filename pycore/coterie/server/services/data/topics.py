@@ -12,7 +12,7 @@ from coterie.server.context import Context
 from coterie.server.services.data.fetch_sessions import FetchSessions
 from coterie.server.services.data.partition import PartitionLog
 from coterie.server.services.data.settings import LogSettings
-from coterie.server.services.data.topic_configs import TOPIC_CONFIGS, log_settings
+from coterie.server.services.data.topic_configs import log_settings, topic_configs_of
 
 __all__ = [
     "INTERNAL",
@@ -104,6 +104,8 @@ class Topics:
 
     Attributes
     ----------
+    known_configs : mapping
+        The settings of topics in the release that is followed.
     static_defaults : dict
         Defaults of topic settings from the server's configuration, as text, where they differ from
         Kafka's.
@@ -111,19 +113,23 @@ class Topics:
         The same with dynamic broker settings.
     named : dict
         The topics by their names.
+    on_change : list
+        Called with each topic that is new or has more partitions.
     on_delete : list
         Called with each deleted topic.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.on_change: list[Callable[[Topic], None]] = []
         self.on_delete: list[Callable[[Topic], None]] = []
         self.named: dict[str, Topic] = {}
         self._ids: dict[str, Topic] = {}
         self._metric_names: dict[str, dict[str, None]] = {}  # -> the topics with this name
         self._sessions: dict[int, FetchSessions] = {}
         self.static_defaults: dict[str, str] = {}
-        for row in TOPIC_CONFIGS.values():
+        self.known_configs = topic_configs_of(context.release.name)
+        for row in self.known_configs.values():
             server = _OF_SERVER.get(row.name, row.server or row.name)
             if server in context.config and str(context.config[server]) != row.default:
                 self.static_defaults[row.name] = str(context.config[server])
@@ -203,6 +209,8 @@ class Topics:
                     topic_id=topic.topic_id,
                 )
             )
+        for function in self.on_change:
+            function(topic)
 
     def delete(self, name: str) -> None:
         """Delete a topic and its data; waiting fetches are woken."""
@@ -220,7 +228,7 @@ class Topics:
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replace the settings of a topic."""
         topic.configs = dict(configs)
-        new = log_settings(topic.configs, self.defaults)
+        new = log_settings(self.known_configs, topic.configs, self.defaults)
         for field in fields(new):
             setattr(topic.settings, field.name, getattr(new, field.name))
 

@@ -1,4 +1,4 @@
-"""The transaction coordinator (TransactionCoordinator, TransactionStateManager of Kafka 3.9).
+"""The transaction coordinator (TransactionCoordinator, TransactionStateManager of Kafka).
 
 It follows the cluster's clock. Its log is the topic ``__transaction_state``; a change takes effect
 once its record is written. Markers are written within the request that ends the transaction. So
@@ -16,6 +16,7 @@ from coterie._core.codec.reader import LogReader
 from coterie.server.clock import Timer
 from coterie.server.context import Context
 from coterie.server.services.data.topics import OFFSETS_TOPIC, STATE_TOPIC, Topics
+from coterie.server.services.features import Features
 from coterie.server.services.groups import Groups
 from coterie.server.services.txn.records import key_bytes, read_key, read_value, value_bytes
 from coterie.server.services.txn.transaction import (
@@ -28,15 +29,15 @@ from coterie.server.services.txn.transaction import (
 )
 from coterie.values import Error
 
-__all__ = ["Initialized", "TransactionCoordinator"]
+__all__ = ["CurrentProducer", "TransactionCoordinator"]
 
 CHECK_MS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 EXPIRY_CHECK_MS = "transaction.remove.expired.transaction.cleanup.interval.ms"
 EXPIRATION_MS = "transactional.id.expiration.ms"
 
 
-class Initialized(NamedTuple):
-    """The response to InitProducerId."""
+class CurrentProducer(NamedTuple):
+    """The response to InitProducerId and EndTxn: the producer id and epoch to use from now on."""
 
     error: Error
     producer_id: int = NONE_YET
@@ -46,8 +47,11 @@ class Initialized(NamedTuple):
 class TransactionCoordinator:
     """The transactional ids of a cluster; timers abort late transactions and expire ids."""
 
-    def __init__(self, context: Context, topics: Topics, groups: Groups) -> None:
+    def __init__(
+        self, context: Context, topics: Topics, groups: Groups, features: Features
+    ) -> None:
         self._context, self._topics, self._groups = context, topics, groups
+        self._features = features
         self._by_id: dict[str, Transaction] = {}
         self._aborts: dict[str, Timer] = {}  # of ongoing transactions
         self._expiry: Timer | None = None
@@ -86,19 +90,24 @@ class TransactionCoordinator:
         partition: int,
         *,
         abortable: bool = False,
+        adds: bool = False,
     ) -> Error:
         """Check that a transaction contains a partition, before an append to the partition.
 
         Do not call it if the partition already has an open transaction of the producer.
         ``abortable``: the client knows TRANSACTION_ABORTABLE (Produce from version 11 on,
-        TxnOffsetCommit from version 4 on). Source:
-        ReplicaManager.maybeStartTransactionVerificationForPartitions.
+        TxnOffsetCommit from version 4 on). ``adds``: the partition is added if it is missing
+        (Produce 12, TxnOffsetCommit 5). Source:
+        ReplicaManager.maybeSendPartitionsToTransactionCoordinator.
         """
         if transactional_id is None:
             return Error.NONE
-        error = self.verify_partitions(
-            transactional_id, producer_id, producer_epoch, [(topic, partition)]
-        )[topic, partition]
+        producer = (transactional_id, producer_id, producer_epoch)
+        key = (topic, partition)
+        if adds:
+            error = self.add_partitions(*producer, [key], client_version=2)
+        else:
+            error = self.verify_partitions(*producer, [key])[key]
         if error is Error.NOT_COORDINATOR:
             return Error.COORDINATOR_NOT_AVAILABLE
         if error is Error.PRODUCER_FENCED:
@@ -134,20 +143,20 @@ class TransactionCoordinator:
         transactional_id: str | None,
         timeout_ms: int,
         expected: tuple[int, int] | None = None,
-    ) -> Initialized:
+    ) -> CurrentProducer:
         """Answer InitProducerId; ``expected``: the id and epoch of a producer that continues.
 
         If the producer has an open transaction, it is aborted and the response is
         CONCURRENT_TRANSACTIONS; the client then tries again.
         """
         if transactional_id is None:
-            return Initialized(Error.NONE, self._context.ids.producer_id(), 0)
+            return CurrentProducer(Error.NONE, self._context.ids.producer_id(), 0)
         if not transactional_id:
-            return Initialized(Error.INVALID_REQUEST)
+            return CurrentProducer(Error.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._max_timeout_ms:
-            return Initialized(Error.INVALID_TRANSACTION_TIMEOUT)
+            return CurrentProducer(Error.INVALID_TRANSACTION_TIMEOUT)
         if not self._owned(transactional_id):
-            return Initialized(Error.NOT_COORDINATOR)
+            return CurrentProducer(Error.NOT_COORDINATOR)
         transaction = self._by_id.get(transactional_id)
         if transaction is None:
             producer_id = self._context.ids.producer_id()
@@ -155,32 +164,34 @@ class TransactionCoordinator:
                 transactional_id, producer_id, NONE_YET, timeout_ms, self._context.now_ms
             )
         if expected is not None and not transaction.is_from(*expected):
-            return Initialized(Error.PRODUCER_FENCED)
+            return CurrentProducer(Error.PRODUCER_FENCED)
         if transaction.state in ENDING:
-            return Initialized(Error.CONCURRENT_TRANSACTIONS)
+            return CurrentProducer(Error.CONCURRENT_TRANSACTIONS)
         if transaction.state is State.ONGOING:
-            error = self._end(transaction.fenced(), committed=False)
-            return Initialized(error if error else Error.CONCURRENT_TRANSACTIONS)
+            error = self._abort_and_fence(transaction)
+            return CurrentProducer(error if error else Error.CONCURRENT_TRANSACTIONS)
         return self._begin(transaction, timeout_ms, None if expected is None else expected[1])
 
     def _begin(
         self, transaction: Transaction, timeout_ms: int, expected_epoch: int | None
-    ) -> Initialized:
+    ) -> CurrentProducer:
         now_ms = self._context.now_ms
         begun: Transaction | None
         if transaction.producer_epoch < LAST_EPOCH:
             begun = transaction.begun(timeout_ms, expected_epoch, now_ms)
             if begun is None:
-                return Initialized(Error.PRODUCER_FENCED)
+                return CurrentProducer(Error.PRODUCER_FENCED)
         elif expected_epoch not in (None, transaction.producer_epoch):
-            return Initialized(Error.UNKNOWN_SERVER_ERROR)  # Kafka throws: the epochs are exhausted
+            return CurrentProducer(
+                Error.UNKNOWN_SERVER_ERROR
+            )  # Kafka throws: the epochs are exhausted
         else:
             producer_id = self._context.ids.producer_id()
             begun = transaction.rotated(producer_id, timeout_ms, expected_epoch, now_ms)
         error = self._store(begun)
         if error:
-            return Initialized(error)
-        return Initialized(Error.NONE, begun.producer_id, begun.producer_epoch)
+            return CurrentProducer(error)
+        return CurrentProducer(Error.NONE, begun.producer_id, begun.producer_epoch)
 
     def add_partitions(
         self,
@@ -188,6 +199,8 @@ class TransactionCoordinator:
         producer_id: int,
         producer_epoch: int,
         partitions: Iterable[Partition],
+        *,
+        client_version: int = 0,
     ) -> Error:
         """Answer AddPartitionsToTxn and AddOffsetsToTxn; this may start a transaction."""
         transaction = self._lookup(transactional_id, producer_id, producer_epoch)
@@ -198,7 +211,8 @@ class TransactionCoordinator:
         added = frozenset(partitions)
         if transaction.state is State.ONGOING and added <= transaction.partitions:
             return Error.NONE
-        return self._store(transaction.with_partitions(added, self._context.now_ms))
+        now_ms = self._context.now_ms
+        return self._store(transaction.with_partitions(added, now_ms, client_version))
 
     def end_txn(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, committed: bool
@@ -208,7 +222,30 @@ class TransactionCoordinator:
         if isinstance(transaction, Error):
             return transaction
         error = transaction.answer_to_end(committed)
-        return self._end(transaction, committed=committed) if error is None else error
+        if error is not None:
+            return error
+        return self._complete_after(transaction.ending(committed, self._context.now_ms))
+
+    def end_txn_with_bump(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, committed: bool
+    ) -> CurrentProducer:
+        """Answer EndTxn 5, which raises the epoch of the producer."""
+        if not transactional_id:
+            return CurrentProducer(Error.INVALID_REQUEST)
+        if not self._owned(transactional_id):
+            return CurrentProducer(Error.NOT_COORDINATOR)
+        transaction = self._by_id.get(transactional_id)
+        if transaction is None:
+            return CurrentProducer(Error.INVALID_PRODUCER_ID_MAPPING)
+        error = transaction.answer_to_end_with_bump(producer_id, producer_epoch, committed)
+        if error is None:
+            next_id = self._context.ids.producer_id() if transaction.is_exhausted else NONE_YET
+            decided = transaction.ending_with_bump(committed, self._context.now_ms, next_id)
+            error = self._complete_after(decided)
+        if error:
+            return CurrentProducer(error)
+        ended = self._by_id[transactional_id]
+        return CurrentProducer(error, ended.producer_id, ended.producer_epoch)
 
     def described(self, transactional_id: str) -> Transaction | Error:
         """Return the transaction of an id for DescribeTransactions, or its error."""
@@ -245,7 +282,8 @@ class TransactionCoordinator:
         log = self._topics.partition(STATE_TOPIC, self.partition_for(name))
         if log is None:
             return Error.NOT_COORDINATOR
-        log.append_records([(self._context.now_ms, key_bytes(name), value_bytes(changed.value()))])
+        value = value_bytes(changed.value(), self._features.transaction_log_version)
+        log.append_records([(self._context.now_ms, key_bytes(name), value)])
         self._take(changed)
         return Error.NONE
 
@@ -261,9 +299,15 @@ class TransactionCoordinator:
             at_ms = self._next_check(changed.due_ms + 1, self._check_ms)
             self._aborts[name] = self._context.timers.call_at(at_ms, partial(self._abort, name))
 
-    def _end(self, transaction: Transaction, *, committed: bool) -> Error:
-        decided = transaction.ending(committed, self._context.now_ms)
+    def _complete_after(self, decided: Transaction) -> Error:
         return self._store(decided) or self._complete(decided)
+
+    def _abort_and_fence(self, transaction: Transaction) -> Error:
+        """Abort an ongoing transaction; its producer does not get the next epoch."""
+        now_ms = self._context.now_ms
+        if self._features.bumps_epochs:
+            return self._complete_after(transaction.ending_with_bump(False, now_ms))
+        return self._complete_after(transaction.fenced().ending(False, now_ms))
 
     def _complete(self, decided: Transaction) -> Error:
         """Write the markers of a decided transaction, and record its completion."""
@@ -299,7 +343,7 @@ class TransactionCoordinator:
     def _abort(self, name: str) -> None:
         """Abort a transaction after its time-out, and fence its producer."""
         del self._aborts[name]
-        self._end(self._by_id[name].fenced(), committed=False)
+        self._abort_and_fence(self._by_id[name])
 
     def _watch_expiry(self, updated_ms: int) -> None:
         """Schedule the expiry check; it ignores ids that were used in the meantime."""

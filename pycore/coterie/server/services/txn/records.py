@@ -1,7 +1,7 @@
 """The records of ``__transaction_state``: key version 0, value versions 0 and 1.
 
-Values are written in version 0, as Kafka 3.9.1 does. Version 1, which is only read, has compact
-lengths and tagged fields. Source: TransactionLog.valueToBytes.
+Kafka 3.9.1 writes values of version 0, and Kafka 4 of version 1, which has compact lengths and
+tagged fields. Source: TransactionLog.valueToBytes, TransactionLogValue.json.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ __all__ = ["Value", "key_bytes", "read_key", "read_value", "value_bytes"]
 _HEAD = struct.Struct(">hqhib")
 _TAIL = struct.Struct(">qq")
 _INT, _SHORT = struct.Struct(">i"), struct.Struct(">h")
+_NO_TAGS, _CLIENT_VERSION = b"\0", 2  # the number of a tagged field
 
 
 class Value(NamedTuple):
@@ -29,6 +30,7 @@ class Value(NamedTuple):
     partitions: dict[str, list[int]] | None
     updated_ms: int
     start_ms: int
+    client_version: int = 0  # in version 1 only
 
 
 def key_bytes(transactional_id: str) -> bytes:
@@ -36,15 +38,43 @@ def key_bytes(transactional_id: str) -> bytes:
     return _SHORT.pack(0) + _text(transactional_id)
 
 
-def value_bytes(value: Value) -> bytes:
-    """Encode a record's value in version 0."""
+def value_bytes(value: Value, version: int = 0) -> bytes:
+    """Encode a record's value."""
+    count, text = (_count, _compact_text) if version else (_INT.pack, _text)
     parts = [
-        _HEAD.pack(0, value.producer_id, value.producer_epoch, value.timeout_ms, value.status),
-        _INT.pack(-1 if value.partitions is None else len(value.partitions)),
+        _HEAD.pack(version, value.producer_id, value.producer_epoch, value.timeout_ms, value.status)
     ]
+    parts.append(count(-1 if value.partitions is None else len(value.partitions)))
     for topic, numbers in (value.partitions or {}).items():
-        parts += (_text(topic), _INT.pack(len(numbers)), *map(_INT.pack, numbers))
-    return b"".join(parts) + _TAIL.pack(value.updated_ms, value.start_ms)
+        parts += (text(topic), count(len(numbers)), *map(_INT.pack, numbers))
+        parts.append(_NO_TAGS if version else b"")
+    parts.append(_TAIL.pack(value.updated_ms, value.start_ms))
+    return b"".join(parts) + (_tags(value) if version else b"")
+
+
+def _tags(value: Value) -> bytes:
+    """Encode the tagged fields; Kafka 4.1 writes one of the three, if it is not 0."""
+    if not value.client_version:
+        return _NO_TAGS
+    return b"\1" + bytes((_CLIENT_VERSION, _SHORT.size)) + _SHORT.pack(value.client_version)
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
+
+
+def _count(number: int) -> bytes:
+    return _varint(number + 1)
+
+
+def _compact_text(text: str) -> bytes:
+    data = text.encode()
+    return _count(len(data)) + data
 
 
 def _text(text: str) -> bytes:
@@ -84,10 +114,12 @@ class _Reader:
     def text(self) -> str:
         return self.take(self.count(_SHORT)).decode("utf-8", "replace")
 
-    def tags(self) -> None:
+    def tags(self) -> dict[int, bytes]:
+        fields = {}
         for _ in range(self.varint() if self.flexible else 0):
-            self.varint()
-            self.take(self.varint())
+            tag = self.varint()
+            fields[tag] = self.take(self.varint())
+        return fields
 
 
 def read_key(key: bytes) -> str | None:
@@ -118,8 +150,11 @@ def read_value(value: bytes) -> Value:
         if partitions is not None:
             partitions[topic] = numbers
     updated_ms, start_ms = _TAIL.unpack(reader.take(_TAIL.size))
-    reader.tags()
-    return Value(producer_id, producer_epoch, timeout_ms, status, partitions, updated_ms, start_ms)
+    client_version = int.from_bytes(reader.tags().get(_CLIENT_VERSION, b"\0"), "big")
+    return Value(
+        producer_id, producer_epoch, timeout_ms, status, partitions, updated_ms, start_ms,
+        client_version,
+    )  # fmt: skip
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

@@ -40,7 +40,12 @@ ENDING = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id; the last producer id and epoch are not in the log."""
+    """One transactional id; the last and the next producer id and epoch are not in the log.
+
+    Kafka 4 raises the epoch with the end of a transaction, if the client knows that (KIP-890). Then
+    ``client_version`` is 2. Once the epochs are exhausted, ``next_producer_id`` is the producer id
+    that follows.
+    """
 
     transactional_id: str
     producer_id: int
@@ -52,6 +57,13 @@ class Transaction:
     state: State = State.EMPTY
     partitions: frozenset[Partition] = frozenset()
     start_ms: int = NONE_YET
+    next_producer_id: int = NONE_YET
+    client_version: int = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there is no further epoch for a producer."""
+        return self.producer_epoch >= LAST_EPOCH
 
     @property
     def due_ms(self) -> int:
@@ -103,10 +115,13 @@ class Transaction:
             updated_ms=now_ms,
         )
 
-    def with_partitions(self, added: frozenset[Partition], now_ms: int) -> Transaction:
+    def with_partitions(
+        self, added: frozenset[Partition], now_ms: int, client_version: int = 0
+    ) -> Transaction:
         """Return the state with more partitions; the first ones start the transaction."""
         return replace(
             self,
+            client_version=client_version,
             state=State.ONGOING,
             partitions=self.partitions | added,
             start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
@@ -120,13 +135,38 @@ class Transaction:
     def ending(self, committed: bool, now_ms: int) -> Transaction:
         """Return the state after the decision to commit or abort."""
         state = State.PREPARE_COMMIT if committed else State.PREPARE_ABORT
-        return replace(self, state=state, updated_ms=now_ms)
+        return replace(self, state=state, updated_ms=now_ms, client_version=0)
+
+    def ending_with_bump(
+        self, committed: bool, now_ms: int, next_producer_id: int = NONE_YET
+    ) -> Transaction:
+        """Return the state after the decision to commit or abort, with the next epoch.
+
+        A transaction without partitions starts now.
+        """
+        return replace(
+            self.ending(committed, now_ms),
+            producer_epoch=self.producer_epoch + 1,
+            last_producer_epoch=self.producer_epoch,
+            next_producer_id=next_producer_id,
+            start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
+            client_version=2,
+        )
 
     def ended(self, now_ms: int) -> Transaction:
         """Return the state after all markers are written."""
         done = self.state is State.PREPARE_COMMIT
         state = State.COMPLETE_COMMIT if done else State.COMPLETE_ABORT
-        return replace(self, state=state, partitions=frozenset(), updated_ms=now_ms)
+        ended = replace(self, state=state, partitions=frozenset(), updated_ms=now_ms)
+        if self.next_producer_id == NONE_YET:
+            return ended
+        return replace(
+            ended,
+            producer_id=self.next_producer_id,
+            producer_epoch=0,
+            last_producer_id=self.producer_id,
+            next_producer_id=NONE_YET,
+        )
 
     def answer_to_end(self, committed: bool) -> Error | None:
         """Return the response to EndTxn in this state; None: the transaction ends now."""
@@ -139,6 +179,35 @@ class Transaction:
         }
         return errors.get(self.state, Error.INVALID_TXN_STATE)
 
+    def answer_to_end_with_bump(
+        self, producer_id: int, epoch: int, committed: bool
+    ) -> Error | None:
+        """Return the response to EndTxn of a client that expects the next epoch; None: it ends now.
+
+        The epoch shows whether the request is repeated: then the producer has missed the response.
+        An abort without a transaction raises the epoch, too. Source: ``endTransaction`` of Kafka 4.
+        """
+        missed_id = (
+            self.last_producer_id == producer_id and epoch == LAST_EPOCH and not self.producer_epoch
+        )
+        is_repeated = missed_id or self.producer_epoch == epoch + 1
+        is_present = self.producer_epoch == epoch
+        if self.producer_id != producer_id and not missed_id:
+            return Error.INVALID_PRODUCER_ID_MAPPING
+        if self.state in ENDING:
+            fits = self.producer_epoch == epoch + 1
+        elif self.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+            fits = is_present or is_repeated
+        else:
+            fits = is_present
+        if not fits:
+            return Error.PRODUCER_FENCED
+        if self.state is State.ONGOING:
+            return None
+        if self.state is State.EMPTY or (not is_repeated and self.state not in ENDING):
+            return Error.INVALID_TXN_STATE if committed else None
+        return self.answer_to_end(committed)
+
     def value(self) -> Value:
         """Return the value of its record."""
         return Value(
@@ -149,6 +218,7 @@ class Transaction:
             None if self.state is State.EMPTY else by_topic(self.partitions),
             self.updated_ms,
             self.start_ms,
+            self.client_version,
         )
 
     @classmethod
@@ -161,6 +231,7 @@ class Transaction:
             value.producer_epoch,
             value.timeout_ms,
             value.updated_ms,
+            client_version=value.client_version,
             state=State(value.status),
             partitions=frozenset(
                 (name, number) for name in partitions for number in partitions[name]

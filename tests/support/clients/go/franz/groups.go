@@ -19,14 +19,32 @@ type member struct {
 	lock    sync.Mutex
 	held    []int32
 	revoked int
+	lost    int
+	// Called with the number of partitions that are to be revoked.
+	whenRevoked func(int)
 }
 
+// newMember makes a member of the protocol that the environment variable GROUP_PROTOCOL names.
 func newMember(of string, balancer kgo.GroupBalancer, instance string) *member {
+	if ofConsumerProtocol {
+		return newConsumerMember(of, instance)
+	}
+	return newClassicMember(of, balancer, instance)
+}
+
+func newConsumerMember(of string, instance string, more ...kgo.Opt) *member {
+	return startMember(of, instance, append(more, kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer())...)
+}
+
+func newClassicMember(of string, balancer kgo.GroupBalancer, instance string) *member {
+	return startMember(of, instance, kgo.Balancers(balancer))
+}
+
+func startMember(of string, instance string, more ...kgo.Opt) *member {
 	m := &member{}
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(of),
-		kgo.Balancers(balancer),
 		kgo.SessionTimeout(45 * time.Second),
 		kgo.HeartbeatInterval(100 * time.Millisecond),
 		kgo.DisableAutoCommit(),
@@ -35,8 +53,15 @@ func newMember(of string, balancer kgo.GroupBalancer, instance string) *member {
 		}),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
 			m.change(lost[of], false)
+			if m.whenRevoked != nil {
+				m.whenRevoked(len(lost[of]))
+			}
+		}),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
+			m.lose(lost[of])
 		}),
 	}
+	options = append(options, more...)
 	if instance != "" {
 		options = append(options, kgo.InstanceID(instance))
 	}
@@ -58,6 +83,19 @@ func (m *member) change(by []int32, added bool) {
 		m.held = slices.DeleteFunc(m.held, func(each int32) bool { return slices.Contains(by, each) })
 	}
 	slices.Sort(m.held)
+}
+
+func (m *member) lose(those []int32) {
+	m.change(those, false)
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.lost += len(those)
+}
+
+func (m *member) losses() int {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return m.lost
 }
 
 func (m *member) holds() []int32 {

@@ -16,6 +16,7 @@ type fact map[string]any
 var (
 	ctx                     = context.Background()
 	bootstrap, group, topic string
+	ofConsumerProtocol      = os.Getenv("GROUP_PROTOCOL") == "consumer"
 )
 
 func main() {
@@ -30,6 +31,10 @@ func main() {
 		"transactions": transactions,
 		"records":      func() { records(os.Args[5:]) },
 		"admin":        admin,
+
+		"migrate":         migrate,
+		"fenced":          fenced,
+		"late_revocation": lateRevocation,
 	}[os.Args[2]]()
 }
 

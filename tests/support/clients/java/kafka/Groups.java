@@ -49,7 +49,10 @@ final class Groups {
     static void cooperative(Settings settings, String group, String topic) throws Exception {
         List<Member> members = new ArrayList<>();
         for (int count = 0; count < 2; count++) {
-            members.add(new Member(settings, group, topic, Member.COOPERATIVE, null));
+            members.add(
+                    Settings.isOfConsumerProtocol()
+                            ? Member.of(settings, group, topic, null)
+                            : new Member(settings, group, topic, Member.COOPERATIVE, null));
             settle(members);
             Facts.tell("sizes", Member.sizes(members));
         }

@@ -19,6 +19,10 @@ public final class Scenarios {
             case "records" -> Records.codecs(settings, topic, more);
             case "fence" -> Fencing.fence(settings, topic);
             case "time-out" -> Fencing.timeOut(settings, topic);
+            case "regex" -> ConsumerGroups.regex(settings, group, topic);
+            case "migrate" -> ConsumerGroups.migrate(settings, group, topic);
+            case "fenced" -> ConsumerGroups.fenced(settings, group, topic);
+            case "late_revocation" -> ConsumerGroups.lateRevocation(settings, group, topic);
             case "admin" -> Administration.calls(settings, group, topic);
             case "streams" -> WordCount.count(settings, group, topic, more);
             default -> throw new IllegalArgumentException("no scenario " + given[1]);

@@ -8,9 +8,14 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * Makes clients of one cluster; what is given beside is name, value, name, value ... The environment
- * variable SECURITY has settings of all of them: lines of NAME=VALUE.
+ * variable SECURITY has settings of all of them: lines of NAME=VALUE. GROUP_PROTOCOL is the protocol
+ * of members.
  */
 record Settings(String bootstrap) {
+    static boolean isOfConsumerProtocol() {
+        return "consumer".equals(System.getenv("GROUP_PROTOCOL"));
+    }
+
     Map<String, Object> with(Object... pairs) {
         Map<String, Object> all = new HashMap<>();
         all.put("bootstrap.servers", bootstrap);

@@ -1,0 +1,89 @@
+"""The releases of Kafka whose broker a server can be, and what differs between them.
+
+The versions of the APIs are in ``api/table.py``, the settings of topics in
+``services/data/topic_configs.py``. Source: Feature and MetadataVersion of Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from coterie.errors import ArgumentError, shown
+
+__all__ = [
+    "DEFAULT_RELEASE",
+    "GROUP_VERSION",
+    "METADATA_VERSION",
+    "RELEASES",
+    "TRANSACTION_VERSION",
+    "Release",
+    "release_of",
+]
+
+METADATA_VERSION, KRAFT_VERSION = "metadata.version", "kraft.version"
+GROUP_VERSION, TRANSACTION_VERSION = "group.version", "transaction.version"
+
+
+class Release(NamedTuple):
+    """A release of Kafka.
+
+    Attributes
+    ----------
+    name
+        Its name in ``--kafka``.
+    behaviours
+        The values of ``coterie.behaviour`` that fit it, the default first.
+    features
+        Feature -> lowest and highest supported level.
+    levels
+        Feature -> level in a new cluster, of the features that are on.
+    """
+
+    name: str
+    behaviours: tuple[str, ...]
+    features: Mapping[str, tuple[int, int]]
+    levels: Mapping[str, int]
+
+
+DEFAULT_RELEASE = Release(
+    "3.9",
+    behaviours=("3.9", "2.4"),
+    features={KRAFT_VERSION: (0, 1), METADATA_VERSION: (1, 21)},  # 21 is IBP_3_9_IV0
+    levels={METADATA_VERSION: 21},
+)
+RELEASES: Mapping[str, Release] = {
+    "3.9": DEFAULT_RELEASE,
+    "4.1": Release(
+        "4.1",
+        behaviours=("4.1", "4.1.2", "4.2"),
+        features={
+            GROUP_VERSION: (0, 1),
+            TRANSACTION_VERSION: (0, 2),
+            "eligible.leader.replicas.version": (0, 1),
+            KRAFT_VERSION: (0, 1),
+            METADATA_VERSION: (7, 27),  # IBP_3_3_IV3 to IBP_4_1_IV1
+            "share.version": (0, 1),
+        },
+        levels={
+            GROUP_VERSION: 1,
+            TRANSACTION_VERSION: 2,
+            "eligible.leader.replicas.version": 1,
+            METADATA_VERSION: 27,
+        },
+    ),
+}
+
+
+def release_of(name: Any) -> Release:
+    """Return a release by its name.
+
+    Raises
+    ------
+    ArgumentError
+        There is none of this name.
+    """
+    if not isinstance(name, str) or name not in RELEASES:
+        names = " or ".join(map(repr, RELEASES))
+        raise ArgumentError(f"kafka must be {names}, not {shown(name)}")
+    return RELEASES[name]

@@ -1,0 +1,95 @@
+"""The settings that groups have of their own, since Kafka 4.
+
+The coordinator reads the session timeout and the heartbeat interval of consumer groups; the others
+are only stored. Source: GroupConfig, GroupConfigManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from coterie.server.config import Settings
+from coterie.server.services.data.topic_configs import (
+    INT,
+    STRING,
+    InvalidConfig,
+    TopicConfig,
+    parse_value,
+)
+from coterie.server.services.groups import Groups
+
+__all__ = ["GroupConfigs"]
+
+_HEARTBEAT, _SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+_EFFECTIVE = (_SESSION, _HEARTBEAT)
+_ISOLATION = ("read_committed", "read_uncommitted")
+_ROWS = (
+    TopicConfig(_HEARTBEAT, INT, "5000", f"group.{_HEARTBEAT}", 1),
+    TopicConfig(_SESSION, INT, "45000", f"group.{_SESSION}", 1),
+    TopicConfig("share.auto.offset.reset", STRING, "latest"),
+    TopicConfig("share.heartbeat.interval.ms", INT, "5000", None, 1),
+    TopicConfig("share.isolation.level", STRING, "read_uncommitted", words=_ISOLATION),
+    TopicConfig("share.record.lock.duration.ms", INT, "30000", None, 1000),
+    TopicConfig("share.session.timeout.ms", INT, "45000", None, 1),
+    TopicConfig("streams.heartbeat.interval.ms", INT, "5000", None, 1),
+    TopicConfig("streams.num.standby.replicas", INT, "0", None, 0),
+    TopicConfig("streams.session.timeout.ms", INT, "45000", None, 1),
+)
+
+
+class GroupConfigs:
+    """The settings of groups, by group id.
+
+    Attributes
+    ----------
+    known : dict
+        The settings that a group may have; their defaults are the broker's.
+    """
+
+    def __init__(self, config: Settings, groups: Groups) -> None:
+        self._config, self._groups = config, groups
+        self._configs: dict[str, dict[str, str]] = {}
+        self.known: dict[str, TopicConfig] = {
+            row.name: row if row.server is None else row._replace(default=str(config[row.server]))
+            for row in _ROWS
+        }
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids of the groups that have settings."""
+        return iter([group_id for group_id, configs in self._configs.items() if configs])
+
+    def of(self, group_id: str) -> Mapping[str, str]:
+        """Return the settings that a group has of its own."""
+        return self._configs.get(group_id, {})
+
+    def check(self, configs: Mapping[str, str]) -> None:
+        """Check all settings of a group.
+
+        Raises
+        ------
+        InvalidConfig
+            With Kafka's message.
+        """
+        for name in configs:
+            if name not in self.known:
+                raise InvalidConfig(f"Unknown group config name: {name}")
+        values = {
+            name: parse_value(row, configs.get(name, row.default))
+            for name, row in self.known.items()
+        }
+        for name in _EFFECTIVE:
+            kind = name.removeprefix("consumer.")
+            least = f"group.consumer.min.{kind}"
+            most = f"group.consumer.max.{kind}"
+            if values[name] < self._config[least]:
+                raise InvalidConfig(f"{name} must be greater than or equal to {least}")
+            if values[name] > self._config[most]:
+                raise InvalidConfig(f"{name} must be less than or equal to {most}")
+        if values[_SESSION] <= values[_HEARTBEAT]:
+            raise InvalidConfig(f"{_SESSION} must be greater than {_HEARTBEAT}")
+
+    def replace(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Replace all settings of a group, which were checked."""
+        self._configs[group_id] = dict(configs)
+        own = {name: int(configs[name]) for name in _EFFECTIVE if name in configs}
+        self._groups.configure(group_id, own)
