@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.arguments import text, whole, within
+from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.services.groups import GroupView
 

@@ -28,8 +28,7 @@ __all__ = ["GroupView", "Groups"]
 
 GroupView = GroupSnapshot | DescribedConsumerGroup
 Answered = Callable[[Any], None]
-RowGroupView = GroupSnapshot | DescribedConsumerGroup
-Answered = Callable[[int, Any], None]  # error code, the core's payload
+RowAnswered = Callable[[int, Any], None]  # error code, the core's payload
 _NAMES = {number: name for name, number in NUMBER.items()}
 REPLAYING = ("4.1", "4.1.2", "4.2")  # behaviours of Kafka 4
 

@@ -26,7 +26,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-
 OF_PROTOCOL = {
     "classic": {"heartbeat.interval.ms": 100, "partition.assignment.strategy": "range"},
     "consumer": {"group.protocol": "consumer"},  # the group coordinator decides the rest
@@ -148,15 +147,14 @@ def migrate():
     protocols = ["classic", "classic"]
     for one in members:
         one.subscribe([TOPIC])
-    offset = 0
-    for protocol in (None, "consumer", "consumer", "classic", "classic"):
+    steps = (None, "consumer", "consumer", "classic", "classic")
+    for offset, protocol in enumerate(steps, 1):
         if protocol is not None:
             members.pop(0).close()
             members.append(consumer(protocol))
             members[-1].subscribe([TOPIC])
             protocols = [*protocols[1:], protocol]
         sizes = divided(members)
-        offset += 1
         owner = next(one for one in members if 0 in owned(one))
         owner.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
         (found,) = members[-1].committed([TopicPartition(TOPIC, 0)], WAIT_S)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.consumer_groups import DescribedConsumerGroup, DescribedConsumerMember
+from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.server.api.handlers.expressions import InvalidExpression, compiled
 from coterie.server.services.groups import Groups
 from coterie.values import Error
