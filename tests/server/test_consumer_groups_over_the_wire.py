@@ -2,6 +2,8 @@
 
 import pytest
 
+from coterie import run_trace
+from coterie.traces.recording import Recording
 from support.server.asking import answer, ask, commit, member, request
 from support.server.playing import Server
 
@@ -346,3 +348,29 @@ def test_a_second_request_is_answered_while_a_join_of_a_classic_member_waits(ser
     assert join(second)["errorCode"] == 0
     server.run(3000)
     assert answer(first, "JoinGroup", 3)["errorCode"] == 0
+
+
+def test_a_trace_of_the_server_has_the_topics_and_gives_the_same_responses(server, peer):
+    recording = Recording()
+    server.cluster.groups.record_into(recording)
+    live = [join(peer), join(peer, "m2")]
+    server.cluster.topics.grow("orders", 5)
+    live += [beat(peer, "m1", 1, topicPartitions=[]), beat(peer, "m2", 2)]
+    server.run(45_000)
+    live.append(join(peer, "m3"))
+    lines = recording.lines("trace", server.cluster.groups.config, server.cluster.groups.now_ms)
+    assert lines[0]["version"] == 2
+    replayed = [
+        row["response"] if "response" in row else row
+        for row in run_trace(lines)
+        if row["event"] == "response" and row["op"] == "consumer_group_heartbeat"
+    ]
+    assert [row["member_epoch"] for row in replayed] == [row["memberEpoch"] for row in live]
+    assert [row.get("assignment") for row in replayed] == [
+        None if row["assignment"] is None
+        else [
+            {"topic_id": each["topicId"], "partitions": each["partitions"]}
+            for each in row["assignment"]["topicPartitions"]
+        ]
+        for row in live
+    ]  # fmt: skip
