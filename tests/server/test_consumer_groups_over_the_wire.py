@@ -361,7 +361,7 @@ def test_a_trace_of_the_server_has_the_topics_and_gives_the_same_responses(serve
     lines = recording.lines("trace", server.cluster.groups.config, server.cluster.groups.now_ms)
     assert lines[0]["version"] == 2
     replayed = [
-        row["response"] if "response" in row else row
+        row.get("response", row)
         for row in run_trace(lines)
         if row["event"] == "response" and row["op"] == "consumer_group_heartbeat"
     ]

@@ -380,6 +380,11 @@ def test_a_behaviour_of_the_coordinator_has_to_fit_the_release():
     assert Server({"coterie.behaviour": "4.2"}, kafka="4.1").cluster.groups.replays
 
 
+def test_the_command_takes_a_behaviour_as_a_setting():
+    texts = ("serve", "--kafka", "4.1", "--set", "coterie.behaviour=3.9")
+    fails(*texts, status=2, says="coterie.behaviour 3.9 does not fit a server of Kafka 4.1")
+
+
 def test_a_broker_of_another_release_is_refused():
     with pytest.raises(ValueError, match=r"kafka must be '3\.9' or '4\.1', not '4\.2'"):
         Broker(kafka="4.2")
