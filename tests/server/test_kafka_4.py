@@ -267,6 +267,76 @@ def test_a_record_of_more_than_an_hour_ahead_is_refused(server, peer):
     assert produce(peer, topic_id, ahead)[1] == 32  # INVALID_TIMESTAMP
 
 
+# Defaults of AbstractKafkaConfig.CONFIG_DEF of 4.1.1, and of KafkaConfig of 3.9.1.
+@pytest.mark.parametrize(
+    ("kafka", "defaults", "hidden"),
+    [
+        (
+            "4.1",
+            {
+                "group.consumer.assignors": "uniform,range",
+                "group.consumer.migration.policy": "bidirectional",
+                "log.message.timestamp.after.max.ms": "3600000",
+                "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+                "num.recovery.threads.per.data.dir": "2",
+            },
+            {"group.consumer.regex.refresh.interval.ms", "offsets.commit.required.acks"},
+        ),
+        (
+            "3.9",
+            {
+                "group.consumer.assignors": "org.apache.kafka.coordinator.group.assignor."
+                "UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+                "num.recovery.threads.per.data.dir": "1",
+            },
+            {"group.consumer.regex.refresh.interval.ms", "group.consumer.migration.policy"},
+        ),
+    ],
+)
+def test_a_broker_shows_the_defaults_of_its_release(kafka, defaults, hidden):
+    settings = described(Server({}, kafka=kafka).connect(), BROKER_TYPE, "1")
+    assert {name: settings[name] for name in defaults} == {
+        name: (value, 5) for name, value in defaults.items()
+    }
+    assert not hidden & settings.keys()
+
+
+def test_the_cluster_has_min_insync_replicas_which_stays(peer):
+    """Of ConfigurationControlManager, where eligible leader replicas are on."""
+    assert described(peer, TOPIC, "t")["min.insync.replicas"] == ("1", 3)
+    assert altered(peer, BROKER_TYPE, "1", min_insync_replicas="2") == (
+        40,
+        "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+    )
+    assert altered(peer, BROKER_TYPE, "", min_insync_replicas="2") == (0, None)
+    assert described(peer, TOPIC, "t")["min.insync.replicas"] == ("2", 3)
+
+
+@pytest.mark.parametrize("version", [1, 5, 8])
+def test_offset_fetch_answers_each_requested_topic(peer, version):
+    topics = [
+        {"name": "t", "partitionIndexes": []},
+        {"name": "nope", "partitionIndexes": [1, 1]},
+        {"name": "t", "partitionIndexes": [0]},
+    ]
+    body = {"groups": [{"groupId": "g", "topics": topics}], "groupId": "g", "topics": topics}
+    found = ask(peer, "OffsetFetch", version, body)
+    found = found["groups"][0] if version == 8 else found
+    assert [
+        (row["name"], [each["partitionIndex"] for each in row["partitions"]])
+        for row in found["topics"]
+    ] == [("t", []), ("nope", [1, 1]), ("t", [0])]
+
+
+def test_list_offsets_leaves_out_topics_without_partitions(peer):
+    partition = {"partitionIndex": 0, "timestamp": -1}
+    topics = [{"name": "nope", "partitions": []}, {"name": "t", "partitions": [partition] * 2}]
+    found = ask(peer, "ListOffsets", 7, {"replicaId": -1, "topics": topics})["topics"]
+    assert [(row["name"], [each["errorCode"] for each in row["partitions"]]) for row in found] == [
+        ("t", [42])
+    ]
+
+
 def test_groups_have_settings_of_their_own(server, peer):
     settings = described(peer, GROUP, "g")
     assert settings["consumer.heartbeat.interval.ms"] == ("5000", 5)

@@ -112,7 +112,9 @@ def _of_instance(form: str) -> Callable[[Groups, Body], str | None]:
 
     def message(groups: Groups, body: Body) -> str | None:
         owner = _owner(groups.described(body["groupId"]), body["instanceId"])
-        return owner and form.format(body["memberId"], body["instanceId"], owner.member_id)
+        if owner is None:
+            return None
+        return form.format(body["memberId"], body["instanceId"], owner.member_id)
 
     return message
 

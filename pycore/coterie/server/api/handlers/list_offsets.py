@@ -40,7 +40,21 @@ def list_offsets(call: Call) -> None:
                 answer = find(call, call.cluster.topics.partition(topic["name"], index), partition)
             partitions.append({"partitionIndex": index, **answer})
         topics.append({"name": topic["name"], "partitions": partitions})
+    if call.cluster.groups.replays:
+        topics = _merged(topics)
     return call.answer({"topics": topics})
+
+
+def _merged(topics: list[Body]) -> list[Body]:
+    """Return each partition once, and no topic without partitions, as Kafka 4 does."""
+    by_name: dict[str, dict[int, Body]] = {}
+    for topic in topics:
+        for partition in topic["partitions"]:
+            by_name.setdefault(topic["name"], {})[partition["partitionIndex"]] = partition
+    return [
+        {"name": name, "partitions": list(partitions.values())}
+        for name, partitions in by_name.items()
+    ]
 
 
 def _offsets_by_segment(call: Call, log: PartitionLog | None, partition: Body) -> Body:

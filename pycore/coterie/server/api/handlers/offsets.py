@@ -23,6 +23,7 @@ _FETCH, _DELETE = NUMBER["offset_fetch"], NUMBER["offset_delete"]
 _INT64 = 1 << 64
 _UNKNOWN = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
 _PAIR = 2  # a row of a partition and its error
+_SEVERAL_SINCE = 8  # version of OffsetFetch that names several groups
 _NO_TOPIC_ID = (None,)  # the topic id, a field of later versions
 
 
@@ -93,7 +94,8 @@ def txn_offset_commit(call: Call) -> None:
     elif known_producer is not None and epoch < known_producer.epoch:
         error = Error.INVALID_PRODUCER_EPOCH  # a newer epoch has written to the log
     if error:
-        errors = [(key, error) for key in dict.fromkeys(row[0] for row in accepted)]
+        keys = [row[0] for row in accepted]
+        errors = [(key, error) for key in (keys if groups.replays else dict.fromkeys(keys))]
         return call.answer((0, _topics(refused, errors)))
 
     def answered(error: int, rows: Any) -> None:
@@ -114,7 +116,7 @@ def offset_fetch(call: Call) -> None:
     version = call.api_version
     if version == 0:  # offsets in ZooKeeper
         return call.refuse(Error.UNSUPPORTED_VERSION)
-    if version < 8:
+    if version < _SEVERAL_SINCE:
         requested = [(group_id, topics, None, -1)]
     else:
         requested = [
@@ -131,24 +133,32 @@ def offset_fetch(call: Call) -> None:
                 return call.answer((0, (), 0, ()))
             return call.leave_silent("names no group")
     answers: list[Row] = []
+    coordinator = call.cluster.groups
 
     def answered(error: int, rows: Any) -> None:
+        group_id, topics, *_ = requested[len(answers)]
+        behind = () if version < _SEVERAL_SINCE else _NO_TOPIC_ID
+        if coordinator.replays and topics is not None and not error:
+            fetched = _fetched_as_requested(topics, rows, behind)
+        else:
+            fetched = _fetched(rows, behind)
         if version == 1 and error:  # this version has no group-level error
             return call.refuse(error)
-        if version < 8:
-            return call.answer((0, _fetched(rows), error, ()))
-        answers.append((requested[len(answers)][0], _fetched(rows, _NO_TOPIC_ID), error))
+        if version < _SEVERAL_SINCE:
+            return call.answer((0, fetched, error, ()))
+        answers.append((group_id, fetched, error))
         if len(answers) == len(requested):
             call.answer((0, (), 0, answers))
         return None
 
-    replays = call.cluster.groups.replays
     for group_id, topics, member_id, member_epoch in requested:
         keys = None if topics is None else tuple(
             [(name, number) for name, numbers in topics for number in numbers]
         )  # fmt: skip
-        details = (keys, stable, member_id, member_epoch) if replays else (keys, stable)
-        call.cluster.groups.ask_row(_FETCH, group_id, -1, None, None, details, answered)
+        details: tuple[Any, ...] = (keys, stable)
+        if coordinator.replays:
+            details = (*details, member_id, member_epoch)
+        coordinator.ask_row(_FETCH, group_id, -1, None, None, details, answered)
     return None
 
 
@@ -204,6 +214,12 @@ def _fetched(rows: Iterable[Row] | None, behind: Row = ()) -> list[Row]:
     for row in rows or ():
         by_name.setdefault(row[0], []).append(row[1:])
     return [(name, *behind, partitions) for name, partitions in by_name.items()]
+
+
+def _fetched_as_requested(topics: Iterable[Row], rows: Iterable[Row], behind: Row) -> list[Row]:
+    """Return the offsets of a group for each requested topic, as Kafka 4 does, none left out."""
+    left = iter(rows)
+    return [(name, *behind, [next(left)[1:] for _ in numbers]) for name, numbers in topics]
 
 
 def _wrapped(value: int) -> int:
