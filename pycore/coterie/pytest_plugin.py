@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        "broker(config=None, topics=None, brokers=1, clock='wall', ...): "
+        "broker(config=None, topics=None, clock='wall', kafka='3.9', ...): "
         "how the fixture `broker` is made",
     )
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from coterie import wire
-from coterie.server.api.table import SERVED, refusal
+from coterie.server.api.table import SERVED_BY, refusal
 from support.golden_data import shared
 from support.server.playing import play
 
@@ -20,7 +20,14 @@ def requests(key):
                 yield row
 
 
-@pytest.mark.parametrize("row", SERVED.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=f"{release}-{row.name}")
+        for release, rows in SERVED_BY.items()
+        for row in rows.values()
+    ],
+)
 def test_a_refusal_of_a_golden_request_has_its_error_in_each_place(row):
     seen = 0
     found = list(requests(row.key))

@@ -311,6 +311,27 @@ def test_records_have_the_bytes_of_their_schema():
     )  # fmt: skip
 
 
+# Written by Kafka 4.1.1's class TransactionLogValue.
+@pytest.mark.parametrize(
+    ("client_version", "tags"),
+    [(0, "00"), (2, "0102020002")],
+)
+def test_records_of_version_1_have_the_bytes_that_kafka_4_writes(client_version, tags):
+    topics = {"orders": [0, 2], "t": [1]}
+    times = (1700000000123, 1700000000001)
+    value = Value(7, 3, 60000, State.ONGOING, topics, *times, client_version)
+    data = bytes.fromhex(
+        "0001000000000000000700030000ea600103076f726465727303000000000000000200027402000000010000"
+        f"00018bcfe5687b0000018bcfe56801{tags}"
+    )
+    assert value_bytes(value, 1) == data
+    assert read_value(data) == value
+    empty = value._replace(status=State.EMPTY, partitions=None, start_ms=-1)
+    assert value_bytes(empty, 1).hex() == (
+        f"0001000000000000000700030000ea6000000000018bcfe5687bffffffffffffffff{tags}"
+    )
+
+
 def test_records_of_version_1_are_read():
     compact = "000100000000000000010002000000030102027403"
     rest = "00000005000000060000000000000000070000000000000008010902ffff"

@@ -84,6 +84,25 @@ def _topic(item: Fields) -> tuple[str, bytes, list[Any]]:
     return string(item, "topic"), topic_id(item), rows
 
 
+def show_brokers(name: str, value: tuple[tuple[int, str | None], ...]) -> dict[str, Any]:
+    """Show brokers that changed."""
+    return {name: [{"id": broker, "rack": rack} for broker, rack in value]} if value else {}
+
+
+def show_topics(name: str, value: tuple[tuple[str, bytes, list[Any]], ...]) -> dict[str, Any]:
+    """Show topics that changed, with the replicas of their partitions."""
+    rows = [
+        {
+            "topic": topic,
+            "topic_id": encode_topic_id(raw),
+            "partitions": len(replicas),
+            "replicas": replicas,
+        }
+        for topic, raw, replicas in value
+    ]
+    return {name: rows} if rows else {}
+
+
 def show_nothing(name: str, value: Any) -> dict[str, Any]:
     """Show a field that no recording holds."""
     return {}
@@ -123,8 +142,8 @@ KINDS = {
     "types": Kind(fields.strings, lambda name, value: {name: list(value)} if value else {}),
     "names": Kind(names, lambda name, value: {} if value is None else {name: list(value)}),
     "owned": Kind(owned, show_owned),
-    "brokers": Kind(brokers, show_nothing),
-    "image_topics": Kind(topics, show_nothing),
+    "brokers": Kind(brokers, show_brokers),
+    "image_topics": Kind(topics, show_topics),
     "group_config": Kind(group_config),
     "raw": Kind(raw, show_nothing),
 }

@@ -130,7 +130,8 @@ class Cluster(Context):
     @cached_property
     def broker_configs(self) -> BrokerConfigs:
         """The dynamic settings of brokers."""
-        return BrokerConfigs(self.topics)
+        elects = self.features.elects_by_isr
+        return BrokerConfigs(self.topics, elects_by_isr=elects)
 
     @cached_property
     def groups(self) -> Groups:

@@ -80,6 +80,7 @@ _OF_LISTENERS = {LISTENERS, ADVERTISED, PROTOCOL_MAP, CONTROLLERS, INTER_BROKER}
 _RACK, _PROTOCOLS = "broker.rack", "group.coordinator.rebalance.protocols"
 _OF_TEXT = _OF_TOPICS | _OF_LISTENERS | {_RACK, _PROTOCOLS}
 _IDS = ("node.id", "broker.id")
+_BEHAVIOUR = "coterie.behaviour"
 _OF_MECHANISM = "connections.max.reauth.ms"
 _PREFIXED = {_OF_MECHANISM, "max.connections"}
 _PREFIX = re.compile(
@@ -175,7 +176,8 @@ def server_config(config: Mapping[str, Any] | None, release: Release = DEFAULT_R
         refuse_foreign(name)
         prefixed = _PREFIX.fullmatch(name)
         if name in OF_COORDINATOR:
-            of_coordinator[name] = value
+            # A command line and a file have 4.1 as a number.
+            of_coordinator[name] = str(value) if name == _BEHAVIOUR else value
         elif prefixed is not None:
             _refuse_no_listener(name, prefixed[1], config or {})
             if prefixed[3] in _PREFIXED:
@@ -195,9 +197,9 @@ def server_config(config: Mapping[str, Any] | None, release: Release = DEFAULT_R
             own[here] = str(in_unit) if here in _OF_TOPICS else in_unit
     _refuse_two_ids(own)
     values = {**DEFAULTS, **own}
-    of_release = {"coterie.cleanup": "periodic", "coterie.behaviour": release.behaviours[0]}
+    of_release = {"coterie.cleanup": "periodic", _BEHAVIOUR: release.behaviours[0]}
     values.update(coordinator_config({**of_release, **of_coordinator}))
-    _refuse_other_behaviour(values["coterie.behaviour"], release)
+    _refuse_other_behaviour(values[_BEHAVIOUR], release)
     return Settings(values, tuple(without_effect))
 
 

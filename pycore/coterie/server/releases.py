@@ -13,6 +13,7 @@ from coterie.errors import ArgumentError, shown
 
 __all__ = [
     "DEFAULT_RELEASE",
+    "ELR_VERSION",
     "GROUP_VERSION",
     "METADATA_VERSION",
     "RELEASES",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 METADATA_VERSION, KRAFT_VERSION = "metadata.version", "kraft.version"
+ELR_VERSION = "eligible.leader.replicas.version"
 GROUP_VERSION, TRANSACTION_VERSION = "group.version", "transaction.version"
 
 
@@ -60,7 +62,7 @@ RELEASES: Mapping[str, Release] = {
         features={
             GROUP_VERSION: (0, 1),
             TRANSACTION_VERSION: (0, 2),
-            "eligible.leader.replicas.version": (0, 1),
+            ELR_VERSION: (0, 1),
             KRAFT_VERSION: (0, 1),
             METADATA_VERSION: (7, 27),  # IBP_3_3_IV3 to IBP_4_1_IV1
             "share.version": (0, 1),
@@ -68,7 +70,7 @@ RELEASES: Mapping[str, Release] = {
         levels={
             GROUP_VERSION: 1,
             TRANSACTION_VERSION: 2,
-            "eligible.leader.replicas.version": 1,
+            ELR_VERSION: 1,
             METADATA_VERSION: 27,
         },
     ),

@@ -28,7 +28,8 @@ __all__ = ["Recording"]
 Event = dict[str, Any]
 _NAMES = {number: op for op, number in NUMBER.items()}
 # Ops that have an effect even without an owned partition: they concern the log, not a group.
-_TO_THE_LOG = {"end_txn", "fail_append", "advance"}
+_TO_THE_LOG = {"end_txn", "fail_append", "advance", "metadata", "group_config"}
+_WITHOUT_CONSUMER_GROUPS = ("3.9", "2.4")  # behaviours, whose traces have version 1
 _ELECTIONS = {"failover", "resign", "begin_load", "finish_load"}
 _LATE = "appends came back when the test said so; here each finishes at once"
 _LOADED = "the coordinator began with a log; here it begins with none"
@@ -145,7 +146,9 @@ class Recording:
         """
         if self._away_ms is not None:
             self._back(now_ms)
-        header: Event = {"format": "coterie-trace", "version": 1, "name": name}
+        is_older = settings["coterie.behaviour"] in _WITHOUT_CONSUMER_GROUPS
+        version = 1 if is_older else 2
+        header: Event = {"format": "coterie-trace", "version": version, "name": name}
         if self.lost:
             header["doc"] = f"Not all that happened: {'; '.join(self.lost)}."
         header["config"] = {k: v for k, v in settings.items() if v != DEFAULTS[k]}

@@ -1,9 +1,10 @@
-"""Random conversations with Kafka's broker 3.9.1 and with ours, whose answers are compared.
+"""Random conversations with a broker of Kafka and with ours, whose answers are compared.
 
-    PYTHONPATH=tests python tests/support/broker/random_conversations.py [--seeds 0 25] [KIND]
+    PYTHONPATH=tests python tests/support/broker/random_conversations.py [--seeds 0 25]
+        [--kafka 4.1] [KIND]
 
-KIND: offsets, group, txn, data, topics. A broker is started from Maven's jars, and ours in this
-process. Prints each kind of difference once, with the request that showed it.
+KIND: offsets, group, txn, data, topics. A broker 3.9.1, or 4.1.1, is started from Maven's jars, and
+ours in this process. Prints each kind of difference once, with the request that showed it.
 
 Three differences are known. Which protocol wins a tie of votes, and who leads once the leader has
 gone, Kafka leaves to its hash tables. And a batch of a transaction that is not verified leaves its
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 
 from coterie.server import Broker
-from coterie.server.api.table import SERVED
+from coterie.server.api.table import SERVED_BY
 from support.broker.both_brokers import Batch, Both, Connections, Drawn
 from support.broker.kafka_broker import running_broker
 
@@ -34,8 +35,10 @@ OF_BOTH = {  # the others stand in kafka_broker's own
     "auto.create.topics.enable": False,
     **{name: int(value) for name, value in SETTINGS.items()},
 }
-VERSIONS = {row.name: (row.first, row.last) for row in SERVED.values()}
-VERSIONS |= {"Fetch": (4, 12), "AddPartitionsToTxn": (0, 3)}
+OF_BROKER = {"3.9": "3.9.1", "4.1": "4.1.1"}
+# Versions that name topics by ids are left out, and that of brokers.
+LAST = {"Fetch": 12, "Produce": 12, "AddPartitionsToTxn": 3}
+VERSIONS = {}
 READY = (0, 25)  # else the coordinator is not there yet; 25: it knows no such member
 LONG, TOO_LONG = "m" * 64, "m" * 65
 STRANGER = Drawn(123456, 123456)
@@ -481,12 +484,16 @@ def main():
     parser.add_argument("kinds", nargs="*", metavar="KIND", choices=[*KINDS, []])
     parser.add_argument("--seeds", nargs=2, type=int, default=(0, 25))
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--kafka", choices=OF_BROKER, default="3.9")
     options = parser.parse_args()
+    for row in SERVED_BY[options.kafka].values():
+        first = 4 if row.name == "Fetch" else row.first
+        VERSIONS[row.name] = (first, min(row.last, LAST.get(row.name, row.last)))
     settings = "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
     with (
         tempfile.TemporaryDirectory() as folder,
-        running_broker(Path(folder), settings=settings) as kafka,
-        Broker(OF_BOTH) as ours,
+        running_broker(Path(folder), settings=settings, version=OF_BROKER[options.kafka]) as kafka,
+        Broker(OF_BOTH, kafka=options.kafka) as ours,
     ):
         addresses = []
         for address in (kafka.address, ours.bootstrap_servers):

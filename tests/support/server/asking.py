@@ -3,10 +3,10 @@
 import struct
 
 from coterie import wire
-from coterie.server.api.table import SERVED
+from coterie.server.api.table import SERVED_BY
 from support.server.playing import play
 
-KEY = {row.name: row.key for row in SERVED.values()}
+KEY = {row.name: row.key for rows in SERVED_BY.values() for row in rows.values()}
 SUBSCRIBED = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # version 0, to the topic t
 
 

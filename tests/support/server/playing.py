@@ -85,7 +85,8 @@ class Server:
             users=users_of(users),
             release=release_of(kafka),
         )
-        self.node = Node(1, {LISTENERS[name]: ADDRESSES[name] for name in LISTENERS})
+        addresses = {LISTENERS[name]: ADDRESSES[name] for name in LISTENERS}
+        self.node = Node(1, addresses, self.cluster.config.rack)
         self.cluster.nodes[1] = self.node
         self.dispatcher = Dispatcher(self.cluster)
 

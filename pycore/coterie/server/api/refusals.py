@@ -214,10 +214,11 @@ def metadata(body: Body, version: int, error: int) -> Body:
     """Refuse each topic of Metadata."""
     # A topic requested by id has no name; before version 12 the name cannot be null.
     return {
+        "errorCode": error,  # since version 13
         "topics": [
             _entry(error, name=topic["name"] or "", topicId=topic["topicId"])
             for topic in body["topics"] or ()
-        ]
+        ],
     }
 
 

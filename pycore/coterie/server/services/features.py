@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from coterie.server.releases import (
+    ELR_VERSION,
     GROUP_VERSION,
     METADATA_VERSION,
     TRANSACTION_VERSION,
@@ -57,6 +58,11 @@ class Features:
     def has_consumer_groups(self) -> bool:
         """Whether groups of the consumer protocol (KIP-848) are on."""
         return self.levels.get(GROUP_VERSION, 0) >= 1
+
+    @property
+    def elects_by_isr(self) -> bool:
+        """Whether eligible leader replicas (KIP-966) are on."""
+        return self.levels.get(ELR_VERSION, 0) >= 1
 
     @property
     def bumps_epochs(self) -> bool:

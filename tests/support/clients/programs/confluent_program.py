@@ -147,7 +147,8 @@ def migrate():
     protocols = ["classic", "classic"]
     for one in members:
         one.subscribe([TOPIC])
-    for offset, protocol in enumerate((None, "consumer", "consumer", "classic", "classic"), 1):
+    steps = (None, "consumer", "consumer", "classic", "classic")
+    for offset, protocol in enumerate(steps, 1):
         if protocol is not None:
             members.pop(0).close()
             members.append(consumer(protocol))

@@ -21,6 +21,7 @@ from coterie.server.services.data.topic_configs import (
     BOOLEAN,
     DOUBLE,
     INT,
+    LIST,
     LONG,
     STRING,
 )
@@ -50,6 +51,21 @@ _LONGS = {
     "offsets.retention.check.interval.ms",
 }
 _SHORTS = {"offsets.commit.required.acks"}
+_ASSIGNORS = "org.apache.kafka.coordinator.group.assignor."
+# Release -> setting -> its default there, where it is another one; None: the setting is not shown.
+_OF_RELEASE: dict[str, dict[str, str | None]] = {
+    "3.9": {
+        "group.consumer.assignors": f"{_ASSIGNORS}UniformAssignor,{_ASSIGNORS}RangeAssignor",
+        "group.consumer.migration.policy": None,
+        "group.consumer.regex.refresh.interval.ms": None,
+    },
+    "4.1": {
+        "group.consumer.regex.refresh.interval.ms": None,
+        "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+        "num.recovery.threads.per.data.dir": "2",
+        "offsets.commit.required.acks": None,
+    },
+}
 
 
 def of_broker(call: Call) -> list[Body]:
@@ -80,6 +96,12 @@ def of_broker(call: Call) -> list[Body]:
                     rows[row.server].update(value=None, synonyms=[])
                 else:
                     rows[row.server]["synonyms"][-1:] = rows[name]["synonyms"]
+    for name, other_default in _OF_RELEASE[call.cluster.release.name].items():
+        if other_default is None:
+            del rows[name]
+        elif rows[name]["configSource"] == DEFAULT:
+            synonyms = [synonym(name, other_default, DEFAULT)]
+            rows[name].update(value=other_default, synonyms=synonyms)
     for name in ("broker.id", "node.id"):
         rows[name] = _broker_row(name, call.node.id, -1, INT)
     for name in call.cluster.broker_configs.effective(call.node.id):
@@ -171,6 +193,8 @@ def _broker_row(name: str, value: object, default: object, kind: int) -> Body:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -179,4 +203,6 @@ def _type(name: str, value: object) -> int:
         return BOOLEAN
     if isinstance(value, int):
         return LONG if name in _LONGS else SHORT if name in _SHORTS else INT
+    if isinstance(value, tuple):
+        return LIST
     return DOUBLE if isinstance(value, float) else STRING

@@ -30,6 +30,7 @@ from coterie.server.services.data.broker_configs import (
     CLUSTER_DEFAULT,
     DYNAMIC,
     EFFECTIVE,
+    MIN_ISR,
     base_name,
     check_broker_configs,
 )
@@ -352,11 +353,27 @@ def _not_a_list(name: str, operation: int, of_broker: bool) -> str:
     return f"Can't {word} to key {name} because its type is not LIST."
 
 
+def _refuse_min_isr(name: str, entries: list[Body], *, incremental: bool) -> None:
+    """Refuse what eligible leader replicas need to stay as it is."""
+    of_isr = [entry for entry in entries if entry["name"] == MIN_ISR]
+    if name != CLUSTER_DEFAULT and of_isr:
+        message = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
+        raise EntryError(Error.INVALID_CONFIG, message)
+    removes = (
+        any(entry["configOperation"] == _DELETE for entry in of_isr) if incremental else not of_isr
+    )
+    if name == CLUSTER_DEFAULT and removes:
+        message = f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
+        raise EntryError(Error.INVALID_CONFIG, message)
+
+
 def _alter_broker(call: Call, name: str, entries: list[Body], *, incremental: bool) -> None:
     """Change the dynamic settings of this broker, or the defaults of all brokers."""
     if name != CLUSTER_DEFAULT:
         _own(call, name, ", but received", "Node id")
     configs = call.cluster.broker_configs
+    if call.cluster.features.elects_by_isr:
+        _refuse_min_isr(name, entries, incremental=incremental)
     changed = (
         _changed(configs.of(name), entries, DYNAMIC, of_broker=True)
         if incremental

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from coterie.server.api.call import Call, Slices
@@ -36,7 +36,8 @@ def _listed(call: Call) -> Iterator[Body | None]:
         for partition in topic["partitions"]
     )
     pace = Pace()
-    for topic in call.body["topics"]:
+    topics = call.body["topics"]
+    for topic in _merged(topics) if call.cluster.groups.replays else topics:
         partitions = []
         for partition in topic["partitions"]:
             if pace.is_over():
@@ -48,6 +49,18 @@ def _listed(call: Call) -> Iterator[Body | None]:
                 answer = find(call, call.cluster.topics.partition(topic["name"], index), partition)
             partitions.append({"partitionIndex": index, **answer})
         yield {"name": topic["name"], "partitions": partitions}
+
+
+def _merged(topics: Iterable[Body]) -> list[Body]:
+    """Return each partition once, and no topic without partitions, as Kafka 4 answers them."""
+    by_name: dict[str, dict[int, Body]] = {}
+    for topic in topics:
+        for partition in topic["partitions"]:
+            by_name.setdefault(topic["name"], {})[partition["partitionIndex"]] = partition
+    return [
+        {"name": name, "partitions": list(partitions.values())}
+        for name, partitions in by_name.items()
+    ]
 
 
 def _offsets_by_segment(call: Call, log: PartitionLog | None, partition: Body) -> Body:
@@ -108,7 +121,8 @@ def offset_for_leader_epoch(call: Call) -> Slices:
 
 def _ends(call: Call) -> Iterator[Body | None]:
     pace = Pace()
-    for topic in call.body["topics"]:
+    topics = call.body["topics"]
+    for topic in _merged(topics) if call.cluster.groups.replays else topics:
         partitions = []
         for partition in topic["partitions"]:
             if pace.is_over():

@@ -25,6 +25,7 @@ _INT64 = 1 << 64
 _UNKNOWN = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
 _GROUP_ENTRIES = 10  # reading a group costs as much as so many of its offsets
 _PAIR = 2  # a row of a partition and its error
+_SEVERAL_SINCE = 8  # version of OffsetFetch that names several groups
 _NO_TOPIC_ID = (None,)  # the topic id, a field of later versions
 
 
@@ -108,7 +109,8 @@ def txn_offset_commit(call: Call) -> Slices:
     elif known_producer is not None and epoch < known_producer.epoch:
         error = Error.INVALID_PRODUCER_EPOCH  # a newer epoch has written to the log
     if error:
-        errors = [(key, error) for key in dict.fromkeys(row[0] for row in accepted)]
+        keys = [row[0] for row in accepted]
+        errors = [(key, error) for key in (keys if groups.replays else dict.fromkeys(keys))]
         return (yield from _answer_topics(call, refused, errors, lambda topics: (0, topics)))
 
     def answered(error: int, rows: Any) -> None:
@@ -129,7 +131,7 @@ def offset_fetch(call: Call) -> Slices:
     version = call.api_version
     if version == 0:  # offsets in ZooKeeper
         return call.refuse(Error.UNSUPPORTED_VERSION)
-    if version < 8:
+    if version < _SEVERAL_SINCE:
         requested = [(group_id, topics, None, -1)]
     else:
         requested = [
@@ -177,19 +179,32 @@ def _answer_offsets(
     call: Call, requested: list[tuple[str, Any, Any, int]], outcomes: list[tuple[int, Any]]
 ) -> Slices:
     """Answer an OffsetFetch with the error and the rows of each group."""
-    version, behind = call.api_version, () if call.api_version < 8 else _NO_TOPIC_ID
+    version = call.api_version
+    behind = () if version < _SEVERAL_SINCE else _NO_TOPIC_ID
     groups: list[Row] = []
-    for (group_id, *_), (error, rows) in zip(requested, outcomes, strict=True):
+    for (group_id, names, *_), (error, rows) in zip(requested, outcomes, strict=True):
         if version == 1 and error:  # this version has no group-level error
             return call.refuse(error)
-        by_name: dict[str, list[Row]] = {}
-        for run in runs(rows or ()):
-            for row in run:
-                by_name.setdefault(row[0], []).append(row[1:])
-            if len(run) == SLICE_ENTRIES:
-                yield
-        topics = [(name, *behind, partitions) for name, partitions in by_name.items()]
-        if version < 8:
+        topics: list[Row] = []
+        if call.cluster.groups.replays and names is not None and not error:
+            # Kafka 4 answers each requested topic, repeated ones and those without partitions too.
+            left = iter(rows)
+            for name, numbers in names:
+                partitions = []
+                for run in runs(numbers):
+                    partitions += [next(left)[1:] for _ in run]
+                    if len(run) == SLICE_ENTRIES:
+                        yield
+                topics.append((name, *behind, partitions))
+        else:
+            by_name: dict[str, list[Row]] = {}
+            for run in runs(rows or ()):
+                for row in run:
+                    by_name.setdefault(row[0], []).append(row[1:])
+                if len(run) == SLICE_ENTRIES:
+                    yield
+            topics = [(name, *behind, partitions) for name, partitions in by_name.items()]
+        if version < _SEVERAL_SINCE:
             return call.answer((0, topics, error, ()))
         groups.append((group_id, topics, error))
     return (yield from answer_in_slices(call, lambda some: (0, (), 0, some), groups))

@@ -25,13 +25,14 @@ from coterie.server.services.data.topic_configs import (
 from coterie.server.services.data.topics import Topics
 
 __all__ = [
-    "CLASS", "CLUSTER_DEFAULT", "CLUSTER_WIDE", "DYNAMIC", "EFFECTIVE", "PASSWORD", "SHORT",
-    "BrokerConfigs", "base_name", "check_broker_configs",
+    "CLASS", "CLUSTER_DEFAULT", "CLUSTER_WIDE", "DYNAMIC", "EFFECTIVE", "MIN_ISR", "PASSWORD",
+    "SHORT", "BrokerConfigs", "base_name", "check_broker_configs",
 ]  # fmt: skip
 
 SHORT, CLASS, PASSWORD = 4, 8, 9  # further types of DescribeConfigs
 CLUSTER_DEFAULT = ""  # the resource name of the defaults of all brokers
 MAX_CONNECTIONS = "max.connections"
+MIN_ISR = "min.insync.replicas"
 _INT32, _INT64, _MAX_DOUBLE = str(2**31 - 1), str(2**63 - 1), "1.7976931348623157E308"
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
@@ -197,9 +198,12 @@ def _check_thread_count(name: str, count: int, current: int) -> None:
 class BrokerConfigs:
     """The dynamic settings of a cluster; topic defaults among them are applied to its topics."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, *, elects_by_isr: bool = False) -> None:
         self._topics = topics
         self._configs: dict[str, dict[str, str]] = {}
+        if elects_by_isr:  # Kafka 4 sets it for all brokers then
+            least = topics.static_defaults.get(MIN_ISR, "1")
+            self.replace(CLUSTER_DEFAULT, {MIN_ISR: least}, -1)
 
     def of(self, resource: str) -> Mapping[str, str]:
         """Return the settings of a broker, by its id, or of CLUSTER_DEFAULT."""

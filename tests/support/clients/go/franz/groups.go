@@ -53,7 +53,7 @@ func startMember(of string, instance string, more ...kgo.Opt) *member {
 		}),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
 			m.change(lost[of], false)
-			if m.whenRevoked != nil {
+			if m.whenRevoked != nil && len(lost[of]) > 0 {
 				m.whenRevoked(len(lost[of]))
 			}
 		}),

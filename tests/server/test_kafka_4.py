@@ -1,0 +1,464 @@
+"""What a broker 4.1 answers otherwise than 3.9: topic ids, epochs of transactions, settings."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from coterie.errors import ConfigError
+from coterie.messages import LogReader
+from coterie.server import Broker
+from coterie.server.services.txn.transaction import LAST_EPOCH
+from support.commandline import fails
+from support.server.asking import ask, commit, request
+from support.server.playing import BROKER, Server
+from support.server.writing import batch, of_producer
+
+NO_ID = "A" * 22
+UNKNOWN_ID, FENCED, INVALID_STATE, OLD_FENCED, NOT_MAPPED = 100, 90, 48, 47, 49
+
+
+@pytest.fixture
+def server():
+    made = Server(BROKER, kafka="4.1")
+    made.cluster.topics.create("t", 2)
+    return made
+
+
+@pytest.fixture
+def peer(server):
+    return server.connect()
+
+
+def partition_of(topic_id, records, number=0):
+    return [{"topicId": topic_id, "partitionData": [{"index": number, "records": records}]}]
+
+
+def produce(peer, topic_id, records, version=13, transactional_id=None, number=0):
+    topics = partition_of(topic_id, records, number)
+    if version < 13:
+        topics[0]["name"] = "t"
+    body = {"transactionalId": transactional_id, "acks": -1, "topicData": topics}
+    (topic,) = ask(peer, "Produce", version, body)["responses"]
+    (row,) = topic["partitionResponses"]
+    return topic, row["errorCode"]
+
+
+def test_produce_13_names_topics_by_their_ids(server, peer):
+    topic_id = server.cluster.topics.get("t").topic_id
+    topic, error = produce(peer, topic_id, batch(b"v"))
+    assert (topic["topicId"], error) == (topic_id, 0)
+    assert produce(peer, topic_id, batch(b"v"), number=9)[1] == 3
+    assert produce(peer, NO_ID, batch(b"v"))[1] == UNKNOWN_ID
+    assert produce(peer, "B" * 21 + "A", batch(b"v"))[1] == UNKNOWN_ID
+
+
+@pytest.mark.parametrize(("api", "version"), [("Produce", 2), ("Fetch", 3), ("OffsetCommit", 1)])
+def test_versions_that_kafka_4_has_dropped_close_the_connection(server, peer, api, version):
+    peer.send(request(api, version, {}))
+    assert peer.connection.closing
+    assert f"{api} {version}, which is served from" in "".join(server.log_lines)
+
+
+def test_groups_may_be_unknown_since_describe_groups_6(peer):
+    for version, error, message in ((5, 0, None), (6, 69, "Group no not found.")):
+        (group,) = ask(peer, "DescribeGroups", version, {"groups": ["no"]})["groups"]
+        assert (group["errorCode"], group["groupState"]) == (error, "Dead")
+        assert group.get("errorMessage") == message
+
+
+# Transactions
+
+
+class Producing:
+    """A producer with a transactional id."""
+
+    def __init__(self, server):
+        self.server, self.peer = server, server.connect()
+        for key, key_type in (("x", 1), ("g", 0)):
+            ask(self.peer, "FindCoordinator", 3, {"key": key, "keyType": key_type})
+        self.id, self.epoch = self.init()
+
+    def init(self, **fields):
+        body = {"transactionalId": "x", "transactionTimeoutMs": 60_000, **fields}
+        found = ask(self.peer, "InitProducerId", 5, body)
+        assert found["errorCode"] in (0, 51)
+        return found["producerId"], found["producerEpoch"]
+
+    def produce(self, epoch, sequence=0, version=12, number=0):
+        records = of_producer(sequence, producer_id=self.id, epoch=epoch, transactional=True)
+        return produce(self.peer, None, records, version, "x", number)[1]
+
+    def end(self, epoch, committed=True, version=5, producer_id=None):
+        body = {"transactionalId": "x", "producerId": producer_id or self.id}
+        found = ask(
+            self.peer, "EndTxn", version, {**body, "producerEpoch": epoch, "committed": committed}
+        )
+        return found["errorCode"], found.get("producerId"), found.get("producerEpoch")
+
+    def commit(self, epoch, version=5):
+        body = commit("g", "t", {0: 5}) | {"transactionalId": "x", "producerId": self.id}
+        found = ask(self.peer, "TxnOffsetCommit", version, {**body, "producerEpoch": epoch})
+        return found["topics"][0]["partitions"][0]["errorCode"]
+
+    def state(self):
+        return self.server.cluster.transactions.transaction("x")
+
+    def markers(self, number=0):
+        """The epochs of the markers in a partition."""
+        data = self.server.cluster.topics.partition("t", number).data()
+        return [each.producer_epoch for each in LogReader(data) if each.is_control]
+
+
+@pytest.fixture
+def producing(server):
+    return Producing(server)
+
+
+def test_produce_12_adds_its_partition_to_the_transaction(producing):
+    assert producing.produce(0, version=11) == 120  # TRANSACTION_ABORTABLE: it was not added
+    assert producing.produce(0) == 0
+    assert producing.state().partitions == {("t", 0)}
+    assert producing.produce(0, number=1) == 0
+    assert producing.state().partitions == {("t", 0), ("t", 1)}
+    assert producing.state().client_version == 2
+
+
+def test_the_end_of_a_transaction_raises_the_epoch_and_the_markers_have_it(producing):
+    producing.produce(0)
+    assert producing.end(0) == (0, producing.id, 1)
+    assert producing.markers() == [1]
+    assert producing.produce(0, sequence=1) == OLD_FENCED
+    assert producing.produce(1) == 0  # a new epoch begins at sequence 0
+    assert producing.end(1, committed=False) == (0, producing.id, 2)
+    assert producing.markers() == [1, 2]
+
+
+def test_an_end_that_is_repeated_is_answered_as_the_first_time(producing):
+    producing.produce(0)
+    assert [producing.end(0) for _ in range(3)] == [(0, producing.id, 1)] * 3
+    assert producing.end(0, committed=False) == (INVALID_STATE, -1, -1)
+
+
+def test_an_abort_without_a_transaction_raises_the_epoch_and_a_commit_is_refused(producing):
+    assert producing.end(0) == (INVALID_STATE, -1, -1)
+    assert producing.end(0, committed=False) == (0, producing.id, 1)
+    assert producing.end(1, committed=False) == (0, producing.id, 2)
+    assert producing.end(2) == (INVALID_STATE, -1, -1)
+
+
+def test_an_end_of_another_epoch_or_producer_is_refused(producing):
+    producing.produce(0)
+    assert producing.end(3) == (FENCED, -1, -1)
+    assert producing.end(0, producer_id=77) == (NOT_MAPPED, -1, -1)
+    assert producing.end(0, version=4)[0] == 0  # a client that does not know of epochs
+    assert producing.state().producer_epoch == 0
+
+
+def test_when_the_epochs_are_exhausted_the_end_gives_a_new_producer_id(producing):
+    transactions = producing.server.cluster.transactions
+    transactions._store(replace(producing.state(), producer_epoch=LAST_EPOCH))
+    assert producing.produce(LAST_EPOCH) == 0
+    error, producer_id, epoch = producing.end(LAST_EPOCH)
+    assert (error, epoch) == (0, 0)
+    assert producer_id != producing.id
+    assert producing.markers() == [LAST_EPOCH + 1]
+    assert producing.end(LAST_EPOCH) == (0, producer_id, 0)  # the response was lost
+
+
+def test_a_transaction_that_is_fenced_goes_on_with_the_epoch_after_that(producing):
+    producing.produce(0)
+    assert producing.init() == (-1, -1)  # CONCURRENT_TRANSACTIONS: it is aborted
+    assert producing.markers() == [1]
+    assert producing.init() == (producing.id, 2)
+
+
+def test_a_producer_of_the_epoch_before_may_ask_for_its_id_again(producing):
+    producing.produce(0)
+    producing.end(0)
+    assert producing.init(producerId=producing.id, producerEpoch=0) == (producing.id, 1)
+
+
+def test_a_late_transaction_is_aborted_with_the_next_epoch(producing):
+    producing.produce(0)
+    producing.server.run(70_000)
+    assert producing.markers() == [1]
+    assert producing.end(0) == (INVALID_STATE, -1, -1)  # as a repeated commit of an abort
+
+
+def test_txn_offset_commit_5_adds_the_group_and_checks_the_epoch_of_the_transaction(producing):
+    assert producing.commit(0, version=4) == 120
+    assert producing.commit(0) == 0
+    assert producing.commit(1) == OLD_FENCED
+    assert producing.commit(1, version=4) == OLD_FENCED
+    assert producing.end(0) == (0, producing.id, 1)
+    (group,) = ask(
+        producing.peer, "OffsetFetch", 9, {"groups": [{"groupId": "g", "topics": None}]}
+    )["groups"]
+    assert group["topics"][0]["partitions"][0]["committedOffset"] == 5
+
+
+def test_the_log_of_transactions_is_of_version_1(producing):
+    topic = producing.server.cluster.topics.get("__transaction_state")
+    values = [
+        record.value
+        for log in topic.partitions
+        for each in LogReader(log.data())
+        for record in each.records
+    ]
+    assert {struct.unpack_from(">h", value)[0] for value in values} == {1}
+
+
+def test_transactions_are_loaded_with_their_epoch(producing):
+    producing.produce(0)
+    producing.server.cluster.transactions.load()
+    assert producing.end(0) == (0, producing.id, 1)
+
+
+def test_transactions_are_listed_by_a_pattern_of_their_ids(producing):
+    pytest.importorskip("re2", reason="the extra regex is not installed")
+    for pattern, expected in ((None, ["x"]), ("", ["x"]), ("[w-y]", ["x"]), ("xx*y", [])):
+        found = ask(producing.peer, "ListTransactions", 2, {"transactionalIdPattern": pattern})
+        assert [row["transactionalId"] for row in found["transactionStates"]] == expected
+    found = ask(producing.peer, "ListTransactions", 2, {"transactionalIdPattern": "("})
+    assert found["errorCode"] == 128
+
+
+# Settings and features
+
+TOPIC, BROKER_TYPE, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+def described(peer, kind, name):
+    resource = {"resourceType": kind, "resourceName": name, "configurationKeys": None}
+    (found,) = ask(peer, "DescribeConfigs", 4, {"resources": [resource]})["results"]
+    assert found["errorCode"] == 0
+    return {row["name"]: (row["value"], row["configSource"]) for row in found["configs"]}
+
+
+def altered(peer, kind, name, **configs):
+    entries = [
+        {"name": key.replace("_", "."), "value": value, "configOperation": 0}
+        for key, value in configs.items()
+    ]
+    body = {"resources": [{"resourceType": kind, "resourceName": name, "configs": entries}]}
+    (found,) = ask(peer, "IncrementalAlterConfigs", 1, body)["responses"]
+    return found["errorCode"], found["errorMessage"]
+
+
+def test_topics_have_the_settings_of_kafka_4(peer):
+    settings = described(peer, TOPIC, "t")
+    assert len(settings) == 33  # LogConfig of 4.1.1 without its internal one
+    assert settings["message.timestamp.after.max.ms"] == ("3600000", 5)
+    assert not [name for name in settings if "format" in name or "downconversion" in name]
+    assert altered(peer, TOPIC, "t", segment_bytes="1000") == (
+        40,
+        "Invalid value 1000 for configuration segment.bytes: Value must be at least 1048576",
+    )
+    assert altered(peer, TOPIC, "t", message_format_version="3.0") == (
+        40,
+        "Unknown topic config name: message.format.version",
+    )
+
+
+def test_a_record_of_more_than_an_hour_ahead_is_refused(server, peer):
+    topic_id = server.cluster.topics.get("t").topic_id
+    ahead = batch(b"v", time_ms=server.cluster.now_ms + 3_600_001)
+    assert produce(peer, topic_id, ahead)[1] == 32  # INVALID_TIMESTAMP
+
+
+# Defaults of AbstractKafkaConfig.CONFIG_DEF of 4.1.1, and of KafkaConfig of 3.9.1.
+@pytest.mark.parametrize(
+    ("kafka", "defaults", "hidden"),
+    [
+        (
+            "4.1",
+            {
+                "group.consumer.assignors": "uniform,range",
+                "group.consumer.migration.policy": "bidirectional",
+                "log.message.timestamp.after.max.ms": "3600000",
+                "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+                "num.recovery.threads.per.data.dir": "2",
+            },
+            {"group.consumer.regex.refresh.interval.ms", "offsets.commit.required.acks"},
+        ),
+        (
+            "3.9",
+            {
+                "group.consumer.assignors": "org.apache.kafka.coordinator.group.assignor."
+                "UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+                "num.recovery.threads.per.data.dir": "1",
+            },
+            {"group.consumer.regex.refresh.interval.ms", "group.consumer.migration.policy"},
+        ),
+    ],
+)
+def test_a_broker_shows_the_defaults_of_its_release(kafka, defaults, hidden):
+    settings = described(Server({}, kafka=kafka).connect(), BROKER_TYPE, "1")
+    assert {name: settings[name] for name in defaults} == {
+        name: (value, 5) for name, value in defaults.items()
+    }
+    assert not hidden & settings.keys()
+
+
+def test_the_cluster_has_min_insync_replicas_which_stays(peer):
+    """Of ConfigurationControlManager, where eligible leader replicas are on."""
+    assert described(peer, TOPIC, "t")["min.insync.replicas"] == ("1", 3)
+    assert altered(peer, BROKER_TYPE, "1", min_insync_replicas="2") == (
+        40,
+        "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+    )
+    assert altered(peer, BROKER_TYPE, "", min_insync_replicas="2") == (0, None)
+    assert described(peer, TOPIC, "t")["min.insync.replicas"] == ("2", 3)
+
+
+@pytest.mark.parametrize("version", [1, 5, 8])
+def test_offset_fetch_answers_each_requested_topic(peer, version):
+    topics = [
+        {"name": "t", "partitionIndexes": []},
+        {"name": "nope", "partitionIndexes": [1, 1]},
+        {"name": "t", "partitionIndexes": [0]},
+    ]
+    body = {"groups": [{"groupId": "g", "topics": topics}], "groupId": "g", "topics": topics}
+    found = ask(peer, "OffsetFetch", version, body)
+    found = found["groups"][0] if version == 8 else found
+    assert [
+        (row["name"], [each["partitionIndex"] for each in row["partitions"]])
+        for row in found["topics"]
+    ] == [("t", []), ("nope", [1, 1]), ("t", [0])]
+
+
+def test_list_offsets_leaves_out_topics_without_partitions(peer):
+    partition = {"partitionIndex": 0, "timestamp": -1}
+    topics = [{"name": "nope", "partitions": []}, {"name": "t", "partitions": [partition] * 2}]
+    found = ask(peer, "ListOffsets", 7, {"replicaId": -1, "topics": topics})["topics"]
+    assert [(row["name"], [each["errorCode"] for each in row["partitions"]]) for row in found] == [
+        ("t", [42])
+    ]
+
+
+def test_groups_have_settings_of_their_own(server, peer):
+    settings = described(peer, GROUP, "g")
+    assert settings["consumer.heartbeat.interval.ms"] == ("5000", 5)
+    assert len(settings) == 10
+    change = {"consumer_heartbeat_interval_ms": "6000", "consumer_session_timeout_ms": "50000"}
+    assert altered(peer, GROUP, "g", **change) == (0, None)
+    assert described(peer, GROUP, "g")["consumer.heartbeat.interval.ms"] == ("6000", 8)
+    body = {
+        "groupId": "g", "memberId": "m", "memberEpoch": 0, "rebalanceTimeoutMs": 1000,
+        "subscribedTopicNames": ["t"], "topicPartitions": [],
+    }  # fmt: skip
+    joined = ask(peer, "ConsumerGroupHeartbeat", 1, body)
+    assert joined["heartbeatIntervalMs"] == 6000
+    server.run(49_999)
+    assert server.cluster.groups.snapshot("g").state == "Stable"
+    server.run(1)
+    assert server.cluster.groups.snapshot("g").state == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ({"x": "1"}, "Unknown group config name: x"),
+        (
+            {"consumer_session_timeout_ms": "1"},
+            "consumer.session.timeout.ms must be greater than or equal to "
+            "group.consumer.min.session.timeout.ms",
+        ),
+        (
+            {"consumer_session_timeout_ms": "60001"},
+            "consumer.session.timeout.ms must be less than or equal to "
+            "group.consumer.max.session.timeout.ms",
+        ),
+        (
+            {"consumer_heartbeat_interval_ms": "15001"},
+            "consumer.heartbeat.interval.ms must be less than or equal to "
+            "group.consumer.max.heartbeat.interval.ms",
+        ),
+        (
+            {"consumer_heartbeat_interval_ms": "x"},
+            "Invalid value x for configuration consumer.heartbeat.interval.ms: Not a number of "
+            "type INT",
+        ),
+    ],
+)
+def test_wrong_settings_of_groups_are_refused(peer, configs, message):
+    assert altered(peer, GROUP, "g", **configs)[1] == message
+    assert described(peer, GROUP, "g")["consumer.session.timeout.ms"] == ("45000", 5)
+
+
+def test_resources_with_settings_are_listed_by_their_type(peer):
+    altered(peer, GROUP, "g", consumer_heartbeat_interval_ms="6000")
+
+    def listed(version, *types):
+        found = ask(peer, "ListConfigResources", version, {"resourceTypes": list(types)})
+        rows = found["configResources"]
+        return found["errorCode"], {(row["resourceType"], row["resourceName"]) for row in rows}
+
+    everything = {(TOPIC, "t"), (BROKER_TYPE, "1"), (LOGGER, "1"), (GROUP, "g")}
+    assert listed(1) == (0, everything)
+    assert listed(1, GROUP) == (0, {(GROUP, "g")})
+    assert listed(1, 77) == (35, set())
+    assert listed(0) == (0, set())
+
+
+def test_features_of_kafka_4_are_on_in_a_new_cluster(peer):
+    body = {"clientSoftwareName": "tests", "clientSoftwareVersion": "1"}
+    found = ask(peer, "ApiVersions", 4, body)
+    supported = {row["name"]: (row["minVersion"], row["maxVersion"])
+                 for row in found["supportedFeatures"]}  # fmt: skip
+    assert supported == {  # QuorumFeatures.defaultSupportedFeatureMap of 4.1.1
+        "group.version": (0, 1),
+        "transaction.version": (0, 2),
+        "eligible.leader.replicas.version": (0, 1),
+        "kraft.version": (0, 1),
+        "metadata.version": (7, 27),
+        "share.version": (0, 1),
+    }
+
+
+def test_one_refused_update_of_a_feature_fails_all(peer):
+    rows = [
+        {"feature": "kraft.version", "maxVersionLevel": 1, "upgradeType": 1},
+        {"feature": "metadata.version", "maxVersionLevel": 99, "upgradeType": 1},
+    ]
+    found = ask(peer, "UpdateFeatures", 2, {"featureUpdates": rows})
+    assert (found["errorCode"], found["errorMessage"]) == (
+        95,
+        "The update failed for all features since the following feature had an error: Invalid "
+        "update version 99 for feature metadata.version. Local controller 1 only supports "
+        "versions 7-27",
+    )
+    levels = ask(peer, "ApiVersions", 4, {"clientSoftwareName": "t", "clientSoftwareVersion": "1"})
+    assert "kraft.version" not in {row["name"] for row in levels["finalizedFeatures"]}
+
+
+def test_share_groups_are_off(peer):
+    body = {"groupId": "s", "memberId": "m", "memberEpoch": 0}
+    assert ask(peer, "ShareGroupHeartbeat", 1, body)["errorCode"] == 35
+    (group,) = ask(peer, "ShareGroupDescribe", 1, {"groupIds": ["s"]})["groups"]
+    assert (group["groupId"], group["errorCode"]) == ("s", 35)
+
+
+# The options
+
+
+def test_a_behaviour_of_the_coordinator_has_to_fit_the_release():
+    for kafka, behaviour in (("3.9", "4.1"), ("4.1", "3.9")):
+        with pytest.raises(ConfigError, match=f"behaviour {behaviour} does not fit a server of"):
+            Server({"coterie.behaviour": behaviour}, kafka=kafka)
+    assert Server({"coterie.behaviour": "4.2"}, kafka="4.1").cluster.groups.replays
+
+
+def test_the_command_takes_a_behaviour_as_a_setting():
+    texts = ("serve", "--kafka", "4.1", "--set", "coterie.behaviour=3.9")
+    fails(*texts, status=2, says="coterie.behaviour 3.9 does not fit a server of Kafka 4.1")
+
+
+def test_a_broker_of_another_release_is_refused():
+    with pytest.raises(ValueError, match=r"kafka must be '3\.9' or '4\.1', not '4\.2'"):
+        Broker(kafka="4.2")
+
+
+def test_the_command_knows_two_releases():
+    fails("serve", "--kafka", "3.8", status=2, says="'3.8' is not one of '3.9', '4.1'")
