@@ -168,7 +168,7 @@ def _refuse_overlap(name: str, target: Path, inputs: Iterable[StrPath]) -> None:
 
 
 @contextlib.contextmanager
-def atomic_write(target: Path, last_check: Callable[[], None] = lambda: None) -> Iterator[Path]:
+def atomic_write(target: Path, last_check: Callable[[], object] = lambda: None) -> Iterator[Path]:
     """Yield a temporary file beside the target, and rename it when the block succeeds.
 
     ``last_check`` runs just before the rename, and may raise to prevent it. Only a regular file

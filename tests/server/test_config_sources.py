@@ -94,6 +94,21 @@ def test_a_variable_names_the_setting_that_it_names_for_an_image(variable, name)
 
 
 @pytest.mark.parametrize(
+    ("variable", "name"),
+    [  # libkafka.sh of Bitnami's image
+        ("KAFKA_CFG_NUM_PARTITIONS", "num.partitions"),
+        ("KAFKA_CFG_LISTENER_NAME_SASL_SSL_MAX_CONNECTIONS",
+         "listener.name.sasl_ssl.max.connections"),
+        ("KAFKA_CFG_LISTENER_NAME_SASL_PLAINTEXT_CONNECTIONS_MAX_REAUTH_MS",
+         "listener.name.sasl_plaintext.connections.max.reauth.ms"),
+    ],
+)  # fmt: skip
+def test_a_variable_of_bitnamis_image_names_the_setting_that_it_names_there(variable, name):
+    own = {"KAFKA_KRAFT_CLUSTER_ID": "x", "KAFKA_CLIENT_USERS": "a", "KAFKA_CFG_BROKER_RACK": ""}
+    assert merged_settings(None, {variable: "7", **own}, []) == {name: 7}
+
+
+@pytest.mark.parametrize(
     "variable",
     [
         *("KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_LOG4J_LOGGERS", "KAFKA_LOG4J_ROOT_LOGLEVEL"),

@@ -1,7 +1,10 @@
 """``coterie serve`` as a process: its lines, its end, and what it refuses."""
 
+import errno
 import os
+import resource
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -184,3 +187,50 @@ def test_help_names_every_option_that_is_specified():
         *("--environment", "--overwrite"),
     ):
         assert option in told
+
+
+def ended_trace(trace, meanwhile):
+    """The last line of a server with a trace, which ends after something happened; its status."""
+    with serving("--listen", "127.0.0.1:0", "--trace", str(trace)) as (server, _):
+        meanwhile(server)
+        server.terminate()
+        _, errors = server.communicate()
+    return errors.rstrip("\n").splitlines()[-1], server.returncode
+
+
+def test_a_trace_replaces_no_file_that_appeared_meanwhile_and_is_not_lost(tmp_path):
+    trace = tmp_path / "t.trace.jsonl"
+    line, status = ended_trace(trace, lambda _: trace.write_text("mine"))
+    assert status == 1
+    assert trace.read_text() == "mine"
+    assert "is there already" in line
+    other = Path(line.partition("; the trace is in ")[2])
+    assert "coterie-trace" in other.read_text()
+    other.unlink()
+
+
+def test_a_trace_whose_folder_is_a_file_by_now_is_not_lost(tmp_path):
+    trace = tmp_path / "folder" / "t.trace.jsonl"
+
+    def replace_folder(_):
+        trace.parent.rmdir()
+        trace.parent.write_text("mine")
+
+    line, status = ended_trace(trace, replace_folder)
+    assert status == 1
+    assert line.startswith(f"coterie: --trace {trace}: ")
+    other = Path(line.partition("; the trace is in ")[2])
+    assert "coterie-trace" in other.read_text()
+    other.unlink()
+
+
+def test_a_trace_that_fits_nowhere_ends_with_a_line(tmp_path):
+    trace = tmp_path / "t.trace.jsonl"
+    line, status = ended_trace(
+        trace, lambda server: resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (1, 1))
+    )
+    assert status == 1
+    too_large = os.strerror(errno.EFBIG)
+    lost = f"the trace is lost: it fits nowhere else ({too_large})"
+    assert line == f"coterie: --trace {trace}: {too_large}; {lost}"
+    assert not list(tmp_path.iterdir())

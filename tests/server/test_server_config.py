@@ -92,6 +92,50 @@ def test_a_setting_of_a_broker_that_has_no_effect_here_is_accepted_and_named(nam
     assert server_config(config).without_effect == (name,)
 
 
+# Texts of ConfigException by ConfigDef of KafkaConfig 3.9.1.
+WRONG = {
+    "num.network.threads=abc": "Not a number of type INT",
+    "num.network.threads=3.0": "Not a number of type INT",
+    "num.network.threads=9999999999": "Not a number of type INT",
+    "num.network.threads=1_0": "Not a number of type INT",
+    "num.network.threads=0": "Value must be at least 1",
+    "replica.fetch.wait.max.ms=": "Not a number of type INT",
+    "delete.topic.enable=1": "Expected value to be either true or false",
+    "log.cleaner.io.buffer.load.factor=x": "Not a number of type DOUBLE",
+    "log.cleaner.dedupe.buffer.size=1e3": "Not a number of type LONG",
+    "transaction.state.log.replication.factor=99999": "Not a number of type SHORT",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_value_without_effect_is_refused_in_the_words_of_a_broker(text):
+    name, _, value = text.partition("=")
+    with pytest.raises(ConfigError) as refused:
+        server_config(dict([read_setting(text)]))
+    expected = f"Invalid value {value} for configuration {name}: {WRONG[text]}"
+    assert str(refused.value) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["num.network.threads= 3 ", "num.network.threads=+3", "delete.topic.enable=TRUE",
+     "log.cleaner.io.max.bytes.per.second=1e3", "sasl.login.refresh.window.factor=0.4",
+     "process.roles=", "listener.name.plaintext.ssl.protocol=x"],
+)  # fmt: skip
+def test_a_value_that_a_broker_takes_is_accepted(text):
+    name, value = read_setting(text)
+    assert server_config({name: value}).without_effect == (name,)
+
+
+@pytest.mark.parametrize("value", [None, [], 1.5, "3\n4", "x" * 1000, "\N{ARABIC-INDIC DIGIT ONE}"])
+def test_a_wrong_value_is_refused_in_one_line(value):
+    with pytest.raises(ConfigError) as refused:
+        server_config({"num.network.threads": value})
+    message = str(refused.value)
+    assert "\n" not in message
+    assert len(message) < 300
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [

@@ -166,7 +166,12 @@ def _serve(command_line: dict[str, Any]) -> None:
         raise click.UsageError(str(error)) from None
     from coterie.server.serving import serve
 
-    serve(options, trace=trace, insecure=command_line["insecure"])
+    serve(
+        options,
+        trace=trace,
+        overwrite=command_line["overwrite"],
+        insecure=command_line["insecure"],
+    )
 
 
 def options_of(command_line: dict[str, Any]) -> Options:

@@ -1,34 +1,47 @@
-"""Names of the settings of a Kafka broker, 3.9 and 4.1: check a name, and suggest the intended one.
+"""The settings of a Kafka broker, 3.9 and 4.1: check names, and values of settings without effect.
 
-The names are in ``broker_settings.txt``, one a line with the versions that have it.
+They are in ``broker_settings.txt``, one a line: name, type and bounds, the versions that have it.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from coterie.errors import ConfigError, shown
 
-__all__ = ["is_known", "refuse_unknown"]
+__all__ = ["is_known", "refuse_unknown", "refuse_wrong_value"]
 
 _NAMES = Path(__file__).with_name("broker_settings.txt")
 # Names with these beginnings belong to mechanisms, plugins and Confluent's own broker.
 _PREFIXES = ("ssl.", "sasl.", "listener.name.", "rlmm.config.", "rsm.config.", "confluent.")
 _LONGEST = 80  # characters of a name that are compared with the known ones
+_BITS = {"SHORT": 16, "INT": 32, "LONG": 64}
+_WHOLE = re.compile("[+-]?[0-9]{1,19}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class _Setting(NamedTuple):
+    """The type of a setting, by Kafka's name, and its bounds."""
+
+    type: str
+    least: str = ""
+    most: str = ""
 
 
 @cache
-def _versions() -> dict[str, tuple[str, ...]]:
-    """Return name -> versions of Kafka that have it."""
+def _settings() -> dict[str, _Setting]:
+    """Return the settings by their names."""
     lines = _NAMES.read_text(encoding="ascii").splitlines()
     rows = (line.split() for line in lines if not line.startswith("#"))
-    return {name: tuple(versions) for name, *versions in rows}
+    return {name: _Setting(*re.split(r"[\[,\]]", kind)[:3]) for name, kind, *_ in rows}
 
 
 def is_known(name: str) -> bool:
     """Whether a broker of Kafka 3.9 or 4.1 has a setting of this name."""
-    return name.startswith(_PREFIXES) or name in _versions()
+    return name.startswith(_PREFIXES) or name in _settings()
 
 
 def refuse_unknown(name: str, where: str = "") -> None:
@@ -48,8 +61,41 @@ def refuse_unknown(name: str, where: str = "") -> None:
         raise ConfigError(f"{where}{shown(name)} is no setting of a Kafka broker{_like(name)}")
 
 
+def refuse_wrong_value(name: str, value: Any) -> None:
+    """Refuse a value of another type, or out of bounds, as a broker does at its start.
+
+    Raises
+    ------
+    ConfigError
+        The value cannot be that of the setting; the message is Kafka's.
+    """
+    setting = _settings().get(name, _Setting("STRING"))
+    text = str(value).strip()
+    if setting.type == "BOOLEAN":
+        if text.lower() not in ("true", "false"):
+            raise _wrong(name, text, "Expected value to be either true or false")
+        return
+    bits = _BITS.get(setting.type)
+    if bits is None and setting.type != "DOUBLE":
+        return
+    form = _DECIMAL if bits is None else _WHOLE
+    if form.fullmatch(text) is None or (
+        bits is not None and not -(1 << bits - 1) <= int(text) < 1 << bits - 1
+    ):
+        raise _wrong(name, text, f"Not a number of type {setting.type}")
+    if setting.least and float(text) < float(setting.least):
+        raise _wrong(name, text, f"Value must be at least {setting.least}")
+    if setting.most and float(text) > float(setting.most):
+        raise _wrong(name, text, f"Value must be no more than {setting.most}")
+
+
+def _wrong(name: str, text: str, why: str) -> ConfigError:
+    value = text if text.isprintable() and len(text) <= _LONGEST else shown(text)
+    return ConfigError(f"Invalid value {value} for configuration {name}: {why}")
+
+
 def _like(name: str) -> str:
     from difflib import get_close_matches  # only for the message
 
-    similar = get_close_matches(name[:_LONGEST], _versions(), n=1)
+    similar = get_close_matches(name[:_LONGEST], _settings(), n=1)
     return f"; did you mean {similar[0]!r}?" if similar else ""

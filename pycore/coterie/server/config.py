@@ -15,7 +15,7 @@ from coterie.arguments import boolean, within
 from coterie.coordinator.config import DEFAULTS as OF_COORDINATOR
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError, ConfigError, shown
-from coterie.server.broker_settings import refuse_unknown
+from coterie.server.broker_settings import refuse_unknown, refuse_wrong_value
 from coterie.server.listeners import (
     ADVERTISED,
     CONTROLLERS,
@@ -185,10 +185,12 @@ def server_config(config: Mapping[str, Any] | None, release: Release = DEFAULT_R
                 own[name.lower()] = _checked(name, prefixed[3], value)
             else:
                 refuse_foreign(prefixed[3], f"{name}: ")
+                refuse_wrong_value(prefixed[3], value)
                 without_effect.append(name)
         elif _has_effect(name):
             own[name] = _checked(name, name, value)
         else:
+            refuse_wrong_value(name, value)
             without_effect.append(name)
     for name, (here, unit, _) in _SYNONYMS.items():
         if name in own and here not in own:

@@ -18,7 +18,7 @@ from coterie.server.properties import MalformedProperties, read_properties
 __all__ = ["merged_settings", "read_setting"]
 
 _WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}"), re.compile(r"[+-]?[0-9]{0,9}\.[0-9]{1,20}")
-_VARIABLE = "KAFKA_"
+_VARIABLE, _OF_BITNAMI = "KAFKA_", "KAFKA_CFG_"
 # Variables that the images read for themselves: KafkaDockerWrapper.scala of Apache's image,
 # kafka.properties.template of Confluent's.
 _OF_IMAGES = re.compile(
@@ -92,9 +92,13 @@ def _of_file(file: str) -> dict[str, Any]:
 
 def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
+    is_bitnami = any(variable.startswith(_OF_BITNAMI) for variable in environment)
+    beginning = _OF_BITNAMI if is_bitnami else _VARIABLE  # the others are the image's own
     for variable in sorted(environment):
-        if variable.startswith(_VARIABLE) and not _OF_IMAGES.fullmatch(variable):
-            name = _name_of(variable)
+        if variable.startswith(beginning) and not _OF_IMAGES.fullmatch(variable):
+            if is_bitnami and not environment[variable]:
+                continue  # the image leaves out what is empty
+            name = _bitnami_name_of(variable) if is_bitnami else _name_of(variable)
             refuse_foreign(name, f"environment variable {variable}: ")
             settings[name] = _value_of(environment[variable])
     return settings
@@ -113,6 +117,16 @@ def _name_of(variable: str) -> str:
     of_confluent = dotted.replace("...", "_").replace("..", "-")
     names = [name for name in (of_apache, of_confluent) if _mechanism_fits(name)]
     return next((name for name in names if name in DEFAULTS or is_known(name)), of_apache)
+
+
+def _bitnami_name_of(variable: str) -> str:
+    """Return the name of the setting that a variable of Bitnami's image sets.
+
+    Each ``_`` is a dot, but not that of a security protocol
+    (``kafka_configure_from_environment_variables`` of its libkafka.sh).
+    """
+    dotted = variable.removeprefix(_OF_BITNAMI).lower().replace("_", ".")
+    return dotted.replace("sasl.ssl", "sasl_ssl").replace("sasl.plaintext", "sasl_plaintext")
 
 
 def _mechanism_fits(name: str) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import secrets
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie.errors import CoterieError
 from coterie.server.net.listener import new_loop
 from coterie.server.options import Options, Place
 from coterie.server.running import Running, end_other_tasks
@@ -21,17 +24,30 @@ __all__ = ["freeze_survivors", "serve"]
 _FULL = 2  # the oldest generation of the garbage collector
 
 
-def serve(options: Options, *, trace: Path | None = None, insecure: bool = False) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def serve(
+    options: Options, *, trace: Path | None = None, overwrite: bool = False, insecure: bool = False
+) -> None:
+    """Serve until SIGTERM or SIGINT, and write the trace, if one is named.
+
+    Raises
+    ------
+    CoterieError
+        An address cannot be listened on, or the trace was not written where it was to be.
+    """
     loop = new_loop()
     try:
-        loop.run_until_complete(_serve(options, trace, insecure))
+        recorded = loop.run_until_complete(_serve(options, trace, insecure))
     finally:
         loop.run_until_complete(end_other_tasks())
         loop.close()
+    if trace is not None:
+        _write_trace(trace, *recorded, overwrite=overwrite)
 
 
-async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
+async def _serve(
+    options: Options, trace: Path | None, insecure: bool
+) -> tuple[Recording | None, Running]:
+    """Serve until a signal; return what was recorded, and the server that has stopped."""
     running = Running(options)
     recording = None if trace is None else _recording_of(running)
     ended = asyncio.Event()
@@ -50,9 +66,39 @@ async def _serve(options: Options, trace: Path | None, insecure: bool) -> None:
     _print_line("ready")
     await ended.wait()
     await running.stop()
-    if recording is not None and trace is not None:
-        groups = running.cluster.groups
-        recording.write(trace, groups.config, groups.now_ms)
+    return recording, running
+
+
+def _write_trace(
+    trace: Path, recording: Recording | None, running: Running, *, overwrite: bool
+) -> None:
+    """Write the trace to its file; where that fails, to a temporary file that the error names."""
+    from coterie.atomic_file import check_file
+
+    assert recording is not None
+    groups = running.cluster.groups
+    settings, now_ms = groups.config, groups.now_ms
+    try:
+        recording.write(
+            trace, settings, now_ms,
+            lambda: check_file(trace, overwrite=overwrite, option="--trace"),
+        )  # fmt: skip
+        return
+    except (OSError, CoterieError) as error:
+        is_own = isinstance(error, CoterieError)
+        reason = str(error) if is_own else f"--trace {trace}: {_reason(error)}"
+    other = Path(tempfile.gettempdir(), f"coterie-{secrets.token_hex(4)}.{trace.name}")
+    try:
+        recording.write(other, settings, now_ms)
+    except OSError as error:
+        raise CoterieError(
+            f"{reason}; the trace is lost: it fits nowhere else ({_reason(error)})"
+        ) from None
+    raise CoterieError(f"{reason}; the trace is in {other}")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def freeze_survivors(phase: str, info: dict[str, int]) -> None:

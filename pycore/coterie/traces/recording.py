@@ -154,12 +154,21 @@ class Recording:
         header["config"] = {k: v for k, v in settings.items() if v != DEFAULTS[k]}
         return [header, *self.events]
 
-    def write(self, path: Path, settings: Mapping[str, Any], now_ms: int) -> None:
-        """Write the trace to a file, and name the trace after it."""
+    def write(
+        self,
+        path: Path,
+        settings: Mapping[str, Any],
+        now_ms: int,
+        last_check: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Write the trace to a file, and name the trace after it.
+
+        ``last_check`` runs before a file is replaced, and may raise to prevent it.
+        """
         events = self.lines(path.name.split(".")[0], settings, now_ms)
         lines = [json.dumps(line, ensure_ascii=False) for line in events]
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(Path(os.path.realpath(path))) as part:
+        with atomic_write(Path(os.path.realpath(path)), last_check) as part:
             part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _lose(self, what: str) -> None:
