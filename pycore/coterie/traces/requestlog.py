@@ -18,6 +18,7 @@ from typing import Any
 
 from coterie.coordinator.config import DEFAULTS
 from coterie.errors import CoterieError
+from coterie.traces.arrivals import in_order
 from coterie.traces.restarts import Outage, outages
 from coterie.values import Error
 from coterie.wire.apis import READERS
@@ -119,7 +120,7 @@ def import_request_log(
         A line is truncated or damaged, or the log has no request of a group.
     """
     out = ImportedTrace()
-    by_time = sorted(exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
+    by_time = in_order(exchanges(lines, out.left_out))
     newer: set[str] = set()
     for exchange in by_time:
         if exchange.api in READ:
@@ -128,17 +129,23 @@ def import_request_log(
             newer.update(_newer_groups(exchange))
     steps: list[Step] = []
     groups: dict[str, dict[str, Any]] = {}
+    committed: set[tuple[str, int]] = set()
     for exchange in by_time:
         with as_kafka_logs_it(exchange):
             why, requests = _read(exchange, groups, newer)
         if why is not None:
             out.left_out[why] += 1
         for event, answer in requests:
-            why = _drop_newer(event, answer, newer) or _drop_not_passed_on(event, answer)
+            why = (
+                _drop_newer(event, answer, newer)
+                or _drop_not_passed_on(event, answer)
+                or _name_deleted(event, committed)
+            )
             if why is not None:
                 out.left_out[why if why.startswith("group ") else f"{exchange.api}: {why}"] += 1
-            else:
-                steps.append((exchange, event, answer))
+                continue
+            steps.append((exchange, event, answer))
+            committed.update((o["topic"], o["partition"]) for o in event.get("offsets", ()))
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
     _write(out, steps, outages(by_time, started_ms), config, name)
@@ -159,7 +166,9 @@ def _read(
         return f"{exchange.api}: {why}", []
     if not exchange.response:  # Kafka closed the connection instead
         return f"{exchange.api}: no response was logged", []
-    return None, list(reader(exchange, groups))
+    read = list(reader(exchange, groups))
+    refused = exchange.api == "DELETE_TOPICS" and not read
+    return ("DELETE_TOPICS: refused" if refused else None), read
 
 
 def _newer_groups(exchange: Exchange) -> Iterator[str]:
@@ -225,6 +234,19 @@ def _drop_not_passed_on(event: dict[str, Any], answer: dict[str, Any] | None) ->
     for topic in event.get("topics") or ():
         topic["partitions"] = [n for n in topic["partitions"] if (topic["topic"], n) in partitions]
     return None
+
+
+def _name_deleted(event: dict[str, Any], committed: Collection[tuple[str, int]]) -> str | None:
+    """Name the partitions of deleted topics, which the request does not: those with commits."""
+    if event["op"] != "delete_partitions":
+        return None
+    topics = event.pop("topics")
+    event["partitions"] = [
+        {"topic": topic, "partition": partition}
+        for topic, partition in sorted(committed)
+        if topic in topics
+    ]
+    return None if event["partitions"] else "no group has committed offsets of the topics"
 
 
 def _clock(at_ms: float) -> str:
