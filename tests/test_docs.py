@@ -13,6 +13,7 @@ from support import golden_data
 from support.commandline import coterie
 from support.doc_pages import DOCS, blocks
 from support.insight.broker_session import REQUESTS, SERVER, made_log
+from support.insight.copies import made_copies
 
 ENDS = Path(__file__).parent / "insight" / "ends"
 
@@ -67,12 +68,16 @@ def folder(tmp_path_factory):
         (folder / case).symlink_to(golden_data.log(case))
     (folder / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
     made_log(folder).rename(folder / "broker")
+    made_copies(golden_data.GOLDEN / "incidents" / "two-applications" / "log", folder)
     for path in (REQUESTS, SERVER, ENDS / "ends.csv", ENDS / "ends.txt"):
         (folder / path.name).symlink_to(path)
     return folder
 
 
-QUESTIONS = ["audit.md", "expire.md", "explain.md", "growth.md", "lag.md", "metrics.md", "undo.md"]
+QUESTIONS = [
+    *("audit.md", "compare.md", "expire.md", "explain.md", "growth.md", "lag.md", "metrics.md"),
+    "undo.md",
+]
 CONSOLE = [(page, block) for page in QUESTIONS for block in blocks(page, "console")]
 
 
