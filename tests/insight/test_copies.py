@@ -243,8 +243,8 @@ def test_the_common_history_is_that_of_a_slow_model_and_never_shorter_than_the_t
 
 def test_threads_and_pieces_change_no_answer(split, monkeypatch):
     whole = compared(*split)
-    monkeypatch.setattr("coterie.insight.copies.common_prefix.PIECE_BYTES", 100)
-    monkeypatch.setattr("coterie.insight.copies.tails.PIECE_BYTES", 100)
+    monkeypatch.setattr("coterie.insight.copies.common_prefix.COMPARED_BYTES", 100)
+    monkeypatch.setattr("coterie.insight.copies.tails.COMPARED_BYTES", 100)
     monkeypatch.setattr("coterie.insight.copies.comparison.UNIT_BYTES_MIN", 1)
     assert compared(*split) == whole
 

@@ -17,14 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coterie.log.batch_headers import NO_EPOCH
+from coterie.log.trust import named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from coterie.log.folders import Segment
+
 CHECKPOINT = "leader-epoch-checkpoint"
 CHECKPOINT_BYTES_MAX = 16 << 20
 ENTRY = re.compile(r"(\d{1,10}) (\d{1,19})", re.ASCII)
-HINT_FROM = 2  # epochs that an election without a record on this broker skips at least
+HINT_FROM = 2
+NO_OFFSET = -1
 
 
 class EpochSpan(NamedTuple):
@@ -33,14 +37,6 @@ class EpochSpan(NamedTuple):
     epoch: int
     first: int
     last: int
-
-
-class Jump(NamedTuple):
-    """An epoch that is higher than the one before by two or more, and where its batch lies."""
-
-    before: int
-    after: int
-    header: Any
 
 
 def spans_of(headers: NDArray[Any]) -> list[EpochSpan]:
@@ -97,9 +93,40 @@ def _contradictions(one: list[EpochSpan], other: list[EpochSpan]) -> Iterator[in
             yield first
 
 
-def jumps(headers: NDArray[Any]) -> Iterator[Jump]:
-    """Yield where the epoch of a log's batches rises by two or more."""
-    headers = headers[headers["leader_epoch"] != NO_EPOCH]
-    epochs = headers["leader_epoch"].astype(np.int64)
-    for at in np.flatnonzero(np.diff(epochs) >= HINT_FROM):
-        yield Jump(int(epochs[at]), int(epochs[at + 1]), headers[at + 1])
+class EpochJumps:
+    """Finds where the epoch of a log's batches rises by two or more: a hint, not a fault.
+
+    Another broker has led in between, and wrote nothing, or wrote what this copy lacks. Where
+    offsets are missing, compaction may have removed the records of the epochs in between.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int | None, tuple[int, int]] = {}  # the last epoch, and the next offset
+        self._lines: dict[int | None, list[str]] = {}
+
+    def add(self, segment: Segment, headers: NDArray[Any]) -> None:
+        """Add the batches of a partition's next segment."""
+        headers = headers[headers["leader_epoch"] != NO_EPOCH]
+        if not len(headers):
+            return
+        epochs, next_offset = self._last.get(segment.partition, (NO_EPOCH, NO_OFFSET))
+        before = np.concatenate([[epochs], headers["leader_epoch"][:-1]])
+        follows = np.concatenate([[next_offset], headers["last_offset"][:-1] + 1])
+        rises = headers["leader_epoch"] - before.astype(np.int64) >= HINT_FROM
+        for at in np.flatnonzero(rises & (follows == headers["base_offset"])):
+            self._lines.setdefault(segment.partition, []).append(
+                f"the leader epoch rises from {before[at]} to {headers['leader_epoch'][at]} at "
+                f"offset {headers['base_offset'][at]} ({segment.name}, byte "
+                f"{headers['position'][at]})"
+            )
+        last = headers[-1]
+        self._last[segment.partition] = int(last["leader_epoch"]), int(last["last_offset"]) + 1
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each partition with such a place: the first, and how many there are."""
+        for partition, places in self._lines.items():
+            more = f" (the first of {len(places)} such places)" if len(places) > 1 else ""
+            yield (
+                f"{named(partition)}: {places[0]}{more}: another broker led in between, and may "
+                "have records that this copy lacks; `coterie compare` shows them, given its copy"
+            )

@@ -22,7 +22,7 @@ from coterie.log.mapped import intact
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-PIECE_BYTES = 8 << 20  # of batches whose records are compared at once
+COMPARED_BYTES = 8 << 20  # of batches whose records are compared at once
 SAME_HEADER = ("base_offset", "last_offset", "size", "leader_epoch", "crc", "magic")
 
 
@@ -131,8 +131,8 @@ def _equal_run(
     size = int(one["position"][-1] + one["size"][-1] - one["position"][0])
     start, other_start = int(one["position"][0]), int(other["position"][0])
     with intact(data), intact(other_data):
-        for at in range(0, size, PIECE_BYTES):
-            stop = min(at + PIECE_BYTES, size)
+        for at in range(0, size, COMPARED_BYTES):
+            stop = min(at + COMPARED_BYTES, size)
             if not np.array_equal(
                 np.frombuffer(data[start + at : start + stop], np.uint8),
                 np.frombuffer(other_data[other_start + at : other_start + stop], np.uint8),
@@ -144,14 +144,14 @@ def _equal_run(
 def _together(
     one: NDArray[Any], other: NDArray[Any]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield batches of both copies that cover the same offsets, about ``PIECE_BYTES`` of them."""
+    """Yield batches of both copies that cover the same offsets, about ``COMPARED_BYTES`` of them."""
     both = np.concatenate([one, other])
     is_other = np.arange(len(both)) >= len(one)
     order = np.argsort(both["base_offset"], kind="stable")
     both, is_other = both[order], is_other[order]
     if not len(both):
         return
-    numbers = np.cumsum(both["size"].astype(np.int64)) // PIECE_BYTES
+    numbers = np.cumsum(both["size"].astype(np.int64)) // COMPARED_BYTES
     # A batch that begins at an offset of an earlier one is compared together with it.
     begins_anew = both["base_offset"][1:] > np.maximum.accumulate(both["last_offset"])[:-1]
     cuts, last = [], 0

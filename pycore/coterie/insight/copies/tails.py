@@ -14,7 +14,7 @@ import numpy as np
 from coterie._core.codec.group_value import read_group_value
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie.errors import CorruptData
-from coterie.insight.copies.common_prefix import PIECE_BYTES
+from coterie.insight.copies.common_prefix import COMPARED_BYTES
 from coterie.insight.copies.partition_copy import PartitionCopy
 from coterie.ordering import java_order
 
@@ -88,7 +88,7 @@ def tail_of(copy: PartitionCopy, begin: int) -> Tail:
     headers = copy.headers[copy.headers["last_offset"] >= begin]
     groups: dict[str, GroupTail] = {}
     records = 0
-    for data in copy.pieces(headers, PIECE_BYTES):
+    for data in copy.pieces(headers, COMPARED_BYTES):
         records += _add(groups, decode_columns(data, raw=True), begin)
     rows = [groups[group_id].row(group_id) for group_id in sorted(groups, key=java_order)]
     first_epoch = int(headers["leader_epoch"][0]) if len(headers) else None
