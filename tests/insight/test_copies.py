@@ -228,7 +228,7 @@ def test_the_common_history_is_that_of_a_slow_model_and_never_shorter_than_the_t
     assert last[best["copy"].rpartition("/")[2]] == max(last.values())
     (worse,) = (row for row in rows.values() if row is not best)
     until = worse["common_until"]
-    assert until == common_until(*records, ends)
+    assert until == common_until([(b, how["removed"]) for b, how in written], ends)
     own, its = records if worse is rows["a"] else records[::-1]
     assert worse["records_only_here"] == sum(offset >= until for offset in own)
     assert worse["records_lacking"] == sum(offset >= until for offset in its)

@@ -77,12 +77,23 @@ def end_of(batches):
     return batches[-1][2][-1][0] + 1 if batches else 0
 
 
-def common_until(one, other, ends):
-    """The slow model: the offset after the common history of two copies (``records_in``)."""
-    limits = [*ends]
-    limits += [o for o in one if o in other and one[o] != other[o]]
-    for here, there in ((one, other), (other, one)):
-        limits += [o for o in here for p in there if p >= o and there[p][0] < here[o][0]]
+def epochs_in(batches, removed=frozenset()):
+    """The leader epoch of each offset of the batches that a cleaner left, if only in part."""
+    return {
+        record[0]: epoch
+        for _, epoch, records in batches
+        for record in records
+        if any(other[0] not in removed for other in records)
+    }
+
+
+def common_until(copies, ends):
+    """The slow model: the offset after the common history of two copies, (batches, removed)."""
+    one, other = (records_in(*copy) for copy in copies)
+    limits = [*ends, *(o for o in one if o in other and one[o] != other[o])]
+    epochs = [epochs_in(*copy) for copy in copies]
+    for here, there in (epochs, epochs[::-1]):
+        limits += [o for o in here for p in there if p >= o and there[p] < here[o]]
     return min(limits)
 
 

@@ -144,7 +144,7 @@ def _equal_run(
 def _together(
     one: NDArray[Any], other: NDArray[Any]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield batches of both copies that cover the same offsets, about ``COMPARED_BYTES`` of them."""
+    """Yield batches of both copies that cover the same offsets, ``COMPARED_BYTES`` or more."""
     both = np.concatenate([one, other])
     is_other = np.arange(len(both)) >= len(one)
     order = np.argsort(both["base_offset"], kind="stable")
