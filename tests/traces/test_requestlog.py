@@ -1,5 +1,6 @@
 """Request logs with refused requests, missing responses and other formats."""
 
+import gzip
 import json
 import re
 from collections import Counter
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from coterie import CoterieError, run_trace
 from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
+from coterie.traces.restarts import started_times
 from coterie.wire.exchanges import exchanges
 from support.commandline import coterie
+from support.golden_data import GOLDEN
 from support.request_lines import CONNECTION, commit, fetch, line, markers, txn_commit
 
 
@@ -217,6 +220,54 @@ def test_requests_of_one_connection_are_in_the_order_of_the_log_however_close():
     assert [event.get("member_id", "") for event in made.trace[1:]] == ["", "c-00000001"]
     assert [answer["error"] for answer in responses(made)] == ["MEMBER_ID_REQUIRED", "NONE"]
     assert responses(made) == expected(made)
+
+
+def member_joins(ms, name, generation, total_ms, metadata=""):
+    """``a`` or ``b`` joins; ``a`` is the leader, and gives its metadata of that time."""
+    member_id = f"{name}-1"
+    request = {"groupId": "g", "memberId": member_id if generation > 1 else "",
+               "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000,
+               "protocolType": "consumer",
+               "protocols": [{"name": "range", "metadata": metadata}]}  # fmt: skip
+    members = [{"memberId": "a-1", "metadata": metadata}, {"memberId": "b-1", "metadata": ""}]
+    answer = {"errorCode": 0, "generationId": generation, "protocolName": "range",
+              "leader": "a-1", "memberId": member_id,
+              "members": members if name == "a" else []}  # fmt: skip
+    connection = f"{AT}:{4000 + ord(name)}-{ord(name)}"
+    logged = line("JOIN_GROUP", 3, request, answer, ms, client=name, connection=connection)
+    return logged.replace('"totalTimeMs": 0.5', f'"totalTimeMs": {total_ms}')
+
+
+@pytest.mark.parametrize("total_ms", [0.2, 0.9])
+def test_requests_of_one_millisecond_are_in_the_order_that_their_answers_show(total_ms):
+    """``b`` joins unchanged after the leader changed: it gets the next generation, and not this."""
+    made = import_request_log(
+        [
+            *(member_joins(0, "a", 1, 20), member_joins(0, "b", 1, 15)),
+            *(member_joins(100, "b", 2, total_ms), member_joins(100, "a", 2, 0.5, "AAEC")),
+        ],
+        {"group.initial.rebalance.delay.ms": 20},
+    )
+    assert responses(made) == expected(made)
+    assert [event["client_id"] for event in made.trace[1:]] == ["a", "b", "a", "b"]
+
+
+INCIDENTS = sorted(path.parent.name for path in GOLDEN.glob("incidents/*/kafka-request.log.gz"))
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1000}
+OWN = {"protocols": {"group.initial.rebalance.delay.ms": 500}}
+
+
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_a_trace_of_an_incident_is_answered_as_the_real_broker_did(incident):
+    folder = GOLDEN / "incidents" / incident
+    with (
+        gzip.open(folder / "kafka-request.log.gz", "rt") as requests,
+        gzip.open(folder / "server.log.gz", "rt") as server,
+    ):
+        made = import_request_log(
+            requests, SETTINGS | OWN.get(incident, {}), started_ms=started_times(server)
+        )
+    assert list(compare_responses(made.expected, run_trace(made.trace))) == []
 
 
 def test_requests_of_different_connections_are_in_the_order_of_their_times():

@@ -19,6 +19,7 @@ from typing import Any
 from coterie.coordinator.config import DEFAULTS
 from coterie.errors import CoterieError
 from coterie.traces.arrivals import in_order
+from coterie.traces.close_requests import Step, in_answered_order
 from coterie.traces.restarts import Outage, outages
 from coterie.values import Error
 from coterie.wire.apis import READERS
@@ -45,7 +46,6 @@ HEARTBEATS, DESCRIBES = (
 )
 READ = frozenset(READERS) | HEARTBEATS | DESCRIBES
 SESSION_MS = 10_000
-Step = tuple[Exchange, dict[str, Any], "dict[str, Any] | None"]
 
 
 @dataclass(slots=True)
@@ -148,7 +148,22 @@ def import_request_log(
             committed.update((o["topic"], o["partition"]) for o in event.get("offsets", ()))
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
-    _write(out, steps, outages(by_time, started_ms), config, name)
+    start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
+    out.start = _clock(start_ms)
+    header = {
+        "format": "coterie-trace",
+        "version": 1,
+        "name": name,
+        "doc": f"A broker's request log, from {out.start} of its clock on.",
+        "config": _settings(steps, config or {}),
+    }
+    failovers = list(_failovers(out, steps, outages(by_time, started_ms)))
+
+    def lines_of(steps: list[Step]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        trace, expected = _lines(steps, failovers, start_ms)
+        return [header, *trace], expected
+
+    out.trace, out.expected = lines_of(in_answered_order(steps, lines_of))
     return out
 
 
@@ -254,44 +269,31 @@ def _clock(at_ms: float) -> str:
     return moment.isoformat(" ", "milliseconds")[:23]
 
 
-def _write(
-    out: ImportedTrace,
-    steps: list[Step],
-    downs: list[Outage],
-    config: dict[str, Any] | None,
-    name: str,
-) -> None:
-    start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
-    out.start = _clock(start_ms)
-    failovers = list(_failovers(out, steps, downs))
-    out.trace.append(
-        {
-            "format": "coterie-trace",
-            "version": 1,
-            "name": name,
-            "doc": f"A broker's request log, from {out.start} of its clock on.",
-            "config": _settings(steps, config or {}),
-        }
-    )
-    ids = MemberIds()
+def _lines(
+    steps: list[Step], failovers: list[float], start_ms: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the events of a trace, and the broker's responses; the steps do not change."""
+    trace, expected = [], []
+    ids, left = MemberIds(), list(failovers)
     for number, (exchange, event, answer) in enumerate(steps, 1):
-        while failovers and failovers[0] <= exchange.handled_ms:
-            out.trace.append({"at": int(failovers.pop(0)) - start_ms, "op": "failover"})
+        while left and left[0] <= exchange.handled_ms:
+            trace.append({"at": int(left.pop(0)) - start_ms, "op": "failover"})
         new = event["op"] == "join_group" and not event.get("member_id")
         if new and answer is not None and _took_an_id(answer):
             prefix = event.get("group_instance_id") or event["client_id"]
             ids.hand_out(answer["member_id"], prefix)
         at = int(exchange.handled_ms) - start_ms
-        for offset in event.get("offsets", ()):
+        head = {"at": at, "op": event["op"]} | ({"id": number} if answer is not None else {})
+        fields = ids.map({name: value for name, value in event.items() if name != "op"})
+        for offset in fields.get("offsets", ()):
             if "expire_timestamp" in offset:  # until here relative to the request
                 offset["expire_timestamp"] += at
-        head = {"at": at, "op": event.pop("op")} | ({"id": number} if answer is not None else {})
-        out.trace.append(head | ids.map(event))
+        trace.append(head | fields)
         if answer is not None:
             sent = {"at": int(exchange.sent_ms) - start_ms, "event": "response", "id": number}
-            out.expected.append(sent | {"op": head["op"]} | answer)
+            expected.append(sent | {"op": head["op"]} | answer)
     # Mapped at the end: a join response to the leader may contain ids that are assigned later.
-    out.expected = [ids.map(line) for line in sorted(out.expected, key=lambda line: line["at"])]
+    return trace, [ids.map(line) for line in sorted(expected, key=lambda line: line["at"])]
 
 
 def _failovers(out: ImportedTrace, steps: list[Step], downs: list[Outage]) -> Iterator[float]:
