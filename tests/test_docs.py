@@ -112,6 +112,28 @@ def test_the_member_of_the_page_on_the_first_hour_gets_its_assignment():
     exec(compile(code, "start.md", "exec"), {})
 
 
+def printed(command, folder):
+    """A console block of a command that runs in ``folder``, with what it prints."""
+    result = coterie(*shlex.split(command), cwd=folder)
+    lines = [line.rstrip() for line in (result.stdout + result.stderr).strip("\n").splitlines()]
+    return "\n".join(["```console", f"$ coterie {command}", *lines, "```"])
+
+
+def test_the_page_on_what_went_wrong_shows_what_its_commands_print(tmp_path, request):
+    """``pytest --rewrite`` writes the outputs anew, after a change that is meant to change them."""
+    page = DOCS / "what-went-wrong.md"
+    (tmp_path / "tests").symlink_to(Path(__file__).parent)
+    (ends,) = blocks(page.name, "text")
+    (tmp_path / "ends.txt").write_text(ends, encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    block = re.compile(r"^```console\n\$ coterie (.*)\n[\s\S]*?^```", re.M)
+    now = block.sub(lambda match: printed(match[1], tmp_path), text)
+    if request.config.getoption("--rewrite"):
+        page.write_text(now, encoding="utf-8")
+    else:
+        assert now == text
+
+
 ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")
 ROOMS = ("src", "pycore", "spark_udfs", "tests", "tools")
 SOURCES = [path for room in ROOMS for path in (DOCS.parent / room).rglob("*.p*") if path.is_file()]
