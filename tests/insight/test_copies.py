@@ -1,5 +1,6 @@
 """Copies of a log from several brokers: common history, divergence, the best copy."""
 
+import gzip
 import json
 
 import pytest
@@ -146,6 +147,35 @@ def test_a_batch_that_cannot_be_read_is_no_divergence(tmp_path):
         rows = compared(*order)
         assert (rows["a"]["status"], rows["a"]["faults"]) == ("best", 0)
         assert (rows["b"]["status"], rows["b"]["faults"]) == ("same", 1)
+
+
+def test_batches_that_cannot_be_read_are_counted_on_standard_error(tmp_path):
+    copies = [write_copy(tmp_path / name, history(0, 1, 10)) for name in "ab"]
+    path = tmp_path / "b" / "__consumer_offsets-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    ran = coterie("compare", *copies)
+    assert ran.returncode == 0
+    assert ran.stderr == "coterie: 1 corrupt place was left out; `coterie verify` lists them\n"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_segment_files_are_copies_too_however_they_are_compressed(tmp_path, suffix):
+    import cramjam
+
+    pack = {"": bytes, ".gz": gzip.compress, ".zst": cramjam.zstd.compress}[suffix]
+    common, old, new = SPLIT
+    paths = []
+    for name, batches in (("a", common + old), ("b", common + new)):
+        write_copy(tmp_path / name, batches)
+        data = (tmp_path / name / "__consumer_offsets-0" / f"{0:020}.log").read_bytes()
+        paths.append(tmp_path / f"{name}.log{suffix}" if name == "a" else tmp_path / "b.log")
+        paths[-1].write_bytes(bytes(pack(data)) if name == "a" else data)
+    rows = compared(*map(str, paths))
+    assert [row["status"] for row in rows.values()] == ["diverged", "best"]
+    assert {row["offsets_partition"] for row in rows.values()} == {None}
+    assert rows["b.log"]["folder"] == str(paths[1])
 
 
 def test_a_tail_that_cannot_be_read_is_no_part_of_a_copy(tmp_path):

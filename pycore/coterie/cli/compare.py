@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from coterie.atomic_file import check_file
+from coterie.cli.failures import say_faults
 from coterie.cli.logs import Logs, say_left_alone
 from coterie.cli.outfile import text_of, whole_file
 from coterie.cli.progress import TerminalProgress
@@ -88,6 +89,7 @@ def command(
         write(rows, take, form, path)
     for listing in listings.values():
         say_left_alone(listing)
+    say_faults(sum(row["faults"] for row in rows))
     if take is None and any(row["status"] == DIVERGED for row in rows):
         raise click.exceptions.Exit(1)
 

@@ -42,7 +42,7 @@ def batch_headers(data: Buffer) -> NDArray[Any]:
     A batch of magic 0 or 1 has one offset, that of its last record, no epoch, and counts as one
     record. What is no whole batch of magic 0 to 2 is left out; ``segment`` is 0.
     """
-    view: NDArray[np.uint8] = np.frombuffer(data, np.uint8)
+    view: NDArray[np.uint8] = np.frombuffer(memoryview(data), np.uint8)
     cuts = np.array(batch_boundaries(data, 1), np.int64)
     at = cuts[:-1][np.diff(cuts) >= LEAST_BYTES]
     size = _number(view, at + LENGTH_AT, 4) + EPOCH_AT

@@ -273,7 +273,8 @@ def _lines(
     steps: list[Step], failovers: list[float], start_ms: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the events of a trace, and the broker's responses; the steps do not change."""
-    trace, expected = [], []
+    trace: list[dict[str, Any]] = []
+    expected: list[dict[str, Any]] = []
     ids, left = MemberIds(), list(failovers)
     for number, (exchange, event, answer) in enumerate(steps, 1):
         while left and left[0] <= exchange.handled_ms:

@@ -4,11 +4,13 @@ Batches with equal headers and bytes are equal. Of the others, records are compa
 rewrites batches, but leaves the offsets of the records that remain. So two records at one offset
 must be equal, with their leader epoch; an offset that only one copy has was removed from the other.
 From the first difference on, nothing is common, whatever records look alike.
-Costs 2 s per GB where batches are equal, ten times as much where one copy was compacted.
+Segments between two base offsets that both copies have are compared at a time. A GB of small
+batches takes about 5 s where they are equal, and 30 s where one copy was compacted.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,16 +57,14 @@ class Records(NamedTuple):
 
 
 def common_prefix(here: PartitionCopy, there: PartitionCopy) -> Common:
-    """Compare two copies of a partition, batch by batch."""
+    """Compare two copies of a partition, from segment to segment."""
     begin = max(here.start_offset, there.start_offset)
     end = min(here.end_offset, there.end_offset)
     limit = first_contradiction(here.spans, there.spans)
     until = end if limit is None else max(begin, min(end, limit))
-    one, other = (_between(copy.headers, begin, until) for copy in (here, there))
-    equal_one, equal_other = _equal_batches(here, there, one, other)
-    removed_here = removed_there = faults_here = faults_there = 0
     is_split = limit is not None
-    for some, others in _together(one[~equal_one], other[~equal_other]):
+    removed_here = removed_there = faults_here = faults_there = 0
+    for some, others in _differing_batches(here, there, begin, until):
         records, other_records = records_of(here, some), records_of(there, others)
         faults_here += records.faults
         faults_there += other_records.faults
@@ -76,6 +76,56 @@ def common_prefix(here: PartitionCopy, there: PartitionCopy) -> Common:
             until, is_split = different, True
             break
     return Common(until, is_split, removed_here, removed_there, faults_here, faults_there)
+
+
+def _differing_batches(
+    here: PartitionCopy, there: PartitionCopy, begin: int, until: int
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield the batches from ``begin`` to before ``until`` that are not equal, as `_together`."""
+    for numbers, other_numbers in _windows(here, there):
+        if _same_segment(here, there, numbers, other_numbers):
+            continue
+        one, other = (
+            _between(copy.headers(some), begin, until)
+            for copy, some in ((here, numbers), (there, other_numbers))
+        )
+        equal_one, equal_other = _equal_batches(here, there, one, other)
+        yield from _together(one[~equal_one], other[~equal_other])
+
+
+def _windows(here: PartitionCopy, there: PartitionCopy) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield segments of both copies that cover the same offsets: from a common base to the next."""
+    bases = [[segment.base_offset for segment in copy.segments] for copy in (here, there)]
+    are_named = None not in bases[0] + bases[1]
+    common = sorted(base for base in {*bases[0]} & {*bases[1]} if base is not None)
+    windows: dict[int, tuple[list[int], list[int]]] = {}
+    for side in (0, 1):
+        for number, base in enumerate(bases[side]):
+            window = bisect_right(common, base or 0) if are_named else 0
+            windows.setdefault(window, ([], []))[side].append(number)
+    for window in sorted(windows):
+        yield windows[window]
+
+
+def _same_segment(
+    here: PartitionCopy, there: PartitionCopy, numbers: list[int], other_numbers: list[int]
+) -> bool:
+    """Return whether two segments are equal, byte for byte."""
+    if len(numbers) != 1 or len(other_numbers) != 1:
+        return False
+    data, other_data = here.bytes_of(numbers[0]), there.bytes_of(other_numbers[0])
+    with intact(data), intact(other_data):
+        return len(data) == len(other_data) and _equal_bytes(data, other_data)
+
+
+def _equal_bytes(data: memoryview, other_data: memoryview) -> bool:
+    return all(
+        np.array_equal(
+            np.frombuffer(data[at : at + COMPARED_BYTES], np.uint8),
+            np.frombuffer(other_data[at : at + COMPARED_BYTES], np.uint8),
+        )
+        for at in range(0, len(data), COMPARED_BYTES)
+    )
 
 
 def _between(headers: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
@@ -131,14 +181,9 @@ def _equal_run(
     size = int(one["position"][-1] + one["size"][-1] - one["position"][0])
     start, other_start = int(one["position"][0]), int(other["position"][0])
     with intact(data), intact(other_data):
-        for at in range(0, size, COMPARED_BYTES):
-            stop = min(at + COMPARED_BYTES, size)
-            if not np.array_equal(
-                np.frombuffer(data[start + at : start + stop], np.uint8),
-                np.frombuffer(other_data[other_start + at : other_start + stop], np.uint8),
-            ):
-                return False
-    return True
+        return _equal_bytes(
+            data[start : start + size], other_data[other_start : other_start + size]
+        )
 
 
 def _together(
@@ -155,7 +200,7 @@ def _together(
     # A batch that begins at an offset of an earlier one is compared together with it.
     begins_anew = both["base_offset"][1:] > np.maximum.accumulate(both["last_offset"])[:-1]
     cuts, last = [], 0
-    for at in np.flatnonzero(begins_anew) + 1:
+    for at in (np.flatnonzero(begins_anew) + 1).tolist():
         if numbers[at] > numbers[last]:
             cuts.append(at)
             last = at
@@ -211,4 +256,5 @@ def _places(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.i
     """Return the places of all bytes of spans, one span after the other."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    places: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    return places

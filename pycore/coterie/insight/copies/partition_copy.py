@@ -1,14 +1,15 @@
-"""One broker's copy of a partition: the headers of its batches, and the bytes behind them.
+"""One broker's copy of a partition: what its segments hold, and the batches behind them.
 
-The headers are in memory, 44 bytes for each batch; segments are read again where bytes count.
+Each segment is read once for a summary, and again where its batches count: only the headers of a
+few segments are in memory.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 SEGMENTS_OPEN = 2  # of a copy: batches are read in the order of the log
 
 
+class SegmentSummary(NamedTuple):
+    """The readable batches of a segment that has any; ``end`` is the offset after the last one."""
+
+    first: int
+    end: int
+    batches: int
+    records: int
+
+
 class PartitionCopy:
     """A copy of a partition.
 
@@ -33,9 +43,8 @@ class PartitionCopy:
         The copy's path, as the caller gave it.
     segments : sequence of Segment
         In log order; none if the copy lacks the partition.
-    headers : array of ``HEADER_DTYPE``
-        Its batches in order of their offsets, without an unreadable end. ``segment`` is the number
-        in ``segments``.
+    summaries : dict of SegmentSummary
+        By the number of the segment, without a batch at the end of the log that cannot be read.
     spans : list of EpochSpan
         Which offsets were written under which epoch, by the batches and by the checkpoint.
     faults : int
@@ -46,30 +55,39 @@ class PartitionCopy:
         self.name = name
         self.segments = segments
         self.faults = 0
-        self._data = functools.lru_cache(SEGMENTS_OPEN)(self._read)
-        headers = [np.empty(0, HEADER_DTYPE)]
-        for number in range(len(segments)):
-            data = self._data(number)
-            with intact(data):
-                headers.append(batch_headers(data))
-            headers[-1]["segment"] = number
-        self.headers = self._readable(np.concatenate(headers))
-        in_folder = bool(segments) and segments[0].partition is not None
-        checkpoint = checkpoint_spans(self.folder, self.end_offset) if in_folder else []
-        self.spans: list[EpochSpan] = [*spans_of(self.headers), *checkpoint]
-        # Stable: of batches with one offset, the first of the log counts.
-        order = np.argsort(self.headers["base_offset"], kind="stable")
-        self.headers = self.headers[order]
+        self.summaries: dict[int, SegmentSummary] = {}
+        self.spans: list[EpochSpan] = []
+        self.bytes_of = functools.lru_cache(SEGMENTS_OPEN)(self._read)
+        for number in reversed(range(len(segments))):
+            self._summarize(number)
+        self.spans.reverse()
+        if segments and segments[0].partition is not None:
+            self.spans += checkpoint_spans(self.folder, self.end_offset)
 
     def _read(self, number: int) -> memoryview:
         return memoryview(read_segment(self.segments[number]))
 
-    def _readable(self, headers: NDArray[Any]) -> NDArray[Any]:
-        """Return the headers up to the last batch that can be read."""
-        while len(headers) and self.batch(headers[-1]) is None:
+    def _summarize(self, number: int) -> None:
+        """Add a segment, the last one first."""
+        data = self.bytes_of(number)
+        with intact(data):
+            headers = batch_headers(data)
+        while not self.summaries and len(headers) and self._is_unreadable(number, headers[-1]):
             headers = headers[:-1]
             self.faults += 1
-        return headers
+        if len(headers):
+            self.summaries[number] = SegmentSummary(
+                int(headers["base_offset"].min()),
+                int(headers["last_offset"].max()) + 1,
+                len(headers),
+                int(headers["records"].sum(dtype=np.int64)),
+            )
+            self.spans += reversed(spans_of(headers))
+
+    def _is_unreadable(self, number: int, header: Any) -> bool:
+        data, start = self.bytes_of(number), int(header["position"])
+        with intact(data):
+            return next(LogReader(data[start : start + int(header["size"])]), None) is None
 
     @property
     def folder(self) -> str:
@@ -83,55 +101,53 @@ class PartitionCopy:
     def start_offset(self) -> int:
         """The offset at which the copy begins; compaction may have removed the first records."""
         named = self.segments[0].base_offset if self.segments else None
-        if named is not None or not len(self.headers):
-            return named or 0
-        return int(self.headers["base_offset"][0])
+        if named is not None:
+            return named
+        return min((summary.first for summary in self.summaries.values()), default=0)
 
     @property
     def end_offset(self) -> int:
         """The offset after the last one; an empty last segment has it as its name."""
-        last = int(self.headers["last_offset"].max()) if len(self.headers) else -1
-        return max(last + 1, *(segment.base_offset or 0 for segment in self.segments), 0)
+        ends = [summary.end for summary in self.summaries.values()]
+        return max([0, *ends, *(segment.base_offset or 0 for segment in self.segments)])
 
     @property
     def records(self) -> int:
         """The number of records, by the headers."""
-        return int(self.headers["records"].sum(dtype=np.int64))
+        return sum(summary.records for summary in self.summaries.values())
 
     @property
     def last_epoch(self) -> int:
         """The highest leader epoch; -1 if there is none."""
         return max((span.epoch for span in self.spans), default=NO_EPOCH)
 
-    def bytes_of(self, number: int) -> memoryview:
-        """Return the bytes of a segment; read them inside ``intact``."""
-        return self._data(number)
-
-    def batch(self, header: Any) -> Any:
-        """Return a batch with its records; None if it cannot be read."""
-        data = self._data(int(header["segment"]))
-        with intact(data):
-            start = int(header["position"])
-            return next(LogReader(data[start : start + int(header["size"])]), None)
+    def headers(self, numbers: Iterable[int]) -> NDArray[Any]:
+        """Return the headers of segments, sorted by base offset."""
+        found = [np.empty(0, HEADER_DTYPE)]
+        for number in numbers:
+            if number in self.summaries:
+                data = self.bytes_of(number)
+                with intact(data):
+                    found.append(batch_headers(data)[: self.summaries[number].batches])
+                found[-1]["segment"] = number
+        headers = np.concatenate(found)
+        # Stable: of batches with one offset, the first of the log counts.
+        return headers[np.argsort(headers["base_offset"], kind="stable")]
 
     def joined(self, headers: NDArray[Any]) -> bytes:
         """Return the bytes of batches, one after the other."""
         parts = []
         for header in headers:
-            data = self._data(int(header["segment"]))
-            start = int(header["position"])
+            data, start = self.bytes_of(int(header["segment"])), int(header["position"])
             with intact(data):
                 parts.append(bytes(data[start : start + int(header["size"])]))
         return b"".join(parts)
 
-    def pieces(self, headers: NDArray[Any], piece_bytes: int) -> Iterator[bytes]:
-        """Yield the bytes of batches, about ``piece_bytes`` at a time."""
-        for run in runs_of(headers, piece_bytes):
-            yield self.joined(run)
-
-
-def runs_of(headers: NDArray[Any], piece_bytes: int) -> Iterator[NDArray[Any]]:
-    """Yield the headers in runs of about ``piece_bytes``."""
-    if len(headers):
-        numbers = np.cumsum(headers["size"].astype(np.int64)) // piece_bytes
-        yield from np.split(headers, np.flatnonzero(np.diff(numbers)) + 1)
+    def pieces_from(self, begin: int, piece_bytes: int) -> Iterator[NDArray[Any]]:
+        """Yield the headers of batches that reach ``begin``, about ``piece_bytes`` of them."""
+        for number, summary in sorted(self.summaries.items()):
+            if summary.end > begin:
+                headers = self.headers([number])
+                headers = headers[headers["last_offset"] >= begin]
+                numbers = np.cumsum(headers["size"].astype(np.int64)) // piece_bytes
+                yield from np.split(headers, np.flatnonzero(np.diff(numbers)) + 1)

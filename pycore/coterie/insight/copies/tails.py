@@ -85,13 +85,13 @@ class Tail:
 
 def tail_of(copy: PartitionCopy, begin: int) -> Tail:
     """Read the records of a copy from the offset ``begin`` on."""
-    headers = copy.headers[copy.headers["last_offset"] >= begin]
     groups: dict[str, GroupTail] = {}
-    records = 0
-    for data in copy.pieces(headers, COMPARED_BYTES):
-        records += _add(groups, decode_columns(data, raw=True), begin)
+    records, first_epoch = 0, None
+    for headers in copy.pieces_from(begin, COMPARED_BYTES):
+        records += _add(groups, decode_columns(copy.joined(headers), raw=True), begin)
+        if first_epoch is None and len(headers):
+            first_epoch = int(headers["leader_epoch"][0])
     rows = [groups[group_id].row(group_id) for group_id in sorted(groups, key=java_order)]
-    first_epoch = int(headers["leader_epoch"][0]) if len(headers) else None
     return Tail(records, first_epoch, rows)
 
 
