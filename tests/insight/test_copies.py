@@ -75,6 +75,32 @@ def test_what_only_one_copy_has_is_counted_by_group(tmp_path):
     assert [g["group_id"] for g in rows["a"]["lacking"]] == ["g"]
 
 
+RECORD = (5, 50, b"key", b"value")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "record"),
+    [
+        (2, RECORD),
+        (1, (5, 51, b"key", b"value")),
+        (1, (5, 50, b"kez", b"value")),
+        (1, (5, 50, b"keyv", b"alue")),
+        (1, (5, 50, b"key", b"valuE")),
+        (1, (5, 50, b"key", None)),
+        (1, (5, 50, b"key", b"")),
+    ],
+)
+def test_records_of_one_offset_are_the_same_only_if_every_field_is(tmp_path, epoch, record):
+    before, after = history(0, 1, 5), history(6, 2, 3)
+    mine = [*before, (5, 1, [RECORD]), *after]
+    theirs = [*before, (5, epoch, [record]), *after]
+    rows = compared(write_copy(tmp_path / "a", mine), write_copy(tmp_path / "b", theirs))
+    assert [row["status"] for row in rows.values()] == ["best", "diverged"]
+    assert rows["b"]["common_until"] == 5
+    again = compared(write_copy(tmp_path / "c", mine), write_copy(tmp_path / "d", mine, codec=4))
+    assert [row["status"] for row in again.values()] == ["best", "same"]
+
+
 def test_a_leader_that_wrote_nothing_is_known_by_its_checkpoint(tmp_path):
     """Its copy is the shorter one, and the other broker will truncate to it."""
     common = history(0, 3, 10)
