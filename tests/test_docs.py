@@ -13,6 +13,7 @@ from support import golden_data
 from support.commandline import coterie
 from support.doc_pages import DOCS, blocks
 from support.insight.broker_session import REQUESTS, SERVER, made_log
+from support.insight.copies import made_copies
 
 ENDS = Path(__file__).parent / "insight" / "ends"
 
@@ -67,12 +68,16 @@ def folder(tmp_path_factory):
         (folder / case).symlink_to(golden_data.log(case))
     (folder / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
     made_log(folder).rename(folder / "broker")
+    made_copies(golden_data.GOLDEN / "incidents" / "two-applications" / "log", folder)
     for path in (REQUESTS, SERVER, ENDS / "ends.csv", ENDS / "ends.txt"):
         (folder / path.name).symlink_to(path)
     return folder
 
 
-QUESTIONS = ["audit.md", "expire.md", "explain.md", "growth.md", "lag.md", "metrics.md", "undo.md"]
+QUESTIONS = [
+    *("audit.md", "compare.md", "expire.md", "explain.md", "growth.md", "lag.md", "metrics.md"),
+    "undo.md",
+]
 CONSOLE = [(page, block) for page in QUESTIONS for block in blocks(page, "console")]
 
 
@@ -105,6 +110,28 @@ def test_the_page_on_the_first_hour_shows_what_its_command_prints(block, first_h
 def test_the_member_of_the_page_on_the_first_hour_gets_its_assignment():
     (code,) = blocks("start.md", "python")
     exec(compile(code, "start.md", "exec"), {})
+
+
+def printed(command, folder):
+    """A console block of a command that runs in ``folder``, with what it prints."""
+    result = coterie(*shlex.split(command), cwd=folder)
+    lines = [line.rstrip() for line in (result.stdout + result.stderr).strip("\n").splitlines()]
+    return "\n".join(["```console", f"$ coterie {command}", *lines, "```"])
+
+
+def test_the_page_on_what_went_wrong_shows_what_its_commands_print(tmp_path, request):
+    """``pytest --rewrite`` writes the outputs anew, after a change that is meant to change them."""
+    page = DOCS / "what-went-wrong.md"
+    (tmp_path / "tests").symlink_to(Path(__file__).parent)
+    (ends,) = blocks(page.name, "text")
+    (tmp_path / "ends.txt").write_text(ends, encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    block = re.compile(r"^```console\n\$ coterie (.*)\n[\s\S]*?^```", re.M)
+    now = block.sub(lambda match: printed(match[1], tmp_path), text)
+    if request.config.getoption("--rewrite"):
+        page.write_text(now, encoding="utf-8")
+    else:
+        assert now == text
 
 
 ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")

@@ -96,7 +96,10 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
 SHELVES = {  # room of the library -> its shelves, the lowest first; those of a row know each other
     room: {shelf: height for height, row in enumerate(rows) for shelf in row.split()}
     for room, rows in {
-        "insight": ["render", "records", "groups", "offsets", "brokerlogs", "questions", "asking"],
+        "insight": [
+            *("render", "records", "groups", "offsets", "brokerlogs", "copies"),
+            *("questions", "asking"),
+        ],
         "server": [
             "broker_settings clock config config_sources ids listeners options properties releases "
             "rate_limited_log unsent",

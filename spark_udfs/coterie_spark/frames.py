@@ -104,8 +104,15 @@ def _whole(name: str, column: pd.Series) -> np.ndarray[Any, Any]:
         raise ArgumentError(f"{name} must be milliseconds here: give unix_millis({name})")
     if column.dtype != "int64" and column.hasnans:
         raise ArgumentError(f"{name} must not be null")
+    if column.dtype.kind == "f":
+        _refuse_fractions(name, column.to_numpy())
     whole: np.ndarray[Any, Any] = column.to_numpy("int64")
     return whole
+
+
+def _refuse_fractions(name: str, floats: np.ndarray[Any, Any]) -> None:
+    if (floats % 1 != 0).any():
+        raise ArgumentError(f"{name} must be whole milliseconds")
 
 
 def _expiries(expire_ms: pd.Series, now: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -124,6 +131,7 @@ def _expiries(expire_ms: pd.Series, now: np.ndarray[Any, Any]) -> np.ndarray[Any
         return floats
     if floats.dtype.kind != "f":
         return _whole("expire_ms", expire_ms.fillna(NO_EXPIRY))
+    _refuse_fractions("expire_ms", floats[~np.isnan(floats)])
     rounded = np.abs(floats) >= EXACT
     if rounded.any():
         unsure = rounded & ((now >= EXACT) | (now <= -EXACT))

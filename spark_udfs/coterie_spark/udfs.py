@@ -70,15 +70,20 @@ def _ms(column: Column | str | int, name: str) -> Column:
     The type of a column is known only to Spark, which keeps one of the branches.
     """
     value = _column(column)
-    kind, number = f.typeof(value), value.cast("double")
     time = value.cast("timestamp")
-    fractional = kind.isin("double", "float") | kind.startswith("decimal")
     refused = f.raise_error(f"{name} must be whole milliseconds: {TRUNCATE}").cast("long")
     of_timestamp = f.when(f.unix_micros(time) % 1000 != 0, refused).otherwise(f.unix_millis(time))
-    of_number = f.when(fractional & (number != f.floor(number)), refused)
-    return f.when(kind == "timestamp", of_timestamp).otherwise(
-        of_number.otherwise(value.cast("long"))
-    )
+    is_timestamp = f.typeof(value) == "timestamp"
+    return f.when(is_timestamp, of_timestamp).otherwise(_whole_number(value, name))
+
+
+def _whole_number(value: Column, name: str) -> Column:
+    """Return a column of numbers as long; a number with a fraction is an error."""
+    kind, number = f.typeof(value), value.cast("double")
+    fractional = kind.isin("double", "float") | kind.startswith("decimal")
+    refused = f.raise_error(f"{name} must be whole milliseconds").cast("long")
+    of_fraction = f.when(fractional & (number != f.floor(number)), refused)
+    return of_fraction.otherwise(value.cast("long"))
 
 
 @wraps(_expired_udf, assigned=())  # it stays what ``spark.udf.register`` takes
@@ -116,7 +121,7 @@ def expired_column(
         _ms(column, name)
         for column, name in ((commit_ms, "commit_ms"), (expire_ms, "expire_ms"), (now_ms, "now_ms"))
     )
-    retention = _column(retention_ms)
+    retention = _whole_number(_column(retention_ms), "retention_ms")
     by_age = f.coalesce(f.try_subtract(now, commit) >= retention, f.lit(False))
     has_expiry = explicit.isNotNull() & (explicit != frames.NO_EXPIRY)
     return f.when(has_expiry, now >= explicit).otherwise(by_age)

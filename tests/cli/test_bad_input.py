@@ -324,6 +324,7 @@ TO_STANDARD_OUTPUT = [  # every command that writes there, but a server
     *(("undo", "--all-groups", "--at", "1796133900000"), ("audit", "--format", "csv")),
     *(("report", "--format", "markdown"), ("--version",), ("growth", "--help")),
     *(("lag", "--end-offsets", "ends"), ("designs", "list"), ("designs", "compare", "herd")),
+    ("compare", "copy", "--format", "csv"),
     *(("trace", "whatif", "trace"), ("trace", "diff", "lines", "lines")),
 ]
 
@@ -333,6 +334,7 @@ def test_a_reader_of_the_output_that_leaves_stops_the_command_quietly(command, t
     (tmp_path / "ends").write_text("orders:0:10\n")
     (tmp_path / "trace").write_text('{"format": "coterie-trace", "version": 1, "name": "t"}\n')
     (tmp_path / "lines").touch()
+    (tmp_path / "copy").symlink_to(golden_data.log("basic"))
     has_log = command[0] not in ("designs", "trace", "--version")
     case = "corrupt/value-empty" if command[0] == "verify" else "default50"
     log = [golden_data.log(case)] if has_log else []

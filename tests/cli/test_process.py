@@ -21,6 +21,7 @@ RUNS = [
     ("growth", "basic", "--format", "csv"),
     ("audit", "basic", "--format", "json"),
     ("lag", "basic", "--end-offsets", "nothing"),
+    ("compare", "compacted", "compression-snappy"),
     ("metrics", "basic"),
     ("report", "basic", "-o", "page.html"),
     ("records", "basic", "--group", "grp-mix-all"),
@@ -56,7 +57,7 @@ def test_a_process_says_and_writes_what_a_call_in_this_one_does(args, tmp_path):
     for run in (coterie, coterie_process):
         folder = tmp_path / run.__name__
         folder.mkdir()
-        for name in ("basic", "corrupt"):
+        for name in ("basic", "corrupt", "compacted", "compression-snappy"):
             (folder / name).symlink_to(golden_data.LOGS / name)
         (folder / "traces").symlink_to(TRACES / "scenarios")
         done = run(*args, cwd=folder)

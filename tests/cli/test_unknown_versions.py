@@ -6,6 +6,7 @@ An unknown value version under a known key version is a fault, and is skipped.
 
 import base64
 import json
+import shutil
 import struct
 from collections import Counter
 
@@ -41,6 +42,7 @@ COMMANDS = {  # with the status that each documents for a log with faults, and w
             ("lag", "--end-offsets", "{ends}"),
         )
     },
+    ("compare", "{copy}"): 0,
     ("metrics",): 0,
     ("report", "-o", "{out}"): 0,
     **{
@@ -111,7 +113,10 @@ def test_every_command_passes_over_what_it_does_not_know(command, log, tmp_path)
         pytest.importorskip("jinja2")
     ends = tmp_path / "ends"
     ends.write_text("t:1:5\n")
-    name, *options = (part.format(ends=ends, out=tmp_path / "out") for part in command)
+    paths = {"ends": ends, "out": tmp_path / "out", "copy": tmp_path / "copy"}
+    name, *options = (part.format(**paths) for part in command)
+    if name == "compare":
+        shutil.copytree(log, tmp_path / "copy")
     ran = coterie(name, log, *options)
     assert "a fault of coterie itself" not in ran.stderr
     assert ran.returncode == COMMANDS[command], ran.stderr

@@ -9,6 +9,7 @@ import pytest
 from coterie.cli import run
 from support import golden_data
 from support.commandline import coterie, coterie_ok
+from support.insight.copies import history, write_copy
 
 NO_FAULT = {  # Kafka loads them
     *("fine", "missing-batch", "offset-goes-back", "key-bad-utf8", "value-bad-utf8"),
@@ -131,3 +132,21 @@ def test_a_bare_segment_is_verified_under_any_folder(tmp_path):
     shutil.copy(segment, copy)
     status, (fault,), _ = verified(copy)
     assert (status, fault["file"], fault["kind"]) == (1, str(copy), "magic")
+
+
+def test_an_epoch_that_rises_by_two_is_a_hint_and_no_fault(tmp_path):
+    batches = history(0, 1, 3) + history(3, 2, 2) + history(5, 4, 2) + history(7, 9, 1)
+    copy = write_copy(tmp_path / "a", batches, cuts=(5,))
+    status, faults, said = verified(copy)
+    assert (status, faults) == (0, [])
+    (line,) = said.splitlines()
+    assert f"{5:020}.log, byte 0)" in line
+    assert "partition 0: the leader epoch rises from 2 to 4 at offset 5" in line
+    assert "(the first of 2 such places)" in line
+
+
+def test_an_epoch_that_rises_where_offsets_are_missing_is_no_hint(tmp_path):
+    """Compaction may have removed the records of the epochs in between."""
+    batches = history(0, 1, 3) + history(3, 2, 1) + history(4, 3, 2)
+    copy = write_copy(tmp_path / "a", batches, removed={3})
+    assert verified(copy) == (0, [], "")

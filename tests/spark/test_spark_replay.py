@@ -282,6 +282,8 @@ def test_tables_are_attributes_too_and_stay_without_the_log(spark, tmp_path):
         file.unlink()
     assert replayed.groups.count() == replayed.summary.groups == 14
     assert "commits" not in replayed
+    assert repr(replayed).startswith("<Replay of ")
+    assert "14 groups, 0 faults: tables groups, members, offsets" in repr(replayed)
     assert not hasattr(replayed, "commits")
 
 

@@ -90,6 +90,8 @@ def test_timestamps_expire_as_their_milliseconds_do_in_columns_and_in_sql(spark)
             expired(expr(micros), "et", lit(now_ms), lit(retention_ms)),
             expired_column(expr(micros), "et", now_ms, retention_ms),
             expired_column("c", "e", lit(1.5), retention_ms),
+            expired_column("c", "e", now_ms, lit(1.5)),
+            expired("c", "e", lit(now_ms), lit(1.5)),
             expr(f"expired({micros}, et, timestamp_micros(1L), 1L)"),
         ):
             with pytest.raises(PySparkException, match=r"must be (whole )?milliseconds"):

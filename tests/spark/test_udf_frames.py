@@ -57,6 +57,14 @@ def test_arrays_of_numbers_and_of_timestamps_expire_alike(rows, unit, as_times):
     assert frames.expired_arrays(*arrays).to_pylist() == [is_expired(*row) for row in rows]
 
 
+@pytest.mark.parametrize("name", ["commit_ms", "expire_ms", "now_ms", "retention_ms"])
+def test_a_fraction_of_a_millisecond_is_refused_in_every_column(name):
+    columns = {"commit_ms": 0, "expire_ms": 0, "now_ms": 0, "retention_ms": 0}
+    series = {key: pd.Series([value]) for key, value in columns.items()} | {name: pd.Series([1.5])}
+    with pytest.raises(ArgumentError, match=f"{name} must be whole milliseconds"):
+        frames.expired(**series)
+
+
 def test_a_fraction_of_a_millisecond_and_a_time_without_a_zone_are_refused():
     numbers = {name: pa.array([5]) for name in ("commit_ms", "expire_ms", "now_ms", "retention_ms")}
     for name in ("commit_ms", "expire_ms", "now_ms"):

@@ -1,16 +1,22 @@
 """Request logs with refused requests, missing responses and other formats."""
 
+import gzip
 import json
+import re
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie import CoterieError, run_trace
 from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
+from coterie.traces.restarts import started_times
 from coterie.wire.exchanges import exchanges
 from support.commandline import coterie
-from support.request_lines import commit, fetch, line, markers, txn_commit
+from support.golden_data import GOLDEN
+from support.request_lines import CONNECTION, commit, fetch, line, markers, txn_commit
 
 
 def responses(made):
@@ -183,3 +189,146 @@ def test_a_group_that_is_not_there_is_described_alike_whatever_the_version():
 def test_the_host_of_a_client_is_that_of_its_connection(connection, host):
     (exchange,) = exchanges([commit(0, connection=connection)], Counter())
     assert exchange.client_host == host
+
+
+AT = "10.0.0.1:9092-10.0.0.2"
+
+
+def join(ms, member_id, code=0, *, connection, total_ms, metadata="", generation=1):
+    """A join of the group's only member; its response was sent ``ms`` after the first second."""
+    request = {"groupId": "g", "memberId": member_id, "sessionTimeoutMs": 10_000,
+               "rebalanceTimeoutMs": 60_000, "protocolType": "consumer",
+               "protocols": [{"name": "range", "metadata": metadata}]}  # fmt: skip
+    members = [{"memberId": "c-1", "metadata": metadata}]
+    answer = {"errorCode": code, "generationId": -1 if code else generation,
+              "protocolName": None if code else "range", "leader": "" if code else "c-1",
+              "memberId": "c-1", "members": [] if code else members}  # fmt: skip
+    logged = line("JOIN_GROUP", 5, request, answer, ms, connection=connection)
+    return logged.replace('"totalTimeMs": 0.5', f'"totalTimeMs": {total_ms}')
+
+
+def test_requests_of_one_connection_are_in_the_order_of_the_log_however_close():
+    """The second came 0.3 ms after the first; by the times of their lines it would come before."""
+    connection = f"{AT}:4000-1"
+    made = import_request_log(
+        [
+            join(100, "", 79, connection=connection, total_ms=0.3),
+            join(101, "c-1", connection=connection, total_ms=1.8),
+        ],
+        {"group.initial.rebalance.delay.ms": 0},
+    )
+    assert [event.get("member_id", "") for event in made.trace[1:]] == ["", "c-00000001"]
+    assert [answer["error"] for answer in responses(made)] == ["MEMBER_ID_REQUIRED", "NONE"]
+    assert responses(made) == expected(made)
+
+
+def member_joins(ms, name, generation, total_ms, metadata=""):
+    """``a`` or ``b`` joins; ``a`` is the leader, and gives its metadata of that time."""
+    member_id = f"{name}-1"
+    request = {"groupId": "g", "memberId": member_id if generation > 1 else "",
+               "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000,
+               "protocolType": "consumer",
+               "protocols": [{"name": "range", "metadata": metadata}]}  # fmt: skip
+    members = [{"memberId": "a-1", "metadata": metadata}, {"memberId": "b-1", "metadata": ""}]
+    answer = {"errorCode": 0, "generationId": generation, "protocolName": "range",
+              "leader": "a-1", "memberId": member_id,
+              "members": members if name == "a" else []}  # fmt: skip
+    connection = f"{AT}:{4000 + ord(name)}-{ord(name)}"
+    logged = line("JOIN_GROUP", 3, request, answer, ms, client=name, connection=connection)
+    return logged.replace('"totalTimeMs": 0.5', f'"totalTimeMs": {total_ms}')
+
+
+@pytest.mark.parametrize("total_ms", [0.2, 0.9])
+def test_requests_of_one_millisecond_are_in_the_order_that_their_answers_show(total_ms):
+    """``b`` joins unchanged after the leader changed: it gets the next generation, and not this."""
+    made = import_request_log(
+        [
+            *(member_joins(0, "a", 1, 20), member_joins(0, "b", 1, 15)),
+            *(member_joins(100, "b", 2, total_ms), member_joins(100, "a", 2, 0.5, "AAEC")),
+        ],
+        {"group.initial.rebalance.delay.ms": 20},
+    )
+    assert responses(made) == expected(made)
+    assert [event["client_id"] for event in made.trace[1:]] == ["a", "b", "a", "b"]
+
+
+INCIDENTS = sorted(path.parent.name for path in GOLDEN.glob("incidents/*/kafka-request.log.gz"))
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1000}
+OWN = {"protocols": {"group.initial.rebalance.delay.ms": 500}}
+
+
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_a_trace_of_an_incident_is_answered_as_the_real_broker_did(incident):
+    folder = GOLDEN / "incidents" / incident
+    with (
+        gzip.open(folder / "kafka-request.log.gz", "rt") as requests,
+        gzip.open(folder / "server.log.gz", "rt") as server,
+    ):
+        made = import_request_log(
+            requests, SETTINGS | OWN.get(incident, {}), started_ms=started_times(server)
+        )
+    assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+
+
+def test_requests_of_different_connections_are_in_the_order_of_their_times():
+    """A join that waits for others is logged after requests that came later."""
+    made = import_request_log([
+        commit(0, ms=100, group="b", connection=f"{AT}:4000-1"),
+        join(160, "", 79, connection=f"{AT}:4001-2", total_ms=90),
+    ])  # fmt: skip
+    assert [event["op"] for event in made.trace[1:]] == ["join_group", "offset_commit"]
+
+
+@given(st.data())
+def test_a_log_whose_times_are_cut_gives_the_order_of_each_connection(data):
+    """The model: each connection has its requests one after the other, at real times."""
+    lines, order = [], {}
+    for number in range(data.draw(st.integers(1, 3))):
+        now_us = data.draw(st.integers(0, 3000))
+        for place in range(data.draw(st.integers(1, 6))):
+            queue_us, rest_us = (data.draw(st.integers(1, 1500)) for _ in range(2))
+            sent_us = now_us + queue_us + rest_us
+            logged = commit(0, ms=sent_us // 1000, group=f"{number}-{place}",
+                            connection=f"{AT}:{4000 + number}-{number}")  # fmt: skip
+            times = {"totalTimeMs": (queue_us + rest_us) / 1000,
+                     "requestQueueTimeMs": queue_us / 1000}  # fmt: skip
+            for name, value in times.items():
+                logged = re.sub(rf'"{name}": [\d.]+', f'"{name}": {value}', logged)
+            lines.append((sent_us, logged))
+            order.setdefault(number, []).append((f"{number}-{place}", now_us + queue_us))
+            now_us = sent_us + data.draw(st.integers(1, 400))
+    made = import_request_log([logged for _, logged in sorted(lines)])
+    groups = [event["group_id"] for event in made.trace[1:]]
+    at = {event["group_id"]: event["at"] for event in made.trace[1:]}
+    first_us = min(handled_us for requests in order.values() for _, handled_us in requests)
+    for number, requests in order.items():
+        assert [g for g in groups if g.startswith(f"{number}-")] == [g for g, _ in requests]
+        for group, handled_us in requests:  # both ends are known to a millisecond
+            assert abs(at[group] - (handled_us - first_us) / 1000) < 2
+
+
+def deletion(ms, *topics, version=6, connection=CONNECTION):
+    results = [{"name": name, "topicId": "x", "errorCode": code, "errorMessage": None}
+               for name, code in topics]  # fmt: skip
+    request = {"topics": [{"name": name, "topicId": "x"} for name, _ in topics], "timeoutMs": 5}
+    return line("DELETE_TOPICS", version, request, {"responses": results}, ms,
+                connection=connection)  # fmt: skip
+
+
+def test_a_deletion_of_a_topic_removes_the_offsets_that_were_committed():
+    made = import_request_log([
+        commit(0, 0, ms=1, topic="t"), commit(0, ms=2, topic="u", group="h"),
+        deletion(10, ("t", 0), ("u", 29)), fetch("g", 20, -1),
+        commit(0, ms=30, topic="t", group="new"), fetch("new", 40, 10),
+    ])  # fmt: skip
+    events = [event for event in made.trace if event.get("op") == "delete_partitions"]
+    partitions = [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
+    assert [event["partitions"] for event in events] == [partitions]
+    assert responses(made) == expected(made)
+
+
+def test_a_deletion_of_topics_without_offsets_is_counted():
+    made = import_request_log([commit(0, ms=1), deletion(10, ("other", 0))])
+    assert made.left_out == {"DELETE_TOPICS: no group has committed offsets of the topics": 1}
+    made = import_request_log([commit(0, ms=1), deletion(10, ("t", 29))])
+    assert made.left_out == {"DELETE_TOPICS: refused": 1}

@@ -32,6 +32,7 @@ COMMANDS = {  # name -> summary, so that `coterie --help` imports no command
     "lag": "Lag by partition and over time, given end offsets.",
     "metrics": "Offsets, commits, members as Prometheus text.",
     "report": "One self-contained HTML page about the groups.",
+    "compare": "Copies of several brokers; exit 1 if they have diverged.",
     "records": "The records of a log, decoded, one JSON object per line.",
     "verify": "Every fault of a log, one JSON object per line; exit 1 if any.",
     "serve": "Serve Kafka's protocol: a Kafka for tests of any language.",

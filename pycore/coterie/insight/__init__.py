@@ -5,6 +5,7 @@
 ``groups``      metadata records: generations and their causes
 ``offsets``     commits: offsets over time, rewinds, divergence from a live state
 ``brokerlogs``  brokers' own logs
+``copies``      copies of one log from several brokers, for ``coterie compare``
 ``questions``   one module for each question
 ``asking``      the request of a question, its engines, and the answer of each partition
 

@@ -349,7 +349,7 @@ def _refuse_two_copies(segments: list[Segment]) -> None:
         if os.path.realpath(first) != os.path.realpath(folder):
             raise LogError(
                 f"partition {segment.partition} is in two folders, {first or '.'} and "
-                f"{folder or '.'}: give one of them"
+                f"{folder or '.'}: give one of them; `coterie compare` shows how they differ"
             )
 
 

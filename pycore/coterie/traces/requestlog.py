@@ -18,6 +18,8 @@ from typing import Any
 
 from coterie.coordinator.config import DEFAULTS
 from coterie.errors import CoterieError
+from coterie.traces.arrivals import in_order
+from coterie.traces.close_requests import Step, in_answered_order
 from coterie.traces.restarts import Outage, outages
 from coterie.values import Error
 from coterie.wire.apis import READERS
@@ -44,7 +46,6 @@ HEARTBEATS, DESCRIBES = (
 )
 READ = frozenset(READERS) | HEARTBEATS | DESCRIBES
 SESSION_MS = 10_000
-Step = tuple[Exchange, dict[str, Any], "dict[str, Any] | None"]
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ def import_request_log(
         A line is truncated or damaged, or the log has no request of a group.
     """
     out = ImportedTrace()
-    by_time = sorted(exchanges(lines, out.left_out), key=lambda e: e.handled_ms)
+    by_time = in_order(exchanges(lines, out.left_out))
     newer: set[str] = set()
     for exchange in by_time:
         if exchange.api in READ:
@@ -128,20 +129,41 @@ def import_request_log(
             newer.update(_newer_groups(exchange))
     steps: list[Step] = []
     groups: dict[str, dict[str, Any]] = {}
+    committed: set[tuple[str, int]] = set()
     for exchange in by_time:
         with as_kafka_logs_it(exchange):
             why, requests = _read(exchange, groups, newer)
         if why is not None:
             out.left_out[why] += 1
         for event, answer in requests:
-            why = _drop_newer(event, answer, newer) or _drop_not_passed_on(event, answer)
+            why = (
+                _drop_newer(event, answer, newer)
+                or _drop_not_passed_on(event, answer)
+                or _name_deleted(event, committed)
+            )
             if why is not None:
                 out.left_out[why if why.startswith("group ") else f"{exchange.api}: {why}"] += 1
-            else:
-                steps.append((exchange, event, answer))
+                continue
+            steps.append((exchange, event, answer))
+            committed.update((o["topic"], o["partition"]) for o in event.get("offsets", ()))
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
-    _write(out, steps, outages(by_time, started_ms), config, name)
+    start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
+    out.start = _clock(start_ms)
+    header = {
+        "format": "coterie-trace",
+        "version": 1,
+        "name": name,
+        "doc": f"A broker's request log, from {out.start} of its clock on.",
+        "config": _settings(steps, config or {}),
+    }
+    failovers = list(_failovers(out, steps, outages(by_time, started_ms)))
+
+    def lines_of(steps: list[Step]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        trace, expected = _lines(steps, failovers, start_ms)
+        return [header, *trace], expected
+
+    out.trace, out.expected = lines_of(in_answered_order(steps, lines_of))
     return out
 
 
@@ -159,7 +181,9 @@ def _read(
         return f"{exchange.api}: {why}", []
     if not exchange.response:  # Kafka closed the connection instead
         return f"{exchange.api}: no response was logged", []
-    return None, list(reader(exchange, groups))
+    read = list(reader(exchange, groups))
+    refused = exchange.api == "DELETE_TOPICS" and not read
+    return ("DELETE_TOPICS: refused" if refused else None), read
 
 
 def _newer_groups(exchange: Exchange) -> Iterator[str]:
@@ -227,49 +251,50 @@ def _drop_not_passed_on(event: dict[str, Any], answer: dict[str, Any] | None) ->
     return None
 
 
+def _name_deleted(event: dict[str, Any], committed: Collection[tuple[str, int]]) -> str | None:
+    """Name the partitions of deleted topics, which the request does not: those with commits."""
+    if event["op"] != "delete_partitions":
+        return None
+    topics = event.pop("topics")
+    event["partitions"] = [
+        {"topic": topic, "partition": partition}
+        for topic, partition in sorted(committed)
+        if topic in topics
+    ]
+    return None if event["partitions"] else "no group has committed offsets of the topics"
+
+
 def _clock(at_ms: float) -> str:
     moment = datetime.fromtimestamp(int(at_ms) / 1000, timezone.utc)
     return moment.isoformat(" ", "milliseconds")[:23]
 
 
-def _write(
-    out: ImportedTrace,
-    steps: list[Step],
-    downs: list[Outage],
-    config: dict[str, Any] | None,
-    name: str,
-) -> None:
-    start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
-    out.start = _clock(start_ms)
-    failovers = list(_failovers(out, steps, downs))
-    out.trace.append(
-        {
-            "format": "coterie-trace",
-            "version": 1,
-            "name": name,
-            "doc": f"A broker's request log, from {out.start} of its clock on.",
-            "config": _settings(steps, config or {}),
-        }
-    )
-    ids = MemberIds()
+def _lines(
+    steps: list[Step], failovers: list[float], start_ms: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the events of a trace, and the broker's responses; the steps do not change."""
+    trace: list[dict[str, Any]] = []
+    expected: list[dict[str, Any]] = []
+    ids, left = MemberIds(), list(failovers)
     for number, (exchange, event, answer) in enumerate(steps, 1):
-        while failovers and failovers[0] <= exchange.handled_ms:
-            out.trace.append({"at": int(failovers.pop(0)) - start_ms, "op": "failover"})
+        while left and left[0] <= exchange.handled_ms:
+            trace.append({"at": int(left.pop(0)) - start_ms, "op": "failover"})
         new = event["op"] == "join_group" and not event.get("member_id")
         if new and answer is not None and _took_an_id(answer):
             prefix = event.get("group_instance_id") or event["client_id"]
             ids.hand_out(answer["member_id"], prefix)
         at = int(exchange.handled_ms) - start_ms
-        for offset in event.get("offsets", ()):
+        head = {"at": at, "op": event["op"]} | ({"id": number} if answer is not None else {})
+        fields = ids.map({name: value for name, value in event.items() if name != "op"})
+        for offset in fields.get("offsets", ()):
             if "expire_timestamp" in offset:  # until here relative to the request
                 offset["expire_timestamp"] += at
-        head = {"at": at, "op": event.pop("op")} | ({"id": number} if answer is not None else {})
-        out.trace.append(head | ids.map(event))
+        trace.append(head | fields)
         if answer is not None:
             sent = {"at": int(exchange.sent_ms) - start_ms, "event": "response", "id": number}
-            out.expected.append(sent | {"op": head["op"]} | answer)
+            expected.append(sent | {"op": head["op"]} | answer)
     # Mapped at the end: a join response to the leader may contain ids that are assigned later.
-    out.expected = [ids.map(line) for line in sorted(out.expected, key=lambda line: line["at"])]
+    return trace, [ids.map(line) for line in sorted(expected, key=lambda line: line["at"])]
 
 
 def _failovers(out: ImportedTrace, steps: list[Step], downs: list[Outage]) -> Iterator[float]:

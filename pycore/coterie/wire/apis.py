@@ -315,6 +315,13 @@ def _delete(e: Exchange, groups: Groups) -> Iterator[Step]:
     )
 
 
+def _delete_topics(e: Exchange, groups: Groups) -> Iterator[Step]:
+    """Yield the deleted topics; the request does not say which partitions they had."""
+    deleted = [topic["name"] for topic in e.response["responses"] if not topic["errorCode"]]
+    if deleted:
+        yield {"op": "delete_partitions", "topics": deleted}, None
+
+
 READERS: dict[str, Callable[[Exchange, Groups], Iterator[Step]]] = {
     "JOIN_GROUP": _join,
     "SYNC_GROUP": _sync,
@@ -328,4 +335,5 @@ READERS: dict[str, Callable[[Exchange, Groups], Iterator[Step]]] = {
     "DESCRIBE_GROUPS": _describe,
     "LIST_GROUPS": _list,
     "DELETE_GROUPS": _delete,
+    "DELETE_TOPICS": _delete_topics,
 }

@@ -73,6 +73,13 @@ class Replay(Mapping[str, "DataFrame"]):
     def __len__(self) -> int:
         return len(self._tables)
 
+    def __repr__(self) -> str:
+        read = self.summary
+        return (
+            f"<Replay of {read.records} records, {read.groups} groups, {len(read.faults)} faults:"
+            f" tables {', '.join(self._tables)}>"
+        )
+
     @property
     def groups(self) -> DataFrame:
         """The table ``groups``: one row a group."""

@@ -1,0 +1,153 @@
+"""Compare the copies of a log that several brokers have: one row for each partition and copy.
+
+The best copy of a partition has the history that the brokers retain: the highest last leader epoch,
+then the highest end offset. Of equal ones it is the one with the fewest batches that cannot be
+read, then the one with the most records, since compaction removed least from it, then the first.
+Each other copy is compared with the best one. Threads compare the partitions of large logs.
+Source: UnifiedLog.endOffsetForEpoch, AbstractFetcherThread (a follower truncates to the leader's
+history).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from coterie.insight.copies.common_prefix import Common, common_prefix
+from coterie.insight.copies.partition_copy import PartitionCopy
+from coterie.insight.copies.tails import GROUP_FIELDS, Tail, tail_of
+from coterie.log.folders import Listing, Segment
+from coterie.ordering import partition_order
+from coterie.replay.engine import Progress
+from coterie.replay.parallel_scan import UNIT_BYTES_MIN, cores
+
+BEST, SAME, BEHIND, DIVERGED, MISSING = "best", "same", "behind", "diverged", "missing"
+Row = dict[str, Any]
+EPOCH_FIELDS = {"epoch": "int32", "offset": "int64"}
+FIELDS: dict[str, Any] = {
+    "offsets_partition": "int32",
+    "copy": "string",
+    "folder": "string",
+    "status": "string",
+    "start_offset": "int64",
+    "end_offset": "int64",
+    "last_epoch": "int32",
+    "epochs": [EPOCH_FIELDS],
+    "common_until": "int64",
+    "epoch_here": "int32",
+    "epoch_there": "int32",
+    "records_only_here": "int64",
+    "commits_only_here": "int64",
+    "generations_only_here": "int64",
+    "records_lacking": "int64",
+    "commits_lacking": "int64",
+    "generations_lacking": "int64",
+    "removed_here": "int64",
+    "removed_there": "int64",
+    "faults": "int64",
+    "only_here": [GROUP_FIELDS],
+    "lacking": [GROUP_FIELDS],
+}
+NOTHING = Tail(0, None, [])
+
+
+def compare(copies: Mapping[str, Listing], progress: Progress) -> Iterator[list[Row]]:
+    """Yield the rows of each partition, one for each copy, in the order of the copies."""
+    numbers = sorted(
+        {number for listing in copies.values() for number in listing.partitions()},
+        key=partition_order,
+    )
+    partitions = {name: listing.partitions() for name, listing in copies.items()}
+    size = sum(listing.size for listing in copies.values())
+    progress.total(size)
+
+    def work(number: int | None) -> tuple[list[Row], int]:
+        segments = {name: tuple(partitions[name].get(number, ())) for name in copies}
+        read = sum(segment.size for some in segments.values() for segment in some)
+        return compare_partition(number, segments), read
+
+    threads = 1 if size < 2 * UNIT_BYTES_MIN else cores()
+    with ThreadPoolExecutor(threads) as pool:
+        for rows, read in pool.map(work, numbers):
+            progress.advance(read)
+            yield rows
+
+
+def compare_partition(number: int | None, segments: Mapping[str, Sequence[Segment]]) -> list[Row]:
+    """Return the rows of one partition."""
+    copies = [PartitionCopy(name, some) for name, some in segments.items()]
+    present = [copy for copy in copies if copy.segments]
+    best = max(present, key=lambda copy: (*rank(copy), copy.records))  # the first of equal ones
+    prefixes = {copy.name: common_prefix(copy, best) for copy in present if copy is not best}
+    faults = {name: common.faults_here for name, common in prefixes.items()}
+    faults[best.name] = max((common.faults_there for common in prefixes.values()), default=0)
+    if faults[best.name]:
+        equals = [copy for copy in present if rank(copy) == rank(best)]
+        readable = max(equals, key=lambda copy: (-faults[copy.name], copy.records))
+        if readable is not best:
+            best = readable
+            prefixes = {
+                copy.name: common_prefix(copy, best) for copy in present if copy is not best
+            }
+    return [
+        row_of(number, copy, best, prefixes.get(copy.name), faults.get(copy.name, 0))
+        for copy in copies
+    ]
+
+
+def rank(copy: PartitionCopy) -> tuple[int, int]:
+    """Return what decides between two histories."""
+    return copy.last_epoch, copy.end_offset
+
+
+def row_of(
+    number: int | None,
+    copy: PartitionCopy,
+    best: PartitionCopy,
+    common: Common | None,
+    faults: int,
+) -> Row:
+    """Return the row of a copy; ``common`` is what it has in common with the best one."""
+    if common is None:
+        status = BEST if copy is best else MISSING
+        common = Common(copy.end_offset, False, 0, 0, 0, 0)
+        own = NOTHING
+        lacking = NOTHING if copy is best else tail_of(best, best.start_offset)
+    else:
+        own, lacking = tail_of(copy, common.until), tail_of(best, common.until)
+        status = DIVERGED if common.is_split or own.records else SAME
+        if status == SAME and lacking.records:
+            status = BEHIND
+    return {
+        "offsets_partition": number,
+        "copy": copy.name,
+        "folder": copy.folder or None,
+        "status": status,
+        "start_offset": copy.start_offset if copy.segments else None,
+        "end_offset": copy.end_offset if copy.segments else None,
+        "last_epoch": copy.last_epoch if copy.spans else None,
+        "epochs": epochs_of(copy),
+        "common_until": common.until if copy.segments else None,
+        "epoch_here": own.first_epoch,
+        "epoch_there": lacking.first_epoch,
+        "records_only_here": own.records,
+        "commits_only_here": own.commits,
+        "generations_only_here": own.generations,
+        "records_lacking": lacking.records,
+        "commits_lacking": lacking.commits,
+        "generations_lacking": lacking.generations,
+        "removed_here": common.removed_here,
+        "removed_there": common.removed_there,
+        "faults": copy.faults + faults,
+        "only_here": own.groups,
+        "lacking": lacking.groups,
+    }
+
+
+def epochs_of(copy: PartitionCopy) -> list[Row]:
+    """Return the first known offset of each leader epoch."""
+    first: dict[int, int] = {}
+    for epoch, offset, _ in copy.spans:
+        first[epoch] = min(offset, first.get(epoch, offset))
+    return [{"epoch": epoch, "offset": offset} for epoch, offset in sorted(first.items())]

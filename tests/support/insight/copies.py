@@ -1,0 +1,134 @@
+"""Copies of a partition as brokers would have them: a history that elections split, cut, cleaned.
+
+A history is a list of (base offset, leader epoch, records), a record (offset, time, key, value).
+"""
+
+from coterie._core.codec.reader import LogReader
+from coterie._core.codec.writer import encode_batch
+from support import log_writer as write
+
+ELECTED_WITHOUT, BEHIND_BY = 20, 40  # batches that the copies of a page lack
+LATER_MS = 30_000
+
+
+def commit(offset, time, group=b"g", value=7):
+    key, data = write.commit(time, value, group=group)[1:]
+    return offset, time, key, data
+
+
+def generation(offset, time, number, group=b"g"):
+    return offset, time, write.group_key(group), write.group_value(number, [b"m"])
+
+
+def history(begin, epoch, count, *, size=1, time=0, group=b"g"):
+    """``count`` batches of ``size`` commits each, from an offset on."""
+    batches = []
+    for base in range(begin, begin + count * size, size):
+        records = [commit(base + i, time + base, group, base + i + time) for i in range(size)]
+        batches.append((base, epoch, records))
+    return batches
+
+
+def encoded(batch, removed=frozenset(), **options):
+    """A batch as bytes; ``removed`` are offsets that compaction took."""
+    base, epoch, records = batch
+    left = [record for record in records if record[0] not in removed]
+    if not left:
+        return b""
+    return encode_batch(
+        left, base, leader_epoch=epoch, last_offset_delta=records[-1][0] - base, **options
+    )
+
+
+def write_copy(
+    folder, batches, *, partition=0, cuts=(), removed=frozenset(), epochs=None, **options
+):
+    """Write a copy; a segment begins at offset 0 and at each batch with a base offset in ``cuts``.
+
+    ``removed`` are offsets that the cleaner took; ``epochs`` are the lines of the broker's
+    checkpoint, (epoch, first offset) each.
+    """
+    target = folder / f"__consumer_offsets-{partition}"
+    target.mkdir(parents=True)
+    segments = {batches[0][0] if batches else 0: b""}
+    for batch in batches:
+        if batch[0] in cuts:
+            segments.setdefault(batch[0], b"")
+        segments[max(segments)] += encoded(batch, removed, **options)
+    for base, data in segments.items():
+        (target / f"{base:020}.log").write_bytes(data)
+    if epochs is not None:
+        lines = ["0", str(len(epochs)), *(f"{epoch} {offset}" for epoch, offset in epochs)]
+        (target / "leader-epoch-checkpoint").write_text("\n".join(lines) + "\n")
+    return str(folder)
+
+
+def records_in(batches, removed=frozenset()):
+    """The records of a copy, by offset, each with its leader epoch."""
+    return {
+        record[0]: (epoch, *record[1:])
+        for _, epoch, records in batches
+        for record in records
+        if record[0] not in removed
+    }
+
+
+def end_of(batches):
+    return batches[-1][2][-1][0] + 1 if batches else 0
+
+
+def epochs_in(batches, removed=frozenset()):
+    """The leader epoch of each offset of the batches that a cleaner left, if only in part."""
+    return {
+        record[0]: epoch
+        for _, epoch, records in batches
+        for record in records
+        if any(other[0] not in removed for other in records)
+    }
+
+
+def common_until(copies, ends):
+    """The slow model: the offset after the common history of two copies, (batches, removed)."""
+    one, other = (records_in(*copy) for copy in copies)
+    limits = [*ends, *(o for o in one if o in other and one[o] != other[o])]
+    epochs = [epochs_in(*copy) for copy in copies]
+    for here, there in (epochs, epochs[::-1]):
+        limits += [o for o in here for p in there if p >= o and there[p] < here[o]]
+    return min(limits)
+
+
+def made_copies(source, folder):
+    """The copies of a page: ``broker-1`` to ``broker-3``, after an unclean election.
+
+    ``source`` has one segment for each partition. ``broker-1`` has all of it. ``broker-3`` lacks
+    the last batches; so did ``broker-2``, which was then elected and has commits of its own.
+    """
+    for path in sorted(source.glob("*/*.log")):
+        data = path.read_bytes()
+        batches = [data[b.position : b.position + b.size] for b in LogReader(data)]
+        for name, count in (
+            ("broker-1", 0),
+            ("broker-2", ELECTED_WITHOUT),
+            ("broker-3", BEHIND_BY),
+        ):
+            target = folder / name / path.parent.name / path.name
+            target.parent.mkdir(parents=True)
+            is_split = len(batches) > 2 * BEHIND_BY
+            left = batches[: len(batches) - count] if is_split else batches
+            if is_split and name == "broker-2":
+                left = left + new_batches(left[-1], batches[-ELECTED_WITHOUT:])
+            target.write_bytes(b"".join(left))
+
+
+def new_batches(last, batches):
+    """Batches that a new leader wrote after ``last``: the records of others, 30 s later."""
+    (before,) = LogReader(last)
+    base, out = before.last_offset + 1, []
+    for batch in LogReader(b"".join(batches)):
+        records = [
+            (base + at, record.timestamp + LATER_MS, record.key, record.value)
+            for at, record in enumerate(batch.records)
+        ]
+        out.append(encode_batch(records, base, leader_epoch=before.leader_epoch + 2))
+        base += len(records)
+    return out[: len(out) // 2]
