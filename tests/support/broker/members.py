@@ -6,6 +6,7 @@ lines with the clock's ms: partitions assigned and revoked, offsets committed, i
 """
 
 import json
+import os
 import queue
 import socket
 import subprocess
@@ -30,18 +31,22 @@ def now_ms():
 class Member:
     """A running consumer; ``seen`` has the events that it has reported so far."""
 
+    program, defaults = __file__, DEFAULTS
+    environment = ()  # further variables of the process: a dictionary
+
     def __init__(self, address, name, group, topics, **options):
         self.name = name
-        what = {**DEFAULTS, **options, "name": name, "group": group, "topics": topics}
+        what = {**self.defaults, **options, "name": name, "group": group, "topics": topics}
         self.what = what
         self.seen = []
         self._news = threading.Condition()
         self._ended = False
         self.process = subprocess.Popen(
-            [sys.executable, __file__, address, json.dumps(what)],
+            [sys.executable, self.program, address, json.dumps(what)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, **dict(self.environment)},
         )
         threading.Thread(target=self._listen, daemon=True).start()
 
