@@ -14,8 +14,12 @@ from support.commandline import coterie_ok
 
 NAMES = golden_data.incidents()
 RECORDED = [name for name in NAMES if name != "protocols"]  # whose truth has another form
-WITH_MEMBERS = [name for name in RECORDED if golden_data.truth(name)["members"]]
-WITH_SAMPLES = [name for name in RECORDED if golden_data.truth(name)["samples"]]
+SEVERAL_BROKERS = ("unclean-election",)  # which lost some of the commits that were answered
+FAST_CLOCK = ("healthy-hours",)  # whose times are not those of the clients
+ONE_LOG = [name for name in RECORDED if name not in (*SEVERAL_BROKERS, *FAST_CLOCK)]
+WITH_MEMBERS = [name for name in ONE_LOG if golden_data.truth(name)["members"]]
+WITH_SAMPLES = [name for name in ONE_LOG if golden_data.truth(name)["samples"]]
+CLOCK_SLACK_MS = 2_000  # within which a broker's process follows its clock
 
 
 def commits_in(name):
@@ -36,6 +40,15 @@ def copied_ms(name):
     return at_ms
 
 
+def broker_times(name, since_ms, until_ms):
+    """The spans of the broker's clock that hold a span of the clients' clock."""
+    clock = golden_data.truth(name).get("clock", [{"at_ms": 0, "offset_ms": 0}])
+    ends = [*(entry["at_ms"] + CLOCK_SLACK_MS for entry in clock[1:]), float("inf")]
+    for entry, end_ms in zip(clock, ends, strict=True):
+        if entry["at_ms"] <= until_ms and since_ms <= end_ms:
+            yield since_ms + entry["offset_ms"], until_ms + entry["offset_ms"]
+
+
 def test_the_page_of_all_incidents_names_each():
     page = (golden_data.INCIDENTS / "README.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| `([a-z0-9-]+)` ", page, re.MULTILINE)) == NAMES
@@ -46,7 +59,7 @@ def test_an_incident_has_its_page_its_truth_and_the_brokers_log(name):
     folder = golden_data.incident(name)
     assert (folder / "README.md").read_text(encoding="utf-8").startswith(f"# {name}\n")
     assert golden_data.truth(name)["incident"] == name
-    assert (folder / "server.log.gz").exists()
+    assert list(folder.glob("server*.log.gz"))
 
 
 @pytest.mark.parametrize("name", WITH_MEMBERS)
@@ -60,7 +73,8 @@ def test_each_commit_that_was_answered_before_the_copy_is_in_the_log(name):
             for place, offset in commit["offsets"].items():
                 topic, _, partition = place.rpartition("-")
                 found = times[commit["group"], topic, int(partition), offset]
-                assert [ms for ms in found if commit["since_ms"] <= ms <= commit["at_ms"]], commit
+                spans = list(broker_times(name, commit["since_ms"], commit["at_ms"]))
+                assert any(a <= ms <= b for a, b in spans for ms in found), commit
 
 
 @pytest.mark.parametrize("name", WITH_SAMPLES)

@@ -3,6 +3,7 @@
 `record_incidents.py` runs them; each docstring is the page beside the recording.
 """
 
+import threading
 from time import sleep
 
 from support.broker.native_members import NativeMember
@@ -55,12 +56,14 @@ def removals(run):
         run.leave(member)
     for group in ("pruned", "half-expired"):
         run.start(f"{group}-2", group, ["orders"], commit_s=2)
+    expirations = watch_expirations(run)
     delete_groups(run)
     delete_topics(run)
     prune(run)
     remake(run)
     refused(run)
-    expire(run)
+    for thread in expirations:
+        thread.join()
     run.produce(orders=[30] * 3)
     sleep(6)
     run.sample("at the end")
@@ -135,14 +138,27 @@ def refused(run):
     assert "not empty" in output.lower() or "NonEmpty" in output, output
 
 
-def expire(run):
-    places = {"expired": None, "half-expired": "clicks-0"}
-    had = {group: offsets_of(run, group) for group in places}
-    for group, place in places.items():
-        between_ms = await_removed(run, group, place)
-        gone = {at: had[group][at] for at in had[group].keys() - offsets_of(run, group).keys()}
-        details = {"places": dict(sorted(gone.items())), "why": "expired"}
-        run.finding("removal", group, between_ms=between_ms, **details)
+def watch_expirations(run):
+    """Watch, in threads, until the offsets that should expire have gone; return the threads."""
+    threads = [
+        threading.Thread(target=watch_expiration, args=(run, *what))
+        for what in (("expired", None), ("half-expired", "clicks-0"))
+    ]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def watch_expiration(run, group, place):
+    import kafka
+
+    admin = kafka.KafkaAdminClient(bootstrap_servers=run.broker.address)
+    had = offsets_of(run, group, admin)
+    between_ms = await_removed(run, group, place, admin)
+    gone = {at: had[at] for at in had.keys() - offsets_of(run, group, admin).keys()}
+    admin.close()
+    details = {"places": dict(sorted(gone.items())), "why": "expired"}
+    run.finding("removal", group, between_ms=between_ms, **details)
 
 
 INCIDENTS = {

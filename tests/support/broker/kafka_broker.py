@@ -140,14 +140,22 @@ class Broker:
     ``request_log``, each request is in ``kafka-request.log`` beside ``server.log``, in UTC.
     ``ops`` is a user name: Kafka's tools then log in as this user, on a listener of its own.
     ``clock``: how far its clock is off, as libfaketime writes it: ``+0`` (may be set anew while it
-    runs), or ``+0 x20`` (runs fast).
+    runs), or ``+0 x20`` (runs fast). ``address`` is where ``settings`` make it listen for clients.
     """
 
     def __init__(
-        self, folder, *, version=VERSION, settings="", request_log=False, ops=None, clock=None
+        self,
+        folder,
+        *,
+        version=VERSION,
+        settings="",
+        request_log=False,
+        ops=None,
+        clock=None,
+        address=None,
     ):
         port, controller, ops_port = free_ports(3)
-        self._environment, self._ops = {}, ops
+        self.process, self._environment, self._ops = None, {}, ops
         if clock is not None:
             self._clock = folder / "clock"
             self.set_clock(clock)
@@ -155,7 +163,7 @@ class Broker:
             self._environment = fake_clock(clock) if fast else fake_clock(file=self._clock)
             assert self._environment, "libfaketime is not installed"
         self.folder, self.version, self.logs = folder, version, folder / "logs"
-        self.address = f"127.0.0.1:{port}"
+        self.address = address or f"127.0.0.1:{port}"
         self._settings, self._logging = folder / "server.properties", folder / "log.properties"
         defaults = SETTINGS.format(port=port, controller=controller, logs=self.logs)
         self.overrides = dict(line.split("=", 1) for line in settings.splitlines())
@@ -218,6 +226,11 @@ class Broker:
         """Kill it without a shutdown."""
         self.process.kill()
         self._end()
+
+    def end(self):
+        """Kill it if it runs."""
+        if self.process and self.process.poll() is None:
+            self.kill()
 
     def _end(self):
         self.process.wait()

@@ -52,13 +52,13 @@ def end_offsets(run, topic):
     return ends
 
 
-def offsets_of(run, group):
+def offsets_of(run, group, admin=None):
     """The committed offsets of a group by TOPIC-PARTITION, from the coordinator."""
-    answer = run.admin.list_group_offsets({group: None})[group]
+    answer = (admin or run.admin).list_group_offsets({group: None})[group]
     return {f"{place.topic}-{place.partition}": at.offset for place, at in answer.items()}
 
 
-def await_removed(run, group, place=None):
+def await_removed(run, group, place=None, admin=None):
     """Wait until a group has no offset (for ``place``); return the interval in which it went.
 
     The offsets were there at the first of the two times, and gone at the second.
@@ -66,7 +66,7 @@ def await_removed(run, group, place=None):
     there_ms, since_ms = None, now_ms()
     while now_ms() < since_ms + HANG_S * 1000:
         asked_ms = now_ms()
-        offsets = offsets_of(run, group)
+        offsets = offsets_of(run, group, admin)
         if place in offsets if place else offsets:
             there_ms = asked_ms
             sleep(0.5)

@@ -17,6 +17,7 @@ from time import sleep
 from support.broker import (
     incidents_clocks,
     incidents_connect,
+    incidents_election,
     incidents_loss,
     incidents_rebalances,
     incidents_removals,
@@ -333,6 +334,7 @@ INCIDENTS = {
     **incidents_loss.INCIDENTS,
     **incidents_removals.INCIDENTS,
     **incidents_clocks.INCIDENTS,
+    **incidents_election.INCIDENTS,
     **incidents_connect.INCIDENTS,
     **incidents_rebalances.INCIDENTS,
     **incidents_transactions.INCIDENTS,
@@ -346,11 +348,13 @@ def main():
     options = parser.parse_args()
     for name in options.names or INCIDENTS:
         incident, broker = INCIDENTS[name]
+        recorder = broker.get("record", record)
+        broker = {option: broker[option] for option in broker.keys() - {"record"}}
         with tempfile.TemporaryDirectory() as place:
             scratch, aside = Path(place) / "broker", Path(place) / name
             scratch.mkdir()
             aside.mkdir()
-            record(incident, name, aside, scratch, **broker)
+            recorder(incident, name, aside, scratch, **broker)
             shutil.rmtree(options.into / name, ignore_errors=True)
             shutil.move(aside, options.into / name)
         files = [path for path in (options.into / name).rglob("*") if path.is_file()]

@@ -55,17 +55,18 @@ def file_of(path):
 class Recording:
     """An incident that is being recorded into a folder."""
 
-    def __init__(self, name, folder, broker, kind=Member):
+    def __init__(self, name, folder, broker, kind=Member, address=None):
         import kafka
 
+        self.address = address or broker.address
         self.name, self.folder, self.broker, self.kind = name, folder, broker, kind
         self.events, self.samples, self.members = [], [], []
         self.findings = []  # what went wrong, for the questions that should find it
         self._on_close = []
         self.more = {}  # further parts of the truth, by name
         self.whole = {}  # (partition, base offset) -> bytes, as they were before any cleaning
-        self.admin = kafka.KafkaAdminClient(bootstrap_servers=broker.address)
-        self.producer = kafka.KafkaProducer(bootstrap_servers=broker.address)
+        self.admin = kafka.KafkaAdminClient(bootstrap_servers=self.address.split(","))
+        self.producer = kafka.KafkaProducer(bootstrap_servers=self.address.split(","))
 
     # ---- actions, which are recorded ----------------------------------------------------------
 
@@ -101,7 +102,7 @@ class Recording:
 
     def start(self, name, group, topics, **options):
         self.note("process started", member=name, group=group)
-        member = self.kind(self.broker.address, name, group, topics, **options)
+        member = self.kind(self.address, name, group, topics, **options)
         self.members.append(member)
         return member
 
@@ -246,11 +247,7 @@ class Recording:
 
     def write(self, text):
         """Write the broker's logs, the truth and a README."""
-        server_log = self.broker.folder / "server.log"
-        text_of_log = server_log.read_text().replace(str(self.broker.folder), HOME)
-        lines = text_of_log.splitlines(keepends=True)
-        lines = [line for line in lines if line.startswith("[")]  # without the settings' dumps
-        packed(self.folder / "server.log.gz", "".join(lines).encode())
+        lines = self.write_server_log(self.broker, "server.log.gz")
         self._write_requests()
         truth = {
             "incident": self.name,
@@ -276,6 +273,13 @@ class Recording:
         commits.sort(key=lambda commit: commit["at_ms"])
         packed(self.folder / "commits.jsonl.gz", b"".join(map(line_of, commits)))
         (self.folder / "README.md").write_text(text)
+
+    def write_server_log(self, broker, name):
+        """Write the log of a broker, without the dumps of its settings; return its lines."""
+        text = (broker.folder / "server.log").read_text().replace(str(broker.folder), HOME)
+        lines = [line for line in text.splitlines(keepends=True) if line.startswith("[")]
+        packed(self.folder / name, "".join(lines).encode())
+        return lines
 
     def _write_requests(self):
         with open(self.broker.folder / "kafka-request.log") as lines:
