@@ -15,8 +15,7 @@ from support.commandline import coterie_ok
 NAMES = golden_data.incidents()
 RECORDED = [name for name in NAMES if name != "protocols"]  # whose truth has another form
 SEVERAL_BROKERS = ("unclean-election",)  # which lost some of the commits that were answered
-FAST_CLOCK = ("healthy-hours",)  # whose times are not those of the clients
-ONE_LOG = [name for name in RECORDED if name not in (*SEVERAL_BROKERS, *FAST_CLOCK)]
+ONE_LOG = [name for name in RECORDED if name not in SEVERAL_BROKERS]
 WITH_MEMBERS = [name for name in ONE_LOG if golden_data.truth(name)["members"]]
 WITH_SAMPLES = [name for name in ONE_LOG if golden_data.truth(name)["samples"]]
 CLOCK_SLACK_MS = 2_000  # within which a broker's process follows its clock

@@ -1,17 +1,16 @@
-"""Incidents with a clock that libfaketime sets: one that goes back, and one that runs fast.
+"""Incidents with a clock that libfaketime sets: one that goes back, and one that passes hours.
 
 `record_incidents.py` runs them; each docstring is the page beside the recording.
 """
 
 from time import sleep
 
-from support.broker.kafka_broker import fake_clock
 from support.broker.members import now_ms
 from support.broker.native_members import NativeMember
 from support.broker.observing import traffic
 
-SPEED = 20
 HOURS = 10
+STEP_S, FORWARD_S = 2, 118  # every two seconds of quiet, the clock is set forward
 
 
 def clock_back(run):
@@ -62,37 +61,43 @@ def set_clock(run, seconds):
     run.note("clock set", offset_ms=1000 * seconds)
 
 
-class FastMember(NativeMember):
-    """A consumer whose clock runs fast."""
-
-    environment = fake_clock(f"+0 x{SPEED}")
+def pass_time(run, steps):
+    """Let two minutes of the broker's clock pass in each step, two seconds of the true time."""
+    for _ in range(steps):
+        sleep(STEP_S)
+        ahead_s = run.more["clock"][-1]["offset_ms"] // 1000 + FORWARD_S
+        run.broker.set_clock(f"{ahead_s:+d}")
+        run.more["clock"].append({"at_ms": now_ms(), "offset_ms": 1000 * ahead_s})
+    sleep(STEP_S)
 
 
 def healthy_hours(run):
     """Ten hours in which nothing goes wrong, with the everyday life of some groups.
 
-    libfaketime lets the clocks of the broker and of the consumers run twenty times as fast, so that
-    ten hours of theirs are half an hour. All sessions are 45 s, heartbeats come every 4.5 s, and
-    consumers commit by themselves (enable.auto.commit).
+    While all groups are stable, libfaketime sets the broker's wall clock forward by 118 s every
+    2 s, so that ten hours pass in some twelve minutes; while members come and go, it runs as usual.
+    Timers (sessions, rebalances) are not affected: brokers time them by the monotonic clock.
+    Consumers commit by themselves every 2 s (enable.auto.commit), which the log shows as every two
+    minutes. Sessions are 45 s. `clock` in `truth.json` has from when on the broker's clock was how
+    far ahead (the broker's process follows within a second); all other times there are true ones.
 
     - `orders-app`: three members on `orders` (6 partitions, traffic all the time). Twice one is
       closed in order and started again: a deploy.
     - `audit-trail`: one member on `orders`.
-    - `search`: two members on `clicks` (4 partitions, bursts every half hour, else nothing), from
-      the fourth to the sixth hour a third.
+    - `search`: two members on `clicks` (4 partitions, bursts every half hour, else nothing); from
+      the fifth to the seventh hour a third.
     - `nightly`: a batch: one member starts every hour, reads what is there, and is closed.
     - `rare`: one member on `rare` (2 partitions), which gets ten records in all.
     - `sticky`: two members on `orders` with cooperative-sticky.
     - `ledger`: one member with an instance id on `orders`, closed in order and started again once,
       within its session.
 
-    `truth.json` has the times of the driver's clock, which is not that of the broker: twenty of the
-    broker's seconds are one of the driver's. `findings` is not there: nothing is to be found.
+    There are no findings, and no request log.
     """
-    hour_s = 3600 / SPEED
     run.topics(orders=6, clicks=4, rare=2)
     run.produce(orders=[40] * 6, clicks=[40] * 4, rare=[2, 3])
-    options = {"auto_commit_s": 60, "session_s": 45, "loop_s": 2.0}
+    options = {"auto_commit_s": 2, "session_s": 45}
+    run.more["clock"] = [{"at_ms": now_ms(), "offset_ms": 0}]
     with traffic(run, orders=(6, 2)):
         app = [run.start(f"app-{n}", "orders-app", ["orders"], **options) for n in (1, 2, 3)]
         run.start("audit-trail-1", "audit-trail", ["orders"], **options)
@@ -102,35 +107,41 @@ def healthy_hours(run):
         run.start("rare-1", "rare", ["rare"], **options)
         static = {"instance": "ledger-a"}
         ledger = run.start("ledger-1", "ledger", ["orders"], **static, **options)
+        for member in run.members:
+            member.await_("assigned")
+        sleep(15)
+        third = None
         for half in range(2 * HOURS):
             run.note("half hour", number=half)
             run.produce(clicks=[25, 30, 20, 10])
+            nightly = None
             if half % 2 == 0:
                 nightly = run.member("nightly-1", "nightly", ["orders"], **options)
             if half in (5, 13):
                 run.leave(app[0])
                 app.append(run.member(app.pop(0).name, "orders-app", ["orders"], **options))
+                sleep(10)
             if half == 8:
                 third = run.member("search-3", "search", ["clicks"], **options)
+                sleep(8)
             if half == 12:
                 run.leave(third)
                 run.produce(rare=[2, 3])
+                sleep(8)
             if half == 10:
                 run.leave(ledger)
                 ledger = run.member("ledger-1", "ledger", ["orders"], **static, **options)
-            if half % 2 == 0:
-                sleep(hour_s / 6)
+                sleep(4)
+            pass_time(run, 5)
+            if nightly:
                 run.leave(nightly)
-                sleep(hour_s / 3)
-            else:
-                sleep(hour_s / 2)
+            pass_time(run, 10)
     run.copy("log", pack=True)
 
 
+QUIET = {"kind": NativeMember, "clock": "+0", "request_log": False}
 INCIDENTS = {
     "clock-back": (clock_back, {"kind": NativeMember, "clock": "+0"}),
-    "healthy-hours": (
-        healthy_hours,
-        {"kind": FastMember, "clock": f"+0 x{SPEED}", "request_log": False},
-    ),
+    "healthy-hours": (healthy_hours, QUIET),
+    "healthy-hours-4": (healthy_hours, {**QUIET, "version": "4.1.1"}),
 }

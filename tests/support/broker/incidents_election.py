@@ -119,6 +119,8 @@ def commit_all(run, offset, phase):
                 answered[group] = now_ms()
                 break
             sleep(1)
+            admin.close()
+            admin = admin_of(run)  # which does not know the old coordinator
     admin.close()
     assert len(answered) == 12, answered
     groups = {group: partition_of(group) for group in answered}
@@ -168,7 +170,9 @@ class ClusterRecording(Recording):
         for node, broker in self.cluster.brokers.items():
             epochs[node] = {}
             for path in sorted(broker.logs.glob(f"{TOPIC}-*/*.log")):
-                put(self.folder / f"broker-{node}" / path.parent.name / path.name, path.read_bytes())
+                put(
+                    self.folder / f"broker-{node}" / path.parent.name / path.name, path.read_bytes()
+                )
                 lines = (path.parent / "leader-epoch-checkpoint").read_text().splitlines()[2:]
                 epochs[node][path.parent.name[-1]] = [list(map(int, row.split())) for row in lines]
 

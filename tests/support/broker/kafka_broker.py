@@ -117,12 +117,16 @@ def java(main, *arguments, options=(), version=VERSION):
     return ["java", *fixed, main, *map(str, arguments)]
 
 
-def fake_clock(offset=None, file=None):
-    """Variables for a process whose clock is off as libfaketime writes it, or as a file says."""
+def fake_clock(file):
+    """Variables for a process whose wall clock libfaketime sets by what a file says: ``-3600``."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    where = {"FAKETIME": offset} if file is None else {"FAKETIME_TIMESTAMP_FILE": str(file)}
-    still = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_CACHE_DURATION": "1"} if file else {}
-    return {"LD_PRELOAD": str(found[0]), **where, **still} if found else {}
+    assert found, "libfaketime is not installed (Debian: faketime)"
+    return {
+        "LD_PRELOAD": str(found[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_CACHE_DURATION": "1",
+    }
 
 
 def free_ports(count):
@@ -139,8 +143,8 @@ class Broker:
     ``settings`` are properties that override the defaults (``overrides`` has them by name). With
     ``request_log``, each request is in ``kafka-request.log`` beside ``server.log``, in UTC.
     ``ops`` is a user name: Kafka's tools then log in as this user, on a listener of its own.
-    ``clock``: how far its clock is off, as libfaketime writes it: ``+0`` (may be set anew while it
-    runs), or ``+0 x20`` (runs fast). ``address`` is where ``settings`` make it listen for clients.
+    ``clock``: how many seconds its wall clock is off (``+0``); ``set_clock`` changes it while it
+    runs. ``address`` is where ``settings`` make it listen for clients.
     """
 
     def __init__(
@@ -159,9 +163,7 @@ class Broker:
         if clock is not None:
             self._clock = folder / "clock"
             self.set_clock(clock)
-            fast = "x" in clock
-            self._environment = fake_clock(clock) if fast else fake_clock(file=self._clock)
-            assert self._environment, "libfaketime is not installed"
+            self._environment = fake_clock(self._clock)
         self.folder, self.version, self.logs = folder, version, folder / "logs"
         self.address = address or f"127.0.0.1:{port}"
         self._settings, self._logging = folder / "server.properties", folder / "log.properties"
@@ -239,7 +241,9 @@ class Broker:
 
     def set_clock(self, offset):
         """Set the wall clock of the running broker: ``-3600``."""
-        self._clock.write_text(offset + "\n")
+        aside = self._clock.with_suffix(".new")
+        aside.write_text(offset + "\n")
+        aside.replace(self._clock)
 
     def groups_tool(self, *arguments):
         """Run kafka-consumer-groups and return its output: its exit status is always 0."""

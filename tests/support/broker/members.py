@@ -6,7 +6,6 @@ lines with the clock's ms: partitions assigned and revoked, offsets committed, i
 """
 
 import json
-import os
 import queue
 import socket
 import subprocess
@@ -32,7 +31,6 @@ class Member:
     """A running consumer; ``seen`` has the events that it has reported so far."""
 
     program, defaults = __file__, DEFAULTS
-    environment = ()  # further variables of the process: a dictionary
 
     def __init__(self, address, name, group, topics, **options):
         self.name = name
@@ -46,7 +44,6 @@ class Member:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **dict(self.environment)},
         )
         threading.Thread(target=self._listen, daemon=True).start()
 

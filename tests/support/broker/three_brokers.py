@@ -6,7 +6,7 @@ its followers then get no more records, while clients and controllers go on.
 
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from support.broker.kafka_broker import Broker, free_ports
 
@@ -82,10 +82,8 @@ class Link:
 
 
 def shut(end):
-    try:
+    with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
 
 
 class Cluster:
