@@ -6,6 +6,8 @@ of the log as much as the recording.
 
 import json
 import re
+from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -18,6 +20,11 @@ SEVERAL_BROKERS = ("unclean-election",)  # which lost some of the commits that w
 ONE_LOG = [name for name in RECORDED if name not in SEVERAL_BROKERS]
 WITH_MEMBERS = [name for name in ONE_LOG if golden_data.truth(name)["members"]]
 WITH_SAMPLES = [name for name in ONE_LOG if golden_data.truth(name)["samples"]]
+FINDINGS = [
+    (name, finding) for name in ONE_LOG for finding in golden_data.truth(name).get("findings", ())
+]
+JUMPS = [found for found in FINDINGS if found[1]["kind"] in ("skip", "repeat")]
+REMOVALS = [found for found in FINDINGS if found[1]["kind"] == "removal"]
 CLOCK_SLACK_MS = 2_000  # within which a broker's process follows its clock
 
 
@@ -84,3 +91,45 @@ def test_what_kafkas_tool_said_before_the_copy_is_what_the_log_says_of_that_time
             last = {place: at for ms, place, at in commits if ms <= sample["at_ms"]}
             described = {(*row[:2], row[2]): row[3] for row in sample["described"]}
             assert {place: at for place, at in last.items() if at is not None} == described
+
+
+def ids(found):
+    name, finding = found
+    return f"{name}-{finding['group']}-{finding.get('partition', '')}"
+
+
+@cache
+def offsets_by_place(name):
+    """The commits of each place in order of the log: time, offset (None: a tombstone)."""
+    places = {}
+    for time_ms, place, offset in commits_in(name):
+        places.setdefault(place, []).append((time_ms, offset))
+    return places
+
+
+@pytest.mark.parametrize("found", JUMPS, ids=ids)
+def test_where_records_were_skipped_or_repeated_the_log_goes_on_elsewhere(found):
+    name, finding = found
+    place = tuple(finding[field] for field in ("group", "topic", "partition"))
+    offsets = [offset for _, offset in offsets_by_place(name)[place]]
+    last = len(offsets) - 1 - offsets[::-1].index(finding["committed"])
+    after = [offset for offset in offsets[last + 1 :] if offset is not None]
+    if finding["kind"] == "skip":
+        assert after[0] >= finding["resumed"] > finding["committed"]
+    elif after[0] < finding["committed"]:
+        assert after[0] >= finding["resumed"]
+    else:  # the first commit came when all had been read again
+        assert offsets[last + 1] is None
+
+
+@pytest.mark.parametrize("found", REMOVALS, ids=ids)
+def test_a_removal_is_a_tombstone_for_each_offset_in_the_interval_of_the_truth(found):
+    name, finding = found
+    begin_ms, end_ms = finding["between_ms"]
+    group, removed = finding["group"], {}
+    for (of_group, topic, partition), commits in offsets_by_place(name).items():
+        for (_, before), (time_ms, offset) in pairwise(commits):
+            if of_group == group and offset is None and (begin_ms or 0) <= time_ms <= end_ms:
+                removed[f"{topic}-{partition}"] = before
+    assert removed
+    assert removed == finding.get("places", removed)

@@ -35,6 +35,7 @@ offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+initial.broker.registration.timeout.ms=600000
 """
 LOGGING = """\
 log4j.rootLogger=INFO, stdout, server
