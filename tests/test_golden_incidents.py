@@ -25,7 +25,7 @@ FINDINGS = [
 ]
 JUMPS = [found for found in FINDINGS if found[1]["kind"] in ("skip", "repeat")]
 REMOVALS = [found for found in FINDINGS if found[1]["kind"] == "removal"]
-CLOCK_SLACK_MS = 2_000  # within which a broker's process follows its clock
+CLOCK_SLACK_MS = 100  # between a move of a broker's clock and the note of it
 
 
 def commits_in(name):
@@ -51,7 +51,7 @@ def broker_times(name, since_ms, until_ms):
     clock = golden_data.truth(name).get("clock", [{"at_ms": 0, "offset_ms": 0}])
     ends = [*(entry["at_ms"] + CLOCK_SLACK_MS for entry in clock[1:]), float("inf")]
     for entry, end_ms in zip(clock, ends, strict=True):
-        if entry["at_ms"] <= until_ms and since_ms <= end_ms:
+        if entry["at_ms"] - CLOCK_SLACK_MS <= until_ms and since_ms <= end_ms:
             yield since_ms + entry["offset_ms"], until_ms + entry["offset_ms"]
 
 

@@ -1,4 +1,4 @@
-"""Incidents with a clock that libfaketime sets: one that goes back, and one that passes hours.
+"""Incidents with a broker's clock that is moved: one that goes back, and one that passes hours.
 
 `record_incidents.py` runs them; each docstring is the page beside the recording.
 """
@@ -16,10 +16,10 @@ STEP_S, FORWARD_S = 2, 118  # every two seconds of quiet, the clock is set forwa
 def clock_back(run):
     """The broker's clock goes back by one hour for forty seconds, and then forward again.
 
-    libfaketime, loaded into the broker's process alone, sets the wall clock; the monotonic clock
-    goes on. The clients and the program that drove the incident have the true time, which is that
-    of all times in `truth.json`; `clock` there has from when on the broker's clock was how far off
-    (the broker's process follows within a second).
+    A library that is loaded into the broker's process alone (`wall_clock.c`) moves its wall clock;
+    the monotonic clock goes on. The clients and the program that drove the incident have the true
+    time, which is that of all times in `truth.json`; `clock` there has from when on the broker's
+    clock was how far off.
 
     - `steady`: two members that commit every two seconds, all the time.
     - `payments`: `pay-1` and `pay-2` from the start; while the clock is back, `pay-3` joins and
@@ -56,7 +56,7 @@ def clock_back(run):
 
 
 def set_clock(run, seconds):
-    run.broker.set_clock(f"{seconds:+d}")
+    run.broker.set_clock(seconds)
     run.more["clock"].append({"at_ms": now_ms(), "offset_ms": 1000 * seconds})
     run.note("clock set", offset_ms=1000 * seconds)
 
@@ -66,7 +66,7 @@ def pass_time(run, steps):
     for _ in range(steps):
         sleep(STEP_S)
         ahead_s = run.more["clock"][-1]["offset_ms"] // 1000 + FORWARD_S
-        run.broker.set_clock(f"{ahead_s:+d}")
+        run.broker.set_clock(ahead_s)
         run.more["clock"].append({"at_ms": now_ms(), "offset_ms": 1000 * ahead_s})
     sleep(STEP_S)
 
@@ -74,12 +74,13 @@ def pass_time(run, steps):
 def healthy_hours(run):
     """Ten hours in which nothing goes wrong, with the everyday life of some groups.
 
-    While all groups are stable, libfaketime sets the broker's wall clock forward by 118 s every
-    2 s, so that ten hours pass in some twelve minutes; while members come and go, it runs as usual.
+    While all groups are stable, the broker's wall clock is set forward by 118 s every 2 s (see
+    `wall_clock.c`), so that ten hours pass in some twelve minutes; while members come and go, it
+    runs as usual.
     Timers (sessions, rebalances) are not affected: brokers time them by the monotonic clock.
     Consumers commit by themselves every 2 s (enable.auto.commit), which the log shows as every two
     minutes. Sessions are 45 s. `clock` in `truth.json` has from when on the broker's clock was how
-    far ahead (the broker's process follows within a second); all other times there are true ones.
+    far ahead; all other times there are true ones.
 
     - `orders-app`: three members on `orders` (6 partitions, traffic all the time). Twice one is
       closed in order and started again: a deploy.
@@ -139,9 +140,9 @@ def healthy_hours(run):
     run.copy("log", pack=True)
 
 
-QUIET = {"kind": NativeMember, "clock": "+0", "request_log": False}
+QUIET = {"kind": NativeMember, "clock": True, "request_log": False}
 INCIDENTS = {
-    "clock-back": (clock_back, {"kind": NativeMember, "clock": "+0"}),
+    "clock-back": (clock_back, {"kind": NativeMember, "clock": True}),
     "healthy-hours": (healthy_hours, QUIET),
     "healthy-hours-4": (healthy_hours, {**QUIET, "version": "4.1.1"}),
 }

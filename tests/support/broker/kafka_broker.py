@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -118,16 +119,14 @@ def java(main, *arguments, options=(), version=VERSION):
     return ["java", *fixed, main, *map(str, arguments)]
 
 
-def fake_clock(file):
-    """Variables for a process whose wall clock libfaketime sets by what a file says: ``-3600``."""
-    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    assert found, "libfaketime is not installed (Debian: faketime)"
-    return {
-        "LD_PRELOAD": str(found[0]),
-        "FAKETIME_TIMESTAMP_FILE": str(file),
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "FAKETIME_CACHE_DURATION": "1",
-    }
+def built_clock(folder):
+    """Build the library of ``wall_clock.c``; return its path and that of the file it reads."""
+    library, offset = folder / "wall_clock.so", folder / "clock"
+    source = PROJECT / "wall_clock.c"
+    command = ["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"]
+    subprocess.run(command, check=True)
+    offset.write_bytes(bytes(8))
+    return library, offset
 
 
 def free_ports(count):
@@ -144,7 +143,7 @@ class Broker:
     ``settings`` are properties that override the defaults (``overrides`` has them by name). With
     ``request_log``, each request is in ``kafka-request.log`` beside ``server.log``, in UTC.
     ``ops`` is a user name: Kafka's tools then log in as this user, on a listener of its own.
-    ``clock``: how many seconds its wall clock is off (``+0``); ``set_clock`` changes it while it
+    With ``clock``, ``set_clock`` moves its wall clock while it
     runs. ``address`` is where ``settings`` make it listen for clients.
     """
 
@@ -156,15 +155,14 @@ class Broker:
         settings="",
         request_log=False,
         ops=None,
-        clock=None,
+        clock=False,
         address=None,
     ):
         port, controller, ops_port = free_ports(3)
         self.process, self._environment, self._ops = None, {}, ops
-        if clock is not None:
-            self._clock = folder / "clock"
-            self.set_clock(clock)
-            self._environment = fake_clock(self._clock)
+        if clock:
+            library, self._clock = built_clock(folder)
+            self._environment = {"LD_PRELOAD": str(library), "COTERIE_CLOCK": str(self._clock)}
         self.folder, self.version, self.logs = folder, version, folder / "logs"
         self.address = address or f"127.0.0.1:{port}"
         self._settings, self._logging = folder / "server.properties", folder / "log.properties"
@@ -240,11 +238,10 @@ class Broker:
         self._reading.join()
         self.process.stdout.close()
 
-    def set_clock(self, offset):
-        """Set the wall clock of the running broker: ``-3600``."""
-        aside = self._clock.with_suffix(".new")
-        aside.write_text(offset + "\n")
-        aside.replace(self._clock)
+    def set_clock(self, offset_s):
+        """Move the wall clock of the running broker so many seconds from the true time."""
+        with open(self._clock, "r+b") as file:
+            file.write(offset_s.to_bytes(8, sys.byteorder, signed=True))
 
     def groups_tool(self, *arguments):
         """Run kafka-consumer-groups and return its output: its exit status is always 0."""
