@@ -104,7 +104,7 @@ def departures(run):
     All members commit by themselves every second.
 
     - `slow`: `slow-1` takes 9 s to process what a poll returned, and its `max.poll.interval.ms` is
-      6 s: it leaves the group each time and comes back at its next poll. Ten times or so.
+      6 s: it leaves the group each time and comes back at its next poll. In the end it is killed.
     - `closing`: `closing-1` is closed in order, six times, and started again.
     - `killed`: `killed-1` is killed, six times; its session (6 s) ends; it is started again 8 s
       later.
@@ -112,7 +112,7 @@ def departures(run):
       the group, and its session (6 s) ends. It is started again 9 s later.
 
     `departures` in `truth.json` has each one: group, member, its member id, how it went, when the
-    client was stopped (for `slow`: when the client lost its partitions).
+    client was stopped (a poll timeout: when the callback came, at the poll after it).
     """
     run.topics(orders=4)
     run.more["departures"] = []

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from support.broker.members import DEFAULTS, Member, tell
+from support.broker.members import DEFAULTS, Member, now_ms, tell
 
 MORE = {
     "auto_commit_s": None,  # enable.auto.commit; ``commit_s`` is ignored then
@@ -49,7 +49,7 @@ class Application:
         import confluent_kafka
 
         self.what, self.at, self.fresh = what, {}, set()
-        self.stuck_at, self.quiet, self.last_ms = dict(what["stuck_at"]), False, 0
+        self.stuck_at, self.quiet, self.sent_ms = dict(what["stuck_at"]), False, [0, 0]
         auto_s = what["auto_commit_s"]
         settings = {
             "bootstrap.servers": address,
@@ -109,15 +109,16 @@ class Application:
             tell("commit refused", error=error.name())
         elif places:
             offsets = {spelled([place])[0]: place.offset for place in places}
-            tell("committed", since_ms=self.last_ms, offsets=offsets)
-        self.last_ms = int(time.time() * 1000)
+            # A commit by itself may be sent before the answer to the one before it is reported.
+            tell("committed", since_ms=self.sent_ms[0], offsets=offsets)
+        self.sent_ms = [self.sent_ms[1], now_ms()]
 
     # ---- work ----
 
     def commit(self):
         import confluent_kafka
 
-        self.last_ms = int(time.time() * 1000)
+        self.sent_ms = [now_ms()] * 2
         places = [place_of(name, at) for name, at in sorted(self.at.items())]
         if not places:
             return
