@@ -9,7 +9,7 @@ from time import sleep
 from support.broker.native_members import NativeMember
 from support.broker.observing import await_removed, offsets_of
 
-EXPIRING = "offsets.retention.minutes=1\noffsets.retention.check.interval.ms=2000\n"
+EXPIRING = "offsets.retention.minutes=2\noffsets.retention.check.interval.ms=2000\n"
 OPS = "ops"
 OPTIONS = {"settings": EXPIRING, "ops": OPS, "kind": NativeMember}
 
@@ -18,7 +18,7 @@ def removals(run):
     """Offsets and groups that go: by an expiration, by an administrator, with their topic.
 
     The administrator is the user `ops` (SASL, a listener of its own, client id `ops-console`); all
-    other clients are anonymous. Offsets expire a minute after their group has become empty.
+    other clients are anonymous. Offsets expire two minutes after their group has become empty.
 
     - `steady`: one member on `orders`, all the time.
     - `live-a` (on `orders` and `temp`), `live-b` (on `temp`): one member each, all the time.
@@ -31,7 +31,7 @@ def removals(run):
     - `phoenix`: deleted like `doomed`, and used again.
     - `pruned`: one member on `orders` all the time, which used to read `clicks` too. Its offsets
       of `clicks` are deleted by kafka-consumer-groups --delete-offsets.
-    - `expired`: a member leaves, and its offsets expire a minute later, and the group with them.
+    - `expired`: a member leaves, and its offsets expire two minutes later, and the group with them.
     - `half-expired`: one member on `orders` all the time, which used to read `clicks` too; those
       offsets expire while the group is in use.
     - The tool tries to delete `steady`, and is refused.
@@ -57,9 +57,9 @@ def removals(run):
     for group in ("pruned", "half-expired"):
         run.start(f"{group}-2", group, ["orders"], commit_s=2)
     expirations = watch_expirations(run)
+    prune(run)
     delete_groups(run)
     delete_topics(run)
-    prune(run)
     remake(run)
     refused(run)
     for thread in expirations:
