@@ -3,8 +3,10 @@
     PYTHONPATH=tests python tests/support/broker/record_incidents.py [NAME ...] [--into FOLDER]
 
 Each function is an incident, its docstring the page that lies beside the recording. They run in
-real time, some minutes in all, one broker at a time; Maven brings the broker, kafka-python is the
-client. Nothing here is a test: tests read what was recorded.
+real time, half an hour in all, one cluster at a time; Maven brings the brokers. The clients are
+kafka-python, and librdkafka in the modules `incidents_*`, which have the incidents by subject.
+Those that move a broker's clock need a C compiler. Nothing here is a test: tests read what was
+recorded.
 """
 
 import argparse
