@@ -23,6 +23,7 @@ SAMPLED = range(30)
 ROUNDS = 3  # of golden logs, each with other options
 WIDE = "wide"
 KINDS = ("log", "whole", "compacted", "with-deleted")  # of an incident's logs
+KINDS += ("broker-1", "broker-2", "broker-3")
 
 
 def golden():

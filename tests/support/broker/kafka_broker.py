@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+initial.broker.registration.timeout.ms=600000
 """
 LOGGING = """\
 log4j.rootLogger=INFO, stdout, server
@@ -61,6 +63,23 @@ appender.server.fileName={folder}/server.log
 appender.requests.type=File
 appender.requests.fileName={folder}/kafka-request.log
 """
+OPS = """\
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},OPS://127.0.0.1:{ops}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},OPS://127.0.0.1:{ops}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OPS:SASL_PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.ops.plain.sasl.jaas.config={login} user_{user}="secret";
+"""
+LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="{user}" password="secret"'
+)
+OPS_CLIENT = """\
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=PLAIN
+sasl.jaas.config={login};
+client.id={client_id}
+"""
 APPENDER_2 = """\
 appender.{name}.name={name}
 appender.{name}.layout.type=PatternLayout
@@ -73,15 +92,19 @@ log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 @functools.cache
-def classpath(version=VERSION):
-    """The class path of a version of Kafka; skips the test if something is missing."""
+def classpath(version=VERSION, *profiles):
+    """The class path of a version of Kafka; skips the test if something is missing.
+
+    ``profiles`` are those of ``pom.xml``: ``connect``.
+    """
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"no broker: {tool} is not installed")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={file}"]
-        goal += [f"-Dkafka.version={version}", *([] if version < "4" else ["-Plog4j2"])]
+        goal += [f"-Dkafka.version={version}", *(f"-P{name}" for name in profiles)]
+        goal += [] if version < "4" else ["-Plog4j2"]
         result = subprocess.run(
             ["mvn", "-q", "-B", *goal], cwd=PROJECT, capture_output=True, text=True, check=False
         )
@@ -91,8 +114,19 @@ def classpath(version=VERSION):
 
 
 def java(main, *arguments, options=(), version=VERSION):
-    fixed = ["-Xmx400m", "-Duser.timezone=UTC", *options, "-cp", classpath(version)]
+    fixed = ["-Xmx400m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
+    fixed += [*options, "-cp", classpath(version)]
     return ["java", *fixed, main, *map(str, arguments)]
+
+
+def built_clock(folder):
+    """Build the library of ``wall_clock.c``; return its path and that of the file it reads."""
+    library, offset = folder / "wall_clock.so", folder / "clock"
+    source = PROJECT / "wall_clock.c"
+    command = ["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"]
+    subprocess.run(command, check=True)
+    offset.write_bytes(bytes(8))
+    return library, offset
 
 
 def free_ports(count):
@@ -108,15 +142,40 @@ class Broker:
 
     ``settings`` are properties that override the defaults (``overrides`` has them by name). With
     ``request_log``, each request is in ``kafka-request.log`` beside ``server.log``, in UTC.
+    ``ops`` is a user name: Kafka's tools then log in as this user, on a listener of its own.
+    With ``clock``, ``set_clock`` moves its wall clock while it
+    runs. ``address`` is where ``settings`` make it listen for clients.
     """
 
-    def __init__(self, folder, *, version=VERSION, settings="", request_log=False):
-        port, controller = free_ports(2)
+    def __init__(
+        self,
+        folder,
+        *,
+        version=VERSION,
+        settings="",
+        request_log=False,
+        ops=None,
+        clock=False,
+        address=None,
+    ):
+        port, controller, ops_port = free_ports(3)
+        self.process, self._environment, self._ops = None, {}, ops
+        if clock:
+            library, self._clock = built_clock(folder)
+            self._environment = {"LD_PRELOAD": str(library), "COTERIE_CLOCK": str(self._clock)}
         self.folder, self.version, self.logs = folder, version, folder / "logs"
-        self.address = f"127.0.0.1:{port}"
+        self.address = address or f"127.0.0.1:{port}"
         self._settings, self._logging = folder / "server.properties", folder / "log.properties"
         defaults = SETTINGS.format(port=port, controller=controller, logs=self.logs)
         self.overrides = dict(line.split("=", 1) for line in settings.splitlines())
+        if ops:
+            login = LOGIN.format(user=ops)
+            ports = {"port": port, "controller": controller, "ops": ops_port}
+            defaults += OPS.format(**ports, login=login, user=ops)
+            self.ops_address = f"127.0.0.1:{ops_port}"
+            self._ops_client = folder / "ops.properties"
+            client = OPS_CLIENT.format(login=login, client_id=f"{ops}-console")
+            self._ops_client.write_text(client)
         self._settings.write_text(defaults + settings)
         level = "DEBUG" if request_log else "WARN"
         log4j = version < "4"  # then log4j 2
@@ -132,7 +191,7 @@ class Broker:
         """Start or restart it, and return once it has started."""
         options = [self._logging_option]
         command = java("kafka.Kafka", self._settings, options=options, version=self.version)
-        environment = {**os.environ, "LOG_DIR": str(self.folder)}
+        environment = {**os.environ, "LOG_DIR": str(self.folder), **self._environment}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
         )
@@ -169,15 +228,31 @@ class Broker:
         self.process.kill()
         self._end()
 
+    def end(self):
+        """Kill it if it runs."""
+        if self.process and self.process.poll() is None:
+            self.kill()
+
     def _end(self):
         self.process.wait()
         self._reading.join()
         self.process.stdout.close()
 
+    def set_clock(self, offset_s):
+        """Move the wall clock of the running broker so many seconds from the true time."""
+        with open(self._clock, "r+b") as file:
+            file.write(offset_s.to_bytes(8, sys.byteorder, signed=True))
+
     def groups_tool(self, *arguments):
         """Run kafka-consumer-groups and return its output: its exit status is always 0."""
-        main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-        return self._run(main, "--bootstrap-server", self.address, *arguments)
+        return self.tool("consumer.group.ConsumerGroupCommand", *arguments)
+
+    def tool(self, main, *arguments):
+        """Run a class of Kafka's tools, as the user of ``ops`` if there is one."""
+        at = ["--bootstrap-server", self.address]
+        if self._ops:
+            at = ["--bootstrap-server", self.ops_address, "--command-config", self._ops_client]
+        return self._run(f"org.apache.kafka.tools.{main}", *at, *arguments)
 
     def end_offsets_tool(self, *arguments):
         """Run kafka-get-offsets: a line ``topic:partition:offset`` for each partition."""

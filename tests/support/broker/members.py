@@ -30,15 +30,17 @@ def now_ms():
 class Member:
     """A running consumer; ``seen`` has the events that it has reported so far."""
 
+    program, defaults = __file__, DEFAULTS
+
     def __init__(self, address, name, group, topics, **options):
         self.name = name
-        what = {**DEFAULTS, **options, "name": name, "group": group, "topics": topics}
+        what = {**self.defaults, **options, "name": name, "group": group, "topics": topics}
         self.what = what
         self.seen = []
         self._news = threading.Condition()
         self._ended = False
         self.process = subprocess.Popen(
-            [sys.executable, __file__, address, json.dumps(what)],
+            [sys.executable, self.program, address, json.dumps(what)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -3,8 +3,10 @@
     PYTHONPATH=tests python tests/support/broker/record_incidents.py [NAME ...] [--into FOLDER]
 
 Each function is an incident, its docstring the page that lies beside the recording. They run in
-real time, some minutes in all, one broker at a time; Maven brings the broker, kafka-python is the
-client. Nothing here is a test: tests read what was recorded.
+real time, half an hour in all, one cluster at a time; Maven brings the brokers. The clients are
+kafka-python, and librdkafka in the modules `incidents_*`, which have the incidents by subject.
+Those that move a broker's clock need a C compiler. Nothing here is a test: tests read what was
+recorded.
 """
 
 import argparse
@@ -14,6 +16,15 @@ import tempfile
 from pathlib import Path
 from time import sleep
 
+from support.broker import (
+    incidents_clocks,
+    incidents_connect,
+    incidents_election,
+    incidents_loss,
+    incidents_rebalances,
+    incidents_removals,
+    incidents_transactions,
+)
 from support.broker.recording import record
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "incidents"
@@ -315,31 +326,42 @@ def two_applications(run):
 
 
 INCIDENTS = {
-    compaction: SMALL.format(8192, 1000),
-    compaction_transactions: SMALL.format(2048, 6000),
-    reset_while_empty: "",
-    static_fight: "",
-    crash_loop: "",
-    broker_killed: "",
-    two_applications: "",
+    "compaction": (compaction, {"settings": SMALL.format(8192, 1000)}),
+    "compaction-transactions": (compaction_transactions, {"settings": SMALL.format(2048, 6000)}),
+    "reset-while-empty": (reset_while_empty, {}),
+    "static-fight": (static_fight, {}),
+    "crash-loop": (crash_loop, {}),
+    "broker-killed": (broker_killed, {}),
+    "two-applications": (two_applications, {}),
+    **incidents_loss.INCIDENTS,
+    **incidents_removals.INCIDENTS,
+    **incidents_clocks.INCIDENTS,
+    **incidents_election.INCIDENTS,
+    **incidents_connect.INCIDENTS,
+    **incidents_rebalances.INCIDENTS,
+    **incidents_transactions.INCIDENTS,
 }
 
 
 def main():
-    names = {incident.__name__.replace("_", "-"): incident for incident in INCIDENTS}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*names, []])
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*INCIDENTS, []])
     parser.add_argument("--into", type=Path, default=GOLDEN)
     options = parser.parse_args()
-    for name in options.names or names:
-        folder = options.into / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        with tempfile.TemporaryDirectory() as scratch:
-            incident = names[name]
-            record(incident, folder, Path(scratch), INCIDENTS[incident])
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        sys.stderr.write(f"{folder}: {size / 1000:.1f} kB\n")
+    for name in options.names or INCIDENTS:
+        incident, broker = INCIDENTS[name]
+        recorder = broker.get("record", record)
+        broker = {option: broker[option] for option in broker.keys() - {"record"}}
+        with tempfile.TemporaryDirectory() as place:
+            scratch, aside = Path(place) / "broker", Path(place) / name
+            scratch.mkdir()
+            aside.mkdir()
+            recorder(incident, name, aside, scratch, **broker)
+            shutil.rmtree(options.into / name, ignore_errors=True)
+            shutil.move(aside, options.into / name)
+        files = [path for path in (options.into / name).rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        sys.stderr.write(f"{options.into / name}: {size / 1000:.1f} kB\n")
 
 
 if __name__ == "__main__":

@@ -15,9 +15,12 @@ from support.broker.kafka_broker import running_broker
 from support.broker.members import Member, now_ms
 
 TOPIC = "__consumer_offsets"
+HOME = "/kafka"
 GROUP_APIS = (
     *("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP", "FIND_COORDINATOR"),
     *("OFFSET_COMMIT", "OFFSET_FETCH", "OFFSET_DELETE", "TXN_OFFSET_COMMIT", "DELETE_GROUPS"),
+    *("CREATE_TOPICS", "DELETE_TOPICS", "DELETE_RECORDS", "CREATE_PARTITIONS"),
+    *("INIT_PRODUCER_ID", "ADD_OFFSETS_TO_TXN", "END_TXN"),
 )
 API_NAME = re.compile(r'"requestApiKeyName":"(\w+)"')
 LINE_TIME = "%Y-%m-%d %H:%M:%S,%f"
@@ -52,19 +55,29 @@ def file_of(path):
 class Recording:
     """An incident that is being recorded into a folder."""
 
-    def __init__(self, name, folder, broker):
+    def __init__(self, name, folder, broker, kind=Member, address=None):
         import kafka
 
-        self.name, self.folder, self.broker = name, folder, broker
+        self.address = address or broker.address
+        self.name, self.folder, self.broker, self.kind = name, folder, broker, kind
         self.events, self.samples, self.members = [], [], []
+        self.findings = []  # what went wrong, for the questions that should find it
+        self._on_close = []
+        self.more = {}  # further parts of the truth, by name
         self.whole = {}  # (partition, base offset) -> bytes, as they were before any cleaning
-        self.admin = kafka.KafkaAdminClient(bootstrap_servers=broker.address)
-        self.producer = kafka.KafkaProducer(bootstrap_servers=broker.address)
+        self.admin = kafka.KafkaAdminClient(bootstrap_servers=self.address.split(","))
+        self.producer = kafka.KafkaProducer(bootstrap_servers=self.address.split(","))
 
     # ---- actions, which are recorded ----------------------------------------------------------
 
     def note(self, what, **details):
-        self.events.append({"at_ms": now_ms(), "what": what, **details})
+        event = {"at_ms": now_ms(), "what": what, **details}
+        self.events.append(event)
+        return event
+
+    def finding(self, kind, group, **details):
+        """Record what went wrong, from what the clients and Kafka's tools reported."""
+        self.findings.append({"kind": kind, "group": group, **details})
 
     def topics(self, **partitions):
         from kafka.admin import NewTopic
@@ -89,17 +102,17 @@ class Recording:
 
     def start(self, name, group, topics, **options):
         self.note("process started", member=name, group=group)
-        member = Member(self.broker.address, name, group, topics, **options)
+        member = self.kind(self.address, name, group, topics, **options)
         self.members.append(member)
         return member
 
     def leave(self, member):
         member.leave()
-        self.note("process closed in order", member=member.name, group=member.what["group"])
+        return self.note("process closed in order", member=member.name, group=member.what["group"])
 
     def kill(self, member):
         member.kill()
-        self.note("process killed", member=member.name, group=member.what["group"])
+        return self.note("process killed", member=member.name, group=member.what["group"])
 
     def groups_tool(self, *arguments):
         """Run kafka-consumer-groups, and record its arguments and output."""
@@ -107,6 +120,18 @@ class Recording:
         output = self.broker.groups_tool(*arguments)
         self.note("kafka-consumer-groups", since_ms=since_ms, arguments=arguments, told=output)
         return output
+
+    def topics_tool(self, *arguments):
+        """Run kafka-topics, and record its arguments and output."""
+        since_ms = now_ms()
+        output = self.broker.tool("TopicCommand", *arguments)
+        self.note("kafka-topics", since_ms=since_ms, arguments=arguments, told=output)
+        return output
+
+    def timed(self, action, *arguments):
+        """Do something; return its result, and the times before and after it."""
+        since_ms = now_ms()
+        return action(*arguments), [since_ms, now_ms()]
 
     def running(self):
         return [member for member in self.members if member.process.poll() is None]
@@ -139,15 +164,19 @@ class Recording:
         found = self.broker.logs.glob(f"{TOPIC}-*/*{ending}")
         return sorted(found, key=file_of)
 
-    def copy(self, into, *also):
-        """Copy the segments of the running broker.
+    def copy(self, into, *also, pack=False):
+        """Copy the segments of the running broker, compressed if ``pack``.
 
         The folder ``also`` gets the segments that the cleaner has just replaced, too.
         """
         self.note("copied", into=into)
         for path in self.segments():
             for folder in (into, *also):
-                put(self.folder / folder / path.parent.name / path.name, path.read_bytes())
+                to = self.folder / folder / path.parent.name / path.name
+                if pack:
+                    packed(to.with_name(to.name + ".gz"), path.read_bytes())
+                else:
+                    put(to, path.read_bytes())
         for folder in also:
             for path in self.segments(".log.deleted"):
                 put(self.folder / folder / path.parent.name / path.name, path.read_bytes())
@@ -205,7 +234,12 @@ class Recording:
 
     # ---- the recording -------------------------------------------------------------
 
+    def on_close(self, action):
+        self._on_close.append(action)
+
     def close(self):
+        for action in self._on_close:
+            action()
         for member in self.running():
             member.kill()
         self.producer.close()
@@ -213,10 +247,7 @@ class Recording:
 
     def write(self, text):
         """Write the broker's logs, the truth and a README."""
-        server_log = self.broker.folder / "server.log"
-        lines = server_log.read_text().splitlines(keepends=True)
-        lines = [line for line in lines if line.startswith("[")]  # without the settings' dumps
-        packed(self.folder / "server.log.gz", "".join(lines).encode())
+        lines = self.write_server_log(self.broker, "server.log.gz")
         self._write_requests()
         truth = {
             "incident": self.name,
@@ -229,8 +260,10 @@ class Recording:
                 {**member.what, "seen": [e for e in member.seen if e["event"] != "committed"]}
                 for member in self.members
             ],
+            **({"findings": self.findings} if self.findings else {}),
+            **self.more,
         }
-        write_lines(self.folder / "truth.json", truth)
+        write_lines(self.folder / "truth.json", truth, str(self.broker.folder))
         commits = [
             {"group": member.what["group"], "member": member.name, **event}
             for member in self.members
@@ -240,6 +273,13 @@ class Recording:
         commits.sort(key=lambda commit: commit["at_ms"])
         packed(self.folder / "commits.jsonl.gz", b"".join(map(line_of, commits)))
         (self.folder / "README.md").write_text(text)
+
+    def write_server_log(self, broker, name):
+        """Write the log of a broker, without the dumps of its settings; return its lines."""
+        text = (broker.folder / "server.log").read_text().replace(str(broker.folder), HOME)
+        lines = [line for line in text.splitlines(keepends=True) if line.startswith("[")]
+        packed(self.folder / name, "".join(lines).encode())
+        return lines
 
     def _write_requests(self):
         with open(self.broker.folder / "kafka-request.log") as lines:
@@ -273,8 +313,11 @@ def line_of(row):
     return json.dumps(row).encode() + b"\n"
 
 
-def write_lines(path, truth):
-    """Write JSON with a line for each entry of a list, so that it is easy to read and compare."""
+def write_lines(path, truth, home):
+    """Write JSON with a line for each entry of a list, so that it is easy to read and compare.
+
+    The folder ``home`` of the broker gets the name that all recordings have.
+    """
     parts = []
     for name, found in truth.items():
         if isinstance(found, list):
@@ -282,24 +325,26 @@ def write_lines(path, truth):
             parts.append(f' "{name}": [\n{rows}\n ]')
         else:
             parts.append(f' "{name}": {json.dumps(found)}')
-    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    text = "{\n" + ",\n".join(parts) + "\n}\n"
+    path.write_text(text.replace(home, HOME))
 
 
-def record(incident, folder, scratch, settings="", request_log=True):
-    """Record one incident, a function whose docstring describes it, into a folder."""
-    name = incident.__name__.replace("_", "-")
-    options = {"settings": SETTINGS + settings, "request_log": request_log}
+def record(incident, name, folder, scratch, *, settings="", kind=Member, **options):
+    """Record one incident, a function whose docstring describes it, into a folder.
+
+    ``kind`` is the class of its clients, ``options`` are those of the broker.
+    """
+    options = {"settings": SETTINGS + settings, "request_log": True, **options}
     with running_broker(scratch, **options) as broker:
-        run = Recording(name, folder, broker)
+        run = Recording(name, folder, broker, kind)
         try:
             incident(run)
-            run.write(page_of(incident, broker.version))
+            run.write(page_of(incident, name, broker.version))
         finally:
             run.close()
 
 
-def page_of(incident, version):
-    name = incident.__name__.replace("_", "-")
+def page_of(incident, name, version):
     text = incident.__doc__.replace("\n    ", "\n").strip()
     made = f"Made by `tests/support/broker/record_incidents.py {name}` with Kafka {version}."
     return f"# {name}\n\n{text}\n\n{made}\n"
