@@ -9,7 +9,7 @@ from coterie.designs.coordinator09.store import Store
 from coterie.designs.ledger import Ledger, TopicPartition
 from coterie.designs.today.coordinator import CountedCoordinator
 from coterie.designs.today.leaders import Leaders
-from coterie.testing import Member
+from coterie.testing import ClassicMember
 
 HEARTBEAT_MS = 3_000
 
@@ -60,7 +60,7 @@ class TodayConsumer:
         self._leaders, self._store, self._ledger, self._commit = leaders, store, ledger, commit
         self.alive, self.away = True, False
         self.turn = 0
-        self.member = Member(
+        self.member = ClassicMember(
             *(coordinator, group_id),
             client_id=name,
             topics={topic: store.topics.get(topic, 0) for topic in topics},
