@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from functools import partial
 from typing import Any
 
@@ -84,9 +85,29 @@ def _topic(item: Fields) -> tuple[str, bytes, list[Any]]:
     return string(item, "topic"), topic_id(item), rows
 
 
-def show_nothing(name: str, value: Any) -> dict[str, Any]:
-    """Show a field that no recording holds."""
-    return {}
+def show_brokers(name: str, value: tuple[tuple[int, str | None], ...]) -> dict[str, Any]:
+    """Show brokers, and the rack of each that has one."""
+    rows = [{"id": broker} | ({} if rack is None else {"rack": rack}) for broker, rack in value]
+    return {name: rows} if rows else {}
+
+
+def show_topics(name: str, value: tuple[tuple[str, bytes, list[Any]], ...]) -> dict[str, Any]:
+    """Show topics with the replicas of each partition."""
+    rows = [
+        {
+            "topic": topic,
+            "topic_id": encode_topic_id(raw),
+            "partitions": len(replicas),
+            "replicas": replicas,
+        }
+        for topic, raw, replicas in value
+    ]
+    return {name: rows} if rows else {}
+
+
+def show_raw(name: str, value: bytes | None) -> dict[str, Any]:
+    """Show bytes as base64."""
+    return {} if value is None else {name: base64.b64encode(value).decode("ascii")}
 
 
 def group_config(given: Fields, name: str, default: Any) -> dict[str, int]:
@@ -123,8 +144,8 @@ KINDS = {
     "types": Kind(fields.strings, lambda name, value: {name: list(value)} if value else {}),
     "names": Kind(names, lambda name, value: {} if value is None else {name: list(value)}),
     "owned": Kind(owned, show_owned),
-    "brokers": Kind(brokers, show_nothing),
-    "image_topics": Kind(topics, show_nothing),
+    "brokers": Kind(brokers, show_brokers),
+    "image_topics": Kind(topics, show_topics),
     "group_config": Kind(group_config),
-    "raw": Kind(raw, show_nothing),
+    "raw": Kind(raw, show_raw),
 }

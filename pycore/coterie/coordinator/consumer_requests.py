@@ -9,13 +9,12 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie.arguments import called, integer, text
 from coterie.consumer_groups import encode_topic_id
+from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.pending import Pending
 from coterie.errors import ConfigError
 from coterie.operations import NUMBER
 
 __all__ = ["ConsumerGroupRequests", "derived_topic_id"]
-
-_WITHOUT = ("3.9", "2.4")
 
 
 def derived_topic_id(topic: str) -> bytes:
@@ -37,7 +36,7 @@ class ConsumerGroupRequests:
         raise NotImplementedError
 
     def _needs_consumer_groups(self) -> None:
-        if self.config["coterie.behaviour"] in _WITHOUT:
+        if self.config["coterie.behaviour"] in CLASSIC_ONLY:
             raise ConfigError(
                 'consumer groups need coterie.behaviour "4.1", "4.1.2" or "4.2", not '
                 f"{self.config['coterie.behaviour']!r}"
