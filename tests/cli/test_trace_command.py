@@ -312,3 +312,16 @@ def test_a_wrong_setting_of_run_is_refused_before_anything_is_run(traces, settin
     args = ("trace", "run", traces / "in", "--out", traces / "out", "--set", setting)
     fails(*args, status=2, says=("--set", says))
     assert not (traces / "out").exists()
+
+
+def test_what_if_of_consumer_groups_compares_their_states_and_takes_settings_of_the_broker(
+    versions,
+):
+    args = ("trace", "whatif", versions / "it.trace.jsonl", "--format", "json")
+    same = json.loads(coterie_ok(*args).stdout)
+    assert same["as_recorded"] == same["what_if"]
+    assert {"ms in Assigning", "ms in Reconciling"} < same["as_recorded"].keys()
+    assert same["as_recorded"]["rebalances"] > 0
+    small = json.loads(coterie_ok(*args, "--set", "group.consumer.max.size=1").stdout)
+    assert small["as_recorded"] == same["as_recorded"]
+    assert small["what_if"]["refused requests"] > small["as_recorded"]["refused requests"]
