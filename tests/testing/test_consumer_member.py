@@ -4,6 +4,8 @@ Source: ConsumerMembershipManager, AbstractMembershipManager, ConsumerHeartbeatR
 their tests.
 """
 
+import random
+
 import pytest
 
 from coterie import ArgumentError, CoterieError, Error, GroupCoordinator
@@ -418,3 +420,55 @@ def test_a_sync_is_no_request_of_this_protocol(coordinator):
 def test_a_coordinator_without_consumer_groups_says_which_setting_has_them():
     with pytest.raises(CoterieError, match="consumer groups need coterie"):
         member(GroupCoordinator()).poll()
+
+
+class Fleet:
+    """Members of both protocols, each in a process of its own that may be replaced."""
+
+    def __init__(self, coordinator, seed):
+        self.coordinator, self.chance = coordinator, random.Random(seed)
+        first = self.chance.choice(["classic", "consumer"])
+        self.members = [self.start(name, first) for name in "abc"]
+        for _ in range(15):  # until the first generation Kafka cannot convert a classic group
+            self.poll()
+            coordinator.advance_by(1000)
+
+    def start(self, name, protocol=None):
+        protocol = protocol or self.chance.choice(["classic", "consumer"])
+        return Member(self.coordinator, "g", client_id=name, topics={"t": 4}, protocol=protocol)
+
+    def step(self, number):
+        """Stop a member, which comes back with a protocol drawn anew, or start another one."""
+        if self.chance.random() < 0.3:
+            self.members.append(self.start(f"n{number}"))
+            return
+        place = self.chance.randrange(len(self.members))
+        leaves = self.chance.random() < 0.7
+        (self.members[place].leave if leaves else self.members[place].crash)()
+        self.members[place] = self.start(self.members[place].client_id)
+
+    def poll(self):
+        self.chance.shuffle(self.members)
+        for one in self.members:
+            one.poll()
+
+    def owners(self):
+        return [(t, n) for one in self.members for t, ns in one.assignment.items() for n in ns]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_members_of_both_protocols_never_share_a_partition_and_own_all_in_the_end(
+    coordinator, seed
+):
+    fleet = Fleet(coordinator, seed)
+    for number in range(12):
+        fleet.step(number)
+        for _ in range(fleet.chance.choice([1, 5, 30, 60])):
+            fleet.poll()
+            assert len(fleet.owners()) == len(set(fleet.owners()))
+            coordinator.advance_by(1000)
+    for _ in range(120):
+        fleet.poll()
+        coordinator.advance_by(1000)
+    assert sorted(fleet.owners()) == EVERY
+    assert all(one.stable for one in fleet.members)
