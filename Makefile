@@ -3,7 +3,7 @@
 #   make replay        the main job on a real log, Spark embedded: groups as tables
 #   make test          the tests of the reader, the coordinator and the commands
 #   make test-server   a suite each, as the next three: the server and its protocol
-#   make test-designs  the designs before today's
+#   make test-designs  the designs, old and new
 #   make test-clients  real clients
 #   make test-package  the wheel, a Spark cluster that has only that, Spark Connect
 #   make test-all      every test

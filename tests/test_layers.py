@@ -72,7 +72,7 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     # what a server does often: from the bytes of a request to the core's call, and back
     "fast_path": {"", "codec", "coordinator"},
 }
-FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
+FACES = {"__init__", "__main__", "messages", "aio", "pytest_plugin"}
 LOG_TO_TABLES = {"ground", "log", "state"}
 BELOW = {  # room of the library -> rooms that it may use besides itself and the core
     "ground": set(),
@@ -87,7 +87,8 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "coordinator": {"ground", "log"},
     "traces": {"ground", "log", "coordinator", "wire"},
     "server": {"ground", "log", "coordinator", "wire", "traces"},
-    "designs": {"ground", "log", "coordinator", "faces", "pages"},
+    "testing": {"ground", "log", "coordinator"},
+    "designs": {"ground", "log", "coordinator", "testing", "pages"},
     "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
     "cli": LOG_TO_TABLES
     | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"}
@@ -118,7 +119,6 @@ BESIDE_THE_ROOMS = {  # folder of tests/ that has no room of the sources -> why 
     "site": "the built documentation, in a browser",
     "spark": "spark_udfs/coterie_spark",
     "support": "the helpers of all tests: no tests",
-    "testing": "coterie.testing: faces are modules, without a folder",
     "tools": "tools/",
     "transcripts": "conversations as text, and the module that runs them",
 }

@@ -28,7 +28,7 @@ PICTURES = {  # file -> command, group of a report, height in px, script to run 
     ),
     "designs.png": (
         ["designs", "compare", "long-cut", "--format", "html"],
-        *(None, 1640, ""),
+        *(None, 1980, ""),
     ),
 }
 PAINTED = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done));"

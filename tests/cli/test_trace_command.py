@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from support.commandline import coterie, coterie_ok, fails, folder_of
+from support.consumer_groups import golden
 from support.golden_data import GOLDEN
 from support.trace_data import TRACES, header, join
 
@@ -251,3 +252,76 @@ def test_a_client_made_static_restarts_without_a_rebalance(tmp_path):
     events = [*one_synced_member(), join(5_000, 3), {"at": 5_001, "op": "advance"}]
     recorded, changed = what_if(tmp_path, events, "--static", "c")
     assert (recorded["rebalances"], changed["rebalances"]) == (2, 1)
+
+
+@pytest.fixture
+def versions(tmp_path):
+    """A trace of version 2, and Kafka's outputs by version: partitions come back at once."""
+    name = "scenarios/revoked-partition-comes-back-at-once"
+    (tmp_path / "it.trace.jsonl").write_text("\n".join(golden.trace(name)), encoding="utf-8")
+    for version in ("4.1", "4.1.2"):
+        lines = golden.expected(name, version)
+        (tmp_path / f"{version}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+def test_run_answers_a_trace_of_consumer_groups_as_the_version_that_set_names(versions):
+    assert (versions / "4.1.jsonl").read_text() != (versions / "4.1.2.jsonl").read_text()
+    runs = {"4.1": (), "4.1.2": ("--set", "coterie.behaviour=4.1.2")}
+    for version, options in runs.items():
+        out = versions / f"of-{version}"
+        coterie_ok("trace", "run", versions / "it.trace.jsonl", "--out", out, *options)
+        for other in runs:
+            diff = coterie("trace", "diff", versions / f"{other}.jsonl", out / "it.actual.jsonl")
+            assert diff.returncode == (other != version), diff.stdout
+            assert diff.stdout.endswith("0 passed, 1 failed\n" if other != version else
+                                        "1 passed, 0 failed\n")  # fmt: skip
+
+
+def test_a_setting_of_run_goes_before_the_traces_own_and_the_last_one_counts(traces):
+    trace = traces / "alone.trace.jsonl"
+    lines = [
+        header(group_initial_rebalance_delay_ms=1000),
+        join(0, 1),
+        {"at": 9000, "op": "advance"},
+    ]
+    trace.write_text("\n".join(map(json.dumps, lines)))
+
+    def answered_at(*options):
+        coterie_ok("trace", "run", trace, "--out", traces / "out", "--overwrite", *options)
+        events = map(json.loads, (traces / "out" / "alone.actual.jsonl").read_text().splitlines())
+        return next(event["at"] for event in events if event["event"] == "response")
+
+    delay = "group.initial.rebalance.delay.ms"
+    assert answered_at() == 1000
+    assert answered_at("--set", f"{delay}=2000") == 2000
+    assert answered_at("--set", f"{delay}=2000", "--set", f"{delay}=0") == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("group.max.size", "'group.max.size' must be KEY=VALUE"),
+        ("group.max.sise=1", "did you mean 'group.max.size'?"),
+        ("group.max.size=0", "group.max.size must be from 1"),
+        ("group.max.size=many", "group.max.size must be an integer"),
+        ("coterie.behaviour=4.0", "coterie.behaviour must be one of '3.9', '2.4', '4.1'"),
+    ],
+)
+def test_a_wrong_setting_of_run_is_refused_before_anything_is_run(traces, setting, says):
+    args = ("trace", "run", traces / "in", "--out", traces / "out", "--set", setting)
+    fails(*args, status=2, says=("--set", says))
+    assert not (traces / "out").exists()
+
+
+def test_what_if_of_consumer_groups_compares_their_states_and_takes_settings_of_the_broker(
+    versions,
+):
+    args = ("trace", "whatif", versions / "it.trace.jsonl", "--format", "json")
+    same = json.loads(coterie_ok(*args).stdout)
+    assert same["as_recorded"] == same["what_if"]
+    assert {"ms in Assigning", "ms in Reconciling"} < same["as_recorded"].keys()
+    assert same["as_recorded"]["rebalances"] > 0
+    small = json.loads(coterie_ok(*args, "--set", "group.consumer.max.size=1").stdout)
+    assert small["as_recorded"] == same["as_recorded"]
+    assert small["what_if"]["refused requests"] > small["as_recorded"]["refused requests"]

@@ -263,14 +263,20 @@ def calls_of(monkeypatch, owner, *names):
     return calls
 
 
+ASKED = {
+    "today": ("join_group", "sync_group", "heartbeat", "leave_group"),
+    "consumer-protocol": ("consumer_group_heartbeat",),
+}
+
+
 @pytest.mark.parametrize("name", ["join-and-close", "crash-and-return", "coordinator-dies-3"])
-def test_requests_of_today_are_the_calls_of_the_coordinator(name, monkeypatch):
-    asked = ("join_group", "sync_group", "heartbeat", "leave_group")
-    calls = calls_of(monkeypatch, CountedCoordinator, *asked)
+@pytest.mark.parametrize("design", ASKED)
+def test_requests_of_later_designs_are_the_calls_of_the_coordinator(name, design, monkeypatch):
+    calls = calls_of(monkeypatch, CountedCoordinator, *ASKED[design])
     commits = calls_of(monkeypatch, Ledger, "commit")
-    requests = run(read_file(name), "today").costs["requests"]
+    requests = run(read_file(name), design).costs["requests"]
     assert requests == sum(calls.values()) + commits["commit"]
-    assert min(calls["heartbeat"], calls["join_group"], commits["commit"]) > 0
+    assert min(*(calls[name] for name in ASKED[design][:1]), commits["commit"]) > 0
 
 
 @pytest.mark.parametrize(("partitions", "messages"), [(1, 0), (1, 3), (5, 4)])
@@ -350,7 +356,8 @@ def test_every_design_names_every_cost_and_those_without_zookeeper_have_none_of_
     for design, costs in found.items():
         assert list(costs) == list(COSTS)
         without = {name for name, value in costs.items() if value is None}
-        assert without == ({"zookeeper_operations", "watch_events"} if design == "today" else set())
+        has_zookeeper = design in ("zookeeper-0.8", "coordinator-0.9")
+        assert without == (set() if has_zookeeper else {"zookeeper_operations", "watch_events"})
 
 
 @pytest.mark.parametrize("name", ["stale-views", "coordinator-dies-3"])

@@ -17,7 +17,7 @@ from support.designs.odd_scenarios import odd_scenario
 IDLE_STEPS = 8_000  # in place of the real limit, which takes seconds to reach
 TOPIC = {"at": 0, "op": "create_topic", "topic": "t", "replicas": [[0], [0]]}
 START = {"at": 1000, "op": "start", "consumer": "c", "subscription": {"t": 1}}
-COORDINATED = ("coordinator-0.9", "today")
+COORDINATED = DESIGNS[1:]
 
 
 def scenario(*events, until_ms, **consumer):

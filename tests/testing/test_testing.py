@@ -110,6 +110,25 @@ def test_a_member_that_leaves_gives_its_partitions_up_at_once():
     assert [what for _, what, _ in one.events][:3] == ["join", "sync", "assigned"]
 
 
+def test_a_member_commits_its_positions_before_it_gives_partitions_up_and_when_due():
+    """Source: ConsumerCoordinator.onJoinPrepare, onLeavePrepare: commit, callback, then leave."""
+    coordinator = GroupCoordinator()
+    seen = []
+    one = Member(coordinator, "g", client_id="a", topics={"t": 2}, auto_commit_interval_ms=20_000)
+    one.on_rebalance = lambda what, partitions: seen.append(
+        (what, [p.offset for p in coordinator.offset_fetch("g").partitions])
+    )
+    drive(coordinator, one, ms=5000)
+    one.positions = {("t", 0): 1, ("t", 1): 2, ("u", 0): 3}
+    drive(coordinator, one, ms=20_000)
+    assert [p.offset for p in coordinator.offset_fetch("g").partitions] == [1, 2]
+    one.positions["t", 0] = 8
+    one.leave()
+    assert seen == [("assigned", []), ("revoked", [8, 2])]
+    assert [what for _, what, _ in one.events[-3:]] == ["commit", "revoked", "leave"]
+    assert one.positions == {}
+
+
 def test_a_member_that_loses_its_session_joins_anew():
     coordinator = GroupCoordinator()
     one = Member(coordinator, "g", client_id="a", topics=["t"], session_timeout_ms=10_000)

@@ -9,6 +9,7 @@ from coterie import ArgumentError, Batch, GroupCoordinator, OffsetAndMetadata, l
 from coterie.operations import OPERATIONS
 from coterie.testing import Member
 from coterie.traces.recording import Recording
+from support.consumer_groups import golden
 from support.trace_data import header
 from support.trace_data import join as join_event
 
@@ -47,6 +48,36 @@ def live(coordinator, *members, ms):
         for member in members:
             member.poll()
         coordinator.advance_by(500)
+
+
+@pytest.mark.parametrize("first_request", [False, True])
+def test_a_recording_of_a_migration_does_the_same_again(recorded, first_request):
+    coordinator, lines = recorded(config={"coterie.behaviour": "4.1"})
+    if first_request:  # otherwise the topics are in the header
+        coordinator.offset_commit("other", {("t", 0): 1})
+    coordinator.set_topics(
+        [{"topic": "t", "topic_id": bytes(range(16)), "partitions": 3, "replicas": [[0, 1]] * 3}],
+        brokers=[{"id": 0, "rack": "r"}, {"id": 1}],
+    )
+    old = Member(coordinator, "g", client_id="a", topics=["t"])
+    new = Member(coordinator, "g", client_id="b", topics=["t"], protocol="consumer")
+    live(coordinator, old, ms=8000)
+    live(coordinator, new, old, ms=20_000)
+    coordinator.set_topics({"u": 1}, delete_topics=["t"])
+    coordinator.handle({"op": "append_raw", "key": b"key", "value": b"value"})
+    old.leave()
+    live(coordinator, new, ms=8000)
+    trace = lines()
+    assert trace[0]["version"] == 2
+    assert ("topics" in trace[0]) is not first_request
+    assert list(run_trace(map(json.dumps, trace))) == did(coordinator)
+
+
+def test_a_recording_of_a_played_trace_of_version_2_has_its_topics(recorded):
+    trace = golden.trace(golden.names()[0])
+    coordinator, lines = recorded()
+    coordinator.play(load_trace(trace))
+    assert list(run_trace(map(json.dumps, lines()))) == list(run_trace(trace))
 
 
 def test_a_recording_does_the_same_again(recorded):

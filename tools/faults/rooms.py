@@ -9,7 +9,7 @@ from pathlib import Path
 
 SUFFIXES = {".py", ".pyx", ".pxd", ".h"}
 CORE, LIBRARY, SPARK = "src/coterie/_core", "pycore/coterie", "spark_udfs/coterie_spark"
-FACES = {"__init__", "__main__", "messages", "testing", "aio", "pytest_plugin"}
+FACES = {"__init__", "__main__", "messages", "aio", "pytest_plugin"}
 OTHERS = ("tests/clients", "tests/package", "tests/site")  # other programs and environments
 # These tests read the sources: they notice changed text, not broken behaviour.
 FORM = {"tests/test_tidy.py", "tests/test_layers.py", "tests/tools/test_made_faults.py"}
@@ -44,6 +44,7 @@ TESTS = {
     "wire": "wire traces/test_requestlog.py traces/test_request_log_outages.py"
     " coordinator/test_what_the_wire_carries.py",
     "traces": "traces cli/test_trace_command.py coordinator/test_what_the_wire_carries.py",
+    "testing": "testing designs/test_today.py",
     "faces": "testing state/test_messages.py cli/test_start.py coordinator/test_clock.py"
     " test_readme.py",
     "cli": "cli views/test_groups_view.py replay/test_replay_local.py insight/test_asking.py"

@@ -36,7 +36,7 @@ COMMANDS = {  # name -> summary, so that `coterie --help` imports no command
     "records": "The records of a log, decoded, one JSON object per line.",
     "verify": "Every fault of a log, one JSON object per line; exit 1 if any.",
     "serve": "Serve Kafka's protocol: a Kafka for tests of any language.",
-    "designs": "Scenarios under the designs before today's coordinator.",
+    "designs": "Scenarios under Kafka's designs of group coordination.",
     "trace": "Run, compare and make traces of a group coordinator.",
 }
 

@@ -1,4 +1,4 @@
-"""``coterie designs``: run scenarios under earlier designs, and compare them with today's."""
+"""``coterie designs``: run scenarios under Kafka's designs of group coordination."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group("designs", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Run a scenario under the older designs: ZooKeeper consumers of 0.8.2, SimpleConsumer.
+    """Run a scenario under Kafka's designs, from ZooKeeper to the consumer protocol.
 
     A scenario (NAME.json) says who starts, closes or dies, what fails and when, in virtual time.
     """

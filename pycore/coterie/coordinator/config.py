@@ -14,7 +14,7 @@ from typing import Any
 from coterie.arguments import within
 from coterie.errors import ArgumentError, ConfigError, shown
 
-__all__ = ["DEFAULTS", "coordinator_config"]
+__all__ = ["CLASSIC_ONLY", "DEFAULTS", "coordinator_config"]
 
 _INT32 = 2**31
 _INT64 = 2**63
@@ -53,6 +53,8 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     # key, so no header has it at its default.
     "coterie.ties": ("first", "hash"),
 }
+
+CLASSIC_ONLY = ("3.9", "2.4")  # behaviours without consumer groups
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {name: bounds[0] for name, bounds in _NUMBERS.items()}

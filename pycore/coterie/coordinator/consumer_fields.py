@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from functools import partial
 from typing import Any
 
@@ -85,12 +86,13 @@ def _topic(item: Fields) -> tuple[str, bytes, list[Any]]:
 
 
 def show_brokers(name: str, value: tuple[tuple[int, str | None], ...]) -> dict[str, Any]:
-    """Show brokers that changed."""
-    return {name: [{"id": broker, "rack": rack} for broker, rack in value]} if value else {}
+    """Show brokers, and the rack of each that has one."""
+    rows = [{"id": broker} | ({} if rack is None else {"rack": rack}) for broker, rack in value]
+    return {name: rows} if rows else {}
 
 
 def show_topics(name: str, value: tuple[tuple[str, bytes, list[Any]], ...]) -> dict[str, Any]:
-    """Show topics that changed, with the replicas of their partitions."""
+    """Show topics with the replicas of each partition."""
     rows = [
         {
             "topic": topic,
@@ -103,9 +105,9 @@ def show_topics(name: str, value: tuple[tuple[str, bytes, list[Any]], ...]) -> d
     return {name: rows} if rows else {}
 
 
-def show_nothing(name: str, value: Any) -> dict[str, Any]:
-    """Show a field that no recording holds."""
-    return {}
+def show_raw(name: str, value: bytes | None) -> dict[str, Any]:
+    """Show bytes as base64."""
+    return {} if value is None else {name: base64.b64encode(value).decode("ascii")}
 
 
 def group_config(given: Fields, name: str, default: Any) -> dict[str, int]:
@@ -145,5 +147,5 @@ KINDS = {
     "brokers": Kind(brokers, show_brokers),
     "image_topics": Kind(topics, show_topics),
     "group_config": Kind(group_config),
-    "raw": Kind(raw, show_nothing),
+    "raw": Kind(raw, show_raw),
 }

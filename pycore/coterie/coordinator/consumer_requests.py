@@ -6,13 +6,15 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from coterie._core.coordinator.coordinator import Coordinator
 from coterie.arguments import called, integer, text
+from coterie.consumer_groups import encode_topic_id
+from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.pending import Pending
 from coterie.errors import ConfigError
+from coterie.operations import NUMBER
 
 __all__ = ["ConsumerGroupRequests", "derived_topic_id"]
-
-_WITHOUT = ("3.9", "2.4")
 
 
 def derived_topic_id(topic: str) -> bytes:
@@ -23,6 +25,8 @@ def derived_topic_id(topic: str) -> bytes:
 class ConsumerGroupRequests:
     """What members of consumer groups send, and the metadata that they are assigned by."""
 
+    _core: Coordinator
+
     @property
     def config(self) -> Mapping[str, Any]:
         """The settings."""
@@ -32,7 +36,7 @@ class ConsumerGroupRequests:
         raise NotImplementedError
 
     def _needs_consumer_groups(self) -> None:
-        if self.config["coterie.behaviour"] in _WITHOUT:
+        if self.config["coterie.behaviour"] in CLASSIC_ONLY:
             raise ConfigError(
                 'consumer groups need coterie.behaviour "4.1", "4.1.2" or "4.2", not '
                 f"{self.config['coterie.behaviour']!r}"
@@ -67,6 +71,23 @@ class ConsumerGroupRequests:
             rebalance_timeout_ms, subscribed_topic_names, subscribed_topic_regex, server_assignor,
             topic_partitions, client_id, client_host, version
         ).response  # fmt: skip
+
+    def _assigned_topics(self, group_id: str) -> dict[str, str]:
+        """Return the names of the topics that a group is assigned, by id: a client's metadata.
+
+        It is no request: it is neither recorded nor an event.
+        """
+        described = self._core.ask(
+            NUMBER["consumer_group_describe"], 0, None, -1, None, None, (group_id,)
+        )
+        if described is None:  # a timer of this moment came between
+            return {}
+        ((*_, members),) = described[1]
+        return {
+            encode_topic_id(raw): name
+            for *_, assigned, target in members
+            for raw, name, _ in (*assigned, *target)
+        }
 
     @called
     def consumer_group_describe(self, group_ids: Iterable[str] = ()) -> Any:

@@ -1,4 +1,4 @@
-"""Simulations of Kafka's earlier designs of group coordination, and of today's, in virtual time."""
+"""Simulations of Kafka's designs of group coordination, old and new, in virtual time."""
 
 from coterie.designs.checks import ScenarioError
 from coterie.designs.compare import Comparison, compare

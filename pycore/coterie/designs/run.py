@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.arguments import boolean, called
-from coterie.designs import today
+from coterie.designs import consumer_protocol, today
 from coterie.designs.bounds import refusal, step_limit
 from coterie.designs.consumer08.simulation import ZooKeeperSimulation
 from coterie.designs.coordinator09.play import play
@@ -19,8 +19,9 @@ from coterie.designs.times import Times
 from coterie.errors import ArgumentError, shown
 
 ZOOKEEPER, COORDINATOR = "zookeeper-0.8", "coordinator-0.9"
-TODAY = "today"
-DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY)
+TODAY, CONSUMER_PROTOCOL = "today", "consumer-protocol"
+DESIGNS = (ZOOKEEPER, COORDINATOR, TODAY, CONSUMER_PROTOCOL)
+PLAYS = {COORDINATOR: play, TODAY: today.play, CONSUMER_PROTOCOL: consumer_protocol.play}
 
 
 def known_design(design: Any) -> str:
@@ -69,7 +70,8 @@ def run(
         A scenario, or the content of its JSON file.
     design : str
         ``zookeeper-0.8``: consumers that each rebalance on their own over ZooKeeper;
-        ``coordinator-0.9``: one broker assigns a group's partitions; ``today``.
+        ``coordinator-0.9``: one broker assigns a group's partitions; ``today``: a member assigns
+        (the classic protocol); ``consumer-protocol``: the broker assigns, step by step (KIP-848).
     times : Times, optional
         Delays that a scenario does not give, for ``zookeeper-0.8`` only; those of the other designs
         are fixed.
@@ -102,8 +104,7 @@ def run(
             simulation = ZooKeeperSimulation(scenario, times or Times(), note, schedule)
             points, counted = simulation.run(), simulation.counted()
         else:
-            play_design = play if design == COORDINATOR else today.play
-            points, counted = play_design(scenario, note, schedule)
+            points, counted = PLAYS[design](scenario, note, schedule)
     except TooManySteps as error:
         raise refusal(scenario, design, schedule, error) from None
     return Run(points, entries, accounts.costs(counted), counted)

@@ -1,7 +1,8 @@
 """Compare two outputs of a trace by the rules of the format.
 
-Within one time, responses are a set keyed by id, and the transitions and appends of a group are
-ordered. Members, partitions and groups of a response are sorted. null equals an absent field.
+Within one time, responses are a set keyed by id. The transitions, appends and changes of a group
+are ordered. Lists of a response that have no order are sorted. null equals an absent field. Of
+version 2, decoded records, error messages, timers and notes are not compared.
 Rules: docs/rules/trace-format.md#comparison.
 """
 
@@ -11,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -20,7 +22,12 @@ _SORTED_BY = {
     "members": ("member_id", "group_instance_id"),
     "partitions": ("topic", "partition"),
     "groups": ("group_id",),
+    "assignment": ("topic_id",),
+    "target_assignment": ("topic_id",),
 }
+_SORTED = ("partitions", "subscribed_topic_names")  # lists of numbers or names
+_NOT_COMPARED = ("record", "error_message")
+_COMMENTS = ("timer", "note")  # events that explain others
 Line = dict[str, Any]
 
 
@@ -64,13 +71,27 @@ def _plain(value: Any) -> Any:
 def _normal(line: Line) -> Line:
     line = _plain(line)
     if line.get("event") == "response":
-        for name, keys in _SORTED_BY.items():
-            if isinstance(line.get(name), list):
-                line[name] = sorted(
-                    line[name],
-                    key=lambda item: ([str(item.get(k, "")) for k in keys], json.dumps(item)),
-                )
+        _sort_lists(line)
     return line
+
+
+def _sort_lists(item: Line) -> None:
+    """Sort the lists without an order in a response, the inner ones first."""
+    for name, value in item.items():
+        if not isinstance(value, list):
+            continue
+        rows = [row for row in value if isinstance(row, dict)]
+        for row in rows:
+            _sort_lists(row)
+        if name in _SORTED_BY and rows:
+            item[name] = sorted(value, key=partial(_row_key, _SORTED_BY[name]))
+        elif name in _SORTED:
+            item[name] = sorted(value, key=json.dumps)
+
+
+def _row_key(names: tuple[str, ...], row: Any) -> tuple[list[str], str]:
+    fields = row if isinstance(row, dict) else {}
+    return [str(fields.get(name, "")) for name in names], json.dumps(row)
 
 
 def _parse(lines: Iterable[str | Line]) -> Iterator[Line]:
@@ -86,6 +107,10 @@ def _parse(lines: Iterable[str | Line]) -> Iterator[Line]:
                 raise ValueError(f"line {number}: nested too deeply") from None
         if not isinstance(line, dict) or not isinstance(line.get("at"), int):
             raise ValueError(f"line {number}: must be an object with at, not {line!r:.60}")
+        if line.get("event") in _COMMENTS:
+            continue
+        if any(name in line for name in _NOT_COMPARED):
+            line = {name: value for name, value in line.items() if name not in _NOT_COMPARED}
         yield line
 
 

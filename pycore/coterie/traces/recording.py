@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.atomic_file import atomic_write
-from coterie.coordinator.config import DEFAULTS
+from coterie.coordinator.config import CLASSIC_ONLY, DEFAULTS
 from coterie.coordinator.requests import Compiled, show_request
 from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.traces.requestlog import MemberIds
@@ -29,7 +29,6 @@ Event = dict[str, Any]
 _NAMES = {number: op for op, number in NUMBER.items()}
 # Ops that have an effect even without an owned partition: they concern the log, not a group.
 _TO_THE_LOG = {"end_txn", "fail_append", "advance", "metadata", "group_config"}
-_WITHOUT_CONSUMER_GROUPS = ("3.9", "2.4")  # behaviours, whose traces have version 1
 _ELECTIONS = {"failover", "resign", "begin_load", "finish_load"}
 _LATE = "appends came back when the test said so; here each finishes at once"
 _LOADED = "the coordinator began with a log; here it begins with none"
@@ -43,6 +42,11 @@ _AWAY = (
     "from {} to {} ms the coordinator had resigned or was loading, for which a trace has no op: "
     "a failover stands for it{}, and {} requests in between are left out"
 )
+
+
+def _is_first_image(event: Event) -> bool:
+    """Whether an event sets the topics that a header has."""
+    return event["op"] == "metadata" and "delete_topics" not in event
 
 
 class Recording:
@@ -136,6 +140,9 @@ class Recording:
         if any("id" in event for event in self.events):
             self._lose(_PLAYED)
             return
+        image = {name: trace.header.get(name) for name in ("brokers", "topics")}
+        if trace.header.get("version") == 2 and any(image.values()):
+            self.events.append({"at": 0, "op": "metadata"} | {k: v for k, v in image.items() if v})
         for _, at_ms, op, request_id, *compiled in islice(trace.requests(), count):
             self.ask(at_ms, _NAMES[op], request_id, compiled)  # type: ignore[arg-type]
 
@@ -146,13 +153,16 @@ class Recording:
         """
         if self._away_ms is not None:
             self._back(now_ms)
-        is_older = settings["coterie.behaviour"] in _WITHOUT_CONSUMER_GROUPS
-        version = 1 if is_older else 2
+        version = 1 if settings["coterie.behaviour"] in CLASSIC_ONLY else 2
         header: Event = {"format": "coterie-trace", "version": version, "name": name}
         if self.lost:
             header["doc"] = f"Not all that happened: {'; '.join(self.lost)}."
         header["config"] = {k: v for k, v in settings.items() if v != DEFAULTS[k]}
-        return [header, *self.events]
+        events = self.events
+        if version == 2 and events and _is_first_image(events[0]):
+            header |= {k: v for k, v in events[0].items() if k in ("brokers", "topics")}
+            events = events[1:]
+        return [header, *events]
 
     def write(
         self,

@@ -3,7 +3,7 @@
 Clients are replayed, not bytes. A request carries the member id and the generation that its client
 got in the changed run. A client that learns of a rebalance, or that it is unknown, joins and syncs
 at once, as real clients do. A request that is wrong in the trace, with a stale generation for
-example, stays wrong.
+example, stays wrong. ``whatif_consumers`` has the clients of the consumer protocol.
 """
 
 from __future__ import annotations
@@ -15,17 +15,32 @@ from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
+from coterie.consumer_groups import ConsumerGroupChange
 from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.consumer_fields import read_metadata
 from coterie.coordinator.fields import MemberOf
 from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.errors import CoterieError
 from coterie.events import Response, Transition
 from coterie.operations import NUMBER
+from coterie.traces.whatif_consumers import (
+    CLIENT_ID,
+    STATES,
+    ConsumerClient,
+    epochs_and_states,
+    timed_out,
+)
 from coterie.values import Error
 
 __all__ = ["Changes", "Summary", "what_if"]
 
 _REJOIN = {Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID}
+_STALE = {Error.ILLEGAL_GENERATION, Error.STALE_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID,
+          Error.GROUP_ID_NOT_FOUND}  # fmt: skip
 _SESSION, _KNOWN_ID = 2, 6  # indices into a join's details
+_HEARTBEAT, _GROUP_CONFIG = NUMBER["consumer_group_heartbeat"], NUMBER["group_config"]
+CLASSIC_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
+_GROUP_SESSION = "consumer.session.timeout.ms"  # of a group's own settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +87,30 @@ class _Client:
     join: tuple[Any, ...] | None = None
     group_id: str | None = None
     instance: str | None = None
+    consumer: ConsumerClient = field(default_factory=ConsumerClient)
+    last_ms: int = 0  # of its last request as a member
 
 
 def _recorded(trace: Trace) -> dict[int, Any]:
     """Return the responses of the unchanged run, by request id."""
-    core = Coordinator(coordinator_config(trace.header.get("config")))
-    events = core.play(trace).events()
+    events = _started(trace).play(trace).events()
     return {e.id: e.response for e in events if isinstance(e, Response)}
+
+
+def _started(trace: Trace) -> Coordinator:
+    """Return a coordinator with the settings and the topics of a trace."""
+    core = Coordinator(coordinator_config(trace.header.get("config")))
+    if trace.header.get("version") == 2:
+        core.set_image(*read_metadata(trace.header))
+    return core
+
+
+def _was_accepted(recorded: Any) -> bool:
+    """Whether a recorded request was one of a member of the generation, or has no response."""
+    if recorded is None or getattr(recorded, "error", None) not in (Error.NONE, None):
+        return recorded is None
+    partitions = getattr(recorded, "partitions", ())
+    return not any(getattr(partition, "error", None) in _STALE for partition in partitions)
 
 
 class _Replay:
@@ -86,6 +118,10 @@ class _Replay:
         config = {**(trace.header.get("config") or {}), **changes.config}
         self.trace, self.changes = trace, changes
         self.core = GroupCoordinator(config)
+        if trace.header.get("version") == 2:
+            self.core._core.set_image(*read_metadata(trace.header))
+        self.session_ms: dict[str | None, int] = {}  # of groups with a timeout of their own
+        self.session_evictions = self.rebalance_evictions = 0  # of consumer groups
         self.answers = _recorded(trace)
         self.clients: dict[Any, _Client] = {}
         self.by_id: dict[tuple[str | None, str], _Client] = {}
@@ -109,11 +145,16 @@ class _Replay:
             self.advance(at)
             member, details = self.with_ids(member), self.with_ids(details)
             handler = {NUMBER["join_group"]: self.join, NUMBER["leave_group"]: self.leave}
-            if op in handler:
+            if op == _HEARTBEAT:
+                self.heartbeat(request_id, group_id, generation, member, instance, details)
+            elif op in handler:
                 handler[op](request_id, group_id, member, instance, details)
             elif member or op in (NUMBER["sync_group"], NUMBER["heartbeat"]):
                 self.as_member(op, request_id, group_id, generation, member, instance, details)
             else:
+                if op == _GROUP_CONFIG:
+                    timeout_ms = (details[0] or {}).get(_GROUP_SESSION)
+                    self.session_ms[group_id] = timeout_ms or self.default_session_ms
                 self.ask(op, request_id, group_id, generation, member, instance, details)
         self.advance(at if self.trace.count else 0)
 
@@ -131,9 +172,9 @@ class _Replay:
         """Advance to a time from deadline to deadline; clients react at each."""
         while (due := self.core.next_deadline_ms()) is not None and due < at:
             self.core.advance(max(due, self.core.now_ms))
-            self.react()
+            self.react(timers=True)
         self.core.advance(at)
-        self.react()
+        self.react(timers=True)
 
     def ask(self, op: int, request_id: int, *request: Any) -> None:
         self.core._core.call(op, request_id, *request)
@@ -157,12 +198,14 @@ class _Replay:
             instance, changed[_KNOWN_ID] = client_id, False
         client = self.client_of(group_id, member, instance) if member else _Client()
         client.join, client.group_id, client.instance = tuple(changed), group_id, instance
+        client.last_ms = self.core.now_ms
         self.owner[request_id] = client
         recorded = self.answers.get(request_id)
         if recorded is not None and recorded.member_id:
             self.by_id[group_id, recorded.member_id] = client
         # A client that became static has its id: the recorded second join is not necessary.
-        if client.instance and client.member_id and member and client.generation_id < 0:
+        became_static = client_id in self.changes.static
+        if became_static and client.member_id and member and client.generation_id < 0:
             return
         self.ask(NUMBER["join_group"], request_id, group_id, -1, client.member_id, instance,
                  client.join)  # fmt: skip
@@ -172,17 +215,69 @@ class _Replay:
         instance: str | None, details: Any,
     ) -> None:  # fmt: skip
         client = self.client_of(group_id, member, instance)
+        client.last_ms = self.core.now_ms
         self.owner[request_id] = client
         recorded = self.answers.get(request_id)
-        was_accepted = recorded is None or getattr(recorded, "error", None) in (Error.NONE, None)
-        if was_accepted or generation == client.recorded_generation:
+        in_step = client.generation_id == client.recorded_generation
+        if (_was_accepted(recorded) and not in_step) or generation == client.recorded_generation:
             generation = client.generation_id
         if op == NUMBER["sync_group"]:
             plans = {self.client_of(group_id, m, None).member_id: b for m, b in details[2].items()}
             self.assigned.update(plans)
-            details = (None, None, plans)
+            details = (*(details[:2] if in_step else (None, None)), plans)
         self.ask(op, request_id, group_id, generation, client.member_id,
                  client.instance or instance, details)  # fmt: skip
+
+    def heartbeat(
+        self, request_id: int, group_id: str | None, epoch: int, member: str,
+        instance: str | None, details: tuple[Any, ...],
+    ) -> None:  # fmt: skip
+        """Send a heartbeat of the consumer protocol."""
+        client_id = details[CLIENT_ID]
+        if client_id in self.changes.scale_session:
+            raise CoterieError(
+                f"the session of {client_id!r} in group {group_id!r} is a setting of the broker: "
+                "--set group.consumer.session.timeout.ms=MS"
+            )
+        if client_id in self.changes.static and instance is None:
+            instance, epoch = client_id, -2 if epoch == -1 else epoch
+        client = self.client_of(group_id, member, instance) if member else _Client()
+        client.group_id, client.instance, client.last_ms = group_id, instance, self.core.now_ms
+        self.owner[request_id] = client
+        recorded = self.answers.get(request_id)
+        if recorded is not None and recorded.member_id:
+            self.by_id[group_id, recorded.member_id] = client
+        request = client.consumer.request(epoch, details)
+        self.ask(_HEARTBEAT, request_id, group_id, request[0], client.member_id, instance,
+                 request[1])  # fmt: skip
+
+    def heartbeat_answered(self, client: _Client, event: Any, recorded: Any) -> None:
+        answer = event.response
+        if recorded is not None:
+            client.consumer.record(recorded)
+            client.recorded_generation = client.consumer.recorded_epoch
+        sent = client.consumer.take(answer, recorded)
+        client.member_id = answer.member_id or client.member_id
+        client.generation_id = client.consumer.epoch
+        if sent is not None:
+            self.inject("consumer_group_heartbeat", client, *sent)
+
+    @property
+    def default_session_ms(self) -> int:
+        timeout_ms: int = self.core.config["group.consumer.session.timeout.ms"]
+        return timeout_ms
+
+    def count_evictions(self, events: list[Any]) -> None:
+        """Count members of consumer groups that a timer has removed, by the cause."""
+        for group_id, member_id in timed_out(events):
+            client = self.by_id.get((group_id, member_id), _Client())
+            session_ms = self.session_ms.get(group_id, self.default_session_ms)
+            if client.join is not None:
+                session_ms = client.join[_SESSION]
+            if self.core.now_ms - client.last_ms >= session_ms:
+                self.session_evictions += 1
+            else:
+                self.rebalance_evictions += 1
 
     def leave(
         self, request_id: int, group_id: str | None, member: Any, instance: Any,
@@ -193,9 +288,12 @@ class _Replay:
         )
         self.ask(NUMBER["leave_group"], request_id, group_id, -1, None, None, members)
 
-    def react(self) -> None:
+    def react(self, *, timers: bool = False) -> None:
         """Take the new responses; a client that has to join again does so."""
-        for event in self.core.take_events():
+        events = self.core.take_events()
+        if timers:
+            self.count_evictions(events)
+        for event in events:
             self.events.append(event)
             client = self.owner.get(event.id) if isinstance(event, Response) else None
             if client is None:
@@ -203,6 +301,8 @@ class _Replay:
             answer, recorded = event.response, self.answers.get(event.id)
             if event.op == "join_group":
                 self.joined(client, event, recorded)
+            elif event.op == "consumer_group_heartbeat":
+                self.heartbeat_answered(client, event, recorded)
             elif (
                 event.op in ("heartbeat", "sync_group")
                 and answer.error in _REJOIN
@@ -245,7 +345,9 @@ class _Replay:
                  client.instance, details)  # fmt: skip
 
 
-def _summary(core: Any, events: list[Any], end_ms: int) -> Summary:
+def _summary(
+    events: list[Any], end_ms: int, evictions: tuple[int, int, int], states: tuple[str, ...]
+) -> Summary:
     counts: Counter[str] = Counter()
     ms_in_state: Counter[str] = Counter()
     since: dict[str, tuple[int, str]] = {}
@@ -259,30 +361,48 @@ def _summary(core: Any, events: list[Any], end_ms: int) -> Summary:
                 since[event.group_id] = (event.at, event.to)
         elif isinstance(event, Response):
             refused += event.response.error not in (Error.NONE, Error.MEMBER_ID_REQUIRED)
+        elif isinstance(event, ConsumerGroupChange) and event.group_id in since:  # converted
+            start, state = since.pop(event.group_id)
+            ms_in_state[state] += event.at - start
     for start, state in since.values():
         ms_in_state[state] += end_ms - start
-    states = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
+    epochs, targets, ms_of_consumer_groups = epochs_and_states(events, end_ms)
+    ms_in_state.update(ms_of_consumer_groups)
     return Summary(
-        counts["PreparingRebalance"],
-        counts["CompletingRebalance"],
-        core.session_evictions,
-        core.rebalance_evictions,
-        core.sync_evictions,
+        counts["PreparingRebalance"] + epochs,
+        counts["CompletingRebalance"] + targets,
+        *evictions,
         refused,
         {state: ms_in_state[state] for state in states},
     )
 
 
+def _evictions(core: Coordinator) -> tuple[int, int, int]:
+    return core.session_evictions, core.rebalance_evictions, core.sync_evictions
+
+
 def what_if(trace: Trace, changes: Changes) -> tuple[Summary, Summary]:
     """Run a trace unchanged, and with changes.
+
+    A rebalance of a consumer group is a new group epoch, a generation a new target assignment.
 
     Returns
     -------
     (as recorded, as changed)
     """
-    core = Coordinator(coordinator_config(trace.header.get("config")))
+    if trace.header.get("version") == 2:
+        return _replayed(trace, Changes()), _replayed(trace, changes)
+    core = _started(trace)
     events = core.play(trace).events()
-    base = _summary(core, events, core.now_ms)
+    base = _summary(events, core.now_ms, _evictions(core), CLASSIC_STATES)
+    return base, _replayed(trace, changes)
+
+
+def _replayed(trace: Trace, changes: Changes) -> Summary:
     replay = _Replay(trace, changes)
     replay.run()
-    return base, _summary(replay.core._core, replay.events, replay.core.now_ms)
+    core = replay.core._core
+    session, rebalance, sync = _evictions(core)
+    evictions = session + replay.session_evictions, rebalance + replay.rebalance_evictions, sync
+    states = CLASSIC_STATES + (STATES if trace.header.get("version") == 2 else ())
+    return _summary(replay.events, core.now_ms, evictions, states)

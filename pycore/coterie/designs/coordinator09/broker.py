@@ -18,7 +18,7 @@ from coterie.designs.coordinator09 import messages as m
 from coterie.designs.coordinator09.messages import Code
 from coterie.designs.coordinator09.store import StoredGroup, StoredMember
 from coterie.designs.coordinator09.world import World
-from coterie.testing import ASSIGNORS
+from coterie.testing.assignors import ASSIGNORS
 
 BOUNDARIES = {
     "received": "a request has arrived, and is not handled",

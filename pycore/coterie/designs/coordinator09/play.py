@@ -22,6 +22,7 @@ from coterie.designs.schedule import Schedule
 __all__ = ["play"]
 
 SESSION = "zookeeper.session.timeout.ms"  # one setting for all designs
+STRATEGY = "partition.assignment.strategy"
 BOUNDARY = dict(zip(MOMENTS, POINTS.values(), strict=True))
 
 
@@ -108,7 +109,7 @@ class Player:
             topics,
             group_id=op.group,
             session_timeout_ms=timeout,
-            strategy=config.partition_assignment_strategy,
+            strategy=config.partition_assignment_strategy if STRATEGY in settings else None,
         )
 
     def close(self, op: ops.Close) -> None:

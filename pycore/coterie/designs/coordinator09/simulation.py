@@ -126,12 +126,17 @@ class CoordinatorSimulation:
         *,
         group_id: str = "group1",
         session_timeout_ms: int | None = None,
-        strategy: str = "range",
+        strategy: str | None = None,
     ) -> CoordinatedConsumer:
         """Start a consumer; no live consumer has its name."""
         timeout = session_timeout_ms or self.settings.session_timeout_ms
         consumer = self.consumers[name] = CoordinatedConsumer(
-            self, name, group_id, tuple(topics), session_timeout_ms=timeout, strategy=strategy
+            self,
+            name,
+            group_id,
+            tuple(topics),
+            session_timeout_ms=timeout,
+            strategy=strategy or "range",
         )
         self.ledgers.open(group_id)
         subscribed = self._subscribed.setdefault(group_id, set())

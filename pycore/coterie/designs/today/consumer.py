@@ -1,15 +1,14 @@
-"""A consumer of today's design: a scripted group member that fetches its partitions."""
+"""A consumer of today's design: a member of the classic protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.ledger import Ledger, TopicPartition
 from coterie.designs.today.coordinator import CountedCoordinator
-from coterie.designs.today.leaders import Leaders
-from coterie.testing import Member
+from coterie.designs.today.member import GroupConsumer
+from coterie.testing import ClassicMember
 
 HEARTBEAT_MS = 3_000
 
@@ -25,23 +24,10 @@ class _Metadata(dict[str, int]):
         return self._cluster.get(topic, 0)
 
 
-class TodayConsumer:
-    """A member, and its owned partitions in the ledger.
+class TodayConsumer(GroupConsumer):
+    """A member that assigns by the metadata of ``store`` if it leads."""
 
-    Parameters
-    ----------
-    coordinator, leaders, store, ledger
-        The coordinator, its leader, the topics, and the group's ledger.
-    commit
-        Commits the consumer's progress.
-
-    Attributes
-    ----------
-    away : bool
-        Whether it is cut off from the coordinator; it goes on fetching.
-    turn : int
-        The number of its last scheduled action; earlier ones are ignored.
-    """
+    member: ClassicMember
 
     def __init__(
         self,
@@ -50,58 +36,23 @@ class TodayConsumer:
         topics: tuple[str, ...],
         *,
         coordinator: CountedCoordinator,
-        leaders: Leaders,
         store: Store,
-        ledger: Ledger,
-        commit: Callable[[TodayConsumer], None],
-        **member_options: Any,
+        session_timeout_ms: int,
+        assignor: str,
+        **shared: Any,
     ) -> None:
-        self.name, self.group_id, self.topics = name, group_id, topics
-        self._leaders, self._store, self._ledger, self._commit = leaders, store, ledger, commit
-        self.alive, self.away = True, False
-        self.turn = 0
-        self.member = Member(
+        super().__init__(name, group_id, topics, **shared)
+        self._store = store
+        self.member = ClassicMember(
             *(coordinator, group_id),
             client_id=name,
             topics={topic: store.topics.get(topic, 0) for topic in topics},
             on_rebalance=self._rebalanced,
             heartbeat_interval_ms=HEARTBEAT_MS,
-            **member_options,
+            session_timeout_ms=session_timeout_ms,
+            assignor=assignor,
         )
         self.refresh()
-
-    @property
-    def generation_id(self) -> int:
-        """Its generation."""
-        return self.member.generation_id
-
-    @property
-    def in_group(self) -> str:
-        """Its state, by name."""
-        if not self.alive:
-            return "Down"
-        return "Stable" if self.member.stable else "Joining"
-
-    @property
-    def reachable(self) -> bool:
-        """Whether it lives and its coordinator answers."""
-        return self.alive and not self.away and self._leaders.answers(self.group_id)
-
-    def close(self) -> None:
-        """Commit and leave the group; if the coordinator cannot be reached, crash."""
-        if not self.reachable:
-            self.crash()
-            return
-        self._commit(self)
-        if self.member.member_id:
-            self.member.leave()
-        self.alive = False
-
-    def crash(self) -> None:
-        """End without a commit and without a request to leave."""
-        self.alive = False
-        self.member.crash()
-        self._ledger.give(self.name, list(self._ledger.owned_by(self.name)), commit=False)
 
     def refresh(self) -> bool:
         """Refresh metadata; return whether they have changed for its topics."""
@@ -114,13 +65,3 @@ class TodayConsumer:
         self._rebalanced("revoked", self.places())
         self.member.assignment = {}
         self.member.needs_join = True
-
-    def places(self) -> list[TopicPartition]:
-        """Return its assigned partitions."""
-        return [(topic, n) for topic, numbers in self.member.assignment.items() for n in numbers]
-
-    def _rebalanced(self, how: str, places: list[TopicPartition]) -> None:
-        if how == "assigned":
-            self._ledger.take(self.name, places)
-        else:
-            self._ledger.give(self.name, places, commit=how == "revoked")

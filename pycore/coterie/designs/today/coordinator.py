@@ -14,9 +14,10 @@ from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.coordinator.requests import compile_values
 from coterie.designs.today.log import OffsetsLog
-from coterie.operations import NUMBER, REQUESTS
+from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 
-HEARTBEAT = NUMBER["heartbeat"]
+HEARTBEAT, CONSUMER_HEARTBEAT = NUMBER["heartbeat"], NUMBER["consumer_group_heartbeat"]
+BLANK = OPERATIONS["consumer_group_heartbeat"].blank  # rack, timeout, ..., client id, host, version
 _compiled = functools.lru_cache(maxsize=4096)(compile_values)
 
 
@@ -27,6 +28,8 @@ class CountedCoordinator(GroupCoordinator):
     ----------
     log : OffsetsLog
         The log that it writes and loads.
+    behaviour : str
+        The version of Kafka, as ``coterie.behaviour``.
     on_event, member_ids
         As in :class:`GroupCoordinator`.
     """
@@ -35,10 +38,16 @@ class CountedCoordinator(GroupCoordinator):
         self,
         log: OffsetsLog,
         *,
+        behaviour: str,
         on_event: Callable[[Any], None],
         member_ids: Callable[[str], str],
     ) -> None:
-        super().__init__(on_event=on_event, member_ids=member_ids, log_sink=log)
+        super().__init__(
+            {"coterie.behaviour": behaviour},
+            on_event=on_event,
+            member_ids=member_ids,
+            log_sink=log,
+        )
         self.requests = 0
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
@@ -73,6 +82,35 @@ class CountedCoordinator(GroupCoordinator):
         if response is not None:
             return response_of(HEARTBEAT, *response)
         pending = self._outbox.waiting[0] = Pending(0, "heartbeat")
+        self._drain()
+        return pending.response
+
+    def consumer_group_heartbeat(
+        self,
+        group_id: str | None = None,
+        member_id: str = "",
+        member_epoch: int = 0,
+        *,
+        instance_id: str | None = None,
+        client_id: str = "",
+        **changed: Any,
+    ) -> Any:
+        """Send ConsumerGroupHeartbeat; the fields of one that changes nothing are not checked."""
+        if changed:
+            return super().consumer_group_heartbeat(
+                *(group_id, member_id, member_epoch),
+                instance_id=instance_id,
+                client_id=client_id,
+                **changed,
+            )
+        self.requests += 1
+        details = (*BLANK[:6], client_id, *BLANK[7:])
+        values = group_id, member_epoch, member_id, instance_id, details
+        self._core.call(CONSUMER_HEARTBEAT, 0, *values)  # ask() would drop changes of the group
+        if len(self._core.outputs) == 1:
+            answered = self._core.take_rows(with_events=False)[0]
+            return response_of(CONSUMER_HEARTBEAT, answered[1] or 0, answered[2])
+        pending = self._outbox.waiting[0] = Pending(0, "consumer_group_heartbeat")
         self._drain()
         return pending.response
 

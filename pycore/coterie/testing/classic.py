@@ -1,17 +1,10 @@
-"""Tools for tests of code in a consumer group: a scripted client, subscriptions, assignments.
-
-A :class:`Member` acts as a consumer does, on the coordinator's virtual clock and only when the test
-calls it. It joins, assigns partitions if it leads, heartbeats when due, rejoins when it must, and
-calls a rebalance listener. It never sleeps and uses no network.
-"""
+"""A client of the classic protocol: it joins, assigns if it leads, syncs and heartbeats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from coterie.arguments import function, sequence, text, whole, within
-from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.arguments import sequence, within
 from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.consumer_protocol import (
@@ -20,152 +13,42 @@ from coterie.log.consumer_protocol import (
     read_subscription,
     subscription,
 )
+from coterie.testing.assignors import ASSIGNORS
+from coterie.testing.member import INT32_MAX, Member, refusal
 from coterie.values import Error
 
-__all__ = ["Member", "assignment", "read_assignment", "read_subscription", "subscription"]
-
-INT32_MAX = 2**31 - 1
-Partitions = dict[str, list[int]]
-Listener = Callable[[str, list[tuple[str, int]]], None]
+__all__ = ["ClassicMember"]
 
 
-def range_assign(
-    subscriptions: Mapping[str, Iterable[str]], partitions: Mapping[str, int], order: list[str]
-) -> dict[str, Partitions]:
-    """Assign as Kafka's RangeAssignor does, without racks; ``order``: the members, sorted."""
-    out: dict[str, Partitions] = {member: {} for member in order}
-    for topic in sorted(partitions):
-        subscribers = [member for member in order if topic in subscriptions[member]]
-        at = 0
-        for number, member in enumerate(subscribers):
-            count, extra = divmod(partitions[topic], len(subscribers))
-            size = count + (number < extra)
-            if size:
-                out[member][topic] = list(range(at, at + size))
-            at += size
-    return out
+class ClassicMember(Member, protocol="classic"):
+    """A member that speaks the classic protocol, eagerly: it gives up all before it rejoins."""
 
+    _defaults_of_others: ClassVar = {
+        "server_assignor": None,
+        "subscribed_topic_regex": None,
+        "rack_id": None,
+    }
 
-def roundrobin_assign(
-    subscriptions: Mapping[str, Iterable[str]], partitions: Mapping[str, int], order: list[str]
-) -> dict[str, Partitions]:
-    """Assign as Kafka's RoundRobinAssignor does."""
-    out: dict[str, Partitions] = {member: {} for member in order}
-    at = 0
-    for topic in sorted(partitions):
-        if not any(topic in subscriptions[member] for member in order):
-            continue
-        for partition in range(partitions[topic]):
-            while topic not in subscriptions[order[at % len(order)]]:
-                at += 1
-            out[order[at % len(order)]].setdefault(topic, []).append(partition)
-            at += 1
-    return out
-
-
-ASSIGNORS = {"range": range_assign, "roundrobin": roundrobin_assign}
-MOST_PARTITIONS = 1_000_000  # of a topic: more is a mistake that would exhaust the memory
-
-
-def _partition_counts(topics: Any) -> dict[str, int]:
-    """Return the partition count of each topic; 1 if only its name is given."""
-    pairs = (
-        topics.items()
-        if isinstance(topics, Mapping)
-        else ((topic, 1) for topic in sequence(topics, "topics"))
-    )
-    counts = {}
-    for topic, value in pairs:
-        count = whole(value, "the partition count of a topic")
-        if not 0 <= count <= MOST_PARTITIONS:
-            raise ArgumentError(
-                f"a topic has at most {MOST_PARTITIONS} partitions, not {shown(count)}"
-            )
-        counts[text(topic, "a topic")] = count
-    return counts
-
-
-class Member:
-    """A client of a group, driven by the test.
-
-    Parameters
-    ----------
-    coordinator
-        The coordinator of the group; the member uses its clock.
-    group_id, client_id, topics
-        As of a consumer. ``topics`` may map each topic to its partition count, for the assignment
-        if the member leads; in a plain list each topic has one partition.
-    assignor
-        ``"range"``, ``"roundrobin"`` or several in order of preference.
-    group_instance_id
-        Makes the member static.
-    session_timeout_ms, rebalance_timeout_ms, heartbeat_interval_ms
-        As of a consumer: above 0, and heartbeats come more often than sessions end.
-    on_rebalance
-        Called as ``on_rebalance("revoked" | "assigned" | "lost", [(topic, partition)])``.
-
-    Attributes
-    ----------
-    generation_id, member_id : int, str
-        From the coordinator's last answer; -1 and "" before the first.
-    assignment : dict
-        The partitions that it owns, ``{topic: [partition]}``.
-    events : list
-        Its actions and the answers, in order: ``(at, what, detail)``, at in ms.
-    """
-
-    def __init__(
-        self,
-        coordinator: GroupCoordinator,
-        group_id: str,
-        *,
-        client_id: str,
-        topics: Iterable[str] | Mapping[str, int],
-        assignor: str | Iterable[str] = "range",
-        group_instance_id: str | None = None,
-        session_timeout_ms: int = 45000,
-        rebalance_timeout_ms: int = 300000,
-        heartbeat_interval_ms: int = 3000,
-        on_rebalance: Listener | None = None,
-    ) -> None:
-        if not isinstance(coordinator, GroupCoordinator):
-            raise ArgumentError(f"coordinator must be a GroupCoordinator, not {shown(coordinator)}")
-        if on_rebalance is not None:
-            function(on_rebalance, "on_rebalance")
-        self.coordinator = coordinator
-        self.group_id, self.client_id = text(group_id, "group_id"), text(client_id, "client_id")
-        self.partitions = _partition_counts(topics)
+    def _set_up(self, **options: Any) -> None:
+        super()._set_up(**options)
+        assignor = options["assignor"]
         self.assignors = [assignor] if isinstance(assignor, str) else sequence(assignor, "assignor")
         for name in self.assignors:
             if not isinstance(name, str) or name not in ASSIGNORS:
                 raise ArgumentError(f"assignor {shown(name)} is not known: {', '.join(ASSIGNORS)}")
-        self.group_instance_id = group_instance_id
-        if group_instance_id is not None and not text(group_instance_id, "group_instance_id"):
-            raise ArgumentError("group_instance_id must not be empty; None: a dynamic member")
-        self.session_timeout_ms = within(session_timeout_ms, "session_timeout_ms", 1, INT32_MAX)
-        self.rebalance_timeout_ms = within(
-            rebalance_timeout_ms, "rebalance_timeout_ms", 1, INT32_MAX
-        )
-        self.heartbeat_interval_ms = within(
-            heartbeat_interval_ms, "heartbeat_interval_ms", 1, INT32_MAX
-        )
+        for name in ("session_timeout_ms", "heartbeat_interval_ms"):
+            within(options[name], name, 1, INT32_MAX)
+        self.session_timeout_ms: int = options["session_timeout_ms"]
+        self.heartbeat_interval_ms: int = options["heartbeat_interval_ms"]
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ArgumentError(
                 f"heartbeat_interval_ms {self.heartbeat_interval_ms} must be below "
                 f"session_timeout_ms {self.session_timeout_ms}"
             )
-        self.on_rebalance = on_rebalance
         self.generation_id, self.member_id = -1, ""
-        self.assignment: Partitions = {}
-        self.events: list[tuple[int, str, Any]] = []
-        self.crashed = False
         self.joining: Pending[Any] | None = None
         self.syncing: Pending[Any] | None = None
         self.needs_join = True
-        self.next_heartbeat_ms = 0
-
-    def __repr__(self) -> str:
-        return f"<Member {self.member_id or self.client_id} of {self.group_id!r}>"
 
     @property
     def stable(self) -> bool:
@@ -232,55 +115,31 @@ class Member:
             if self.stable and self.coordinator.now_ms >= self.next_heartbeat_ms:
                 self._heartbeat()
             if (self.joining, self.syncing, self.needs_join) == before:
-                return
-
-    def commit(self, offsets: Mapping[tuple[str, int], Any]) -> Pending[Any]:
-        """Commit offsets as a member."""
-        self._alive()
-        return self.coordinator.offset_commit(
-            self.group_id,
-            offsets,
-            generation_id=self.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
-        )
+                break
+        self._auto_commit_if_due()
 
     def leave(self) -> Any:
         """Leave the group and forget the member id."""
         self._alive()
+        self._give_up("revoked")
         answer = self.coordinator.leave_group(
             self.group_id, [(self.member_id, self.group_instance_id)]
         )
         self._log("leave", self.member_id)
-        self._give_up("revoked")
         self.member_id, self.generation_id, self.needs_join = "", -1, True
         self.joining = self.syncing = None
         return answer
 
-    def crash(self) -> None:
-        """Stop for good, without a LeaveGroup; the session ends by its timeout."""
-        self._log("crash", self.member_id)
-        self.crashed = True
-
     # Inside
-
-    def _alive(self) -> None:
-        if self.crashed:
-            raise CoterieError(f"{self!r} has crashed; make a new Member to come back")
-
-    def _log(self, what: str, detail: Any) -> None:
-        self.events.append((self.coordinator.now_ms, what, detail))
-
-    def _flat(self) -> list[tuple[str, int]]:
-        return [(topic, n) for topic, numbers in self.assignment.items() for n in numbers]
 
     def _give_up(self, how: str) -> None:
         """Revoke (or lose) its partitions before it joins again: the eager protocol."""
         if self.assignment:
-            revoked, self.assignment = self._flat(), {}
-            self._log(how, revoked)
-            if self.on_rebalance:
-                self.on_rebalance(how, revoked)
+            if how == "revoked":
+                self._auto_commit()
+            partitions, self.assignment = self._flat(), {}
+            self._forget_positions()
+            self._call(how, partitions)
 
     def _assign(self, answer: Any) -> dict[str, bytes]:
         """Assign in Kafka's order: static members by instance id, then the rest by member id."""
@@ -321,9 +180,7 @@ class Member:
             return
         self.assignment = read_assignment(self._synced.response.assignment)
         self.next_heartbeat_ms = self.coordinator.now_ms + self.heartbeat_interval_ms
-        self._log("assigned", self._flat())
-        if self.on_rebalance:
-            self.on_rebalance("assigned", self._flat())
+        self._call("assigned", self._flat())
 
     def _heartbeat(self) -> None:
         error = self.coordinator.heartbeat(
@@ -354,5 +211,5 @@ class Member:
                      Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE,
                      Error.COORDINATOR_LOAD_IN_PROGRESS}  # fmt: skip
         if error not in retriable:
-            raise CoterieError(f"{self!r}: {what} was refused with {error.name}")
+            raise refusal(self, what, error)
         self.needs_join = True

@@ -1,0 +1,120 @@
+"""A what-if of consumer groups: the same without changes, and clients that react with them."""
+
+import json
+
+import pytest
+
+from coterie import CoterieError, GroupCoordinator, load_trace
+from coterie.testing import Member
+from coterie.traces.recording import Recording
+from coterie.traces.whatif import Changes, _recorded, _Replay, what_if
+from support.consumer_groups import golden
+
+SESSION = "group.consumer.session.timeout.ms"
+
+
+@pytest.mark.parametrize("name", golden.names()[::7])
+def test_without_changes_every_client_does_what_the_trace_has(name):
+    trace = load_trace(golden.trace(name))
+    replay = _Replay(trace, Changes())
+    replay.run()
+    responses = {e.id: e.response for e in replay.events if type(e).__name__ == "Response"}
+    assert responses == _recorded(trace)
+    before, after = what_if(trace, Changes())
+    assert before == after
+
+
+class Story:
+    """A recorded run of members of the consumer protocol, which poll each second."""
+
+    def __init__(self, **config):
+        self.coordinator = GroupCoordinator({"coterie.behaviour": "4.1", **config})
+        self.recording = Recording()
+        self.coordinator._record_into(self.recording)
+        self.coordinator.set_topics({"t": 4})
+
+    def member(self, name, **options):
+        return Member(
+            self.coordinator, "g", client_id=name, topics=["t"], protocol="consumer", **options
+        )
+
+    def run(self, *members, s):
+        for _ in range(s):
+            for one in members:
+                one.poll()
+            self.coordinator.advance_by(1000)
+
+    def what_if(self, **changes):
+        lines = self.recording.lines("story", self.coordinator.config, self.coordinator.now_ms)
+        return what_if(load_trace(map(json.dumps, lines)), Changes(**changes))
+
+
+def test_a_member_that_a_shorter_session_evicts_joins_again_and_acknowledges():
+    story = Story()
+    one, two = story.member("a"), story.member("b")
+    story.run(one, two, s=30)
+    story.run(one, s=25)  # the other one pauses
+    story.run(one, two, s=30)
+    assert two.commit({("t", 3): 1}).response.partitions[0].error.name == "NONE"
+    recorded, changed = story.what_if(config={SESSION: 20_000})
+    assert (recorded.session_evictions, recorded.rebalances, recorded.refused_requests) == (0, 2, 0)
+    assert changed.session_evictions == 1
+    assert changed.rebalances == 4  # it is removed, and it is back
+    assert changed.refused_requests == 1  # its heartbeat after the pause; the commit counts
+    assert changed.ms_in_state["Stable"] > 0.8 * recorded.ms_in_state["Stable"]
+
+
+def test_a_client_that_becomes_static_is_not_missed_while_it_restarts():
+    story = Story()
+    one, two = story.member("a"), story.member("b")
+    story.run(one, two, s=30)
+    two.leave()
+    story.run(one, s=10)
+    story.run(one, story.member("b"), s=30)
+    recorded, changed = story.what_if(static=frozenset({"b"}))
+    assert recorded.rebalances == 4  # two join, one leaves and comes back
+    assert changed.rebalances == 2
+    assert changed.refused_requests == 0
+
+
+def test_a_member_that_does_not_revoke_is_an_eviction_by_the_rebalance_timeout():
+    story = Story()
+    one, two = story.member("a", rebalance_timeout_ms=20_000), story.member("b")
+    story.run(one, two, s=1)
+    for _ in range(40):
+        if one.heartbeat_due:
+            one.receive(one.send())
+        story.run(two, s=1)
+    recorded, _ = story.what_if()
+    assert (recorded.session_evictions, recorded.rebalance_evictions) == (0, 1)
+
+
+def test_a_session_of_the_group_itself_is_the_one_that_counts():
+    story = Story()
+    config = {"consumer.session.timeout.ms": 60_000}
+    story.coordinator.handle({"op": "group_config", "group_id": "g", "config": config})
+    one = story.member("a")
+    story.run(one, s=10)
+    story.coordinator.advance_by(70_000)
+    recorded, changed = story.what_if(config={SESSION: 10_000})
+    assert recorded == changed
+    assert recorded.session_evictions == 1
+
+
+def test_states_of_consumer_groups_have_rows_of_their_own():
+    story = Story()
+    one, two = story.member("a"), story.member("b")
+    story.run(one, two, s=30)
+    recorded, _ = story.what_if()
+    rows = recorded.rows()
+    assert rows["ms in Reconciling"] == 5_000  # both heartbeat then: one revokes, one is assigned
+    assert rows["ms in Stable"] == 30_000 - 5_000
+
+
+def test_a_session_cannot_be_scaled_by_client():
+    story = Story()
+    story.run(story.member("a"), s=10)
+    with pytest.raises(
+        CoterieError, match="the session of 'a' in group 'g' is a setting of the br"
+    ):
+        story.what_if(scale_session={"a": 0.5})
