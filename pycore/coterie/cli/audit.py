@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -106,7 +105,7 @@ def command(
     broker_log_lines = read_logs((), request_logs, log_zone)
     ask = audit.Parameters(only=kinds, live=live, broker_log_lines=broker_log_lines, **limits)
     parts = asking.parts_of(audit.NAME, ask, options)
-    rows = itertools.chain.from_iterable(part.rows for part in parts)
+    rows = audit.in_order(row for part in parts for row in part.rows)
     count = asking.show(
         audit.FIELDS, rows, options, draw=partial(draw, trusted_from_ms=options.trusted_from_ms)
     )
