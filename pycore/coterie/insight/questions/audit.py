@@ -3,7 +3,7 @@
 ``KINDS`` names the kinds of findings in order of severity, ``FINDERS`` the functions that find
 them. A new kind is a line in each of the two. A finder's rows need only some of ``FIELDS``: its
 ``kind``, ``group_id``, ``detail``, and the record (``timestamp``, ``log_offset``, ``file``,
-``position``).
+``position``). Rows with an equal ``loop`` become one finding (``audit_loops``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from coterie.insight.offsets.commit_findings import (
     CommitFindings,
 )
 from coterie.insight.offsets.divergence import Live, divergences
+from coterie.insight.questions import audit_loops
 from coterie.insight.questions.audit_groups import (
     FLAPPING,
     GENERATION_GAP,
@@ -57,6 +58,7 @@ FIELDS = {
     "position": "int64",
     "previous_log_offset": "int64",  # the record before it, or the first of several
     "severity": "string",  # of SEVERITIES
+    **audit_loops.FIELDS,
 }
 DATA, PROGRESS, COST = "data", "progress", "cost"
 SEVERITIES = {DATA: "data lost or repeated", PROGRESS: "no progress", COST: "cost"}
@@ -101,7 +103,7 @@ class Parameters:
     takeovers, window_ms : int
         A static id is contested if it is taken over this many times within this window.
     flap_count, flap_window_ms : int
-        A client flaps if it joins and leaves alternately this many times within this window.
+        A client flaps if it leaves and joins alternately this many times within this window.
     broker_log_lines : tuple of server_log.BrokerLogLine
         Lines of a broker's request log: they name the client that took over a static id.
     live : Live or None
@@ -210,17 +212,21 @@ def aggregates(
 def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     """Yield one row for each finding, in the order of :func:`in_order`."""
     filled = aggregates_of(view, aggregates, parameters)
-    found_rows: list[Row] = []
+    atoms: list[Row] = []
     for finder in finders(parameters):
-        found_rows += finder.rows(view, parameters, filled.get(finder.name))
-    found_rows = [row for row in found_rows if view.is_requested(row["timestamp"])]
+        atoms += finder.rows(view, parameters, filled.get(finder.name))
+    found_rows = [row for row in audit_loops.merged(atoms) if view.is_requested(row["timestamp"])]
+    audit_loops.add_owners(view, found_rows)
     if parameters.live is not None and parameters.looks_for(DIVERGENCE):
-        found_rows += divergences(view, parameters.live)
-    blank: Row = {"offsets_partition": view.number, "count": 1, "clients": []}
-    yield from in_order(
-        dict.fromkeys(FIELDS) | blank | {"severity": KINDS[row["kind"]].severity} | row
-        for row in found_rows
-    )
+        found_rows += audit_loops.merged(divergences(view, parameters.live))
+    yield from in_order(filled_row(view, row) for row in found_rows)
+
+
+def filled_row(view: PartitionView, row: Row) -> Row:
+    """Return a finding with all fields."""
+    filled: Row = {"offsets_partition": view.number, "count": 1, "clients": [], "members": []}
+    filled |= {"severity": KINDS[row["kind"]].severity} | row
+    return {name: filled.get(name) for name in FIELDS}
 
 
 def in_order(found_rows: Iterable[Row]) -> list[Row]:

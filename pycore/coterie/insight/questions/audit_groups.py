@@ -15,6 +15,7 @@ from coterie.insight.records.partition_view import Client, GroupHistory, Partiti
 from coterie.insight.render.tables import shortened
 
 GENERATION_GAP, STATIC_FIGHT, FLAPPING = "generation_gap", "static_fight", "flapping"
+MEMBERS = 20  # ids of members in a row
 Row = dict[str, Any]
 
 
@@ -68,6 +69,7 @@ def generation_gaps(history: GroupHistory, trusted_from_ms: int | None) -> Itera
             "detail": detail,
             "count": abs(new - old - 1),
             **record_of(row, before),
+            "loop": "again",
         }
 
 
@@ -105,6 +107,8 @@ def static_fights(
             "group_instance_id": instance,
             "clients": client_rows,
             **record_of(row, first),
+            **{"first": times[0], "last": times[-1], "loop": "again"},
+            "members": list(dict.fromkeys(takeover.new for takeover in takeovers))[-MEMBERS:],
         }
 
 
@@ -160,7 +164,7 @@ def how_often(number: int) -> str:
 
 
 def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterator[Row]:
-    """Yield each period in which a client of a group joined and left too often."""
+    """Yield each client that left and came back too often."""
     newer = view.newer_records.by_group()
     for group in dict.fromkeys([*view.histories, *newer]):
         history, records = view.histories.get(group), newer.get(group, ())
@@ -190,6 +194,9 @@ def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterato
                 "group_instance_id": cause["group_instance_id"],
                 "clients": [named | {"topics": None}],
                 **record_of(by_offset[flap["last_log_offset"]], flap),
+                **{"first": flap["timestamp"], "last": flap["until"]},
+                "members": flap["members"][-MEMBERS:],
+                **{"client": flapping.client_of(cause), "loop": "again"},
             }
 
 
