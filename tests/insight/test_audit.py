@@ -327,7 +327,7 @@ def test_exit_status_1_means_that_something_was_found(tmp_path):
     assert result.stdout == "nothing found\n"
     assert coterie("audit", folder, "--group", "g", "--no-progress", 3).stdout.count("no_progress")
     assert "8 bytes" not in coterie("audit", folder, "--metadata-bytes", 9).stdout
-    assert coterie("audit", folder, "--metadata-bytes", 8).stdout.count("large_metadata") == 2
+    assert coterie("audit", folder, "--metadata-bytes", 8).stdout.count("large_metadata") == 3
 
 
 def test_a_live_state_is_compared_through_the_process(tmp_path):

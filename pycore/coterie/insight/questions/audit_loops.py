@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coterie.errors import CorruptData
-from coterie.insight.groups.causes import counted
+from coterie.insight.groups.causes import counted, hosts_in_words
 from coterie.insight.groups.flapping import flapping_text
 from coterie.insight.offsets.commit_findings import (
     LARGE_METADATA,
@@ -211,12 +211,20 @@ def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
             states[name] = history.state(index)
         owners = owners_of(states[name], row["partitions"])
         row["members"] = [member["member_id"] for member in owners][-MEMBERS:]
+        clients = dict.fromkeys((one["client_id"], one["client_host"]) for one in owners)
         row["clients"] = [
             {"client_id": client_id, "client_host": host, "topics": None}
-            for client_id, host in dict.fromkeys(
-                (member["client_id"], member["client_host"]) for member in owners
-            )
+            for client_id, host in clients
         ]
+        if row["count"] > 1 and clients:
+            row["detail"] += f"; {clients_text(list(clients))}"
+
+
+def clients_text(clients: list[tuple[str | None, str | None]]) -> str:
+    """Return the clients that own partitions as text."""
+    names = [shortened(name or "a client") + hosts_in_words([host]) for name, host in clients]
+    more = [f"{len(names) - NAMED} more clients"] if len(names) > NAMED else []
+    return f"owned by {', '.join([*names[:NAMED], *more])}"
 
 
 def owners_of(state: Row | None, places: Iterable[Row]) -> list[Row]:
