@@ -34,7 +34,7 @@ SHOWN = {
 }
 HEADINGS = ("TIME", "GEN", "MEMBERS", "EVENT", "CAUSE", "NO ASSIGNMENT")
 GROUPS_NAMED = 5
-SUMS = ("flapping", "client", "summary")
+SUMS = ("episode", "flapping", "client", "departures", "summary")
 
 
 @click.command("explain")
@@ -126,6 +126,6 @@ def sum_lines(rows: list[Row]) -> Iterator[str]:
         if row["event"] == "summary":
             yield tables.printable(summed(row))
     for row in rows:
-        if row["event"] in SUMS[:2]:
+        if row["event"] in SUMS[:-1]:
             count = f" ({counted(row['count'], 'rebalance')})" if row["event"] == "client" else ""
             yield f"  {tables.printable(row['cause'])}{count}"

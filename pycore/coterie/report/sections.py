@@ -83,7 +83,7 @@ class Section:
     column: OverviewColumn | None = None
 
 
-OF_MANY = ("flapping", "client", "summary")
+OF_MANY = ("episode", "flapping", "client", "departures", "summary")
 
 
 def next_expiry(rows: list[Row]) -> int | None:
