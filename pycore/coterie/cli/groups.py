@@ -33,6 +33,7 @@ from coterie.views import tabular
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 ANY = "any"  # every kind, and groups that none of Kafka's tools shows
+HEADED = (("consumer", "members"), ("connect", "members"))  # also without members
 VIEW_NAMES = ("offsets", "members", "state")
 
 
@@ -195,12 +196,12 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
     rows: list[views.Row] = []
     first = True
     for group in groups:
-        kind = views.kind_of(group) or "consumer"
+        kind = views.drawn_as(group, view)
         _warn(group, kind)
         group_rows = views.VIEWS[kind, view](group)
         rows += group_rows
         # Kafka prints the headings of `--members` also for a group without members.
-        if form == "table" and (group_rows or (kind, view) == ("consumer", "members")):
+        if form == "table" and (group_rows or (kind, view) in HEADED):
             _print(
                 tabular.draw(tabular.TableStyle(kind, view, old, verbose), group_rows, first=first)
             )

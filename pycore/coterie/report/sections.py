@@ -83,9 +83,6 @@ class Section:
     column: OverviewColumn | None = None
 
 
-OF_MANY = ("episode", "flapping", "client", "departures", "summary")
-
-
 def next_expiry(rows: list[Row]) -> int | None:
     """Return when the first offset of a group expires, ms; None if none will."""
     times = [row["expires_at"] for row in rows if row["status"] != expire.REMOVED]
@@ -119,7 +116,7 @@ SECTIONS = (
             "cause": "Cause",
             "duration_ms": "No assignment",
         },
-        lambda row: row["event"] not in OF_MANY,
+        lambda row: row["event"] not in explain.SUMMARIES,
         texts={"cause": cause_of, "duration_ms": waited},
     ),
     Section(
@@ -135,7 +132,7 @@ SECTIONS = (
             "count": "Count",
             "cause": "Told",
         },
-        lambda row: row["event"] in OF_MANY,
+        lambda row: row["event"] in explain.SUMMARIES,
         texts={"cause": lambda row: summed(row) if row["event"] == "summary" else row["cause"]},
         column=OverviewColumn("flapping", "Flapping clients", "number", flapping),
     ),

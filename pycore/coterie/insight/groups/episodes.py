@@ -71,8 +71,11 @@ def story_of(rebalances: Sequence[Row]) -> str:
                     returned[member] = client
     if restarts > 1 and restarted_again:
         return f"{restarts} restarts of {counted(len(set(returned.values())), 'client')}"
-    if restarts > 1:
+    was_empty = any(row["member_count"] == 0 for row in rebalances[:-1])
+    if restarts > 1 and not was_empty:
         return f"rolling restart of {restarts} members"
+    if restarts > 1 and joined == left == restarts:
+        return f"restart of {restarts} members, with none in between"
     if restarts and joined == left == restarts:
         return "restart of 1 member"
     if joined and left:

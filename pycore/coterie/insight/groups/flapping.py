@@ -27,7 +27,7 @@ from coterie.insight.records.partition_view import GroupHistory
 ARRIVALS = ("joined",)
 DEPARTURES = ("left_or_evicted", "left", "evicted")
 TAKEN_OVER = "replaced"
-OTHER = ("subscription_changed", "rejoined_first")
+OTHER = ("subscription_changed", "metadata_changed", "rejoined_first")
 NAMED = 3  # clients in a text
 Row = dict[str, Any]
 

@@ -68,6 +68,7 @@ FIELDS = {
     "unowned_least_ms": "int64",  # partition-milliseconds without an owner: at least
     "unowned_most_ms": "int64",  # at most
 }
+SUMMARIES = (episodes.EPISODE, "flapping", "client", departures.DEPARTURES, "summary")
 EVENTS = (
     *(GENERATION, "static_replacement", "rewritten", EMPTY, DELETED),
     *("commits", "epoch", REWIND, RESET, outages.CHANGE, outages.SILENCE),
@@ -77,7 +78,8 @@ EVENTS = (
         epochs.STATIC_LEAVE,
         epochs.MEMBER_CHANGED,
     ),
-    *(server_log.REFUSED, episodes.EPISODE, "flapping", "client", departures.DEPARTURES, "summary"),
+    server_log.REFUSED,
+    *SUMMARIES,
 )
 COMMITS = "commits"
 OUTAGES, REQUESTS = "outages", "requests"  # aggregates, beside the commits
