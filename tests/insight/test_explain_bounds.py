@@ -15,7 +15,7 @@ from coterie.insight.groups import causes, epochs, flapping, timeline
 from coterie.insight.questions import explain
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
-from coterie.log.consumer_protocol import assignment
+from coterie.log.consumer_protocol import assignment, subscription
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
 
@@ -74,7 +74,12 @@ def test_as_many_members_are_named_as_there_is_room_for(count, text):
 def state(protocol, *assigned):
     """A group whose members hold these partitions of topic `t`."""
     members = [
-        {"assignment": assignment({"t": numbers} if numbers else {})} for numbers in assigned
+        {
+            "member_id": f"m-{at}",
+            "subscription": subscription(["t"]),
+            "assignment": assignment({"t": numbers} if numbers else {}),
+        }
+        for at, numbers in enumerate(assigned)
     ]
     return {"protocol_type": "consumer", "protocol": protocol, "members": members}
 

@@ -267,13 +267,20 @@ def test_the_last_commit_before_a_departure_suggests_how_a_member_left(tmp_path,
     assert sums(folder, "departures") == expected
 
 
-def test_members_that_were_killed_seem_evicted_and_none_closed():
-    rows = explained(incident("crash-loop") / "log")
-    kills = [e for e in truth("crash-loop")["events"] if e["what"] == "process killed"]
-    texts = [row["cause"] for row in rows if row["event"] == "departures"]
-    assert kills
-    assert all("eviction" in text for text in texts)
-    assert texts
+@pytest.mark.parametrize(
+    ("name", "log", "event", "way"),
+    [
+        ("crash-loop", "log", "process killed", "eviction"),
+        ("reset-while-empty", "log", "process closed in order", "clean close"),
+        ("two-applications", "log", "process closed in order", "clean close"),
+        ("compaction", "whole", "process closed in order", "clean close"),
+    ],
+)
+def test_how_members_of_an_incident_left_is_suggested_as_the_truth_has_it(name, log, event, way):
+    expected = sum(one["what"] == event for one in truth(name)["events"])
+    rows = [row for row in explained(incident(name) / log) if row["event"] == "departures"]
+    assert sum(row["count"] for row in rows) == expected > 0
+    assert all(f" {way}" in row["cause"] for row in rows)
 
 
 def test_a_brokers_log_needs_no_suggestion():

@@ -91,15 +91,21 @@ def between(times_ms: list[int]) -> str:
     return f"{least} s" if least == most else f"{least} to {most} s"
 
 
-def add_suggestions(row: Row, departures: Mapping[str, Departure]) -> None:
-    """Add to the causes of a row how its members seem to have left."""
+def add_suggestions(row: Row, departures: Mapping[str, Departure]) -> bool:
+    """Add to the causes of a row how its members seem to have left; return whether any does."""
+    by_way: dict[str, list[tuple[Row, Departure]]] = {}
     for cause in row["causes"]:
         departure = departures.get(cause["member_id"])
         if departure is None or (cause["what"], cause["source"]) != ("left_or_evicted", RECORDS):
             continue
         what = suggested(departure)
         if what is not None:
-            cause["detail"] = f"perhaps {named(what, 1)} ({reason(what, [departure])})"
+            by_way.setdefault(what, []).append((cause, departure))
+    for what, alike in by_way.items():
+        text = reason(what, [departure for _, departure in alike])
+        for cause, _ in alike:
+            cause["detail"] = f"perhaps {named(what, len(alike))} ({text})"
+    return bool(by_way)
 
 
 def named(what: str, number: int) -> str:

@@ -24,6 +24,7 @@ from coterie.insight.groups import (
     outages,
     protocol_switches,
 )
+from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.groups.rebalances import counts, is_rebalance, replacements
 from coterie.insight.groups.timeline import (
     DELETED,
@@ -83,8 +84,6 @@ EVENTS = (
 )
 COMMITS = "commits"
 OUTAGES, REQUESTS = "outages", "requests"  # aggregates, beside the commits
-WITHOUT_MEMBERS = (EMPTY, protocol_switches.UPGRADED, protocol_switches.DOWNGRADED)
-CAUSES_IN_WORDS = 3
 Row = dict[str, Any]
 
 
@@ -170,7 +169,7 @@ class PartitionTimelines:
         if has_lines:
             self.indexes[group].annotate(events)
             for row in events:
-                row["cause"] = row["cause"] if not row["causes"] else in_words(row)
+                row["cause"] = row["cause"] if not row["causes"] else row_in_words(row)
         return sorted(events, key=lambda row: int(row["log_offset"]))
 
     def rows_of(self, group: str) -> list[Row]:
@@ -212,7 +211,7 @@ class PartitionTimelines:
                 for gap in gaps:
                     gap["what"] = "compacted"
                 if gaps:
-                    row["cause"] = in_words(row)
+                    row["cause"] = row_in_words(row)
 
     def summary(self, rows: list[Row], group: str) -> Row:
         """Return the summary row of a group, from when on the log is complete."""
@@ -287,16 +286,6 @@ class PartitionTimelines:
                 index = bisect_left(places, outage.log_offset) - 1
                 state = None if history is None or index < 0 else history.state(index)
                 yield outages.outage_row(outage, rows, outages.rejoin_bound_ms(state))
-
-
-def in_words(row: Row) -> str:
-    """Return a row's causes as text, after a broker's log added to them."""
-    text = causes.in_words(row["causes"], CAUSES_IN_WORDS)
-    return (
-        f"{text}; no members"
-        if row["event"] in WITHOUT_MEMBERS and not row["member_count"]
-        else text
-    )
 
 
 def commit_row(span: Span, counts_requests: bool = True) -> Row:

@@ -10,6 +10,7 @@ from typing import Any
 
 from coterie.insight.groups import departures
 from coterie.insight.groups.departures import Departure
+from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.groups.timeline import EMPTY, SOURCE
 from coterie.insight.groups.unowned import OwnershipTracker, Place, joins_complete
 from coterie.insight.offsets.commit_spans import CommitSpans
@@ -37,14 +38,13 @@ def follow(
             continue
         record, state = history.generations[index], history.state(index)
         left = departures_of(row, record, state, before, tracker.owners, committed)
-        before_ms = tracker.before_ms
         unowned = tracker.take(record, state, committed)
         if unowned is not None:
             if row.get(SOURCE) and row.get("duration_ms") is not None:
                 unowned = unowned.within(row["duration_ms"])
             row |= {"unowned_least_ms": unowned.least_ms, "unowned_most_ms": unowned.most_ms}
-        if suggest and left and before_ms is not None:
-            departures.add_suggestions(row, left)
+        if suggest and departures.add_suggestions(row, left):
+            row["cause"] = row_in_words(row)
         gone += left.values()
         before = None if state is None else {"state": state, "at_ms": record["timestamp"]}
     return gone
