@@ -304,9 +304,9 @@ class CommitFindings:
             largest = int(of_key[np.argmax(sizes[of_key])])
             (place,) = tuples_of(places_of(commits, np.array([largest])))
             first = int(commits.log_offset[of_key[0]])
-            times = (int(commits.timestamp[of_key[at]]) for at in (0, -1))
-            large = LargeMetadata(len(of_key), first, *times, int(sizes[largest]), place)
-            self._add_large(key, large)
+            first_ms, last_ms = (int(commits.timestamp[of_key[at]]) for at in (0, -1))
+            size = int(sizes[largest])
+            self._add_large(key, LargeMetadata(len(of_key), first, first_ms, last_ms, size, place))
 
     def _add_large(self, key: tuple[bool, int], more: LargeMetadata) -> None:
         known = self.large.setdefault(
@@ -361,14 +361,14 @@ def no_progress_row(runs: KeyOccurrences) -> Row:
     """Return the row for all runs of one offset of a key."""
     first, last = runs.first, runs.last
     elapsed_ms = last["timestamp"] - first["began_ms"]
-    detail = f"{runs.count} commits of offset {last['offset']} in {elapsed_ms} ms"
+    detail = f"{runs.commits} commits of offset {last['offset']} in {elapsed_ms} ms"
     if runs.times > 1:
         in_a_row = f"{runs.fewest} to {runs.most}" if runs.fewest < runs.most else f"{runs.most}"
         detail = f"{runs.times} times {in_a_row} commits of one offset in a row"
         detail += in_seconds(first["began_ms"], last["timestamp"])
     return {
         **row_of(NO_PROGRESS, first, last),
-        **{"count": runs.count, "detail": detail, "fewest": runs.fewest, "most": runs.most},
+        **{"count": runs.commits, "detail": detail, "fewest": runs.fewest, "most": runs.most},
         **{"lowest_offset": runs.lowest, "highest_offset": runs.highest, "loop": "again"},
     }
 

@@ -30,14 +30,14 @@ MAXIMA = ("most", "highest")
 class KeyOccurrences(NamedTuple):
     """All occurrences of one key.
 
-    ``times``: their number; ``count``: their commits; ``fewest`` and ``most``: commits of one
-    occurrence; ``moved``: offsets that they went back, together; ``lowest`` and ``highest``: the
-    bounds of their offsets; ``first`` and ``last``: by the fields of ``OCCURRENCE``.
+    ``times``: their number; ``commits``: those that show them; ``fewest`` and ``most``: commits of
+    one occurrence; ``moved``: offsets that they went back, together; ``lowest`` and ``highest``:
+    the bounds of their offsets; ``first`` and ``last``: by the fields of ``OCCURRENCE``.
     """
 
     key: int
     times: int
-    count: int
+    commits: int
     moved: int
     fewest: int
     lowest: int
@@ -122,10 +122,8 @@ class Occurrences:
         ends = [f"{end}_{name}" for end in ("first", "last") for name in OCCURRENCE]
         columns: list[Any] = [self.table[name].tolist() for name in (*names, *ends)]
         for row in zip(*columns, strict=True):
-            sums, first = row[: len(names)], row[len(names) : len(names) + len(OCCURRENCE)]
-            last = row[len(names) + len(OCCURRENCE) :]
-            yield KeyOccurrences(
-                *sums,
-                dict(zip(OCCURRENCE, first, strict=True)),
-                dict(zip(OCCURRENCE, last, strict=True)),
-            )
+            middle = len(names) + len(OCCURRENCE)
+            first = dict(zip(OCCURRENCE, row[len(names) : middle], strict=True))
+            last = dict(zip(OCCURRENCE, row[middle:], strict=True))
+            fields: tuple[Any, ...] = (*row[: len(names)], first, last)
+            yield KeyOccurrences(*fields)

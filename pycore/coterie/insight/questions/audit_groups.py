@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, BrokerLogLine
 from coterie.insight.groups import epochs, flapping, protocol_switches
-from coterie.insight.groups.causes import hosts_in_words
+from coterie.insight.groups.causes import client_of, hosts_in_words
 from coterie.insight.groups.shared_group_ids import SharedGroupId
 from coterie.insight.records.partition_view import Client, GroupHistory, PartitionView
 from coterie.insight.render.tables import shortened
@@ -196,7 +196,7 @@ def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterato
                 **record_of(by_offset[flap["last_log_offset"]], flap),
                 **{"first": flap["timestamp"], "last": flap["until"]},
                 "members": flap["members"][-MEMBERS:],
-                **{"client": flapping.client_of(cause), "loop": "again"},
+                **{"client": client_of(cause), "loop": "again"},
             }
 
 

@@ -179,12 +179,11 @@ class PartitionTimelines:
         merged = self.in_order(spans)
         bound_waits(merged)
         suggest = group not in self.logged_groups
+        events = [event for _, event in spans if event is not None]
         gone = (
             []
             if history is None
-            else explain_members.follow(
-                history, self.events[group], self.commit_spans, suggest=suggest
-            )
+            else explain_members.follow(history, events, self.commit_spans, suggest=suggest)
         )
         outage_rows = self.without_coordinator(history, merged)
         merged = sorted(
