@@ -60,7 +60,7 @@ def stories(found):
     )
 
 
-def told(group, events):
+def finding_of(group, events):
     """A finding of events (topic, partition, count, lowest, highest, log offset), as above."""
     places = defaultdict(list)
     for topic, partition, *event in events:
@@ -94,7 +94,7 @@ def test_rewinds_are_the_commits_below_the_one_before(case, least):
             loop = request if len(back) < 3 else "again"
             event = (*place, 1, offset_of(record), offset_of(before), record["offset"])
             loops[group, loop].append(event)
-    expected = [told(group, events) for (group, _), events in loops.items()]
+    expected = [finding_of(group, events) for (group, _), events in loops.items()]
     found = answer(case, only=("rewind",), rewind_by=least)
     assert stories(found) == sorted(expected)
 
@@ -131,7 +131,7 @@ def test_commits_without_progress_are_runs_of_one_offset(case, fewest):
                 run = []
             if record is not None and record["value"] is not None:
                 run.append(record)
-    expected = [told(group, events) for group, events in runs.items()]
+    expected = [finding_of(group, events) for group, events in runs.items()]
     assert stories(answer(case, only=("no_progress",), no_progress=fewest)) == sorted(expected)
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.insight.groups.unowned import Unowned
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
 from coterie.testing import subscription
@@ -291,3 +292,46 @@ def test_a_brokers_log_needs_no_suggestion():
     ).stdout
     assert not [row for row in json.loads(output) if row["event"] == "departures"]
     assert "perhaps" not in output
+
+
+def test_a_server_logs_duration_bounds_what_was_given_up_in_its_rebalance():
+    # Two partitions for at most 5 s each in this rebalance, and one of the rebalance before.
+    bounds_of_log = Unowned(400, 13_000, 2, 10_000)
+    assert bounds_of_log.within(1_000) == Unowned(400, 5_000, 2, 2_000)
+    assert bounds_of_log.within(60_000) == bounds_of_log
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "text"),
+    [
+        ({}, {"rack_id": "b"}, "c changed its metadata: rack none to b"),
+        ({"rack_id": "a"}, {"rack_id": "b"}, "c changed its metadata: rack a to b"),
+        (
+            {"user_data": b"1", "owned": {"t": [0]}, "generation_id": 1},
+            {"user_data": b"2", "owned": {"t": [1]}, "generation_id": 2},
+            "the same members joined again; the records do not tell why: "
+            "user data and owned partitions and generation changed",
+        ),
+        (
+            {"owned": {"t": [0]}, "generation_id": 1},
+            {"owned": {"t": [1]}, "generation_id": 2},
+            "the same members joined again; the records do not tell why",
+        ),
+    ],
+)
+def test_a_cause_says_what_changed_in_a_members_metadata(tmp_path, before, now, text):
+    lives = [
+        life(at, at + 1, consumer("c", [0], clientHost="") | {"subscription": sent})
+        for at, sent in enumerate(subscription(["t"], 3, **fields) for fields in (before, now))
+    ]
+    rows = [row for row in explained(written(tmp_path, *lives)) if row["event"] == "generation"]
+    assert rows[1]["cause"] == text
+
+
+def test_bytes_that_are_no_subscription_changed_and_cannot_be_read(tmp_path):
+    lives = [
+        life(at, at + 1, consumer("c", [0], clientHost="") | {"subscription": sent})
+        for at, sent in enumerate([subscription(["t"], 3), b"\0"])
+    ]
+    (_, row) = [row for row in explained(written(tmp_path, *lives)) if row["event"] == "generation"]
+    assert row["cause"] == "c changed the subscription: its metadata changed, and cannot be read"
