@@ -11,7 +11,9 @@ import pytest
 
 from coterie.errors import CorruptData
 from coterie.insight.questions import explain
+from coterie.insight.records.partition_view import read_partitions
 from coterie.log.connect_protocol import CONNECTOR, read_assignment, read_state, read_work
+from coterie.report import ownership
 from support.commandline import coterie_ok
 from support.golden_data import log, records
 from support.insight.models import question_rows
@@ -164,6 +166,16 @@ def test_explain_says_what_changed_in_a_workers_metadata():
 def test_the_report_shows_the_work_of_connects_workers():
     page = coterie_ok("report", log("connect"), "--group", GROUP, "--format", "markdown").stdout
     assert "config offset 2 to 4, started src" in page
+
+
+def test_the_bars_of_connects_workers_show_their_connectors_and_tasks():
+    (view,) = [v for v in read_partitions([log("connect")]) if GROUP in v.histories]
+    bars = list(ownership.classic_bars(view.histories[GROUP], 0))
+    last = {bar.member_id[:8]: ownership.assignment_text(bar.assigned) for bar in bars[-2:]}
+    assert last == {
+        "worker-0": (1, "connector src; tasks of src: 0"),
+        "worker-2": (2, "connector snk; tasks of snk: 0-1"),
+    }
 
 
 def test_groups_of_any_kind_are_listed_together():
