@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.insight.offsets.divergence import Live
-from coterie.insight.questions import audit
+from coterie.insight.questions import audit, audit_groups
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, read_partitions
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
@@ -36,7 +36,7 @@ def life_of(*generations):
 
 @pytest.mark.parametrize(("trusted_from_ms", "found"), [(999, 1), (1000, 1), (1001, 0)])
 def test_a_gap_counts_from_the_very_time_on_from_which_the_log_is_whole(trusted_from_ms, found):
-    gaps = audit.generation_gaps(life_of((1000, 1), (1001, 3)), trusted_from_ms)
+    gaps = audit_groups.generation_gaps(life_of((1000, 1), (1001, 3)), trusted_from_ms)
     assert len(list(gaps)) == found
 
 
@@ -48,7 +48,7 @@ def test_a_gap_counts_from_the_very_time_on_from_which_the_log_is_whole(trusted_
     ],
 )
 def test_a_gap_is_as_many_generations_as_have_no_record(now, count, detail):
-    (gap,) = audit.generation_gaps(life_of((1, 4), (2, now)), None)
+    (gap,) = audit_groups.generation_gaps(life_of((1, 4), (2, now)), None)
     assert (gap["count"], gap["detail"]) == (count, detail)
 
 

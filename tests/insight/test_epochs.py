@@ -55,7 +55,7 @@ def explained(folder, *appends):
     written(folder, *appends)
     (view,) = read_partitions([folder])
     rows = explain.rows(view, explain.Parameters())
-    return [row for row in rows if row["event"] not in ("client", "flapping", "summary")]
+    return [row for row in rows if row["event"] not in explain.SUMMARIES]
 
 
 def told(row):

@@ -15,7 +15,7 @@ from coterie.insight.groups import causes, epochs, flapping, timeline
 from coterie.insight.questions import explain
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
-from coterie.log.consumer_protocol import assignment
+from coterie.log.consumer_protocol import assignment, subscription
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
 
@@ -74,7 +74,12 @@ def test_as_many_members_are_named_as_there_is_room_for(count, text):
 def state(protocol, *assigned):
     """A group whose members hold these partitions of topic `t`."""
     members = [
-        {"assignment": assignment({"t": numbers} if numbers else {})} for numbers in assigned
+        {
+            "member_id": f"m-{at}",
+            "subscription": subscription(["t"]),
+            "assignment": assignment({"t": numbers} if numbers else {}),
+        }
+        for at, numbers in enumerate(assigned)
     ]
     return {"protocol_type": "consumer", "protocol": protocol, "members": members}
 
@@ -218,11 +223,15 @@ def moves(*times):
     ]
 
 
-def test_two_stretches_that_share_a_point_are_one():
-    actual = flapping.flaps({"c": moves(0, 1, 2, 10, 18, 19, 20)}, 4, 10)
-    assert [(row["timestamp"], row["until"], row["count"]) for row in actual] == [(0, 20, 7)]
-    actual = flapping.flaps({"c": moves(0, 1, 2, 10, 21, 22, 23, 24)}, 4, 10)
-    assert [(row["timestamp"], row["until"]) for row in actual] == [(0, 10), (21, 24)]
+def test_periods_of_flapping_are_apart_if_the_window_lies_between():
+    (row,) = flapping.flaps({"c": moves(0, 1, 2, 3, 8, 9, 16, 17, 18)}, 4, 10)
+    assert (row["timestamp"], row["until"], row["count"]) == (0, 18, 9)
+    assert "periods" not in row["cause"]
+    (row,) = flapping.flaps({"c": moves(0, 1, 2, 3, 8, 19, 20, 21, 22)}, 4, 10)
+    assert (row["timestamp"], row["until"], row["count"]) == (0, 22, 9)
+    assert row["cause"].endswith("in 2 periods of 0.0 s together")
+    (row,) = flapping.flaps({"c": moves(0, 1, 2, 10, 18, 19, 20)}, 4, 10)
+    assert (row["timestamp"], row["until"], row["count"]) == (2, 20, 5)
 
 
 def test_clients_with_a_part_in_as_many_rebalances_stand_by_name():

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from coterie.insight.brokerlogs.server_log import read_server_log
+from coterie.insight.questions import explain
 from coterie.times import LogClock
 from support.commandline import coterie_ok, fails
 from support.insight.incident import (
@@ -25,7 +26,7 @@ from support.insight.incident import (
 def rows():
     result = {}
     for row in command_rows("explain", *LOGS):
-        if row["event"] in ("client", "flapping", "summary"):
+        if row["event"] in explain.SUMMARIES:
             continue
         result.setdefault(row["group_id"], []).append(row)
     return result

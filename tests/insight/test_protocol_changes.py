@@ -2,6 +2,7 @@
 
 import pytest
 
+from coterie.insight.questions import explain
 from support.insight.incident import client_event, command_rows, span, truth, within
 
 
@@ -10,7 +11,7 @@ def rows():
     """The rows of each group, without the summaries."""
     result = {}
     for row in command_rows("explain"):
-        if row["event"] in ("client", "flapping", "summary"):
+        if row["event"] in explain.SUMMARIES:
             continue
         result.setdefault(row["group_id"], []).append(row)
     return result

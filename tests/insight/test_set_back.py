@@ -239,5 +239,5 @@ def test_the_lines_stand_in_the_table_in_their_place():
     rows = json.loads(
         coterie_ok("explain", log("basic"), "--group", "grp-reset-cli", "--format", "json").stdout
     )
-    places = [row["log_offset"] for row in rows if row["event"] not in ("client", "summary")]
+    places = [row["log_offset"] for row in rows if row["event"] not in explain.SUMMARIES]
     assert places == sorted(places)

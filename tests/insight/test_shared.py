@@ -101,19 +101,44 @@ def test_audit_and_explain_call_the_same_clients_flapping():
     assert actual
 
 
-@pytest.mark.parametrize(("count", "flaps"), [(2, True), (1, False)])
-def test_a_client_that_came_back_so_often_is_a_finding(tmp_path, count, flaps):
+def coming_and_going(folder, *times, there=False):
+    """Write a log in which client `c` joins and leaves in turn, at these times in seconds."""
     stays = member("d", clientId="d")
-    lives = [life(0, 1, stays)]
-    for number in range(count):
-        lives.append(life(1000 + 2000 * number, 2 + 2 * number, stays, member(f"c-{number}")))
-        lives.append(life(2000 + 2000 * number, 3 + 2 * number, stays))
-    rows = audited(written(tmp_path, *lives), "--only", "flapping")
-    assert [row["detail"] for row in rows] == [
-        "c (h) is flapping: 4 joins and leaves in 3.0 s"
-    ] * flaps
-    assert not audited(tmp_path, "--only", "flapping", "--flap-window", "2999ms")
-    assert not audited(tmp_path, "--only", "flapping", "--flap-count", 5)
+    lives = [life(0, 7, stays, *([member("c-0")] if there else []))]
+    for turn, at in enumerate(times):
+        joins = (turn % 2 == 0) != there
+        others = [member(f"c-{turn + 1}")] if joins else []
+        lives.append(life(1000 * at, 8 + turn, stays, *others))
+    return written(folder, *lives)
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ((1, 2, 3, 4), None),  # a restart, then a stop
+        ((1, 2, 3), None),
+        ((1, 2, 3, 4, 5), "5 joins and leaves in 4.0 s"),
+        ((1, 2, 3, 4, 5, 6), "6 joins and leaves in 5.0 s"),
+        ((1, 2, 3, 4, 602), "5 joins and leaves in 601.0 s"),  # 600 s from leave to return
+        ((1, 2, 3, 4, 603), None),
+        ((1, 702, 703, 704, 705), "4 joins and leaves in 3.0 s"),  # started long before
+    ],
+)
+def test_a_client_flaps_that_comes_back_twice_within_the_window(tmp_path, times, found):
+    folder = coming_and_going(tmp_path, *times)
+    details = [row["detail"] for row in audited(folder, "--only", "flapping")]
+    assert details == ([] if found is None else [f"c (h) is flapping: {found}"])
+
+
+def test_periods_of_flapping_are_one_finding_of_a_group(tmp_path):
+    """A client that is there when the log begins, and flaps in two periods."""
+    folder = coming_and_going(tmp_path, 1, 2, 3, 4, 5000, 5001, 5002, 5003, there=True)
+    (row,) = audited(folder, "--only", "flapping")
+    assert row["detail"] == ("c (h) is flapping: 8 joins and leaves in 2 periods of 6.0 s together")
+    assert (row["count"], row["first"], row["last"]) == (8, 1000, 5_003_000)
+    assert row["members"] == ["c-2", "c-4", "c-6", "c-8"]
+    assert not audited(folder, "--only", "flapping", "--flap-window", "2999ms")
+    assert not audited(folder, "--only", "flapping", "--flap-count", 5)
 
 
 def test_members_of_one_client_that_start_and_stop_together_do_not_flap(tmp_path):

@@ -7,10 +7,12 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
+from coterie.insight.questions import audit
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment
-from coterie.report import charts, gather, ownership, sections, spans
+from coterie.report import charts, gather, markdown, ownership, sections, spans
 from coterie.report.ownership import MemberBar
+from coterie.report.page import section_data
 from coterie.report.sections import Basis
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
@@ -170,3 +172,19 @@ def test_the_greatest_time_has_its_span_too(tmp_path):
     assert rate["count"] == [1, 1]
     assert (rate["at"][0], last - rate["at"][1] < rate["span_ms"]) == (0, True)
     assert last // rate["span_ms"] < 240
+
+
+def test_of_many_findings_the_most_severe_are_shown():
+    (section,) = [section for section in sections.SECTIONS if section.name == "findings"]
+    rows = [
+        dict.fromkeys(audit.FIELDS) | {"kind": kind, "severity": "data", "detail": str(number)}
+        for kind in ("rewind", "flapping")
+        for number in range(300)
+    ]
+    table = sections.table_of(section, rows)
+    assert table["count"] == 600
+    details = [row[list(section.fields).index("detail")] for row in table["rows"]]
+    assert details == [*map(str, range(300)), *map(str, range(200))]
+    assert section_data(section, Basis(0, 0))["left_out"] == "less severe row"
+    lines = list(markdown.section_lines(section, table, None, Basis(0, 0)))
+    assert "500 less severe rows are left out.\n\n" in lines

@@ -37,6 +37,7 @@ from coterie.cli.params import (
     check_where,
     end_of,
     engine_options,
+    group_exclude_option,
     group_option,
     since_option,
     until_option,
@@ -79,6 +80,7 @@ class Options:
     conf: Conf = ()
     since_ms: int | None = None
     until_ms: int | None = None
+    excluded: tuple[str, ...] = ()  # ids and patterns of groups to leave out
     trusted_from_ms: Since = field(default_factory=dict)  # set by the answer
     notes: list[str] = field(default_factory=list)  # printed after the answer
     files: list[str] = field(default_factory=list)  # read beside the log
@@ -94,17 +96,20 @@ class Options:
         return (*self.logs.inputs, *self.files)
 
 
-def question_options(*, first: str | None = None) -> Callable[[Decorated], Decorated]:
-    """Add LOG..., --group, --since, --until, --format, --out, --engine and so on to a command.
+def question_options(
+    *, first: str | None = None, excludes: bool = True
+) -> Callable[[Decorated], Decorated]:
+    """Add LOG..., --group, --group-exclude, --since, --until, --format and so on to a command.
 
     The command gets them as ``options`` and passes them to :func:`parts_of` and :func:`show`.
-    ``first`` is a format of the command itself, which becomes the default. Without Spark, the
-    command cannot import pandas.
+    ``first`` is a format of the command itself, which becomes the default; ``excludes``: whether
+    to add --group-exclude. Without Spark, the command cannot import pandas.
     """
     formats = FORMATS if first is None else (first, *FORMATS)
     options = [
         logs_argument,
         group_option,
+        *([group_exclude_option] if excludes else []),
         click.option(
             "--format",
             "form",
@@ -185,7 +190,7 @@ def parts_of(
     listing = options.logs.listing
     if options.out is not None:  # before any work
         check_file(options.out, overwrite=options.overwrite, inputs=options.inputs)
-    groups = chosen_groups(options.groups, listing, options.where)
+    groups = chosen_groups(options.groups, listing, options.where, options.excluded)
     end_ms = until(options, at_ms)
     since_ms, (_, master, conf) = options.since_ms, options.where
     request = QuestionRequest(name, ask, listing, groups, end_ms, since_ms, master, conf)
@@ -229,9 +234,9 @@ def partition_answers(
             answers = list(parts)
             present = frozenset().union(*(part.present_groups for part in answers))
             trusted = [part.trusted_from_ms for part in answers if part.trusted_from_ms is not None]
-            missing = missing_groups(
-                request.groups, present, request.at_ms, max(trusted, default=None)
-            )
+            # A group that no option names may begin after the requested time.
+            named = request.groups & set(options.groups) if options.excluded else request.groups
+            missing = missing_groups(named, present, request.at_ms, max(trusted, default=None))
             if missing is not None:
                 raise missing
             parts = iter(answers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +14,7 @@ from coterie.cli.failures import say
 from coterie.cli.logs import Since
 from coterie.cli.params import DURATION
 from coterie.insight.asking import Row
+from coterie.insight.groups.causes import counted
 from coterie.insight.offsets.divergence import Live, read_live
 from coterie.insight.questions import audit
 from coterie.insight.render import tables
@@ -24,6 +24,11 @@ SHOWN = (
     *("kind", "group_id", "topic", "partition", "detail", "timestamp"),
     *("offsets_partition", "log_offset", "file", "position"),
 )
+SUMMARY = {
+    "group_id": "string",
+    **dict.fromkeys(audit.SEVERITIES, "int64"),
+    **{"first": "timestamp", "last": "timestamp", "kinds": ["string"]},
+}
 DEFAULT = audit.Parameters()
 
 
@@ -72,6 +77,12 @@ DEFAULT = audit.Parameters()
 )
 @click.option("--window", "window_ms", type=DURATION, default="10m", show_default=True)
 @flap_options
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Report only the first N findings, the most severe ones.",
+)
 @request_log_options
 @click.option(
     "--live",
@@ -85,6 +96,7 @@ def command(
     live_file: str | None,
     request_logs: tuple[str, ...],
     log_zone: str,
+    top: int | None,
     options: asking.Options,
     **limits: int,
 ) -> None:
@@ -93,7 +105,8 @@ def command(
     Commits that go back or do not go on, large metadata, generations without a record, static
     members that fence each other (with --request-log: whose), clients that come and go, a group id
     that several protocols or applications share, and, with --live, where a live state is not the
-    log's.
+    log's. A loop is one finding. The most severe come first: data lost or repeated, then no
+    progress, then cost.
     """
     asking.check(options)
     options.files.extend(request_logs)
@@ -106,16 +119,19 @@ def command(
     broker_log_lines = read_logs((), request_logs, log_zone)
     ask = audit.Parameters(only=kinds, live=live, broker_log_lines=broker_log_lines, **limits)
     parts = asking.parts_of(audit.NAME, ask, options)
-    rows = itertools.chain.from_iterable(part.rows for part in parts)
-    count = asking.show(
-        audit.FIELDS, rows, options, draw=partial(draw, trusted_from_ms=options.trusted_from_ms)
+    rows = audit.in_order(row for part in parts for row in part.rows)
+    asking.show(
+        audit.FIELDS,
+        rows[:top],
+        options,
+        draw=partial(draw, every_row=rows, trusted_from_ms=options.trusted_from_ms),
     )
     if live is not None and live.partition_count is None:
         say(
             "coterie: the log has not all partitions of the topic, so a live group without any "
             "record is not told"
         )
-    if count:
+    if rows:
         raise click.exceptions.Exit(1)
 
 
@@ -125,15 +141,19 @@ def live_of(file: str, options: asking.Options) -> Live:
     return Live(read_live(file), options.logs.listing.partition_count())
 
 
-def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[tables.Piece]:
-    """Yield the findings as a table, and the first record that a live state contradicts."""
+def draw(rows: list[Row], every_row: list[Row], trusted_from_ms: Since) -> Iterator[tables.Piece]:
+    """Yield a summary by group, the findings, and the first record that a live state contradicts.
+
+    ``every_row``: all findings; ``rows``: those of ``--top``.
+    """
     if not rows:
         since_ms = max(trusted_from_ms.values(), default=None)
         since = "" if since_ms is None else f" since {format_time(since_ms)}; compacted before"
         yield "nothing found" + since
         return
-    counts = Counter(row["kind"] for row in rows)
-    title = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])
+    yield from summary(rows, every_row)
+    left_out = len(every_row) - len(rows)
+    title = f"the first {len(rows):,} of {len(every_row):,} findings" if left_out else None
     yield tables.table({name: audit.FIELDS[name] for name in SHOWN}, rows, title)
     differing = [
         row for row in rows if row["kind"] == audit.DIVERGENCE and row["log_offset"] is not None
@@ -145,3 +165,33 @@ def draw(rows: list[Row], trusted_from_ms: Since) -> Iterator[tables.Piece]:
             f"first differing record: {first['file']}, byte {first['position']}, "
             f"offset {first['log_offset']}, {time}"
         )
+
+
+def summary(rows: list[Row], every_row: list[Row]) -> Iterator[tables.Piece]:
+    """Yield a line for each group: its findings by severity, and their time."""
+    counts = Counter(row["kind"] for row in every_row)
+    title = ", ".join(f"{counts[kind]} {kind}" for kind in audit.KINDS if counts[kind])
+    by_group: dict[str, list[Row]] = {row["group_id"]: [] for row in rows}
+    every_group = {row["group_id"] for row in every_row}
+    for row in every_row:
+        if row["group_id"] in by_group:
+            by_group[row["group_id"]].append(row)
+    lines = []
+    for group, of_group in by_group.items():
+        severities = Counter(row["severity"] for row in of_group)
+        firsts = [row["first"] for row in of_group if row["first"] is not None]
+        lasts = [row["last"] for row in of_group if row["last"] is not None]
+        lines.append(
+            {
+                "group_id": group,
+                **{severity: severities[severity] or None for severity in audit.SEVERITIES},
+                "first": min(firsts, default=None),
+                "last": max(lasts, default=None),
+                "kinds": list(dict.fromkeys(row["kind"] for row in of_group)),
+            }
+        )
+    piece = tables.table(SUMMARY, lines, title)
+    headings = [audit.SEVERITIES.get(name, tables.heading(name)).upper() for name in SUMMARY]
+    yield piece._replace(headings=headings)
+    if len(by_group) < len(every_group):
+        yield f"and {counted(len(every_group) - len(by_group), 'more group')} with findings\n"

@@ -34,7 +34,6 @@ SHOWN = {
 }
 HEADINGS = ("TIME", "GEN", "MEMBERS", "EVENT", "CAUSE", "NO ASSIGNMENT")
 GROUPS_NAMED = 5
-SUMS = ("flapping", "client", "summary")
 
 
 @click.command("explain")
@@ -99,7 +98,7 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
     for group, group_rows in by_group.items():
-        yield table_of(group, [row for row in group_rows if row["event"] not in SUMS])
+        yield table_of(group, [row for row in group_rows if row["event"] not in explain.SUMMARIES])
         yield "\n".join(sum_lines(group_rows)) + "\n"
 
 
@@ -126,6 +125,6 @@ def sum_lines(rows: list[Row]) -> Iterator[str]:
         if row["event"] == "summary":
             yield tables.printable(summed(row))
     for row in rows:
-        if row["event"] in SUMS[:2]:
+        if row["event"] in explain.SUMMARIES[:-1]:
             count = f" ({counted(row['count'], 'rebalance')})" if row["event"] == "client" else ""
             yield f"  {tables.printable(row['cause'])}{count}"

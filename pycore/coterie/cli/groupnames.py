@@ -1,10 +1,10 @@
-"""Resolve ``--group``: group ids, and patterns that match the ids in the log."""
+"""Resolve ``--group`` and ``--group-exclude``: ids, and patterns that match the ids in the log."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
@@ -14,27 +14,32 @@ from coterie.replay.engine import HERE, Where
 SPECIAL = re.compile(r"[*?\[]")
 
 
-def chosen_groups(requested: Iterable[str], log: Log, where: Where = HERE) -> frozenset[str] | None:
-    """Return the ids of the requested groups; None: all groups.
+def chosen_groups(
+    requested: Iterable[str], log: Log, where: Where = HERE, excluded: Iterable[str] = ()
+) -> frozenset[str] | None:
+    """Return the ids of the requested groups that are not excluded; None: all groups.
 
     ``*``, ``?`` and ``[...]`` make a pattern, which has to match a whole id; case matters. If a
-    group's id equals the text of a pattern, the text stands for this group alone. Only a pattern
-    causes an additional read of the log.
+    group's id equals the text of a pattern, the text stands for this group alone. Only patterns
+    and ``excluded`` cause an additional read of the log.
 
     Raises
     ------
     Failed
-        No group of the log matches a pattern.
+        No group of the log matches a pattern of ``requested``, or all are excluded.
     """
-    names = tuple(dict.fromkeys(requested))
-    if not names:
+    names, without = tuple(dict.fromkeys(requested)), tuple(dict.fromkeys(excluded))
+    if not names and not without:
         return None
-    if not any(SPECIAL.search(name) for name in names):
+    if not without and not any(SPECIAL.search(name) for name in names):
         return frozenset(names)
     if not isinstance(log, Listing):
-        raise Failed("patterns for --group need a log on plain paths; give the ids themselves")
+        raise Failed(
+            "patterns for --group, and --group-exclude, need a log on plain paths; "
+            "give the ids themselves with --group"
+        )
     known = known_groups(log, where)
-    chosen: set[str] = set()
+    chosen = set() if names else known
     for name in names:
         matched = {name} if name in known or not SPECIAL.search(name) else matching(name, known)
         if not matched:
@@ -43,7 +48,25 @@ def chosen_groups(requested: Iterable[str], log: Log, where: Where = HERE) -> fr
                 "`coterie groups LOG --list` names those it has"
             )
         chosen |= matched
-    return frozenset(chosen)
+    left = remaining(chosen, known, without)
+    if without and not left:
+        raise all_excluded(without)
+    return left
+
+
+def all_excluded(excluded: Iterable[str]) -> Failed:
+    """Return the error if ``--group-exclude`` leaves no group."""
+    return Failed(f"--group-exclude leaves out every group: {', '.join(map(repr, excluded))}")
+
+
+def remaining(
+    chosen: Iterable[str], known: Container[str], excluded: Iterable[str]
+) -> frozenset[str]:
+    """Return the ids that no id or pattern of ``excluded`` names."""
+    left = frozenset(chosen)
+    for name in excluded:
+        left -= {name} if name in known or not SPECIAL.search(name) else matching(name, left)
+    return left
 
 
 def known_groups(log: Log, where: Where) -> set[str]:

@@ -10,7 +10,7 @@ import click
 
 from coterie._core.codec.checksum import partition_for
 from coterie.cli.failures import say, say_faults
-from coterie.cli.groupnames import chosen_groups
+from coterie.cli.groupnames import all_excluded, chosen_groups, remaining
 from coterie.cli.logs import (
     Logs,
     beyond_notes,
@@ -19,7 +19,7 @@ from coterie.cli.logs import (
     say_left_alone,
     trust_notes,
 )
-from coterie.cli.params import at_option, group_option
+from coterie.cli.params import at_option, group_exclude_option, group_option
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing
 from coterie.log.trust import trusted_from
@@ -32,6 +32,8 @@ from coterie.views import groups as views
 from coterie.views import tabular
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+ANY = "any"  # every kind, and groups that none of Kafka's tools shows
+HEADED = (("consumer", "members"), ("connect", "members"))  # also without members
 VIEW_NAMES = ("offsets", "members", "state")
 
 
@@ -43,6 +45,7 @@ class Options:
     listing: bool
     describe: bool
     groups: tuple[str, ...]
+    excluded: tuple[str, ...]
     all_groups: bool
     offsets: bool
     members: bool
@@ -60,6 +63,7 @@ class Options:
 @click.option("--list", "listing", is_flag=True, help="List the groups.")
 @click.option("--describe", is_flag=True, help="Describe the groups of --group or --all-groups.")
 @group_option
+@group_exclude_option
 @click.option("--all-groups", is_flag=True, help="Every group of the kind.")
 @click.option("--offsets", is_flag=True, help="Partitions with offsets and members (the default).")
 @click.option("--members", is_flag=True, help="Members.")
@@ -69,10 +73,11 @@ class Options:
 @at_option
 @click.option(
     "--kind",
-    type=click.Choice(views.KINDS),
+    type=click.Choice([*views.KINDS, ANY]),
     default="consumer",
     show_default=True,
-    help="Whose views: kafka-consumer-groups', kafka-share-groups' or kafka-streams-groups'.",
+    help="Whose views: kafka-consumer-groups', kafka-share-groups' or kafka-streams-groups'; any: "
+    "all groups, Kafka Connect's and Schema Registry's too.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table")
 @click.option(
@@ -102,7 +107,13 @@ def command(**arguments: Any) -> None:
         say_each(beyond_notes(options.at_ms, max(newest, default=options.at_ms)))
     everyone = options.all_groups and view == "offsets"
     rows = state.groups(offsets_of=None if everyone else named)
-    of_kind = [row for row in rows if views.kind_of(row) == options.kind]
+    ids = {row["group_id"] for row in rows}
+    left = remaining(ids | named, ids, options.excluded)
+    if options.excluded and not left:
+        raise all_excluded(options.excluded)
+    rows = [row for row in rows if row["group_id"] in left]
+    named &= left
+    of_kind = [row for row in rows if options.kind in (ANY, views.kind_of(row))]
     if options.listing:
         _print_list([views.list_row(row) for row in of_kind], options)
         say_each(trust_notes(options.logs.listing, since))
@@ -185,12 +196,12 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
     rows: list[views.Row] = []
     first = True
     for group in groups:
-        kind = views.kind_of(group) or "consumer"
+        kind = views.drawn_as(group, view)
         _warn(group, kind)
         group_rows = views.VIEWS[kind, view](group)
         rows += group_rows
         # Kafka prints the headings of `--members` also for a group without members.
-        if form == "table" and (group_rows or (kind, view) == ("consumer", "members")):
+        if form == "table" and (group_rows or (kind, view) in HEADED):
             _print(
                 tabular.draw(tabular.TableStyle(kind, view, old, verbose), group_rows, first=first)
             )

@@ -35,7 +35,7 @@ def pattern_option(flag: str, text: str) -> Callable[[Any], Any]:
 
 
 @click.command("metrics")
-@asking.question_options(first=TEXT)
+@asking.question_options(first=TEXT, excludes=False)
 @at_option
 @pattern_option("--group-filter", "Only groups in whose id REGEX is found.")
 @pattern_option("--group-exclude", "No group in whose id REGEX is found.")

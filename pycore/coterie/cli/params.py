@@ -129,6 +129,17 @@ def group_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def group_exclude_option(command: Decorated) -> Decorated:
+    """``--group-exclude PATTERN``, repeatable, as ``excluded``: a tuple of ids and patterns."""
+    return click.option(
+        "--group-exclude",
+        "excluded",
+        metavar="PATTERN",
+        multiple=True,
+        help="Without the groups that PATTERN matches, as 'test*'; repeatable.",
+    )(command)
+
+
 def at_option(command: Decorated) -> Decorated:
     """``--at TIME`` as ``at_ms``: int of epoch ms, or None."""
     return click.option(

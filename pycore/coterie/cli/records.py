@@ -9,7 +9,14 @@ import click
 from coterie.cli.failures import say
 from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import Logs, logs_argument, say_left_alone
-from coterie.cli.params import at_option, end_of, group_option, since_option, until_option
+from coterie.cli.params import (
+    at_option,
+    end_of,
+    group_exclude_option,
+    group_option,
+    since_option,
+    until_option,
+)
 from coterie.log.folders import read_segment
 from coterie.log.records import FaultHandler, JsonLines, segment_records
 from coterie.times import MAX_MS
@@ -32,6 +39,7 @@ def fault_printer(path: str) -> FaultHandler:
 
 @click.command("records")
 @group_option
+@group_exclude_option
 @at_option
 @since_option
 @until_option
@@ -39,6 +47,7 @@ def fault_printer(path: str) -> FaultHandler:
 def command(
     logs: Logs,
     groups: tuple[str, ...],
+    excluded: tuple[str, ...],
     at_ms: int | None,
     since_ms: int | None,
     until_ms: int | None,
@@ -51,7 +60,7 @@ def command(
     """
     end_ms = end_of(at_ms, since_ms, until_ms)
     listing = logs.listing
-    only = chosen_groups(groups, listing)
+    only = chosen_groups(groups, listing, excluded=excluded)
     first_ms = MIN_MS if since_ms is None else since_ms
     last_ms = MAX_MS if end_ms is None else end_ms
     out = sys.stdout.buffer  # JSON is UTF-8 in any locale

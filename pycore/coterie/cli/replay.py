@@ -15,6 +15,7 @@ from coterie.cli.params import (
     at_option,
     check_where,
     engine_options,
+    group_exclude_option,
     group_option,
     on_fault_option,
 )
@@ -56,6 +57,7 @@ FAULTS_SHOWN = 20
 )
 @on_fault_option
 @group_option
+@group_exclude_option
 @click.option("--overwrite", is_flag=True, help="Replace DIR if it is not empty.")
 def command(
     logs: Logs,
@@ -68,6 +70,7 @@ def command(
     history: bool,
     on_fault: str,
     groups: tuple[str, ...],
+    excluded: tuple[str, ...],
     overwrite: bool,
 ) -> None:
     """Replay a log into tables: groups, members, offsets, generations, faults (and commits).
@@ -88,7 +91,7 @@ def command(
             replay = find_engine(engine)
             # Listing the log reports wrong paths before an engine starts.
             log: Log = logs.paths if by_url else logs.listing
-            chosen = chosen_groups(groups, () if by_url else log)
+            chosen = chosen_groups(groups, () if by_url else log, excluded=excluded)
             options = ScanOptions(on_fault=on_fault, at_ms=at_ms, groups=chosen, history=history)
             with (
                 TerminalProgress() as progress,

@@ -18,6 +18,7 @@ from coterie.cli.params import (
     TIME,
     at_option,
     end_of,
+    group_exclude_option,
     group_option,
     retention_option,
     since_option,
@@ -36,6 +37,7 @@ from coterie.report.sections import Basis
 @click.command("report")
 @logs_argument
 @group_option
+@group_exclude_option
 @click.option("-o", "--out", metavar="FILE", help="The file to write.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @click.option(
@@ -59,6 +61,7 @@ from coterie.report.sections import Basis
 def command(
     logs: Logs,
     groups: tuple[str, ...],
+    excluded: tuple[str, ...],
     out: str | None,
     overwrite: bool,
     form: str,
@@ -88,7 +91,7 @@ def command(
     broker_log_lines = read_logs(server_logs, request_logs, log_zone)
     listing = logs.listing
     basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, broker_log_lines)
-    chosen = chosen_groups(groups, listing)
+    chosen = chosen_groups(groups, listing, excluded=excluded)
     with TerminalProgress() as progress:
         read = each_partition(
             listing,
@@ -100,13 +103,14 @@ def command(
         )
         with closing(read):
             whole = gather(read, basis)
-    missing = missing_groups(chosen, frozenset(whole.group_ids), end_ms, whole.trusted_from_ms)
+    named = frozenset(groups) & chosen if excluded and chosen else chosen
+    missing = missing_groups(named, frozenset(whole.group_ids), end_ms, whole.trusted_from_ms)
     if missing is not None:
         raise missing
     subtitle = "From " + ", ".join(logs.paths)
     with asking.text_out(inputs, out, overwrite) as file:
         if form == "markdown":
-            file.writelines(markdown.render(whole, title, subtitle, basis, chosen is not None))
+            file.writelines(markdown.render(whole, title, subtitle, basis, bool(groups)))
         else:
             file.writelines(render(whole, title, subtitle, basis))
     asking.say_left_out(listing, whole.faults)

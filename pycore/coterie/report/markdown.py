@@ -105,9 +105,9 @@ def section_lines(section: Section, data: Row, since: int | None, basis: Basis) 
         limit = "" if since is None else f" That holds since {format_time(since)}."
         yield f"{section.nothing}{limit}\n"
         return
-    rows = data["rows"][-ROWS:]
+    rows = section.shown(data["rows"], ROWS)
     if len(rows) < data["count"]:
-        yield f"{data['count'] - len(rows):,} earlier rows are left out.\n\n"
+        yield f"{data['count'] - len(rows):,} {section.left_out}s are left out.\n\n"
     kinds = [FORMATS[column["kind"]] for column in columns]
     yield from table(
         (column["label"] for column in columns),

@@ -14,6 +14,7 @@ from coterie.errors import CorruptData
 from coterie.insight.groups.epochs import decoded, is_readable
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory
+from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_work
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.state.consumer_protocol_groups import PROTOCOLS
 
@@ -98,7 +99,10 @@ def assignment_text(assigned: Assigned | None) -> tuple[int | None, str]:
     """Return the number of assigned partitions, and their names."""
     if assigned is None:
         return None, ""
-    texts = [f"{topic}: {ranges(numbers)}" for topic, numbers in sorted(assigned.items())]
+    texts = [
+        f"{topic}: {ranges(numbers)}" if numbers else topic
+        for topic, numbers in sorted(assigned.items())
+    ]
     return sum(map(len, assigned.values())), "; ".join(texts)
 
 
@@ -122,17 +126,27 @@ def classic_bars(life: GroupHistory, end_ms: int) -> Iterator[MemberBar]:
         if state is None or times[index] < 0:
             continue
         next_ms = times[index + 1] if index + 1 < len(times) else end_ms
-        is_consumer = state["protocol_type"] == "consumer"
         for member in state["members"]:
-            assigned = assigned_of(member["assignment"]) if is_consumer else None
+            assigned = assigned_of(state["protocol_type"], member)
             bounds = times[index], max(next_ms, times[index])
             yield MemberBar(member["member_id"], *bounds, state["generation"], assigned)
 
 
-def assigned_of(data: bytes) -> Assigned | None:
-    """Decode an assignment; None if the bytes are not one."""
+def assigned_of(protocol_type: str | None, member: Row) -> Assigned | None:
+    """Decode a member's assignment; None if the bytes are not one.
+
+    A worker of Kafka Connect has tasks by connector; a connector itself has no numbers.
+    """
     try:
-        return owned_partitions(data)
+        if protocol_type == CONNECT:
+            assigned: Assigned = {}
+            for connector, task in sorted(read_work(member["subscription"], member["assignment"])):
+                if task == CONNECTOR:
+                    assigned[f"connector {connector}"] = []
+                else:
+                    assigned.setdefault(f"tasks of {connector}", []).append(task)
+            return assigned
+        return owned_partitions(member["assignment"]) if protocol_type == "consumer" else None
     except CorruptData:
         return None
 

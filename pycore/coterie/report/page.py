@@ -63,6 +63,7 @@ def section_data(section: Section, basis: Basis) -> Row:
             retention=format_duration(basis.retention_ms),
         ),
         "nothing": section.nothing,
+        "left_out": section.left_out,
         "columns": [
             {
                 "label": label,

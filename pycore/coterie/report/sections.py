@@ -19,7 +19,7 @@ from coterie.insight.records.log_parts import aggregate_factory
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 
 EXACT = 1 << 53  # JavaScript's numbers are doubles
-ROWS = 500  # of a section on a group's page, the last ones
+ROWS = 500  # of a section on a group's page, the last ones; of a ranked section, the first
 Row = dict[str, Any]
 
 
@@ -68,6 +68,8 @@ class Section:
         Functions from a row to a text in place of the value, by field.
     column : OverviewColumn or None
         Its column of the overview, from a group's rows.
+    ranked : bool
+        Whether the most important rows come first; otherwise rows are ordered by time.
     """
 
     name: str
@@ -81,9 +83,16 @@ class Section:
     words: dict[str, Mapping[str, str]] = field(default_factory=dict)
     texts: dict[str, Callable[[Row], str | None]] = field(default_factory=dict)
     column: OverviewColumn | None = None
+    ranked: bool = False
 
+    def shown(self, rows: list[Any], limit: int) -> list[Any]:
+        """Return the rows that are shown if there is a limit."""
+        return rows[:limit] if self.ranked else rows[-limit:]
 
-OF_MANY = ("flapping", "client", "summary")
+    @property
+    def left_out(self) -> str:
+        """The name of a row that is not shown."""
+        return "less severe row" if self.ranked else "earlier row"
 
 
 def next_expiry(rows: list[Row]) -> int | None:
@@ -119,7 +128,7 @@ SECTIONS = (
             "cause": "Cause",
             "duration_ms": "No assignment",
         },
-        lambda row: row["event"] not in OF_MANY,
+        lambda row: row["event"] not in explain.SUMMARIES,
         texts={"cause": cause_of, "duration_ms": waited},
     ),
     Section(
@@ -135,7 +144,7 @@ SECTIONS = (
             "count": "Count",
             "cause": "Told",
         },
-        lambda row: row["event"] in OF_MANY,
+        lambda row: row["event"] in explain.SUMMARIES,
         texts={"cause": lambda row: summed(row) if row["event"] == "summary" else row["cause"]},
         column=OverviewColumn("flapping", "Flapping clients", "number", flapping),
     ),
@@ -162,12 +171,14 @@ SECTIONS = (
     Section(
         "findings",
         "What looks wrong",
-        "Findings of the audit, each with the record that shows it: its batch begins at the byte.",
+        "Findings of the audit, the most severe first: data lost or repeated, then no progress, "
+        "then cost. Each has the record that shows it: its batch begins at the byte.",
         "audit",
         lambda basis: audit.Parameters(broker_log_lines=basis.broker_log_lines),
         {
             "timestamp": "Time",
             "kind": "Finding",
+            "severity": "Severity",
             "topic": "Topic",
             "partition": "Partition",
             "detail": "Detail",
@@ -178,6 +189,7 @@ SECTIONS = (
         },
         lambda row: True,
         nothing="The audit found nothing.",
+        ranked=True,
         column=OverviewColumn("findings", "Findings", "number", len),
     ),
 )
@@ -228,7 +240,8 @@ def tables_of(view: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
 
 def table_of(section: Section, rows: list[Row]) -> Row:
     """Return the table of a section, from a group's rows."""
-    columns = (shown_column(section, name, rows[-ROWS:]) for name in section.fields)
+    shown = section.shown(rows, ROWS)
+    columns = (shown_column(section, name, shown) for name in section.fields)
     table: Row = {"rows": list(map(list, zip(*columns, strict=True))), "count": len(rows)}
     if section.column is not None:
         table["overview"] = section.column.of(rows)

@@ -10,8 +10,11 @@ StreamsGroupCommand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+from coterie.errors import CorruptData
+from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_assignment, read_state, work_of
 from coterie.ordering import java_order, place_order
 from coterie.state.assignments import Assignment, assignments, by_topic
 
@@ -26,6 +29,13 @@ def kind_of(group: Row) -> str | None:
         kind: str = group["type"]
         return kind
     return "consumer" if group["protocol_type"] in (None, "", "consumer") else None
+
+
+def drawn_as(group: Row, view: str) -> str:
+    """Return whose view shows a group: its kind's, or for a worker of Connect its own."""
+    if view == "members" and group["type"] == "classic" and group["protocol_type"] == CONNECT:
+        return CONNECT
+    return kind_of(group) or "consumer"
 
 
 def list_row(group: Row) -> Row:
@@ -93,6 +103,40 @@ def member_rows(group: Row) -> list[Row]:
         }
         for member in group["members"]
     ]
+
+
+def worker_rows(group: Row) -> list[Row]:
+    """Return the workers of a Connect cluster, with what its leader assigned to them.
+
+    Kafka has no such view. What cannot be read is None.
+    """
+    rows = []
+    for row, member in zip(member_rows(group), group["members"], strict=True):
+        state = assignment = None
+        with suppress(CorruptData):
+            state = read_state(member["subscription"])
+        with suppress(CorruptData):
+            assignment = read_assignment(member["assignment"])
+        work = work_of(state, assignment)
+        tasks: Assignment = {}
+        for connector, task in sorted(work):
+            if task != CONNECTOR:
+                tasks.setdefault(connector, []).append(task)
+        standard = ("group", "consumer_id", "group_instance_id", "host", "client_id", "partitions")
+        rows.append(
+            {
+                **{name: row[name] for name in standard},
+                "url": None if state is None else state.url,
+                "leader": member["member_id"] == group["leader"],
+                "config_offset": None if state is None else state.config_offset,
+                "assigned_config_offset": None if assignment is None else assignment.config_offset,
+                "delay_ms": None if assignment is None else assignment.delay_ms,
+                "error": None if assignment is None else assignment.error,
+                "connectors": sorted(name for name, task in work if task == CONNECTOR),
+                "tasks": tasks,
+            }
+        )
+    return rows
 
 
 def state_row(group: Row) -> Row:
@@ -226,6 +270,7 @@ VIEWS: dict[tuple[str, str], Callable[[Row], list[Row]]] = {
     ("consumer", "offsets"): offset_rows,
     ("consumer", "members"): member_rows,
     ("consumer", "state"): lambda group: [state_row(group)],
+    (CONNECT, "members"): worker_rows,
     ("share", "offsets"): share_offset_rows,
     ("share", "members"): share_member_rows,
     ("share", "state"): lambda group: [share_state_row(group)],

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from coterie import csvrows
+from coterie.log.connect_protocol import CONNECT
 from coterie.ordering import java_order
 from coterie.state.assignments import Assignment
 from coterie.views.groups import Row
@@ -53,7 +54,8 @@ MEMBERS = TableColumn("#MEMBERS", "members")
 
 def columns(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
     """Return the columns of a table over the rows of one group."""
-    return {"consumer": _consumer, "share": _share, "streams": _streams}[style.kind](style, rows)
+    make = {"consumer": _consumer, "share": _share, "streams": _streams, CONNECT: _workers}
+    return make[style.kind](style, rows)
 
 
 def _consumer(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
@@ -149,6 +151,22 @@ def _streams(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
     ]
 
 
+def _workers(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
+    offsets = [
+        TableColumn("CONFIG-OFFSET", "config_offset", NARROW),
+        TableColumn("ASSIGNED-AT", "assigned_config_offset", 12),
+    ]
+    return [
+        *(GROUP, CONSUMER_ID, HOST, CLIENT_ID),
+        TableColumn("URL", "url", NARROW, True),
+        TableColumn("LEADER", "leader", 7),
+        *(offsets if style.verbose else offsets[:1]),
+        TableColumn("DELAY-MS", "delay_ms", 9),
+        TableColumn("CONNECTORS", "connectors", NARROW, True),
+        TableColumn("TASKS", "tasks"),
+    ]
+
+
 def draw(style: TableStyle, rows: Sequence[Row], *, first: bool = True) -> str:
     """Return one group's table: a blank line, the headings, a line for each row.
 
@@ -176,6 +194,10 @@ def _both(row: Row) -> str:
 
 
 def _cell(style: TableStyle, column: TableColumn, value: Any) -> str:
+    if style.kind == CONNECT and isinstance(value, dict):
+        return assignment_text(value) or MISSING
+    if isinstance(value, list):
+        return ",".join(value) or MISSING
     if isinstance(value, dict):
         text = partition_lists(value) if style.old else assignment_text(value)
         # A share group's member without partitions has an empty cell.
@@ -223,8 +245,15 @@ def as_csv(rows: Sequence[Row]) -> str:
     lines = [line(fields)]
     for row in rows:
         cells = (row.get(name) for name in fields)
-        lines.append(line([assignment_text(v) if isinstance(v, dict) else v for v in cells]))
+        lines.append(line(list(map(csv_cell, cells))))
     return "".join(lines)
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value of a row as CSV shows it."""
+    if isinstance(value, dict):
+        return assignment_text(value)
+    return ",".join(value) if isinstance(value, list) else value
 
 
 def _java_length(text: str) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie.errors import CorruptData
+from coterie.insight.groups.metadata_changes import changes, leader_notes, unexplained
 from coterie.insight.records.partition_view import GroupHistory
 from coterie.insight.render.tables import shortened
 from coterie.log.consumer_protocol import owned_partitions, read_subscription
@@ -37,6 +38,9 @@ WHATS = {  # what -> text about some members, or about the group
     "left": "{} left",
     "evicted": "{} evicted",
     "subscription_changed": "{} changed the subscription",
+    "metadata_changed": "{} changed its metadata",
+    "work_delayed": "connectors and tasks without a worker wait for",
+    "assignment_failed": "the leader assigned nothing",
     "protocol_changed": "protocol changed",
     "leader_changed": "leader is now {}",
     "recreated": "the group was made anew",
@@ -115,6 +119,7 @@ def causes_of(history: GroupHistory, index: int, states: Mapping[int, State | No
         causes.append(cause(history, "recreated"))
     if all(known["what"] in QUIET for known in causes) and state["members"]:
         causes.append(_same_members(history, state, before, states.get(index - 2)))
+    causes += [cause(history, what, detail=text) for what, text in leader_notes(state)]
     return causes
 
 
@@ -141,26 +146,15 @@ def members_of(history: GroupHistory, row: Mapping[str, Any]) -> Iterator[Cause]
 def _subscriptions(
     history: GroupHistory, row: Mapping[str, Any], before: State, now: State
 ) -> Iterator[Cause]:
-    """Yield changes of subscribed topics; a subscription's other bytes change often."""
+    """Yield changes of what members send when they join, as far as they explain a rebalance."""
     old_id = {new: old for _, old, new in row["replaced"]}
     old = {member["member_id"]: member["subscription"] for member in before["members"]}
     new = {member["member_id"]: member["subscription"] for member in now["members"]}
     for member in row["subscription_changed"]:
-        topics = [_topics(old[old_id.get(member, member)]), _topics(new[member])]
-        if now["protocol_type"] != "consumer" or None in topics:
-            yield cause(history, "subscription_changed", member, "its metadata changed")
-        elif topics[0] != topics[1]:
-            changes = [f"+{topic}" for topic in sorted(topics[1] - topics[0])]
-            changes += [f"-{topic}" for topic in sorted(topics[0] - topics[1])]
-            yield cause(history, "subscription_changed", member, " ".join(changes))
-
-
-def _topics(subscription: bytes) -> Any:
-    """Return the topics of a subscription; None: unreadable."""
-    try:
-        return set(read_subscription(subscription).topics)
-    except CorruptData:
-        return None
+        change = changes(now["protocol_type"], old[old_id.get(member, member)], new[member])
+        if change is not None:
+            what, text = change
+            yield cause(history, what, member, text)
 
 
 def _same_members(history: GroupHistory, state: State, before: State, older: State | None) -> Cause:
@@ -174,7 +168,24 @@ def _same_members(history: GroupHistory, state: State, before: State, older: Sta
                 return cause(history, "cooperative_step", detail=partition_text(added))
         if added and assigned_before:
             return cause(history, "partitions_appeared", detail=partition_text(added))
-    return cause(history, "rejoined")
+    return cause(history, "rejoined", detail=_renewed(before, state))
+
+
+def _renewed(before: State, now: State) -> str | None:
+    """Return what members renewed in their subscriptions without changing topics; None: nothing."""
+    old = {member["member_id"]: member["subscription"] for member in before["members"]}
+    renewed: dict[str, None] = {}
+    if now["protocol_type"] != "consumer":
+        return None
+    for member in now["members"]:
+        data = old.get(member["member_id"])
+        if data is not None and data != member["subscription"]:
+            try:
+                subscriptions = read_subscription(data), read_subscription(member["subscription"])
+            except CorruptData:
+                continue
+            renewed |= dict.fromkeys(unexplained(*subscriptions))
+    return f"{' and '.join(renewed)} changed" if renewed else None
 
 
 def assigned(state: State) -> Partitions | None:
@@ -206,6 +217,7 @@ def counted(number: int, noun: str) -> str:
 
 def plural(text: str) -> str:
     """Return the plural of a text of ``WHATS``."""
+    text = text.replace("changed its metadata", "changed their metadata")
     return text.replace(" was ", " were ").replace("a new member id", "new member ids")
 
 

@@ -1,14 +1,16 @@
 """Clients that join and leave: their counts, and which of them are flapping.
 
 A client is identified by its instance id, or by client id and host; its member ids change. It flaps
-if it joins and leaves alternately, often enough within a window. So several members of one client
-that start together do not flap. A client that came back under a new member id left and joined at
-once. The replacement of a static member is neither; it is counted separately.
+if it leaves and comes back, often enough within a window. So several members of one client that
+start together do not flap, nor does a client that restarts once and stops. A client that came back
+under a new member id left and joined at once. The replacement of a static member is neither; it is
+counted separately.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coterie.insight.groups.causes import (
@@ -25,7 +27,8 @@ from coterie.insight.records.partition_view import GroupHistory
 ARRIVALS = ("joined",)
 DEPARTURES = ("left_or_evicted", "left", "evicted")
 TAKEN_OVER = "replaced"
-OTHER = ("subscription_changed", "rejoined_first")
+OTHER = ("subscription_changed", "metadata_changed", "rejoined_first")
+NAMED = 3  # clients in a text
 Row = dict[str, Any]
 
 
@@ -39,6 +42,13 @@ class Move(NamedTuple):
     cause: Cause
     takeovers: int = 0
     in_rebalance: bool = True
+
+
+class Turn(NamedTuple):
+    """A move of a client that was away and joins, or that was there and leaves."""
+
+    joins: bool
+    move: Move
 
 
 def moves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Move]]:
@@ -72,26 +82,42 @@ def moves_in(history: GroupHistory, without: Container[int] = ()) -> dict[str, l
 
 
 def flaps(moves: dict[str, list[Move]], count: int, window_ms: int) -> Iterator[Row]:
-    """Yield a row for each period in which a client joined and left too often."""
+    """Yield a row for each client that left and came back too often.
+
+    It flaps from a leave to a return, if these two and its moves between them are at least
+    ``count``, within the window. Its start and its final leave count as well if they are as near,
+    but a restart followed by a stop is no flapping. All its periods are one row.
+    """
+    needed = count + count % 2  # from a leave to a return
     for client, client_moves in moves.items():
-        alternating = turns(client_moves)
-        times = [move.at_ms for move in alternating if move.at_ms is not None]  # all known
-        period: list[int] = []
-        for first in range(len(alternating) - count + 1):
-            last = first + count - 1
-            if times[last] - times[first] > window_ms:
-                continue
-            if period and first > period[1]:
-                yield _flap(named(client, client_moves), alternating[period[0] : period[1] + 1])
-                period = []
-            period = [period[0] if period else first, last]
-        if period:
-            yield _flap(named(client, client_moves), alternating[period[0] : period[1] + 1])
+        points = turns(client_moves)
+        times = [point.move.at_ms or 0 for point in points]
+        flapping = [False] * len(points)
+        for first in range(len(points) - needed + 1):
+            last = first + needed - 1
+            if not points[first].joins and times[last] - times[first] <= window_ms:
+                flapping[first : last + 1] = [True] * needed
+        edges = [
+            at
+            for at, (before, after) in enumerate(pairwise(flapping), 1)
+            if before != after and times[at] - times[at - 1] <= window_ms
+        ]
+        for at in edges:
+            flapping[at - 1] = flapping[at] = True
+        periods: list[list[Turn]] = []
+        for at, point in enumerate(points):
+            if flapping[at]:
+                goes_on = at and flapping[at - 1] and times[at] - times[at - 1] <= window_ms
+                if not goes_on:
+                    periods.append([])
+                periods[-1].append(point)
+        if periods:
+            yield _flap(named(client, client_moves), periods)
 
 
-def turns(moves: list[Move]) -> list[Move]:
+def turns(moves: list[Move]) -> list[Turn]:
     """Return a client's alternating joins and leaves, those with a time."""
-    points: list[Move] = []
+    points: list[Turn] = []
     joined = None
     for move in moves:
         if move.at_ms is None:
@@ -99,26 +125,43 @@ def turns(moves: list[Move]) -> list[Move]:
         # A restarted client left before it joined.
         for kind, times in ((False, move.leaves), (True, move.joins)):
             if times and kind is not joined:
-                points.append(move)
+                points.append(Turn(kind, move))
                 joined = kind
     return points
 
 
-def _flap(client: str, points: list[Move]) -> Row:
-    begin, end = points[0].at_ms, points[-1].at_ms
-    assert begin is not None
-    assert end is not None
+def _flap(client: str, periods: list[list[Turn]]) -> Row:
+    points = [point for period in periods for point in period]
+    times = [(period[0].move.at_ms or 0, period[-1].move.at_ms or 0) for period in periods]
+    first, last = points[0].move, points[-1].move
     return {
         "event": "flapping",
-        "timestamp": begin,
-        "until": end,
-        "log_offset": points[0].log_offset,
-        "last_log_offset": points[-1].log_offset,
-        "cause": f"{client} is flapping: {len(points)} joins and leaves in "
-        f"{(end - begin) / 1000:.1f} s",
-        "causes": [points[-1].cause],
+        "timestamp": first.at_ms,
+        "until": last.at_ms,
+        "log_offset": first.log_offset,
+        "last_log_offset": last.log_offset,
+        "cause": flapping_text([client], len(points), times),
+        "causes": [last.cause],
         "count": len(points),
+        "members": list(
+            dict.fromkeys(point.move.cause["member_id"] for point in points if point.joins)
+        ),
     }
+
+
+def flapping_text(clients: list[str], count: int, periods: list[tuple[int, int]]) -> str:
+    """Return the flapping of some clients as text; ``periods``: their times (epoch ms)."""
+    names = ", ".join(clients[:NAMED])
+    if len(clients) > NAMED:
+        names += f" and {len(clients) - NAMED} more"
+    verb = "is" if len(clients) == 1 else "are"
+    in_periods = f"{len(periods)} periods of " if len(periods) > 1 else ""
+    total_ms = sum(until_ms - from_ms for from_ms, until_ms in periods)
+    together = " together" if len(periods) > 1 else ""
+    return (
+        f"{names} {verb} flapping: {count} joins and leaves in {in_periods}"
+        f"{total_ms / 1000:.1f} s{together}"
+    )
 
 
 def clients(moves: dict[str, list[Move]]) -> Iterator[Row]:

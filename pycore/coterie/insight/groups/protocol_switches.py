@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from coterie.insight.groups import epochs
 from coterie.insight.groups.causes import cause, in_words
 from coterie.insight.groups.epochs import EPOCH, MEMBER, cause_of, decoded, is_readable
-from coterie.insight.groups.timeline import timeline
+from coterie.insight.groups.timeline import EMPTY, timeline
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory
 
 UPGRADED, DOWNGRADED = "upgraded", "downgraded"
+WITHOUT_MEMBERS = (EMPTY, UPGRADED, DOWNGRADED)
 Row = dict[str, Any]
 
 
@@ -36,6 +37,13 @@ class ProtocolSwitch(NamedTuple):
     epoch_offset: int
     epoch: int | None
     members: Mapping[str, Row]
+
+
+def row_in_words(row: Row) -> str:
+    """Return a row's causes as text, after something was added to them."""
+    text = in_words(row["causes"])
+    is_empty = row["event"] in WITHOUT_MEMBERS and not row["member_count"]
+    return f"{text}; no members" if is_empty else text
 
 
 def switches(

@@ -1,17 +1,19 @@
 """Find rewinds, runs without progress and large metadata in the commits of each partition.
 
 State for each key: its first commit, and the run of commits of one offset that its last commit
-belongs to, if the run has more than one.
+belongs to, if the run has more than one. What happens to a key again and again is one finding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
+from coterie.insight.groups.causes import counted
+from coterie.insight.offsets.occurrences import KeyOccurrences, Occurrences
 from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import Key, Keys, RowsByKey, Table, rows_by_key
 from coterie.insight.records.record_columns import (
@@ -28,14 +30,7 @@ Row = dict[str, Any]
 PLACE = ("offset", "timestamp", "log_offset", "file", "position")
 START = PLACE[:3]  # fields of a run's first commit
 PLACES = dict.fromkeys(PLACE, (np.int64, 0))
-
-
-class Finding(NamedTuple):
-    """A finding: its kind, ``PLACE`` of the commit that shows it, and further fields."""
-
-    kind: str
-    place: tuple[int, ...]
-    fields: Row
+LOOP = 3  # rewinds of a key that are one finding
 
 
 @dataclass
@@ -44,6 +39,8 @@ class LargeMetadata:
 
     count: int
     first_log_offset: int
+    first_ms: int
+    last_ms: int
     size: int = 0
     place: tuple[int, ...] = ()
 
@@ -83,7 +80,8 @@ class CommitFindings:
     metadata_bytes: int | None
     trusted_from_ms: int | None
     keys: Keys = field(default_factory=Keys)
-    findings_by_key: dict[int, list[Finding]] = field(default_factory=dict)
+    rewinds: Occurrences = field(default_factory=Occurrences)
+    standstills: Occurrences = field(default_factory=Occurrences)
     large: dict[tuple[bool, int], LargeMetadata] = field(default_factory=dict)
     run: Table = field(default_factory=offset_runs)  # the open run of each key
     first_run: Table = field(default_factory=offset_runs)  # of each key, once it has ended
@@ -102,8 +100,7 @@ class CommitFindings:
         change = commits.offset - commits.previous_offset
         if self.rewind_by is not None:
             back = np.flatnonzero(follows & (change <= -self.rewind_by))
-            places = tuples_of(places_of(commits, back))
-            self._put_rewinds(commits.key[back], places, before_of(commits, back))
+            self._put_rewinds(commits.key[back], places_of(commits, back), before_of(commits, back))
         if self.no_progress is not None:
             early, was_early = (
                 is_before(times, self.trusted_from_ms)
@@ -116,7 +113,7 @@ class CommitFindings:
             self._large_metadata(commits, self.metadata_bytes)
 
     def _fit(self) -> None:
-        for table in (self.first, self.run, self.first_run):
+        for table in (self.first, self.run, self.first_run, self.rewinds, self.standstills):
             table.fit(len(self.keys))
 
     def absorb(self, later: CommitFindings) -> None:
@@ -131,8 +128,7 @@ class CommitFindings:
         follows = (entries["before"][occurring] == COMMIT) & ~first["gone"]
         if self.rewind_by is not None:
             back = follows & (first["offset"] - before["offset"] <= -self.rewind_by)
-            places = tuples_of(select(first, back))
-            self._put_rewinds(keys[occurring[back]], places, select(before, back))
+            self._put_rewinds(keys[occurring[back]], select(first, back), select(before, back))
         if self.no_progress is not None:
             early, was_early = (
                 is_before(columns["timestamp"], self.trusted_from_ms) for columns in (first, before)
@@ -144,8 +140,8 @@ class CommitFindings:
                 self.run, keys[occurring[single]], select(before, single), first=False, gone=False
             )
             self._join_runs(later, keys, occurring, continues)
-        for key, findings in later.findings_by_key.items():
-            self.findings_by_key.setdefault(int(keys[key]), []).extend(findings)
+        self.rewinds.absorb(later.rewinds, keys)
+        self.standstills.absorb(later.standstills, keys)
         for (complete, key), large in later.large.items():
             self._add_large((complete, int(keys[key])), large)
 
@@ -193,45 +189,43 @@ class CommitFindings:
         self.first["gone"][keys] = commits.tombstone[rows]
 
     def rows(self) -> Iterator[Row]:
-        """Yield the findings; call it after the last piece."""
+        """Yield the findings of each key; call it after the last piece.
+
+        ``loop`` in a row names those of a group that are one finding.
+        """
         if self.no_progress is not None:
             for table in (self.first_run, self.run):
                 self._put_long(np.arange(table.count), table)
+        findings: dict[int, list[Row]] = {}
+        for rewinds in self.rewinds:
+            findings.setdefault(rewinds.key, []).extend(rewind_rows(rewinds))
+        for runs in self.standstills:
+            findings.setdefault(runs.key, []).append(no_progress_row(runs))
         for (_, number), large in self.large.items():
-            self._put(number, large_metadata_finding(large))
-        for number, key in self.keys.items(self.findings_by_key):
-            for finding in self.findings_by_key[number]:
-                yield self._row(key, finding)
+            findings.setdefault(number, []).append(large_metadata_row(large))
+        for number, key in self.keys.items(findings):
+            for row in findings[number]:
+                yield self._row(key, row)
 
-    def _put(self, key: int, finding: Finding) -> None:
-        self.findings_by_key.setdefault(key, []).append(finding)
-
-    def _row(self, key: Key, finding: Finding) -> Row:
-        offset, time, log_offset, file, position = finding.place
-        return {
-            **dict(zip(("group_id", "topic", "partition"), key, strict=True)),
-            "offset": offset,
-            "timestamp": None if time < 0 else time,
-            "log_offset": log_offset,
-            "file": self.files[file],
-            "position": position,
-            "kind": finding.kind,
-            **finding.fields,
+    def _row(self, key: Key, row: Row) -> Row:
+        times = {
+            name: None if row[name] < 0 else row[name] for name in ("timestamp", "first", "last")
         }
+        names = dict(zip(("group_id", "topic", "partition"), key, strict=True))
+        return {**row, **names, **times, "file": self.files[row["file"]]}
 
     def _put_rewinds(
-        self, keys: Array, places: Iterable[tuple[int, ...]], before: Mapping[str, Array]
+        self, keys: Array, places: Mapping[str, Array], before: Mapping[str, Array]
     ) -> None:
-        """Add findings for commits that go back; ``before``: the commits before them."""
-        names = (before[name].tolist() for name in ("offset", "log_offset"))
-        for key, place, old, old_log_offset in zip(keys.tolist(), places, *names, strict=True):
-            new = place[0]
-            fields = {
-                "detail": f"from {old} back to {new}, by {old - new}",
-                "previous_offset": old,
-                "previous_log_offset": old_log_offset,
-            }
-            self._put(key, Finding(REWIND, place, fields))
+        """Add commits that go back; ``before``: the commits before them."""
+        occurrences = {
+            **{name: places[name] for name in PLACE},
+            "previous_offset": before["offset"],
+            "previous_log_offset": before["log_offset"],
+            "began_ms": places["timestamp"],
+            "count": np.ones(len(keys), np.int64),
+        }
+        self.rewinds.put(keys, occurrences)
 
     def _standstills(self, commits: RecordColumns, stays: Array, min_count: int) -> None:
         """Find the ended runs of commits of one offset that are long enough.
@@ -288,19 +282,14 @@ class CommitFindings:
             piece_runs[f"first_{name}"] = np.where(continues, run[f"first_{name}"][keys], first)
         return piece_runs | places_of(commits, grouped.order[lasts])
 
-    def _put_runs(self, keys: Array, runs: dict[str, Array]) -> None:
-        names = ("count", *(f"first_{name}" for name in START), *PLACE)
-        columns = (runs[name].tolist() for name in names)
-        for key, count, old, began_ms, first_log_offset, *place in zip(
-            keys.tolist(), *columns, strict=True
-        ):
-            fields = {
-                "detail": f"{count} commits of offset {place[0]} in {place[1] - began_ms} ms",
-                "count": count,
-                "previous_offset": old,
-                "previous_log_offset": first_log_offset,
-            }
-            self._put(key, Finding(NO_PROGRESS, tuple(place), fields))
+    def _put_runs(self, keys: Array, runs: Mapping[str, Array]) -> None:
+        occurrences = {
+            **{name: runs[name] for name in (*PLACE, "count")},
+            "previous_offset": runs["first_offset"],
+            "previous_log_offset": runs["first_log_offset"],
+            "began_ms": runs["first_timestamp"],
+        }
+        self.standstills.put(keys, occurrences)
 
     def _large_metadata(self, commits: RecordColumns, limit: int) -> None:
         """Count the commits of each key with metadata above the limit, and keep the largest."""
@@ -315,23 +304,99 @@ class CommitFindings:
             largest = int(of_key[np.argmax(sizes[of_key])])
             (place,) = tuples_of(places_of(commits, np.array([largest])))
             first = int(commits.log_offset[of_key[0]])
-            self._add_large(key, LargeMetadata(len(of_key), first, int(sizes[largest]), place))
+            first_ms, last_ms = (int(commits.timestamp[of_key[at]]) for at in (0, -1))
+            size = int(sizes[largest])
+            self._add_large(key, LargeMetadata(len(of_key), first, first_ms, last_ms, size, place))
 
     def _add_large(self, key: tuple[bool, int], more: LargeMetadata) -> None:
-        known = self.large.setdefault(key, LargeMetadata(0, more.first_log_offset))
+        known = self.large.setdefault(
+            key, LargeMetadata(0, more.first_log_offset, more.first_ms, more.last_ms)
+        )
         known.count += more.count
+        known.last_ms = more.last_ms
         if more.size > known.size:
             known.size, known.place = more.size, more.place
 
 
-def large_metadata_finding(large: LargeMetadata) -> Finding:
-    """Return the finding for a key's commits with much metadata."""
-    fields = {
+def rewind_rows(rewinds: KeyOccurrences) -> Iterator[Row]:
+    """Yield a row for each rewind of a key, or one for all of them if there are many."""
+    if rewinds.times < LOOP:
+        for rewind in (rewinds.first, rewinds.last)[: rewinds.times]:
+            old, new = rewind["previous_offset"], rewind["offset"]
+            yield {
+                **row_of(REWIND, rewind, rewind),
+                "detail": f"from {old} back to {new}, by {old - new}",
+                "lowest_offset": new,
+                "highest_offset": old,
+                "moved": old - new,
+                # The offsets that one request sets back are one finding.
+                "loop": (rewind["file"], rewind["position"]),
+            }
+    else:
+        row = row_of(REWIND, rewinds.first, rewinds.last)
+        row |= {
+            **{"count": rewinds.times, "moved": rewinds.moved, "loop": "again"},
+            **{"lowest_offset": rewinds.lowest, "highest_offset": rewinds.highest},
+        }
+        yield row | {"detail": again_and_again(row)}
+
+
+def again_and_again(row: Row) -> str:
+    """Return a loop of rewinds as text."""
+    return (
+        f"set back {row['count']} times{in_seconds(row['first'], row['last'])}, between "
+        f"{row['lowest_offset']} and {row['highest_offset']}, "
+        f"by {counted(row['moved'], 'offset')} together"
+    )
+
+
+def in_seconds(first_ms: int | None, last_ms: int | None) -> str:
+    """Return the time between two records as text; empty if a record has none."""
+    if first_ms is None or last_ms is None or min(first_ms, last_ms) < 0:
+        return ""
+    return f" in {(last_ms - first_ms) / 1000:.1f} s"
+
+
+def no_progress_row(runs: KeyOccurrences) -> Row:
+    """Return the row for all runs of one offset of a key."""
+    first, last = runs.first, runs.last
+    elapsed_ms = last["timestamp"] - first["began_ms"]
+    detail = f"{runs.commits} commits of offset {last['offset']} in {elapsed_ms} ms"
+    if runs.times > 1:
+        in_a_row = f"{runs.fewest} to {runs.most}" if runs.fewest < runs.most else f"{runs.most}"
+        detail = f"{runs.times} times {in_a_row} commits of one offset in a row"
+        detail += in_seconds(first["began_ms"], last["timestamp"])
+    return {
+        **row_of(NO_PROGRESS, first, last),
+        **{"count": runs.commits, "detail": detail, "fewest": runs.fewest, "most": runs.most},
+        **{"lowest_offset": runs.lowest, "highest_offset": runs.highest, "loop": "again"},
+    }
+
+
+def row_of(kind: str, first: Row, last: Row) -> Row:
+    """Return the fields of a finding from its first and last occurrence."""
+    names = (*PLACE, "previous_offset")
+    return {
+        "kind": kind,
+        **{name: last[name] for name in names},
+        **{"first": first["began_ms"], "last": last["timestamp"]},
+        "previous_log_offset": first["previous_log_offset"],
+        "count": last["count"],
+    }
+
+
+def large_metadata_row(large: LargeMetadata) -> Row:
+    """Return the row for a key's commits with much metadata."""
+    place = dict(zip(PLACE, large.place, strict=True))
+    return {
+        "kind": LARGE_METADATA,
+        **place,
+        **{"first": large.first_ms, "last": large.last_ms},
         "detail": f"{large.size} bytes of metadata in the largest of {large.count}",
         "count": large.count,
         "previous_log_offset": large.first_log_offset,
+        **{"size": large.size, "loop": "again"},
     }
-    return Finding(LARGE_METADATA, large.place, fields)
 
 
 def places_of(commits: RecordColumns, rows: Array) -> dict[str, Array]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.insight.offsets.last_commits import CommitTimes, LastCommits
 from coterie.insight.offsets.rewinds import CommitRequests, OffsetChanges, Rewinds, is_plain
 from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import LOW, Keys, Table
@@ -118,6 +119,7 @@ class CommitSpans:
         self.keys = Keys()
         self.span_of_key = Table(span=(np.int32, -1))  # the last span of the key
         self.span_keys: list[Array] = []  # span and key as one number, once for each pair
+        self.last_commits = LastCommits()
         self.rewinds = Rewinds(self._may_be_reset(), self.keys)
         self.in_parts = view.in_parts
         self.deferred: list[OffsetChanges] = []
@@ -134,6 +136,7 @@ class CommitSpans:
         for name in later.groups.columns:
             self.groups[name][:] += later.groups[name]
         numbers, entries = absorb_keys(self.keys, later.keys)
+        self.last_commits.absorb(later.last_commits, numbers)
         self.span_keys += [(pairs & ~LOW) | numbers[pairs & LOW] for pairs in later.span_keys]
         for changes in later.deferred:
             self.rewinds.take(changes.follow(entries, numbers))
@@ -169,7 +172,9 @@ class CommitSpans:
         in_spans = np.flatnonzero(span >= 0)
         if not len(in_spans):
             return
-        self._store_span_keys(records, np.repeat(span.astype(np.int32), runs.size))
+        of_records = np.repeat(span.astype(np.int32), runs.size)
+        self._store_span_keys(records, of_records)
+        self.last_commits.take(records, of_records, len(self.keys))
         runs, span, group = runs.select(in_spans), span[in_spans], group[in_spans]
         self._sum(records, runs, span, group)
         np.minimum.at(self.spans_of["from_ms"], span, ms[0][in_spans])
@@ -277,6 +282,20 @@ class CommitSpans:
     def places(self) -> Places:
         """The topics and partitions of each span."""
         return Places.of(self.keys, self.span_keys)
+
+    @cached_property
+    def commit_times(self) -> CommitTimes:
+        """The last commit of each partition in each span."""
+        return self.last_commits.by_span(self.keys)
+
+    def last_before(self, group: str, place: int) -> dict[tuple[str, int], int]:
+        """Return the last commit (ms) of each partition since the event before an event.
+
+        ``place``: the event's index in the group's events.
+        """
+        number = self.numbers[group]
+        first = (int(self.first_event[number]) + number + place) * CUTS
+        return self.commit_times.of_spans(first, first + CUTS)
 
     def spans(self, group: str) -> list[Between]:
         """Return the commits before each event of a group, and those after the last.

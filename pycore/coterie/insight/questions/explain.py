@@ -15,7 +15,16 @@ from itertools import pairwise
 from typing import Any
 
 from coterie.insight.brokerlogs import server_log
-from coterie.insight.groups import causes, epochs, flapping, outages, protocol_switches
+from coterie.insight.groups import (
+    causes,
+    departures,
+    episodes,
+    epochs,
+    flapping,
+    outages,
+    protocol_switches,
+)
+from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.groups.rebalances import counts, is_rebalance, replacements
 from coterie.insight.groups.timeline import (
     DELETED,
@@ -27,6 +36,7 @@ from coterie.insight.groups.timeline import (
 )
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
 from coterie.insight.offsets.rewinds import MEMBERS, OUTSIDE, RESET, REWIND, UNKNOWN
+from coterie.insight.questions import explain_members
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.commit_requests import RequestBatches
 from coterie.insight.records.group_log import GroupRecord
@@ -56,7 +66,10 @@ FIELDS = {
     "duration_source": "string",  # server log: exact; records: upper bound; null: see the event
     "file": "string",
     "position": "int64",
+    "unowned_least_ms": "int64",  # partition-milliseconds without an owner: at least
+    "unowned_most_ms": "int64",  # at most
 }
+SUMMARIES = (episodes.EPISODE, "flapping", "client", departures.DEPARTURES, "summary")
 EVENTS = (
     *(GENERATION, "static_replacement", "rewritten", EMPTY, DELETED),
     *("commits", "epoch", REWIND, RESET, outages.CHANGE, outages.SILENCE),
@@ -66,12 +79,11 @@ EVENTS = (
         epochs.STATIC_LEAVE,
         epochs.MEMBER_CHANGED,
     ),
-    *(server_log.REFUSED, "flapping", "client", "summary"),
+    server_log.REFUSED,
+    *SUMMARIES,
 )
 COMMITS = "commits"
 OUTAGES, REQUESTS = "outages", "requests"  # aggregates, beside the commits
-WITHOUT_MEMBERS = (EMPTY, protocol_switches.UPGRADED, protocol_switches.DOWNGRADED)
-CAUSES_IN_WORDS = 3
 Row = dict[str, Any]
 
 
@@ -116,6 +128,7 @@ class PartitionTimelines:
         self.loads = [
             line.at_ms for line in lines_by_group.pop("", ()) if line.generation == view.number
         ]
+        self.logged_groups = frozenset(lines_by_group)
         newer = view.newer_records.by_group()
         self.indexes = {
             group: server_log.BrokerLogIndex(lines_by_group.get(group, ()))
@@ -156,7 +169,7 @@ class PartitionTimelines:
         if has_lines:
             self.indexes[group].annotate(events)
             for row in events:
-                row["cause"] = row["cause"] if not row["causes"] else in_words(row)
+                row["cause"] = row["cause"] if not row["causes"] else row_in_words(row)
         return sorted(events, key=lambda row: int(row["log_offset"]))
 
     def rows_of(self, group: str) -> list[Row]:
@@ -165,6 +178,13 @@ class PartitionTimelines:
         spans = self.commit_spans.spans(group)
         merged = self.in_order(spans)
         bound_waits(merged)
+        suggest = group not in self.logged_groups
+        events = [event for _, event in spans if event is not None]
+        gone = (
+            []
+            if history is None
+            else explain_members.follow(history, events, self.commit_spans, suggest=suggest)
+        )
         outage_rows = self.without_coordinator(history, merged)
         merged = sorted(
             [*outage_rows, *merged, *self.set_back(spans)], key=lambda row: row["log_offset"]
@@ -172,7 +192,15 @@ class PartitionTimelines:
         merged = self.indexes[group].with_refusals(merged)
         requested = [row for row in merged if self.view.is_requested(row["timestamp"])]
         complete = [row for row in requested if self.view.is_complete_at(row["timestamp"])]
-        return [*requested, *sum_up(complete, self.parameters), self.summary(complete, group)]
+        sums = list(sum_up(complete, self.parameters))
+        if suggest:
+            sums += departures.summary(
+                member
+                for member in gone
+                if self.view.is_requested(member.gone_ms)
+                and self.view.is_complete_at(member.gone_ms)
+            )
+        return [*requested, *sums, self.summary(complete, group)]
 
     def mark_compacted_gaps(self, events: list[Row]) -> None:
         """Mark gaps of generations that compaction may have made."""
@@ -182,7 +210,7 @@ class PartitionTimelines:
                 for gap in gaps:
                     gap["what"] = "compacted"
                 if gaps:
-                    row["cause"] = in_words(row)
+                    row["cause"] = row_in_words(row)
 
     def summary(self, rows: list[Row], group: str) -> Row:
         """Return the summary row of a group, from when on the log is complete."""
@@ -198,6 +226,7 @@ class PartitionTimelines:
             "duration_ms": sum(known_ms) if known_ms else None,
             SOURCE: server_log.SERVER if known_ms and len(waits) == len(known_ms) else None,
             "cause": self.summary_text(counted, group),
+            **episodes.unowned_of(counted),
         }
 
     def summary_text(self, rows: list[Row], group: str) -> str:
@@ -258,16 +287,6 @@ class PartitionTimelines:
                 yield outages.outage_row(outage, rows, outages.rejoin_bound_ms(state))
 
 
-def in_words(row: Row) -> str:
-    """Return a row's causes as text, after a broker's log added to them."""
-    text = causes.in_words(row["causes"], CAUSES_IN_WORDS)
-    return (
-        f"{text}; no members"
-        if row["event"] in WITHOUT_MEMBERS and not row["member_count"]
-        else text
-    )
-
-
 def commit_row(span: Span, counts_requests: bool = True) -> Row:
     """Return the row for a group's commits in a span."""
     requests = span.requests if counts_requests else None
@@ -302,7 +321,8 @@ def committed(requests: int | None, offsets: int) -> str:
 
 
 def sum_up(rows: list[Row], parameters: Parameters) -> Iterator[Row]:
-    """Yield the rows of flapping clients, and of the clients that cause rebalances."""
+    """Yield the rows of episodes, of flapping clients, and of clients that cause rebalances."""
+    yield from episodes.episodes(rows)
     moves = flapping.moves_of(rows)
     yield from flapping.flaps(moves, parameters.flap_count, parameters.flap_window_ms)
     yield from flapping.clients(moves)

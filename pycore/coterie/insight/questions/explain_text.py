@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from coterie.insight.brokerlogs.server_log import SERVER
+from coterie.insight.groups.episodes import unowned_text
 from coterie.insight.groups.epochs import EPOCH_EVENT
 from coterie.insight.groups.timeline import EMPTY, GENERATION
 from coterie.insight.questions.explain import COMMITS
@@ -43,12 +44,13 @@ def waited(row: Row) -> str | None:
 
 
 def summed(row: Row) -> str:
-    """Return a group's summary, with the known time without an assignment."""
+    """Return a group's summary, with the time of its rebalances, and of partitions unowned."""
     text: str = row["cause"]
     if row["duration_ms"]:
         bound = "" if row["duration_source"] else "at least "
-        text += f", without an assignment for {bound}{seconds(row['duration_ms'])}"
-    return text
+        text += f", rebalancing for {bound}{seconds(row['duration_ms'])}"
+    unowned = unowned_text(row)
+    return f"{text}, {unowned}" if unowned else text
 
 
 def seconds(duration_ms: int) -> str:

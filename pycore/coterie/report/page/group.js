@@ -39,7 +39,7 @@ function sectionTable(section, held, since) {
   const shown = known.map(({ label, kind, place }) =>
     ({ label: label + (kind === "time" ? " (UTC)" : ""), kind, value: (row) => row[place] }));
   return [el("h3", {}, section.title),
-    el("p", { class: "quiet" }, section.description + (left ? " Left out: " + plural(left, "earlier row") + "." : "")),
+    el("p", { class: "quiet" }, section.description + (left ? " Left out: " + plural(left, section.left_out) + "." : "")),
     held.count ? new DataTable({ caption: section.title, columns: shown, rows: held.rows, size: 25 }).element
       : el("p", {}, section.nothing + (since === null ? "" : " That holds since " + formatTime(since)
         + " UTC: the log was compacted before."))];

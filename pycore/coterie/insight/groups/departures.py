@@ -1,0 +1,137 @@
+"""How members left, as far as the times of records and commits suggest.
+
+A record does not say whether a member left or was evicted. Three patterns suggest it:
+
+- A client leaves when its application has not polled for ``max.poll.interval.ms``, which is its
+  rebalance timeout. So members that leave that long after they joined suggest poll timeouts.
+- A consumer that is closed commits, if it commits automatically, and leaves at once. So a last
+  commit right before the departure suggests a clean close.
+- A member that is gone without leaving is evicted a session timeout after its last heartbeat. So a
+  last commit that long before the departure suggests an eviction.
+
+Sources: AbstractCoordinator.HeartbeatThread, ConsumerCoordinator.close, ClassicGroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from coterie.insight.groups.causes import RECORDS, counted
+
+DEPARTURES = "departures"
+POLL_TIMEOUT, CLEAN_CLOSE, EVICTION = "poll timeout", "clean close", "eviction"
+SLACK_MS = 1_000  # between a departure and the end of the joins that it causes
+COMMITS_MS = 5_000  # Kafka's auto.commit.interval.ms
+HEARTBEAT_MS = 3_000  # Kafka's heartbeat.interval.ms: until then, the others join again
+HEARTBEATS = 3  # in a session: Kafka's defaults, and its advice
+Place = tuple[str, int]
+Row = dict[str, Any]
+
+
+class Departure(NamedTuple):
+    """A member that is gone.
+
+    ``gone_ms``: when all others had joined without it; ``joined_ms``: the time of the last
+    generation that it joined; ``committed_ms``: the last commit of a partition that it owned, None:
+    there is none.
+    """
+
+    member_id: str
+    gone_ms: int
+    joined_ms: int
+    committed_ms: int | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+    @property
+    def stayed_ms(self) -> int:
+        """How long it was a member of its last generation."""
+        return self.gone_ms - self.joined_ms
+
+    @property
+    def silent_ms(self) -> int | None:
+        """How long it had not committed."""
+        return None if self.committed_ms is None else self.gone_ms - self.committed_ms
+
+
+def suggested(departure: Departure) -> str | None:
+    """Return how a member left, as the times suggest; None: they do not."""
+    session_ms, timeout_ms = departure.session_timeout_ms, departure.rebalance_timeout_ms
+    stayed_ms, silent_ms = departure.stayed_ms, departure.silent_ms
+    slack_ms = max(SLACK_MS, timeout_ms // 10)
+    if silent_ms is not None and 0 <= silent_ms <= min(HEARTBEAT_MS + SLACK_MS, session_ms // 2):
+        return CLEAN_CLOSE
+    polls_not = silent_ms is None or silent_ms >= timeout_ms
+    if polls_not and timeout_ms <= stayed_ms <= timeout_ms + slack_ms:
+        return POLL_TIMEOUT
+    if silent_ms is not None:
+        least_ms = session_ms - session_ms // HEARTBEATS
+        if least_ms <= silent_ms <= session_ms + COMMITS_MS + SLACK_MS:
+            return EVICTION
+    return None
+
+
+def reason(what: str, departures: list[Departure]) -> str:
+    """Return what suggests how these members left, as text."""
+    if what == POLL_TIMEOUT:
+        stayed = between([d.stayed_ms for d in departures])
+        timeout = between([d.rebalance_timeout_ms for d in departures])
+        return f"gone {stayed} after the join, with a rebalance timeout of {timeout}"
+    silent = between([d.silent_ms or 0 for d in departures])
+    if what == EVICTION:
+        session = between([d.session_timeout_ms for d in departures])
+        return f"last commit {silent} before, with a session timeout of {session}"
+    return f"last commit {silent} before"
+
+
+def between(times_ms: list[int]) -> str:
+    """Return the bounds of some durations as text."""
+    least, most = (f"{ms / 1000:.1f}" for ms in (min(times_ms), max(times_ms)))
+    return f"{least} s" if least == most else f"{least} to {most} s"
+
+
+def add_suggestions(row: Row, departures: Mapping[str, Departure]) -> bool:
+    """Add to the causes of a row how its members seem to have left; return whether any does."""
+    by_way: dict[str, list[tuple[Row, Departure]]] = {}
+    for cause in row["causes"]:
+        departure = departures.get(cause["member_id"])
+        if departure is None or (cause["what"], cause["source"]) != ("left_or_evicted", RECORDS):
+            continue
+        what = suggested(departure)
+        if what is not None:
+            by_way.setdefault(what, []).append((cause, departure))
+    for what, alike in by_way.items():
+        text = reason(what, [departure for _, departure in alike])
+        for cause, _ in alike:
+            cause["detail"] = f"perhaps {named(what, len(alike))} ({text})"
+    return bool(by_way)
+
+
+def named(what: str, number: int) -> str:
+    """Return a kind of departure as text."""
+    article = "an" if what[0] in "aeiou" else "a"
+    return f"{article} {what}" if number == 1 else f"{what}s"
+
+
+def summary(departures: Iterable[Departure]) -> Iterator[Row]:
+    """Yield a row for each way in which members seem to have left."""
+    every = list(departures)
+    by_way: dict[str, list[Departure]] = {}
+    for departure in every:
+        what = suggested(departure)
+        if what is not None:
+            by_way.setdefault(what, []).append(departure)
+    for what, alike in sorted(by_way.items(), key=lambda item: -len(item[1])):
+        times = [departure.gone_ms for departure in alike]
+        verb = "suggests" if len(alike) == 1 else "suggest"
+        hint = " (the application did not poll for max.poll.interval.ms)"
+        yield {
+            "event": DEPARTURES,
+            "timestamp": min(times),
+            "until": max(times),
+            "cause": f"{len(alike)} of {counted(len(every), 'departure')} {verb} "
+            f"{named(what, len(alike))}: {reason(what, alike)}"
+            f"{hint if what == POLL_TIMEOUT else ''}",
+            "count": len(alike),
+        }

@@ -1,0 +1,83 @@
+"""What the records of a classic group and its commits suggest of its members.
+
+Adds to a group's timeline how long partitions had no owner, and how members seem to have left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coterie.insight.groups import departures
+from coterie.insight.groups.departures import Departure
+from coterie.insight.groups.protocol_switches import row_in_words
+from coterie.insight.groups.timeline import EMPTY, SOURCE
+from coterie.insight.groups.unowned import OwnershipTracker, Place, joins_complete
+from coterie.insight.offsets.commit_spans import CommitSpans
+from coterie.insight.records.partition_view import GroupHistory
+
+Row = dict[str, Any]
+
+
+def follow(
+    history: GroupHistory, events: Sequence[Row], spans: CommitSpans, *, suggest: bool
+) -> list[Departure]:
+    """Add to the events of a group what is known of its members; return those that are gone.
+
+    ``suggest``: whether to add how they seem to have left, because no broker's log shows it.
+    """
+    records = {record["log_offset"]: index for index, record in enumerate(history.generations)}
+    tracker = OwnershipTracker()
+    committed: dict[Place, int] = {}  # the last commits so far
+    before: Row | None = None
+    gone: list[Departure] = []
+    for place, row in enumerate(events):
+        committed.update(spans.last_before(history.group, place))
+        index = records.get(row["log_offset"])
+        if index is None:
+            continue
+        record, state = history.generations[index], history.state(index)
+        left = departures_of(row, record, state, before, tracker.owners, committed)
+        unowned = tracker.take(record, state, committed)
+        if unowned is not None:
+            if row.get(SOURCE) and row.get("duration_ms") is not None:
+                unowned = unowned.within(row["duration_ms"])
+            row |= {"unowned_least_ms": unowned.least_ms, "unowned_most_ms": unowned.most_ms}
+        if suggest and departures.add_suggestions(row, left):
+            row["cause"] = row_in_words(row)
+        gone += left.values()
+        before = None if state is None else {"state": state, "at_ms": record["timestamp"]}
+    return gone
+
+
+def departures_of(
+    row: Row,
+    record: Row,
+    state: Row | None,
+    before: Row | None,
+    owners: Mapping[Place, str],
+    committed: Mapping[Place, int],
+) -> dict[str, Departure]:
+    """Return the members that a record lacks, of those of the record before."""
+    at_ms = record["timestamp"]
+    if before is None or state is None or at_ms is None or before["at_ms"] is None:
+        return {}
+    gone_ms = at_ms if row["event"] == EMPTY else joins_complete(state, before["at_ms"], at_ms)
+    left = {cause["member_id"] for cause in row["causes"] if cause["what"] == "left_or_evicted"}
+    left |= {cause["detail"] for cause in row["causes"] if cause["what"] == "restarted"}
+    last: dict[str, int] = {}
+    for place, member in owners.items():
+        if member in left and place in committed:
+            last[member] = max(committed[place], last.get(member, 0))
+    return {
+        member["member_id"]: Departure(
+            member["member_id"],
+            gone_ms,
+            before["at_ms"],
+            last.get(member["member_id"]),
+            member["session_timeout_ms"],
+            member["rebalance_timeout_ms"],
+        )
+        for member in before["state"]["members"]
+        if member["member_id"] in left
+    }
