@@ -28,13 +28,20 @@ from coterie.insight.offsets.commit_findings import (
     CommitFindings,
 )
 from coterie.insight.offsets.divergence import Live, divergences
+from coterie.insight.offsets.loss_findings import (
+    OPEN_TRANSACTION,
+    SKIP,
+    STALL,
+    Losses,
+    Thresholds,
+)
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.partition_view import Client, GroupHistory, PartitionView, RecordFilter
 from coterie.insight.render.tables import shortened
 from coterie.ordering import java_order
 
 NAME = "audit"
-FINDINGS = "findings"
+FINDINGS, LOSSES = "findings", "losses"  # aggregates
 FIELDS = {
     "kind": "string",  # of KINDS
     "group_id": "string",
@@ -54,8 +61,11 @@ FIELDS = {
     "previous_log_offset": "int64",  # the record before it, or the first of several
 }
 KINDS = {
+    SKIP: "records that a group passed over: after a removal of its offset, by a reset or a seek",
     "rewind": "a commit that goes back behind the one before it",
     "no_progress": "the same offset committed again and again",
+    STALL: "a partition that stands still while others of its topic move",
+    OPEN_TRANSACTION: "offsets that wait for the end of a transaction",
     "large_metadata": "commits that carry much metadata",
     "generation_gap": "generations that no record tells of, or that go back",
     "static_fight": "a static member's id taken over again and again",
@@ -64,7 +74,7 @@ KINDS = {
     "applications": "one group id, members whose topics have nothing in common",
     "divergence": "a live state that is not the log's",
 }
-GENERATION_GAP, STATIC_FIGHT, FLAPPING, PROTOCOLS, APPLICATIONS, DIVERGENCE = list(KINDS)[3:]
+GENERATION_GAP, STATIC_FIGHT, FLAPPING, PROTOCOLS, APPLICATIONS, DIVERGENCE = list(KINDS)[6:]
 OF_GROUPS = (GENERATION_GAP, STATIC_FIGHT, FLAPPING, PROTOCOLS, APPLICATIONS)
 Row = dict[str, Any]
 
@@ -91,6 +101,13 @@ class Parameters:
         The least number of successive commits of one offset that is a finding.
     metadata_bytes : int
         Metadata of more bytes are large (by default, a broker refuses more than 4096).
+    skip_by, skip_rate : int
+        The least number of records that a skip passes over; and the least speed, in records a
+        second, of one that only its speed shows.
+    stall_ms : int
+        The shortest stall.
+    open_ms : int
+        The least age of an open transaction.
     takeovers, window_ms : int
         A static id is contested if it is taken over this many times within this window.
     flap_count, flap_window_ms : int
@@ -105,6 +122,10 @@ class Parameters:
     rewind_by: int = 1
     no_progress: int = 10
     metadata_bytes: int = 1024
+    skip_by: int = 1
+    skip_rate: int = 1000
+    stall_ms: int = 60_000
+    open_ms: int = 10_000
     takeovers: int = 3
     window_ms: int = 600_000
     flap_count: int = 4
@@ -116,12 +137,16 @@ class Parameters:
 def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     """Yield one row for each finding, by group in Java's order, kind, and position in the log."""
     found_rows: list[Row] = []
-    findings = aggregates_of(view, aggregates, parameters).get(FINDINGS)
+    filled = aggregates_of(view, aggregates, parameters)
+    findings = filled.get(FINDINGS)
     if findings is not None:
         found_rows += findings.rows()
     if any(is_wanted(parameters, kind) for kind in OF_GROUPS):
         found_rows += group_findings(view, parameters)
     found_rows = [row for row in found_rows if view.is_requested(row["timestamp"])]
+    losses = filled.get(LOSSES)
+    if losses is not None:
+        found_rows += losses.rows(view)
     if parameters.live is not None and is_wanted(parameters, DIVERGENCE):
         found_rows += divergences(view, parameters.live)
     order = {kind: number for number, kind in enumerate(KINDS)}
@@ -141,16 +166,26 @@ def is_wanted(parameters: Parameters, kind: str) -> bool:
 def aggregates(
     view: PartitionView, parameters: Parameters
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregate that finds what is wrong in commits."""
-    if not any(is_wanted(parameters, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
-        return {}
-    findings = CommitFindings(
-        parameters.rewind_by if is_wanted(parameters, REWIND) else None,
-        parameters.no_progress if is_wanted(parameters, NO_PROGRESS) else None,
-        parameters.metadata_bytes if is_wanted(parameters, LARGE_METADATA) else None,
-        view.trusted_from_ms,
-    )
-    return {FINDINGS: (view.record_filter, findings)}
+    """Return the aggregates that find what is wrong in commits."""
+    needed: dict[str, tuple[RecordFilter, Aggregate]] = {}
+    if any(is_wanted(parameters, kind) for kind in (REWIND, NO_PROGRESS, LARGE_METADATA)):
+        findings = CommitFindings(
+            parameters.rewind_by if is_wanted(parameters, REWIND) else None,
+            parameters.no_progress if is_wanted(parameters, NO_PROGRESS) else None,
+            parameters.metadata_bytes if is_wanted(parameters, LARGE_METADATA) else None,
+            view.trusted_from_ms,
+        )
+        needed[FINDINGS] = view.record_filter, findings
+    if any(is_wanted(parameters, kind) for kind in (SKIP, REWIND, STALL, OPEN_TRANSACTION)):
+        thresholds = Thresholds(
+            parameters.skip_by if is_wanted(parameters, SKIP) else None,
+            parameters.skip_rate,
+            parameters.rewind_by if is_wanted(parameters, REWIND) else None,
+            parameters.stall_ms if is_wanted(parameters, STALL) else None,
+            parameters.open_ms if is_wanted(parameters, OPEN_TRANSACTION) else None,
+        )
+        needed[LOSSES] = view.record_filter, Losses(view, thresholds)
+    return needed
 
 
 def group_findings(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
