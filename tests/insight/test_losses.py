@@ -31,7 +31,7 @@ SMALL = (
     (stalls, "TIMES_LONGER", 2),
     (stalls, "SLICES", 3),
 )
-SEEK = {"least": 5, "larger": 10, "least_steps": 3, "largest": 4, "least_ms": 1}
+SEEK = {"least": 5, "larger": 10, "least_steps": 3, "largest": 2, "least_ms": 1}
 
 
 @pytest.fixture(scope="module", autouse=True)

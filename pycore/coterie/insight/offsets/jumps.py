@@ -34,7 +34,7 @@ from coterie.insight.records.record_columns import (
 )
 
 FEW = 2  # commits of a partition from outside, between two records of the group
-LARGEST = 4  # steps stored for each key: a key's jumps, and one step to compare them with
+LARGEST = 2  # steps stored for each key: a jump, and one step to compare it with
 TIMES_LARGER = 10  # than any ordinary step of the group in the topic
 LEAST_STEPS = 20  # of the group in the topic; with fewer there is nothing to compare with
 LEAST_RECORDS = 1_000  # two polls of max.poll.records

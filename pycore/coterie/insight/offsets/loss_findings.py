@@ -16,7 +16,7 @@ from coterie.insight.groups.causes import counted, hosts_in_words
 from coterie.insight.offsets.commit_findings import REWIND, select
 from coterie.insight.offsets.jumps import Jump, Jumps
 from coterie.insight.offsets.open_transactions import OpenTransaction, OpenTransactions
-from coterie.insight.offsets.removals import Removal, Removals
+from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
 from coterie.insight.offsets.stalls import Stall, Stalls
 from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.partition_view import PartitionView
@@ -63,7 +63,7 @@ class Losses:
         self.thresholds = thresholds
         self.parts: dict[str, Any] = {}
         if thresholds.skip_by is not None or thresholds.rewind_by is not None:
-            self.parts["removals"] = Removals()
+            self.parts["removals"] = KeyRemovals()
         if thresholds.skip_by is not None:
             self.parts[SKIP] = Jumps(view, thresholds.skip_by, thresholds.skip_rate)
         if thresholds.stall_ms is not None:
@@ -104,7 +104,7 @@ def end_of(view: PartitionView) -> int:
 
 
 def across_removals(
-    removals: Removals, skip_by: int | None, rewind_by: int | None
+    removals: KeyRemovals, skip_by: int | None, rewind_by: int | None
 ) -> Iterator[Row]:
     """Yield the commits after a removal that differ from the commit before it.
 
@@ -124,7 +124,7 @@ def across_removals(
         yield removal_row(removal)
 
 
-def removal_row(removal: Removal) -> Row:
+def removal_row(removal: KeyRemoval) -> Row:
     """Return the finding about a commit after a removal."""
     assert removal.offset is not None  # such a removal is no finding
     assert removal.resumed is not None

@@ -24,7 +24,7 @@ from coterie.insight.records.record_columns import (
     RecordColumns,
 )
 
-BEFORE = tuple(f"before_{name}" for name in START)
+BEFORE = tuple(f"before_{name}" for name in (*START, "commit_ms"))
 
 
 class Place(NamedTuple):
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     position: int
 
 
-class Removal(NamedTuple):
+class KeyRemoval(NamedTuple):
     """An offset that was removed.
 
     Attributes
@@ -46,8 +46,8 @@ class Removal(NamedTuple):
         Group, topic, partition.
     tombstone : Place
         The record that removed it.
-    offset, commit_ms, commit_log_offset : int or None
-        The commit before; None: it is not in the log.
+    offset, commit_log_offset, commit_ms : int or None
+        The commit before, and the commit time in its value; None: it is not in the log.
     resumed : Place or None
         The next commit of the key; None: there is none.
     """
@@ -55,8 +55,8 @@ class Removal(NamedTuple):
     key: Key
     tombstone: Place
     offset: int | None
-    commit_ms: int | None
     commit_log_offset: int | None
+    commit_ms: int | None
     resumed: Place | None
 
     @property
@@ -66,14 +66,17 @@ class Removal(NamedTuple):
 
 
 @dataclass
-class Removals:
+class KeyRemovals:
     """Collects the removals of a partition, piece by piece."""
 
-    COLUMNS: ClassVar = frozenset(f"previous_{name}" for name in START)
+    COLUMNS: ClassVar = frozenset(
+        {"commit_timestamp", "previous_row", *(f"previous_{name}" for name in START)}
+    )
 
     keys: Keys = field(default_factory=Keys)
     events: list[dict[str, Array]] = field(default_factory=list)  # removals and commits after them
     first: Table = field(default_factory=lambda: Table(gone=(np.bool_, True), **PLACES))
+    commit_ms: Table = field(default_factory=lambda: Table(last=(np.int64, -1)))
     files: list[str] = field(default_factory=list)
 
     def take(self, commits: RecordColumns) -> None:
@@ -81,6 +84,7 @@ class Removals:
         self.keys.scan = commits.scan
         self.files = commits.files
         self.first.fit(len(self.keys))
+        self.commit_ms.fit(len(self.keys))
         if not len(self.keys):
             return
         effective, gone, previous = commits.effective, commits.tombstone, commits.previous
@@ -89,13 +93,19 @@ class Removals:
             self.first[name][commits.key[firsts]] = column
         self.first["gone"][commits.key[firsts]] = gone[firsts]
         rows = np.flatnonzero(effective & ((previous == TOMBSTONE) != gone))
-        if not len(rows):
-            return
-        known = previous[rows] == COMMIT
-        before = {
-            name: np.where(known, commits.columns[f"previous_{column}"][rows], -1)
-            for name, column in zip(BEFORE, START, strict=True)
-        }
+        if len(rows):
+            self._put(commits, rows)
+        rows = np.flatnonzero(effective)
+        self.commit_ms["last"][commits.key[rows]] = commits.commit_timestamp[rows]
+
+    def _put(self, commits: RecordColumns, rows: Array) -> None:
+        """Add removals, and commits after them."""
+        known, gone = commits.previous[rows] == COMMIT, commits.tombstone
+        at = commits.previous_row[rows]
+        earlier = self.commit_ms["last"][commits.key[rows]]
+        columns = {name: commits.columns[f"previous_{name}"][rows] for name in START}
+        columns["commit_ms"] = np.where(at >= 0, commits.commit_timestamp[at], earlier)
+        before = {f"before_{name}": np.where(known, columns[name], -1) for name in columns}
         self.events.append(
             {
                 "key": commits.key[rows].astype(np.int64),
@@ -106,10 +116,12 @@ class Removals:
             }
         )
 
-    def absorb(self, later: Removals) -> None:
+    def absorb(self, later: KeyRemovals) -> None:
         """Absorb the next part; see ``aggregates``. Its first records may follow records here."""
         last = later.keys.entries
         keys, entries = absorb_keys(self.keys, later.keys)
+        self.commit_ms.fit(len(self.keys))
+        earlier_ms = self.commit_ms["last"][keys]
         self.files = max(self.files, later.files, key=len)
         occurring = np.flatnonzero(last["before"] != NO_RECORD)
         first = select(later.first.columns, occurring)
@@ -117,16 +129,20 @@ class Removals:
         resumed = select(first, resumes)
         count = int(resumes.sum())
         unknown = {name: np.full(count, -1, np.int64) for name in BEFORE}
-        resumed |= {"key": keys[occurring[resumes]], "known": np.zeros(count, np.bool_), **unknown}
+        numbers = keys[occurring]
+        resumed |= {"key": numbers[resumes], "known": np.zeros(count, np.bool_), **unknown}
         self.events.append(resumed)
         for events in later.events:
             of_key = entries[events["key"]]
             is_first = events["gone"] & ~events["known"]  # the key's first record in the part
             follows = is_first & (of_key["before"] == COMMIT)
             joined = dict(events, known=events["known"] | follows, key=keys[events["key"]])
-            for name, column in zip(BEFORE, START, strict=True):
-                joined[name] = np.where(follows, of_key[column], events[name])
+            columns = {f"before_{name}": of_key[name] for name in START}
+            columns["before_commit_ms"] = earlier_ms[events["key"]]
+            for name, column in columns.items():
+                joined[name] = np.where(follows, column, events[name])
             self.events.append(select(joined, ~(is_first & (of_key["before"] == TOMBSTONE))))
+        self.commit_ms["last"][numbers] = later.commit_ms["last"][occurring]
 
     def in_order(self) -> dict[str, Array]:
         """Return the removals as columns, by key and in log order.
@@ -148,7 +164,7 @@ class Removals:
             **{f"after_{name}": events[name][after] for name in PLACE},
         }
 
-    def rows(self, columns: Mapping[str, Array] | None = None) -> Iterator[Removal]:
+    def rows(self, columns: Mapping[str, Array] | None = None) -> Iterator[KeyRemoval]:
         """Yield removals, given as some of the elements of :meth:`in_order`; None: all."""
         columns = self.in_order() if columns is None else columns
         if not columns or not len(columns["key"]):
@@ -161,10 +177,10 @@ class Removals:
         for key, known, resumed, was, tombstone, after in zip(
             *flags, before, *places, strict=True
         ):
-            yield Removal(
+            yield KeyRemoval(
                 names[key],
                 tombstone,
-                *(was if known else (None, None, None)),
+                *((was[0], was[2], was[3]) if known else (None, None, None)),
                 after if resumed else None,
             )
 
