@@ -14,10 +14,8 @@ from coterie.insight.records import log_reader
 from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
-from support.golden_data import log
 from support.insight import loss_model
 from support.insight.loss_model import STEPS, Life
-from support.insight.models import question_rows
 from support.insight.partition_parts import answer_in_parts
 from support.insight.transaction_logs import write
 

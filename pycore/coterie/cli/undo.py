@@ -227,8 +227,8 @@ def removal_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
     old = [row for row in rows if row["note"] and CREATED_AGAIN in row["note"]]
     if old:
         yield (
-            f"group {group!r}: {partitions(len(old))} of a topic that was created again: offsets of "
-            "the old topic skip or repeat records of the new one; see the notes"
+            f"group {group!r}: {partitions(len(old))} of a topic that was created again: offsets "
+            "of the old topic skip or repeat records of the new one; see the notes"
         )
 
 

@@ -283,7 +283,9 @@ class Jumps:
         from_outside = self._few_from_outside()
         yield from self._named(from_outside, np.full(len(from_outside["key"]), -1))
         rows, ordinary = self._too_large()
-        known = set(zip(from_outside["key"].tolist(), from_outside["log_offset"].tolist(), strict=True))
+        known = set(
+            zip(from_outside["key"].tolist(), from_outside["log_offset"].tolist(), strict=True)
+        )
         for jump, key in zip(self._named(rows, ordinary), rows["key"].tolist(), strict=True):
             is_known = (key, jump.at["log_offset"]) in known
             if not is_known and self._is_too_fast(view, jump):

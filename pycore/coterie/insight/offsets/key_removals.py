@@ -174,9 +174,7 @@ class KeyRemovals:
         places = [self._places(columns, prefix, count) for prefix in ("", "after_")]
         before = zip(*(columns[name].tolist() for name in BEFORE), strict=True)
         flags = (columns[name].tolist() for name in ("key", "known", "resumed"))
-        for key, known, resumed, was, tombstone, after in zip(
-            *flags, before, *places, strict=True
-        ):
+        for key, known, resumed, was, tombstone, after in zip(*flags, before, *places, strict=True):
             yield KeyRemoval(
                 names[key],
                 tombstone,

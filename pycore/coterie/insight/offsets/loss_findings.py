@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ import numpy as np
 from coterie.insight.groups.causes import counted, hosts_in_words
 from coterie.insight.offsets.commit_findings import REWIND, select
 from coterie.insight.offsets.jumps import Jump, Jumps
-from coterie.insight.offsets.open_transactions import OpenTransaction, OpenTransactions
 from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
+from coterie.insight.offsets.open_transactions import OpenTransaction, OpenTransactions
 from coterie.insight.offsets.stalls import Stall, Stalls
 from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.partition_view import PartitionView
@@ -84,18 +84,31 @@ class Losses:
 
     def rows(self, view: PartitionView) -> Iterator[Row]:
         """Yield the findings in the requested time; call it after the last piece."""
-        limits = self.thresholds
-        found: list[Row] = []
-        if "removals" in self.parts:
-            found += across_removals(self.parts["removals"], limits.skip_by, limits.rewind_by)
-        if SKIP in self.parts:
-            found += map(jump_row, self.parts[SKIP].jumps(view))
-        if STALL in self.parts:
-            found += stall_rows(view, self.parts[STALL].stalls(end_of(view)))
+        found = [*self.skip_rows(view)]
+        found += [stall_row(view, stall, owner) for stall, owner in self.owned_stalls(view)]
         yield from (row for row in found if view.is_requested(row["timestamp"]))
-        if limits.open_ms is not None:
-            transactions = list(self.parts[OPEN_TRANSACTION].transactions())
-            yield from open_rows(transactions, end_of(view), limits.open_ms)
+        if self.thresholds.open_ms is not None:
+            transactions = list(self.open_transactions())
+            yield from open_rows(transactions, end_of(view), self.thresholds.open_ms)
+
+    def skip_rows(self, view: PartitionView) -> Iterator[Row]:
+        """Yield the findings about records that were skipped, or repeated after a removal."""
+        limits = self.thresholds
+        if "removals" in self.parts:
+            yield from across_removals(self.parts["removals"], limits.skip_by, limits.rewind_by)
+        if SKIP in self.parts:
+            yield from map(jump_row, self.parts[SKIP].jumps(view))
+
+    def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, Owner]]:
+        """Yield the stalls of partitions that a member owned, with the owner."""
+        for stall in self.parts[STALL].stalls(end_of(view)) if STALL in self.parts else ():
+            owner = owner_of(view, stall)
+            if owner is not None:
+                yield stall, owner
+
+    def open_transactions(self) -> Iterator[OpenTransaction]:
+        """Yield the open transactions of each group, of any age."""
+        yield from self.parts[OPEN_TRANSACTION].transactions()
 
 
 def end_of(view: PartitionView) -> int:
@@ -172,30 +185,26 @@ def jump_row(jump: Jump) -> Row:
     }
 
 
-def stall_rows(view: PartitionView, stalls: Iterable[Stall]) -> Iterator[Row]:
-    """Yield a finding for each stall of a partition that a member owned."""
-    for stall in stalls:
-        owner = owner_of(view, stall)
-        if owner is None:
-            continue
-        long, longest = format_duration(stall.ms), format_duration(stall.longest_ms)
-        since = format_time(stall.since_ms)
-        how = f"stood at {stall.offset} for {long} from {since} on"
-        if stall.until_ms is None:
-            how = f"stands at {stall.offset} since {since}, {long} before the end of the log"
-        yield {
-            "kind": STALL,
-            **dict(zip(("group_id", "topic", "partition"), stall.key, strict=True)),
-            "detail": f"{how}, while others of the topic move; owned by {owner}; "
-            f"its longest pause before was {longest}",
-            "offset": stall.offset,
-            "clients": [{"client_id": owner.client_id, "client_host": owner.host, "topics": None}],
-            "timestamp": end_of(view) if stall.until_ms is None else stall.until_ms,
-            "log_offset": stall.log_offset,
-            "file": stall.file,
-            "position": stall.position,
-            "previous_log_offset": stall.since_log_offset,
-        }
+def stall_row(view: PartitionView, stall: Stall, owner: Owner) -> Row:
+    """Return the finding about a stall."""
+    long, longest = format_duration(stall.ms), format_duration(stall.longest_ms)
+    since = format_time(stall.since_ms)
+    how = f"stood at {stall.offset} for {long} from {since} on"
+    if stall.until_ms is None:
+        how = f"stands at {stall.offset} since {since}, {long} before the end of the log"
+    return {
+        "kind": STALL,
+        **dict(zip(("group_id", "topic", "partition"), stall.key, strict=True)),
+        "detail": f"{how}, while others of the topic move; owned by {owner}; "
+        f"its longest pause before was {longest}",
+        "offset": stall.offset,
+        "clients": [{"client_id": owner.client_id, "client_host": owner.host, "topics": None}],
+        "timestamp": end_of(view) if stall.until_ms is None else stall.until_ms,
+        "log_offset": stall.log_offset,
+        "file": stall.file,
+        "position": stall.position,
+        "previous_log_offset": stall.since_log_offset,
+    }
 
 
 @dataclass(frozen=True)
@@ -231,9 +240,7 @@ def owner_of(view: PartitionView, stall: Stall) -> Owner | None:
     return None
 
 
-def open_rows(
-    transactions: list[OpenTransaction], end_ms: int, open_ms: int
-) -> Iterator[Row]:
+def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) -> Iterator[Row]:
     """Yield a finding for each group whose offsets wait for the end of a transaction.
 
     A younger transaction counts, too, if the partition has no later record: then its age is not
