@@ -7,6 +7,7 @@ import pytest
 from coterie.insight.questions import audit, undo
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import INCIDENTS, json_of, log, records, wide
+from support.insight.healthy_hours import HABITS, healthy_log
 from support.insight.lives import commit, life, member, written
 from support.insight.models import question_rows
 from support.log_writer import batch, marker
@@ -311,6 +312,14 @@ def test_golden_logs_have_no_stall_and_only_skips_after_a_removal_or_by_2_to_the
 )
 def test_golden_incidents_lost_no_records(name):
     assert findings(INCIDENTS / name / "log", *KINDS) == []
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_simulated_hours_of_healthy_groups_have_no_losses(seed, tmp_path):
+    """Bursts, nights, restarts, seldom records; `docs/audit.md` has the figures for ten hours."""
+    habits = {name: habit for name, habit in HABITS.items() if name != b"polls"}
+    healthy_log(tmp_path, 3.2, seed, habits)
+    assert findings(tmp_path, *KINDS, "rewind") == []
 
 
 def test_a_log_of_a_million_commits_has_no_losses():

@@ -25,11 +25,12 @@ SMALL = (
     (jumps, "LEAST_STEPS", 3),
     (jumps, "LEAST_RECORDS", 5),
     (jumps, "LEAST_MS", 1),
+    (jumps, "TIMES_FASTER", 3),
     (stalls, "LEAST_MOVES", 1),
     (stalls, "TIMES_LONGER", 2),
     (stalls, "SLICES", 3),
 )
-SEEK = {"least": 5, "larger": 10, "least_steps": 3, "largest": 2, "least_ms": 1}
+SEEK = {"least": 5, "larger": 10, "faster": 3, "least_steps": 3, "largest": 2, "least_ms": 1}
 
 
 @pytest.fixture(scope="module", autouse=True)

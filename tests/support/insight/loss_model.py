@@ -173,7 +173,7 @@ def from_outside(written, few):
     )
 
 
-def seeks(written, *, least, larger, least_steps, largest, rate, least_ms):
+def seeks(written, *, least, larger, faster, least_steps, largest, rate, least_ms):
     """(partition, from, to, log offset) of steps that only a seek explains."""
     steps = {key: [] for key in PARTITIONS}  # (step, log offset, before, commit, step before)
     for key, commits in written.by_key().items():
@@ -200,8 +200,9 @@ def seeks(written, *, least, larger, least_steps, largest, rate, least_ms):
     found = []
     for step, _, before, one, step_before in candidates:
         since = [ms for at, ms in written.joins if before.log_offset < at < one.log_offset]
-        passed = one.ms - max([before.ms, *since])
-        fast = step * 1000 >= rate * max(passed, least_ms)
+        fast = step * 1000 >= rate * max(one.ms - before.ms, least_ms)
+        if since:
+            fast = fast or step * 1000 >= faster * rate * max(one.ms - since[-1], least_ms)
         if fast and step_before > 0 and step >= larger * max(ordinary):
             found.append((one.key, before.offset, one.offset, one.log_offset))
     return sorted(found)

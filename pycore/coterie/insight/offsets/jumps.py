@@ -37,6 +37,7 @@ FEW = 2  # commits of a partition from outside, between two records of the group
 LARGEST = 2  # steps stored for each key: a jump, and one step to compare it with
 TIMES_LARGER = 10  # than any ordinary step of the group in the topic
 LEAST_STEPS = 20  # of the group in the topic; with fewer there is nothing to compare with
+TIMES_FASTER = 100  # than ``skip_rate``, of a step right after a rebalance
 LEAST_RECORDS = 1_000  # two polls of max.poll.records
 LEAST_MS = 1_000  # records of a shorter time may have been read before
 LONG_MS = 1 << 40
@@ -332,17 +333,23 @@ class Jumps:
         return select(rows, chosen), compared[chosen]
 
     def _is_too_fast(self, view: PartitionView, jump: Jump) -> bool:
-        """Whether the group had too little time since the last commit, or since it rejoined."""
-        ms, at = jump.at["ms"], jump.at
+        """Whether the group had too little time since its last commit, or since it rejoined.
+
+        A consumer that comes back reads a backlog far faster than it reads otherwise.
+        """
+        at, rate = jump.at, self.skip_rate
+        if at["step"] * 1000 >= rate * max(at["ms"], LEAST_MS):
+            return True
         history = view.histories.get(jump.key[0])
-        if history is not None:
-            places = [row["log_offset"] for row in history.generations]
-            index = bisect_right(places, at["log_offset"]) - 1
-            if index >= 0 and places[index] > at["previous_log_offset"]:
-                rejoined_ms = history.generations[index]["timestamp"]
-                if 0 <= rejoined_ms <= at["timestamp"]:
-                    ms = min(ms, at["timestamp"] - rejoined_ms)
-        return at["step"] * 1000 >= self.skip_rate * max(ms, LEAST_MS)
+        if history is None:
+            return False
+        places = [row["log_offset"] for row in history.generations]
+        index = bisect_right(places, at["log_offset"]) - 1
+        if index < 0 or places[index] < at["previous_log_offset"]:
+            return False
+        ms = at["timestamp"] - history.generations[index]["timestamp"]
+        known = 0 <= history.generations[index]["timestamp"] <= at["timestamp"]
+        return known and at["step"] * 1000 >= TIMES_FASTER * rate * max(ms, LEAST_MS)
 
     def _named(self, rows: Mapping[str, Array], ordinary: Array) -> Iterator[Jump]:
         if not len(rows["key"]):

@@ -175,12 +175,9 @@ class KeyRemovals:
         before = zip(*(columns[name].tolist() for name in BEFORE), strict=True)
         flags = (columns[name].tolist() for name in ("key", "known", "resumed"))
         for key, known, resumed, was, tombstone, after in zip(*flags, before, *places, strict=True):
-            yield KeyRemoval(
-                names[key],
-                tombstone,
-                *((was[0], was[2], was[3]) if known else (None, None, None)),
-                after if resumed else None,
-            )
+            offset, _, log_offset, commit_ms = was if known else (None,) * len(BEFORE)
+            next_commit = after if resumed else None
+            yield KeyRemoval(names[key], tombstone, offset, log_offset, commit_ms, next_commit)
 
     def _places(self, columns: Mapping[str, Array], prefix: str, count: int) -> Iterator[Place]:
         fields = (columns[prefix + name].tolist() for name in PLACE)

@@ -1,4 +1,4 @@
-"""How many records each partition skipped, and what stands still at the end of a log: for metrics."""
+"""How many records each partition skipped, and what stands still at the end: for metrics."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) ->
             "offset": None if more else offset,
             "detail": f"producer {transaction.producer_id} holds "
             f"{counted(len(places), 'offset')} since {since}: {named(places)}{also}",
-            "count": transaction.count,
+            "count": transaction.commits,
             "timestamp": None if since_ms < 0 else since_ms,
             "log_offset": transaction.log_offset,
             "file": transaction.file,

@@ -34,7 +34,7 @@ class OpenTransaction(NamedTuple):
         The times of its first and last pending commit; -1: it has none.
     offsets : list of (Key, int)
         The keys with their last pending offsets, in order of their first commits.
-    count : int
+    commits : int
         The number of pending commits.
     log_offset, file, position
         The first of them.
@@ -45,7 +45,7 @@ class OpenTransaction(NamedTuple):
     since_ms: int
     until_ms: int
     offsets: list[tuple[Key, int]]
-    count: int
+    commits: int
     log_offset: int
     file: str
     position: int

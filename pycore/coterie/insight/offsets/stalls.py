@@ -27,7 +27,7 @@ from coterie.insight.records.record_columns import (
 )
 
 TIMES_LONGER = 5  # than any pause before
-LEAST_MOVES = 20  # of the partition, before its pauses are judged
+LEAST_MOVES = 10  # of the partition, before its pauses are judged
 SLICES = 6  # of time, in the shortest stall
 LEAST_SLICES = 2  # in a pause, to judge it
 SLICES_STORED = 1 << 22  # of all groups and topics; beyond, slices become twice as long
@@ -139,7 +139,7 @@ class Stalls:
         pause = pauses(events["ms"], since)
         longest = longest_before(pause, starts, moved["longest"][of_start])
         is_move = events["ms"] >= 0
-        count = np.cumsum(is_move) - is_move
+        count: Array = np.cumsum(is_move) - is_move
         count += np.repeat(moved["moves"][of_start] - count[starts], sizes)
         measured = {"pause": pause, "since": since, "longest": longest, "moves": count}
         self._put_pauses({**events, **measured, "since_log_offset": since_log_offset})

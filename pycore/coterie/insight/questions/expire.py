@@ -232,9 +232,9 @@ def removed_earlier(view: PartitionView, removals: KeyRemovals) -> Iterator[Offs
                 "commit_timestamp": removal.commit_ms,
                 "expire_timestamp": -1,
             }
-        group, *place = removal.key
+        group, topic, partition = removal.key
         head = head_before(view, group, removal.tombstone.log_offset)
-        offset = _offset(commit, *place)
+        offset = _offset(commit, topic, partition)
         rule = ("unknown", -1, True) if commit is None else expiry_of(head, offset)
         yield OffsetState(group, head, offset, *rule, False, removal.tombstone.timestamp)
 
