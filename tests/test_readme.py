@@ -55,7 +55,8 @@ OUTPUTS = re.findall(r"^    \$ coterie (.*)\n((?:    (?!\$ ).*\n|\n)+)", GUIDE, 
 @pytest.mark.parametrize(("command", "shown"), OUTPUTS)
 def test_the_output_in_the_guide_is_what_the_command_prints(folder, command, shown):
     done = coterie_ok(*command.split(), cwd=folder)
-    printed = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+    output = done.stdout or done.stderr
+    printed = [line.rstrip() for line in output.splitlines() if line.strip()]
     assert [line.removeprefix("    ") for line in shown.splitlines() if line.strip()] == printed
 
 

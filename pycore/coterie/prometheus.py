@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 Row = dict[str, Any]
 TOPIC, PARTITION = GRANULARITIES = ("topic", "partition")
-NAMES = ("kafka_exporter", "braedon", "kminion")
+NAMES = ("kafka_exporter", "braedon", "kminion", "coterie")
 STABLE = "Stable"
 LABELS_CACHED = 4096  # a group and its topics repeat
 
@@ -131,6 +131,29 @@ FAMILIES = (
         *("kminion", "kminion_kafka_consumer_group_offset_commits_total", "counter", "group"),
         *(KMINION, field("commits"), f"Commits of a group {COUNTED}"),
     ),
+    Family(
+        *("coterie", "coterie_consumergroup_skipped_records_total", "counter", TOPIC),
+        *(OF_TOPIC, field("skipped"), f"Records that a group passed over {COUNTED}"),
+    ),
+    Family(
+        *("coterie", "coterie_consumergroup_stalled_partitions", "gauge", "group"),
+        *(GROUP, field("stalled"), "Partitions that stand still while others of the topic move"),
+    ),
+    Family(
+        *("coterie", "coterie_consumergroup_stall_start_timestamp_seconds", "gauge", PARTITION),
+        *(OF_PARTITION, seconds("stalled_since")),
+        "Since when a partition stands still, in seconds since January 1, 1970 UTC",
+    ),
+    Family(
+        *("coterie", "coterie_consumergroup_open_transactions", "gauge", "group"),
+        *(GROUP, field("open_transactions"), "Transactions that hold offsets of a group"),
+    ),
+    Family(
+        "coterie",
+        *("coterie_consumergroup_open_transaction_start_timestamp_seconds", "gauge", "group"),
+        *(GROUP, seconds("open_since")),
+        "Since when a transaction holds offsets, in seconds since January 1, 1970 UTC",
+    ),
 )
 
 
@@ -188,6 +211,7 @@ def topic_rows(rows: Sequence[Row]) -> list[Row]:
             "offset": total(row["offset"] for row in partitions if row["offset"] is not None),
             "lag": total(row["lag"] for row in partitions if row["offset"] is not None),
             "commits": total(row["commits"] for row in partitions),
+            "skipped": total(row["skipped"] for row in partitions),
             "commit_timestamp": max(
                 (ms for row in partitions if (ms := row["commit_timestamp"]) is not None),
                 default=None,

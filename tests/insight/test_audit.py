@@ -80,9 +80,19 @@ def finding_of(group, events):
 @pytest.mark.parametrize("least", [1, 5])
 @pytest.mark.parametrize("case", CASES)
 def test_rewinds_are_the_commits_below_the_one_before(case, least):
-    """Three of a partition are a loop, with the other loops of its group; others by request."""
+    """Three of a partition are a loop, with the other loops of its group; others by request.
+
+    Those across a removal are by request, too, but never with the others.
+    """
     loops = defaultdict(list)
     for (group, *place), of_key in committed(case).items():
+        commits = [number for number, record in enumerate(of_key) if offset_of(record) is not None]
+        for at, number in enumerate(commits[1:]):
+            before, record = of_key[commits[at]], of_key[number]
+            if number - commits[at] > 1 and offset_of(before) - offset_of(record) >= least:
+                request = record["partition"], record["segment"], record["batch"]["position"]
+                event = (*place, 1, offset_of(record), offset_of(before), record["offset"])
+                loops[group, ("removed", *request)].append(event)
         back = [
             (before, record)
             for before, record in pairwise(of_key)
@@ -311,17 +321,19 @@ def test_a_static_id_is_fought_over_if_it_changes_hands_within_the_window(tmp_pa
     assert coterie(*arguments, "--window", "2s").returncode == 1
 
 
-def test_an_aborted_commit_is_no_rewind_and_a_tombstone_ends_what_was_before(tmp_path):
+def test_an_aborted_commit_is_no_rewind_but_one_across_a_removal_is(tmp_path):
     result = coterie("audit", made_log(tmp_path), "--group", "g", "--format", "json")
-    (row,) = json.loads(result.stdout)
-    assert (row["kind"], row["previous_offset"], row["offset"]) == ("rewind", 2, 1)
+    rows = json.loads(result.stdout)
+    changes = [(row["kind"], row["previous_offset"], row["offset"]) for row in rows]
+    assert changes == [("rewind", 9, 2), ("rewind", 2, 1)]
+    assert rows[0]["detail"] == "from 9, removed at 1970-01-01T00:00:00.150Z, back to 2, by 7"
 
 
 def test_exit_status_1_means_that_something_was_found(tmp_path):
     folder = made_log(tmp_path)
     result = coterie("audit", folder)
     assert result.returncode == 1
-    assert result.stdout.startswith("1 rewind, 1 static_fight\n")
+    assert result.stdout.startswith("2 rewind, 1 static_fight\n")
     assert result.stderr == ""
     result = coterie_ok("audit", folder, "--except", "rewind", "--except", "static_fight")
     assert result.stdout == "nothing found\n"

@@ -106,19 +106,28 @@ def test_a_real_broker_removed_offsets_when_their_rule_says():
 
 def test_offsets_that_someone_deleted_are_not_reported_to_have_expired():
     gone = [r for r in answer("basic", now_ms=1795237397237) if r["status"] == "removed"]
-    tombstones, last = {}, {}
-    for record in records("basic"):
-        if record["key"]["type"] == "offset_commit":
+    assert {row["rule"] for row in gone} == {"deleted"}
+
+
+@pytest.mark.parametrize("case", ["basic", "default50", "compression-lz4"])
+def test_each_removal_has_a_row_also_if_the_key_was_committed_again(case):
+    expected, last = [], {}
+    for record in records(case):
+        if record.get("key", {}).get("type") == "offset_commit":
             data = record["key"]["data"]
             key = data["group"], data["topic"], data["partition"]
             if record["value"] is None:
-                tombstones[key] = record["timestamp"]
+                value = last.pop(key)
+                times = record["timestamp"], value["commitTimestamp"]
+                expected.append((key, value["offset"], *times))
             else:
-                tombstones.pop(key, None)
-                last[key] = record["value"]["data"]["offset"]
-    assert {key_of(row): row["removed_at"] for row in gone} == tombstones
-    assert {key_of(row): row["offset"] for row in gone} == {key: last[key] for key in tombstones}
-    assert {row["rule"] for row in gone} == {"deleted"}
+                last[key] = record["value"]["data"]
+    gone = [row for row in answer(case, now_ms=1795237397237) if row["status"] == "removed"]
+    removals = [
+        (key_of(row), row["offset"], row["removed_at"], row["commit_timestamp"]) for row in gone
+    ]
+    assert sorted(removals) == sorted(expected)
+    assert case != "basic" or any(key in last for key, *_ in removals)
 
 
 def test_rules_are_those_of_the_groups_that_kafka_loads():

@@ -2,7 +2,6 @@
 
 import struct
 import tempfile
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,17 @@ from coterie._core.codec.reader import LogReader
 from coterie.insight.groups import outages
 from coterie.insight.offsets import at_times, rewinds
 from coterie.insight.questions import audit, explain, growth, lag, metrics
-from coterie.insight.records import log_parts, log_reader
+from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
-from coterie.state.pickling import pack, unpack
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
 from support.insight.every_question import all_questions, ends_at
+from support.insight.partition_parts import answer_in_parts
 from support.insight.transaction_logs import STEPS, batches_of, write
 from support.log_writer import batch, commit
 from support.segment_cutter import in_small_segments
 
-WHAT = "test"
 LEADER_EPOCH_AT = 12  # of a batch; its checksum leaves it out
 LIMITS = (
     (log_reader, "READ_PIECE_BYTES", 1),
@@ -35,35 +33,6 @@ LIMITS = (
     (outages, "TIMES_LONGER", 2),
     (rewinds, "MAX_ROWS", 1),
 )
-
-
-def sent(value):
-    """The object as another process receives it."""
-    return unpack(WHAT, pack(WHAT, value))
-
-
-def surveyed(part, record_filters):
-    """A part's survey as another process receives it; groups' records are sent separately."""
-    result = log_parts.survey(part, record_filters)
-    came = sent(result)
-    for whole, arrived in zip(result.values(), came.values(), strict=True):
-        for chunk in whole.group_log.chunks():
-            arrived.group_log.spool.append(chunk)
-    return came
-
-
-def answer_in_parts(segments, cuts, question, parameters, options):
-    """A question's rows, each part read by itself; the first segment of each is in ``cuts``."""
-    view = PartitionView(0, segments, **options)
-    bounds = [0, *sorted(cuts), len(segments)]
-    runs = [segments[a:b] for a, b in pairwise(bounds) if b > a]
-    record_filters = log_parts.record_filters_of(view, question, parameters)
-    log_parts.join(view, [surveyed(tuple(run), record_filters) for run in runs])
-    begun = [sent(one) for one in log_parts.second_readings(view, question, parameters, len(runs))]
-    if begun:
-        retained = [sent(log_parts.aggregate(*one)) for one in zip(runs, begun, strict=True)]
-        log_parts.finish(view, question, parameters, retained)
-    return list(question.rows(view, parameters))
 
 
 @pytest.fixture(scope="module", autouse=True)

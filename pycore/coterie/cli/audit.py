@@ -12,6 +12,7 @@ from coterie.cli import asking
 from coterie.cli.brokerlogs import flap_options, read_logs, request_log_options
 from coterie.cli.failures import say
 from coterie.cli.logs import Since
+from coterie.cli.lossoptions import loss_options
 from coterie.cli.params import DURATION
 from coterie.insight.asking import Row
 from coterie.insight.groups.causes import counted
@@ -76,6 +77,7 @@ DEFAULT = audit.Parameters()
     help="Report a static id that changes hands so often within --window.",
 )
 @click.option("--window", "window_ms", type=DURATION, default="10m", show_default=True)
+@loss_options
 @flap_options
 @click.option(
     "--top",
@@ -102,11 +104,11 @@ def command(
 ) -> None:
     """Look for what is wrong in a log; exit 1 if anything is found.
 
-    Commits that go back or do not go on, large metadata, generations without a record, static
-    members that fence each other (with --request-log: whose), clients that come and go, a group id
-    that several protocols or applications share, and, with --live, where a live state is not the
-    log's. A loop is one finding. The most severe come first: data lost or repeated, then no
-    progress, then cost.
+    Records that a group passed over or read again, commits and partitions that do not go on, open
+    transactions, large metadata, generations without a record, static members that fence each other
+    (with --request-log: whose), clients that come and go, a group id that several protocols or
+    applications share, and, with --live, where a live state is not the log's. A loop is one
+    finding. The most severe come first: data lost or repeated, then no progress, then cost.
     """
     asking.check(options)
     options.files.extend(request_logs)

@@ -206,8 +206,19 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
                 tabular.draw(tabular.TableStyle(kind, view, old, verbose), group_rows, first=first)
             )
             first = False
+        if view == "offsets" and group["pending_transactional_offsets"]:
+            say_open_transactions(group, tabular.TableStyle(kind, view, old, verbose))
     if form != "table":
         _print_rows(rows, form)
+
+
+def say_open_transactions(group: views.Row, style: tabular.TableStyle) -> None:
+    """Print the offsets that open transactions hold, on standard error: no view of Kafka's has it.
+
+    ``since`` is the time of the last pending commit of each partition.
+    """
+    table = tabular.draw_open_transactions(style, views.open_transaction_rows(group))
+    say(f"\nOpen transactions hold offsets of group '{group['group_id']}':\n{table.rstrip()}")
 
 
 def _warn(group: views.Row, kind: str) -> None:

@@ -52,7 +52,7 @@ def pattern_option(flag: str, text: str) -> Callable[[Any], Any]:
     "--names",
     type=click.Choice(prometheus.NAMES),
     multiple=True,
-    default=("kafka_exporter", "braedon"),
+    default=("kafka_exporter", "braedon", "coterie"),
     show_default=True,
     help="The exporter whose names to use; repeatable.",
 )
@@ -95,8 +95,9 @@ def command(
             asking.check(options)
             log_until_ms = log_until(options.logs.listing, options.where, log_until_ms, end_ms)
             newest.ms = log_until_ms
+    losses = options.form != TEXT or "coterie" in names
     ask = metrics.Parameters(
-        group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms
+        *(group_filter, group_exclude, topic_filter, topic_exclude, ends, log_until_ms, losses)
     )
     parts = asking.parts_of(metrics.NAME, ask, options, at_ms=at_ms, newest=newest)
     statuses = Statuses("lag_status")

@@ -16,6 +16,7 @@ from coterie.cli.params import TIME, retention_option
 from coterie.cli.tables import show_tables
 from coterie.insight.asking import Row
 from coterie.insight.questions import undo
+from coterie.insight.questions.undo_notes import CREATED_AGAIN, IN_WORDS
 from coterie.insight.render import tables
 from coterie.times import format_time
 
@@ -139,7 +140,8 @@ def draw_groups(rows: list[Row]) -> Iterator[tables.Piece]:
 
 def draw(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield a table per group: what a reset would change."""
-    fields = asking.with_trust({name: undo.FIELDS[name] for name in (*SHOWN, *TIMES)}, rows)
+    notes = ("note",) if any(row["note"] for row in rows) else ()
+    fields = asking.with_trust({name: undo.FIELDS[name] for name in (*SHOWN, *TIMES, *notes)}, rows)
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
@@ -164,6 +166,7 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
                 "offsets that were current then"
             )
         yield from rewind_warnings(group, group_rows, at_ms)
+        yield from removal_warnings(group, group_rows, at_ms)
         yield from expiry_warnings(group, group_rows)
         if state not in (None, "Empty"):
             yield (
@@ -206,6 +209,26 @@ def rewind_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
         yield (
             f"group {group!r}: {partitions(len(fresh))} had gone back at {format_time(first)}, and "
             f"this restores the rewind; --before {format_time(first)} gives what was before it"
+        )
+
+
+def removal_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
+    """Yield a warning for each reason for which offsets were removed since the requested time."""
+    by_reason: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["removed_at"] is not None:
+            by_reason.setdefault(row["removal"], []).append(row)
+    for reason, removed in by_reason.items():
+        first = format_time(min(row["removed_at"] for row in removed))
+        yield (
+            f"group {group!r}: the offsets of {partitions(len(removed))} were removed since "
+            f"{format_time(at_ms)}, first at {first}: {IN_WORDS[reason]}"
+        )
+    old = [row for row in rows if row["note"] and CREATED_AGAIN in row["note"]]
+    if old:
+        yield (
+            f"group {group!r}: {partitions(len(old))} of a topic that was created again: offsets "
+            "of the old topic skip or repeat records of the new one; see the notes"
         )
 
 

@@ -83,6 +83,24 @@ def _offset_row(group: Row, place: tuple[str, int], offset: Row | None, member: 
     }
 
 
+def open_transaction_rows(group: Row) -> list[Row]:
+    """Return the offsets that open transactions hold, by producer and place in the log."""
+    committed = {(o["topic"], o["partition"]): o["offset"] for o in group["offsets"]}
+    return [
+        {
+            "group": group["group_id"],
+            "producer_id": producer["producer_id"],
+            "since": offset["commit_timestamp"],
+            "topic": offset["topic"],
+            "partition": offset["partition"],
+            "current_offset": committed.get((offset["topic"], offset["partition"])),
+            "pending_offset": offset["offset"],
+        }
+        for producer in group["pending_transactional_offsets"]
+        for offset in producer["offsets"]
+    ]
+
+
 def member_rows(group: Row) -> list[Row]:
     """Return the members view; epochs and targets are None in a classic group."""
     assigned = assignments(group)

@@ -15,6 +15,7 @@ from coterie import csvrows
 from coterie.log.connect_protocol import CONNECT
 from coterie.ordering import java_order
 from coterie.state.assignments import Assignment
+from coterie.times import format_time
 from coterie.views.groups import Row
 
 MISSING = "-"
@@ -50,6 +51,15 @@ LEADER_EPOCH = TableColumn("LEADER-EPOCH", "leader_epoch", NARROW)
 CURRENT_OFFSET = TableColumn("CURRENT-OFFSET", "current_offset", NARROW)
 LOG_END_OFFSET = TableColumn("LOG-END-OFFSET", "log_end_offset", NARROW)
 MEMBERS = TableColumn("#MEMBERS", "members")
+OPEN_TRANSACTION = (
+    GROUP,
+    TableColumn("PRODUCER-ID", "producer_id", 11),
+    TableColumn("SINCE", "since", 24),
+    TOPIC,
+    PARTITION,
+    CURRENT_OFFSET,
+    TableColumn("PENDING-OFFSET", "pending_offset"),
+)
 
 
 def columns(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
@@ -174,7 +184,17 @@ def draw(style: TableStyle, rows: Sequence[Row], *, first: bool = True) -> str:
     """
     blank = "" if style.old and style.view == "offsets" and not first else "\n"
     shown = [{**row, "": "", "all_assignments": _both(row)} for row in rows]
-    table_columns = columns(style, rows)
+    return blank + _draw(style, columns(style, rows), shown)
+
+
+def draw_open_transactions(style: TableStyle, rows: Sequence[Row]) -> str:
+    """Return the table of the offsets that open transactions hold; Kafka's tool has none."""
+    shown = [{**row, "since": format_time(row["since"])} for row in rows]
+    return _draw(style, OPEN_TRANSACTION, shown)
+
+
+def _draw(style: TableStyle, table_columns: Sequence[TableColumn], shown: Sequence[Row]) -> str:
+    """Return the headings, and a line for each row."""
     table = [
         [c.heading for c in table_columns],
         *([_cell(style, c, row[c.field]) for c in table_columns] for row in shown),
@@ -183,7 +203,7 @@ def draw(style: TableStyle, rows: Sequence[Row], *, first: bool = True) -> str:
         max([c.width, *(_java_length(line[i]) for line in table[1:])]) if c.grows else c.width
         for i, c in enumerate(table_columns)
     ]
-    return blank + "".join(
+    return "".join(
         " ".join(_pad(text, width) for text, width in zip(line, widths, strict=True)) + "\n"
         for line in table
     )

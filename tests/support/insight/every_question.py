@@ -14,7 +14,10 @@ def all_questions(at_ms, later_ms, ends):
     return [
         (undo, undo.Parameters(at_ms)),
         (expire, expire.Parameters(later_ms, 60_000)),
-        (audit, audit.Parameters(no_progress=2, metadata_bytes=0)),
+        (
+            audit,
+            audit.Parameters(no_progress=2, metadata_bytes=0, skip_rate=1, stall_ms=400, open_ms=0),
+        ),
         (growth, growth.Parameters(interval_ms=400)),
         (growth, growth.Parameters(every_ms=1000)),
         (metrics, metrics.Parameters(ends=ends)),

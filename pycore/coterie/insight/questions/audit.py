@@ -25,6 +25,13 @@ from coterie.insight.offsets.commit_findings import (
     CommitFindings,
 )
 from coterie.insight.offsets.divergence import Live, divergences
+from coterie.insight.offsets.loss_findings import (
+    OPEN_TRANSACTION,
+    SKIP,
+    STALL,
+    Losses,
+    Thresholds,
+)
 from coterie.insight.questions import audit_loops
 from coterie.insight.questions.audit_groups import (
     FLAPPING,
@@ -74,8 +81,11 @@ class Kind(NamedTuple):
 
 
 KINDS = {  # in order of severity
+    SKIP: Kind(DATA, "records that a group passed over: after a removal, by a reset or a seek"),
     REWIND: Kind(DATA, "a commit that goes back behind the one before it"),
     DIVERGENCE: Kind(DATA, "a live state that differs from the log's"),
+    OPEN_TRANSACTION: Kind(PROGRESS, "offsets that wait for the end of a transaction"),
+    STALL: Kind(PROGRESS, "a partition that stands still while others of its topic move"),
     STATIC_FIGHT: Kind(PROGRESS, "a static member's id taken over again and again"),
     GENERATION_GAP: Kind(PROGRESS, "generations without a record, or that go back"),
     NO_PROGRESS: Kind(PROGRESS, "the same offset committed again and again"),
@@ -100,6 +110,13 @@ class Parameters:
         The least number of successive commits of one offset that is a finding.
     metadata_bytes : int
         Metadata of more bytes are large (by default, a broker refuses more than 4096).
+    skip_by, skip_rate : int
+        The least number of records that a skip passes over; and the least speed, in records a
+        second, of one that only its speed shows.
+    stall_ms : int
+        The shortest stall.
+    open_ms : int
+        The least age of an open transaction.
     takeovers, window_ms : int
         A static id is contested if it is taken over this many times within this window.
     flap_count, flap_window_ms : int
@@ -114,6 +131,10 @@ class Parameters:
     rewind_by: int = 1
     no_progress: int = 10
     metadata_bytes: int = 1024
+    skip_by: int = 1
+    skip_rate: int = 1000
+    stall_ms: int = 60_000
+    open_ms: int = 10_000
     takeovers: int = 3
     window_ms: int = 600_000
     flap_count: int = 4
@@ -155,6 +176,19 @@ def commit_findings(view: PartitionView, parameters: Parameters) -> CommitFindin
     )
 
 
+def losses(view: PartitionView, parameters: Parameters) -> Losses:
+    """Return the aggregate that finds skipped and repeated records, stalls, open transactions."""
+    looks_for = parameters.looks_for
+    thresholds = Thresholds(
+        parameters.skip_by if looks_for(SKIP) else None,
+        parameters.skip_rate,
+        parameters.rewind_by if looks_for(REWIND) else None,
+        parameters.stall_ms if looks_for(STALL) else None,
+        parameters.open_ms if looks_for(OPEN_TRANSACTION) else None,
+    )
+    return Losses(view, thresholds)
+
+
 def gap_rows(view: PartitionView, parameters: Parameters, _: None) -> Iterator[Row]:
     """Yield the gaps between generations."""
     for history in view.histories.values():
@@ -173,6 +207,11 @@ FINDERS = (
         (REWIND, NO_PROGRESS, LARGE_METADATA),
         lambda view, parameters, findings: findings.rows(),
         commit_findings,
+    ),
+    Finder(
+        (SKIP, REWIND, STALL, OPEN_TRANSACTION),
+        lambda view, parameters, found: found.rows(view),
+        losses,
     ),
     Finder((STATIC_FIGHT,), fight_rows),
     Finder((GENERATION_GAP,), gap_rows),
@@ -215,7 +254,11 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     atoms: list[Row] = []
     for finder in finders(parameters):
         atoms += finder.rows(view, parameters, filled.get(finder.name))
-    found_rows = [row for row in audit_loops.merged(atoms) if view.is_requested(row["timestamp"])]
+    found_rows = [
+        row
+        for row in audit_loops.merged(atoms)
+        if row.get("always") or view.is_requested(row["timestamp"])
+    ]
     audit_loops.add_owners(view, found_rows)
     if parameters.live is not None and parameters.looks_for(DIVERGENCE):
         found_rows += audit_loops.merged(divergences(view, parameters.live))

@@ -20,6 +20,7 @@ from coterie.insight.offsets.commit_findings import (
     again_and_again,
     in_seconds,
 )
+from coterie.insight.offsets.loss_findings import SKIP
 from coterie.insight.questions.audit_groups import FLAPPING, MEMBERS
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.render.tables import shortened
@@ -130,15 +131,28 @@ def rewinds_text(rows: list[Row], row: Row) -> str:
     moved = sum(one["moved"] for one in rows)
     if len(row["partitions"]) < row["count"]:
         return f"{places} {again_and_again(row | {'moved': moved})}"
+    return (
+        f"{places} set back at once, by {counted(moved, 'offset')} together: {changes_text(rows)}"
+    )
+
+
+def skips_text(rows: list[Row], row: Row) -> str:
+    """Return the skips of several partitions by one request as text."""
+    passed = counted(sum(one["moved"] for one in rows), "record")
+    return (
+        f"{places_text(row['partitions'])} set forward at once, {rows[0]['why']}: about {passed} "
+        f"never committed: {changes_text(rows)}"
+    )
+
+
+def changes_text(rows: list[Row]) -> str:
+    """Return the offsets before and after of the first partitions."""
     changes = [
         f"{shortened(one['topic'])}-{one['partition']} {one['previous_offset']} to {one['offset']}"
         for one in sorted(rows, key=lambda one: (one["topic"], one["partition"]))[:NAMED]
     ]
     more = [f"{len(rows) - NAMED} more"] if len(rows) > NAMED else []
-    return (
-        f"{places} set back at once, by {counted(moved, 'offset')} together: "
-        f"{', '.join([*changes, *more])}"
-    )
+    return ", ".join([*changes, *more])
 
 
 def no_progress_text(rows: list[Row], row: Row) -> str:
@@ -184,6 +198,7 @@ def first_details(rows: list[Row], row: Row) -> str:
 
 TEXTS: Mapping[str, Callable[[list[Row], Row], str]] = {
     REWIND: rewinds_text,
+    SKIP: skips_text,
     NO_PROGRESS: no_progress_text,
     LARGE_METADATA: metadata_text,
     FLAPPING: lambda rows, row: flapping_text(

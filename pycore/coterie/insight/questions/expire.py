@@ -20,6 +20,9 @@ import numpy as np
 from coterie._core.fold import partial
 from coterie._core.structures.expiry import expired, expiry_rule
 from coterie.insight.groups import epochs
+from coterie.insight.offsets.commit_findings import select
+from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import key_order
@@ -34,6 +37,7 @@ from coterie.state.rows import (
 from coterie.times import MAX_MS
 
 NAME = "expire"
+REMOVALS = "expire.removals"  # an aggregate
 DEFAULT_RETENTION_MS = 7 * 86_400_000  # offsets.retention.minutes
 FIELDS = {
     "group_id": "string",
@@ -64,7 +68,7 @@ RULES = {
     "no_offsets": "a group without members and offsets goes at the next look",
     "subscribed": "kept: a member subscribes to the topic",
     "members": "kept: a group that has members, of another type or with unknown topics",
-    "pending_transaction": "kept: an undecided transactional commit (newer groups)",
+    "pending_transaction": "kept: an undecided transactional commit (newer groups), or only such",
     "deleted": "removed before any rule would have: by someone, or under a shorter retention",
     "unknown": "removed, and the log has lost the commit",
 }
@@ -119,10 +123,18 @@ def states(view: PartitionView, parameters: Any) -> tuple[RecordFilter, ...]:
     return (tracked(view),)
 
 
-def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
-    """Yield one row for each present or removed offset, and one for each group without offsets.
+def aggregates(
+    view: PartitionView, parameters: Parameters
+) -> dict[str, tuple[RecordFilter, Aggregate]]:
+    """Return the aggregate that finds the removals of offsets that were committed again."""
+    return {REMOVALS: (view.record_filter, KeyRemovals())}
 
-    Rows are sorted by group in Java's order, topic, partition.
+
+def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
+    """Yield one row for each present offset, for each removal, and for each group without offsets.
+
+    Rows are sorted by group in Java's order, topic, partition; the removals of an offset come in
+    log order before its present row.
     """
     view.read(tracked(view))
     visible = [(group, row) for group, row in visible_offsets(view.fold) if row is not None]
@@ -138,12 +150,13 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     present_keys = {
         (state.group, state.offset["topic"], state.offset["partition"]) for state in states
     }
-    states += removed(view, present_keys)
+    removals = aggregates_of(view, aggregates, parameters)[REMOVALS]
+    states = [*removed_earlier(view, removals), *states, *removed(view, present_keys)]
     idle = idle_since(heads, states, epochs.empty_since(view.newer_records))
     judged_rows = list(judged(view.number, states, idle, parameters))
-    with_offsets = {group for group, _, _ in present_keys} | set(pending)
+    with_offsets = {group for group, _, _ in present_keys}
     judged_rows += [
-        without_offsets(view.number, group, head, idle)
+        without_offsets(view.number, group, head, idle, group in pending)
         for group, head in heads.items()
         if group not in with_offsets and head["type"] != "share"
     ]
@@ -199,6 +212,31 @@ def removed(view: PartitionView, present_keys: set[Key]) -> Iterator[OffsetState
             yield OffsetState(key[0], head, offset, *expiry_of(head, offset), False, removed_ms)
         else:
             yield OffsetState(key[0], head, offset, "unknown", -1, True, False, removed_ms)
+
+
+def removed_earlier(view: PartitionView, removals: KeyRemovals) -> Iterator[OffsetState]:
+    """Yield the removals of offsets that were committed again, with the state before.
+
+    An expiry time of the commit itself (value version 1) is not known.
+    """
+    columns = removals.in_order()
+    if not columns:
+        return
+    for removal in removals.rows(select(columns, columns["resumed"])):
+        if not view.is_requested(removal.removed_ms):
+            continue
+        commit = None
+        if removal.offset is not None and removal.commit_ms is not None:
+            commit = {
+                "offset": removal.offset,
+                "commit_timestamp": removal.commit_ms,
+                "expire_timestamp": -1,
+            }
+        group, topic, partition = removal.key
+        head = head_before(view, group, removal.tombstone.log_offset)
+        offset = _offset(commit, topic, partition)
+        rule = ("unknown", -1, True) if commit is None else expiry_of(head, offset)
+        yield OffsetState(group, head, offset, *rule, False, removal.tombstone.timestamp)
 
 
 def _offset(commit: dict[str, int] | None, topic: str, partition: int) -> dict[str, Any]:
@@ -324,10 +362,14 @@ def _expires_at(state: OffsetState, retention_ms: int) -> int | None:
 
 
 def without_offsets(
-    number: int | None, group: str, head: dict[str, Any], idle: dict[str, int | None]
+    number: int | None,
+    group: str,
+    head: dict[str, Any],
+    idle: dict[str, int | None],
+    pending: bool,
 ) -> dict[str, Any]:
-    """Return the row of a group without offsets."""
-    empty = head["state"] == "Empty"
+    """Return the row of a group without offsets; ``pending``: a transaction holds some."""
+    empty = head["state"] == "Empty" and not pending
     return dict.fromkeys(FIELDS) | {
         "group_id": group,
         "offsets_partition": number,
@@ -335,7 +377,7 @@ def without_offsets(
         "state": head["state"],
         "idle_since": idle.get(group),
         "status": EXPIRED if empty else KEPT,
-        "rule": "no_offsets" if empty else "members",
-        "pending": False,
+        "rule": "no_offsets" if empty else "pending_transaction" if pending else "members",
+        "pending": pending,
         "what_if": [],
     }

@@ -18,7 +18,9 @@ from coterie._core.fold import partial
 from coterie._core.fold.producers import Committed
 from coterie.errors import CorruptData
 from coterie.insight.groups.rebalances import rebalances
+from coterie.insight.offsets import loss_counts
 from coterie.insight.offsets.end_offsets import EndOffsets
+from coterie.insight.offsets.loss_findings import Losses
 from coterie.insight.questions import lag
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
@@ -29,6 +31,7 @@ from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_by_group
 
 NAME = "metrics"
+LOSSES = "metrics.losses"  # an aggregate
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -47,6 +50,11 @@ FIELDS = {
     "generation": "int32",  # of newer groups: the epoch
     "members": "int64",
     "empty_members": "int64",  # members with no partition; null: a protocol of another kind
+    "skipped": "int64",  # records passed over since ``trusted_from``; see ``audit``
+    "stalled": "int64",  # of a group: partitions that stand still
+    "stalled_since": "timestamp",  # null: it does not; of a group: the first
+    "open_transactions": "int64",  # of a group: those that hold offsets of it
+    "open_since": "timestamp",  # the first of them
     "rebalances": "int64",  # since ``trusted_from``; see ``coterie.insight.groups.rebalances``
 }
 Row = dict[str, Any]
@@ -57,7 +65,8 @@ class Parameters:
     """Filters for groups and topics: regular expressions, matched anywhere in the name.
 
     ``ends``: end offsets of topics for the lag, the last sample of each partition.
-    ``log_until_ms``: see ``lag.Parameters``.
+    ``log_until_ms``: see ``lag.Parameters``. ``losses``: look for skips, stalls and open
+    transactions, which takes a second reading; False: their values are null.
     """
 
     group_filter: str | None = None
@@ -66,6 +75,7 @@ class Parameters:
     topic_exclude: str | None = None
     ends: EndOffsets | None = None
     log_until_ms: int | None = None
+    losses: bool = True
 
 
 def states(view: PartitionView, parameters: Any) -> tuple[RecordFilter, ...]:
@@ -87,8 +97,13 @@ def counted_state(view: PartitionView) -> RecordFilter:
 def aggregates(
     view: PartitionView, parameters: Parameters
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregate that finds offsets for the lag."""
-    return {} if parameters.ends is None else lag.aggregates(view, lag_ask(view, parameters))
+    """Return the aggregates that find offsets for the lag, and losses."""
+    needed: dict[str, tuple[RecordFilter, Aggregate]] = {}
+    if parameters.ends is not None:
+        needed |= lag.aggregates(view, lag_ask(view, parameters))
+    if parameters.losses:
+        needed[LOSSES] = view.record_filter, Losses(view, loss_counts.DEFAULT)
+    return needed
 
 
 def lag_ask(view: PartitionView, parameters: Parameters) -> lag.Parameters:
@@ -109,6 +124,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     heads = head_rows(view.fold, named)
     newer = view.newer_records.by_group()
     behind = {} if parameters.ends is None else lags_by_key(view, lag_ask(view, parameters), filled)
+    losses = loss_counts.loss_counts(view, filled[LOSSES]) if parameters.losses else None
     for group in sorted(heads, key=java_order):
         # Filters only save rows: group names are known after the fold.
         if not passes(group, parameters.group_filter, parameters.group_exclude):
@@ -123,6 +139,8 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
                 row.update(behind.get((group, row["topic"], row["partition"]), {}))
         counted = rebalances(view, view.histories.get(group), newer.get(group, ()))
         head = head_of(heads[group], counted)
+        if losses is not None:
+            head |= losses.fields_of(group, partition_rows)
         yield {
             **dict.fromkeys(FIELDS),
             "group_id": group,

@@ -14,7 +14,10 @@ import numpy as np
 
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
+from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
+from coterie.insight.questions.undo_notes import note, removed_since
+from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import key_order
@@ -22,6 +25,7 @@ from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_by_group
 
 NAME = "undo"
+REMOVALS = "undo.removals"  # an aggregate
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -40,6 +44,9 @@ FIELDS = {
     "rewound_from": "int64",  # the commit of then had gone back, from here; null: it had not
     "rewound_at": "timestamp",  # when it did
     "expires_at": "timestamp",  # when it would go as the group stands; null: that is not known
+    "removed_at": "timestamp",  # the first removal since the time; null: it was not removed
+    "removal": "string",  # its reason, of undo_notes.REASONS
+    "note": "string",  # what to know before it is restored, as text; null: nothing
 }
 SAME, MOVED, NEW, DELETED, UNKNOWN = CHANGES = ("same", "moved", "new", "deleted", "unknown")
 
@@ -56,6 +63,13 @@ def states(view: PartitionView, parameters: Parameters) -> tuple[RecordFilter, .
     """Return the states to fold: as of the end, and as of the time."""
     end = view.record_filter._replace(tracking=Tracking(until_ms=parameters.at_ms))
     return end, RecordFilter(view.groups, parameters.at_ms)
+
+
+def aggregates(
+    view: PartitionView, parameters: Parameters
+) -> dict[str, tuple[RecordFilter, Aggregate]]:
+    """Return the aggregate that finds the removals of offsets."""
+    return {REMOVALS: (view.record_filter, KeyRemovals())}
 
 
 def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
@@ -78,12 +92,15 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
         for producer in producers
         for row in producer["offsets"]
     }
+    removals = aggregates_of(view, aggregates, parameters)[REMOVALS]
+    removed = removed_since(view, removals, parameters.at_ms, parameters.retention_ms)
     for key in sorted({*then, *latest}, key=key_order()):
         group, topic, partition = key
         before, last = then.get(key), latest.get(key)
         offset, latest_offset = (
             None if committed is None else committed.offset for committed in (before, last)
         )
+        gone = removed.get(key)
         rewound_from, rewound_at = rewound.get(key, (None, None))
         head = heads.get(group)
         newest: Any = last or before
@@ -109,6 +126,9 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
             "expires_at": None
             if offset is None or head is None
             else expires_at_ms(head, parameters),
+            "removed_at": None if gone is None else gone.at_ms,
+            "removal": None if gone is None else gone.reason,
+            "note": note(gone, before, last),
         }
 
 

@@ -1,0 +1,367 @@
+"""Offsets that moved forward past records: resets from outside of a group, and seeks.
+
+A commit does not say who sent it. Two kinds of steps forward are jumps:
+
+- A commit to a group that has no members now, but had some before: only a tool can have sent it
+  (``kafka-consumer-groups --reset-offsets``), unless it keeps coming. So a partition that is
+  committed more than ``FEW`` times between two records of the group is left out.
+- A step that the group could not have read: by far larger and faster than any other step in its
+  topic, and right after another step forward, so the partition was not idle. The log has no end
+  offsets, so a seek over few records looks like a burst of records, and is not reported.
+
+State for each key: its largest steps, its last step, and its first two commits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.insight.groups import protocol_switches
+from coterie.insight.offsets.commit_findings import PLACE, PLACES, START, places_of, select
+from coterie.insight.records.commit_deltas import absorb_keys
+from coterie.insight.records.key_index import Key, Keys, Table, pair_ranks
+from coterie.insight.records.partition_view import PartitionView
+from coterie.insight.records.record_columns import (
+    COMMIT,
+    NO_RECORD,
+    Array,
+    RecordColumns,
+    is_before,
+)
+
+FEW = 2  # commits of a partition from outside, between two records of the group
+LARGEST = 2  # steps stored for each key: a jump, and one step to compare it with
+TIMES_LARGER = 10  # than any ordinary step of the group in the topic
+LEAST_STEPS = 20  # of the group in the topic; with fewer there is nothing to compare with
+TIMES_FASTER = 100  # than ``skip_rate``, of a step right after a rebalance
+LEAST_RECORDS = 1_000  # two polls of max.poll.records
+LEAST_MS = 1_000  # records of a shorter time may have been read before
+LONG_MS = 1 << 40
+UNKNOWN = -1  # the step before, of a key's second commit in a part
+STEP = ("key", "step", "ms", "before", "span", *PLACE, *(f"previous_{name}" for name in START))
+
+
+class Jump(NamedTuple):
+    """A commit that moved forward past records.
+
+    ``at``: the values of ``STEP``, by name. ``ordinary``: the largest other step of the group in
+    the topic; None: the commit came from outside of the group.
+    """
+
+    key: Key
+    at: dict[str, int]
+    file: str
+    ordinary: int | None
+
+
+class OutsideSpans:
+    """The times in which a group that had members has none, as numbered spans of the log."""
+
+    def __init__(self, view: PartitionView) -> None:
+        newer = view.newer_records.by_group()
+        self.numbers: dict[str, int] = {}  # of groups that have such a time
+        self.number_of = np.empty(0, np.int64)  # by the scan's group numbers
+        offsets: list[int] = []
+        outside: list[bool] = []
+        groups: list[int] = []
+        for group in dict.fromkeys([*view.histories, *newer]):
+            history, records = view.histories.get(group), newer.get(group, ())
+            events = (
+                protocol_switches.timeline_of(history, records)
+                if records or history is None
+                else history.generations
+            )
+            had_members, without = False, []
+            for event in events:
+                had_members = had_members or bool(event["member_count"])
+                known = view.is_complete_at(event["timestamp"])
+                without.append(had_members and known and not event["member_count"])
+            if any(without):
+                groups += [len(self.numbers)] * len(events)
+                self.numbers[group] = len(self.numbers)
+                offsets += [int(event["log_offset"]) for event in events]
+                outside += without
+        self.offsets, rank = np.unique(np.array(offsets, np.int64), return_inverse=True)
+        self.codes = np.array(groups, np.int64) * (len(self.offsets) + 1) + rank
+        self.outside = np.array(outside, np.bool_)
+
+    def of(self, records: RecordColumns, rows: Array) -> Array:
+        """Return the number of the span that each row is in; -1: the group may have members."""
+        new = records.groups[len(self.number_of) :]
+        if new:
+            numbers = np.array([self.numbers.get(name, -1) for name in new], np.int64)
+            self.number_of = np.append(self.number_of, numbers)
+        spans = np.full(len(rows), -1, np.int64)
+        group = self.number_of[records.group[rows]]
+        chosen = np.flatnonzero(group >= 0)
+        if len(chosen):
+            rank = np.searchsorted(self.offsets, records.log_offset[rows[chosen]])
+            base = group[chosen] * (len(self.offsets) + 1)
+            at = np.searchsorted(self.codes, base + rank) - 1
+            is_outside = (at >= 0) & (self.codes[at] >= base) & self.outside[at]
+            spans[chosen] = np.where(is_outside, at, -1)
+        return spans
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"number_of": self.number_of[:0]}
+
+
+class Jumps:
+    """Finds steps forward that may be jumps, piece by piece.
+
+    Parameters
+    ----------
+    view
+        The partition.
+    skip_by
+        The least number of records that a jump passes over.
+    skip_rate
+        The least speed of a jump that no tool made, in records a second.
+    """
+
+    COLUMNS = frozenset({"previous_row", *(f"previous_{name}" for name in START)})
+
+    def __init__(self, view: PartitionView, skip_by: int, skip_rate: int) -> None:
+        self.spans = OutsideSpans(view)
+        self.trusted_from_ms = view.trusted_from_ms
+        self.skip_by, self.skip_rate = skip_by, skip_rate
+        self.least = max(skip_by, LEAST_RECORDS)  # of a step that only its speed shows
+        self.keys = Keys()
+        self.files: list[str] = []
+        self.of_key = Table(
+            steps=(np.int64, 0),  # forward
+            last_step=(np.int64, 0),
+            ordinary=(np.int64, 0),  # its largest step below ``self.least``
+            smallest=(np.int64, 0),  # of its LARGEST steps, once it has so many
+            span=(np.int64, -1),  # of its last commit from outside
+            in_span=(np.int64, 0),  # commits from outside in that span
+        )
+        self.first = Table(gone=(np.bool_, True), span=(np.int64, -1), **PLACES)
+        self.largest: dict[str, Array] = {name: np.empty(0, np.int64) for name in STEP}
+        self.outside: list[dict[str, Array]] = []
+
+    def take(self, commits: RecordColumns) -> None:
+        """Take the next piece."""
+        self.keys.scan, self.files = commits.scan, commits.files
+        if not len(self.keys):
+            return
+        self._fit()
+        effective, keys = commits.effective, commits.key
+        follows = (commits.previous == COMMIT) & ~commits.tombstone
+        follows &= ~is_before(commits.previous_timestamp, self.trusted_from_ms)
+        step = np.where(follows, commits.offset - commits.previous_offset, 0)
+        self._store_firsts(commits, np.flatnonzero(effective & (commits.previous == NO_RECORD)))
+        forward = np.flatnonzero(step > 0)
+        if len(forward):
+            self.of_key.add("steps", keys[forward])
+            self._from_outside(commits, forward, step)
+            large = step[forward] >= self.least
+            self._put_ordinary(keys[forward[~large]], step[forward[~large]])
+            large_rows = forward[large]
+            is_larger = step[large_rows] > self.of_key["smallest"][keys[large_rows]]
+            if is_larger.any():
+                self._put_largest(self._rows(commits, large_rows[is_larger], step))
+        rows = np.flatnonzero(effective)
+        unknown = commits.previous[rows] == NO_RECORD
+        self.of_key["last_step"][keys[rows]] = np.where(unknown, UNKNOWN, step[rows])
+
+    def _fit(self) -> None:
+        for table in (self.of_key, self.first):
+            table.fit(len(self.keys))
+
+    def _store_firsts(self, commits: RecordColumns, rows: Array) -> None:
+        """Store the first commit of each key, to compare with the commits of an earlier part."""
+        keys = commits.key[rows]
+        for name, column in places_of(commits, rows).items():
+            self.first[name][keys] = column
+        self.first["gone"][keys] = commits.tombstone[rows]
+        self.first["span"][keys] = np.where(
+            commits.in_transaction[rows], -1, self.spans.of(commits, rows)
+        )
+
+    def _steps_before(self, commits: RecordColumns, rows: Array, step: Array) -> Array:
+        """Return the step before each row's; ``UNKNOWN``: it depends on an earlier part."""
+        at = commits.previous_row[rows]
+        here = np.where(commits.previous[at] == NO_RECORD, UNKNOWN, step[at])
+        return np.where(at >= 0, here, self.of_key["last_step"][commits.key[rows]])
+
+    def _rows(
+        self, commits: RecordColumns, rows: Array, step: Array, spans: Array | None = None
+    ) -> dict[str, Array]:
+        """Return the columns of ``STEP`` for some rows."""
+        columns = {name: commits.columns[name][rows] for name in STEP if name in commits.columns}
+        ms = elapsed_ms(columns["timestamp"], columns["previous_timestamp"])
+        return {
+            **columns,
+            **places_of(commits, rows),
+            "key": columns["key"].astype(np.int64),
+            "step": step[rows],
+            "ms": ms,
+            "before": self._steps_before(commits, rows, step),
+            "span": np.full(len(rows), -1, np.int64) if spans is None else spans,
+        }
+
+    def _from_outside(self, commits: RecordColumns, forward: Array, step: Array) -> None:
+        """Store the first steps from outside in each span."""
+        spans = self.spans.of(commits, forward)
+        spans[commits.in_transaction[forward]] = -1
+        chosen = spans >= 0
+        rows, in_span = forward[chosen], spans[chosen]
+        if len(rows):
+            order = np.lexsort((in_span, commits.key[rows]))  # stable
+            rows, in_span, keys = rows[order], in_span[order], commits.key[rows][order]
+            begins = np.ones(len(rows), np.bool_)
+            begins[1:] = (keys[1:] != keys[:-1]) | (in_span[1:] != in_span[:-1])
+            start = np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))
+            known = self.of_key
+            earlier = np.where(known["span"][keys] == in_span, known["in_span"][keys], 0)
+            rank = np.arange(len(rows)) - start + earlier
+            known["span"][keys], known["in_span"][keys] = in_span, rank + 1
+            few = rank <= FEW  # one more, which shows that there are many
+            self.outside.append(self._rows(commits, rows[few], step, in_span[few]))
+
+    def _put_ordinary(self, keys: Array, step: Array) -> None:
+        """Add steps that are too small to be a seek."""
+        larger = step > self.of_key["ordinary"][keys]
+        np.maximum.at(self.of_key["ordinary"], keys[larger], step[larger])
+
+    def _put_largest(self, rows: Mapping[str, Array]) -> None:
+        """Add steps, and drop all but the largest of each key."""
+        joined = {name: np.append(self.largest[name], rows[name]) for name in STEP}
+        order = np.lexsort((joined["log_offset"], -joined["step"], joined["key"]))
+        keys = joined["key"][order]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+        rank = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+        self.largest = select(joined, order[rank < LARGEST])
+        full = order[rank == LARGEST - 1]
+        self.of_key["smallest"][joined["key"][full]] = joined["step"][full]
+
+    def absorb(self, later: Jumps) -> None:
+        """Absorb the next part; see ``aggregates``. Its first commits follow commits here."""
+        last = later.keys.entries
+        last_step, own_steps = later.of_key["last_step"].copy(), self.of_key["last_step"].copy()
+        keys, entries = absorb_keys(self.keys, later.keys)
+        self._fit()
+        self.files = max(self.files, later.files, key=len)
+        occurring = np.flatnonzero(last["before"] != NO_RECORD)
+        first, numbers = select(later.first.columns, occurring), keys[occurring]
+        before = entries[occurring]
+        follows = ~first["gone"] & (before["before"] == COMMIT)
+        follows &= ~is_before(before["timestamp"], self.trusted_from_ms)
+        step = np.zeros(len(keys), np.int64)
+        step[occurring] = np.where(follows, first["offset"] - before["offset"], 0)
+        boundary = {
+            "key": numbers,
+            "step": step[occurring],
+            "ms": elapsed_ms(first["timestamp"], before["timestamp"]),
+            "before": np.append(own_steps, 0)[np.minimum(numbers, len(own_steps))],
+            **{f"previous_{name}": before[name] for name in START},
+            **{name: first[name] for name in (*PLACE, "span")},
+        }
+        forward = boundary["step"] > 0
+        self.of_key["steps"][numbers[forward]] += 1
+        self.of_key["steps"][keys] += later.of_key["steps"]
+        joined = dict(later.largest, key=keys[later.largest["key"]])
+        joined["before"] = np.where(
+            joined["before"] == UNKNOWN, step[later.largest["key"]], joined["before"]
+        )
+        large = boundary["step"] >= self.least
+        self._put_ordinary(numbers[forward & ~large], boundary["step"][forward & ~large])
+        self._put_ordinary(keys, later.of_key["ordinary"])
+        self._put_largest(select(boundary, forward & large))
+        self._put_largest(joined)
+        self.outside.append(select(boundary, forward & (boundary["span"] >= 0)))
+        self.outside += [dict(rows, key=keys[rows["key"]]) for rows in later.outside]
+        last_step = np.where(last_step == UNKNOWN, step, last_step)
+        self.of_key["last_step"][numbers] = last_step[occurring]
+
+    def jumps(self, view: PartitionView) -> Iterator[Jump]:
+        """Yield the jumps, first those from outside; call it after the last piece."""
+        from_outside = self._few_from_outside()
+        yield from self._named(from_outside, np.full(len(from_outside["key"]), -1))
+        rows, ordinary = self._too_large()
+        known = set(
+            zip(from_outside["key"].tolist(), from_outside["log_offset"].tolist(), strict=True)
+        )
+        for jump, key in zip(self._named(rows, ordinary), rows["key"].tolist(), strict=True):
+            is_known = (key, jump.at["log_offset"]) in known
+            if not is_known and self._is_too_fast(view, jump):
+                yield jump
+
+    def _few_from_outside(self) -> dict[str, Array]:
+        """Return the steps from outside, except of keys that were committed often."""
+        parts = self.outside or [{name: np.empty(0, np.int64) for name in STEP}]
+        rows = {name: np.concatenate([one[name] for one in parts]) for name in STEP}
+        codes = rows["key"] << 32 | rows["span"]
+        _, which, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        few = counts[which] <= FEW
+        return select(rows, few & (rows["step"] >= self.skip_by))
+
+    def _too_large(self) -> tuple[dict[str, Array], Array]:
+        """Return the steps that are far larger than all others of the group in the topic.
+
+        Also the largest other step of each.
+        """
+        rows = self.largest
+        if not len(rows["key"]):
+            return rows, rows["key"]
+        pair = pair_ranks(self.keys.entries)
+        _, pair = np.unique(pair, return_inverse=True)
+        steps = np.bincount(pair, self.of_key["steps"][: len(pair)])
+        starts = np.flatnonzero(np.append(True, rows["key"][1:] != rows["key"][:-1]))
+        following = np.append(rows["step"][1:], 0)
+        lasts = np.append(starts[1:], len(following)) - 1
+        full = np.diff(np.append(starts, len(following))) == LARGEST
+        following[lasts] = np.where(full, 0, self.of_key["ordinary"][rows["key"][lasts]])
+        # A key's steps down to the last gap, but not all of its LARGEST.
+        gap = (rows["step"] >= TIMES_LARGER * np.maximum(following, 1)) & (following > 0)
+        from_end = np.cumsum(gap[::-1])[::-1]
+        ends = np.repeat(np.append(starts[1:], len(gap)), np.diff(starts, append=len(gap)))
+        larger = from_end - np.append(from_end, 0)[ends] > 0
+        ordinary = np.zeros(len(steps), np.int64)
+        np.maximum.at(ordinary, pair, self.of_key["ordinary"][: len(pair)])
+        of_pair = pair[rows["key"]]
+        np.maximum.at(ordinary, of_pair[~larger], rows["step"][~larger])
+        compared = np.maximum(ordinary[of_pair], 1)
+        chosen = larger & (rows["step"] >= TIMES_LARGER * compared)
+        chosen &= (steps[of_pair] >= LEAST_STEPS) & (rows["before"] > 0)
+        chosen &= rows["step"] >= max(self.skip_by, LEAST_RECORDS)
+        return select(rows, chosen), compared[chosen]
+
+    def _is_too_fast(self, view: PartitionView, jump: Jump) -> bool:
+        """Whether the group had too little time since its last commit, or since it rejoined.
+
+        A consumer that comes back reads a backlog far faster than it reads otherwise.
+        """
+        at, rate = jump.at, self.skip_rate
+        if at["step"] * 1000 >= rate * max(at["ms"], LEAST_MS):
+            return True
+        history = view.histories.get(jump.key[0])
+        if history is None:
+            return False
+        places = [row["log_offset"] for row in history.generations]
+        index = bisect_right(places, at["log_offset"]) - 1
+        if index < 0 or places[index] < at["previous_log_offset"]:
+            return False
+        ms = at["timestamp"] - history.generations[index]["timestamp"]
+        known = 0 <= history.generations[index]["timestamp"] <= at["timestamp"]
+        return known and at["step"] * 1000 >= TIMES_FASTER * rate * max(ms, LEAST_MS)
+
+    def _named(self, rows: Mapping[str, Array], ordinary: Array) -> Iterator[Jump]:
+        if not len(rows["key"]):
+            return
+        names = dict(self.keys.items(np.unique(rows["key"]).tolist()))
+        columns = (rows[name].tolist() for name in STEP)
+        for other, *values in zip(ordinary.tolist(), *columns, strict=True):
+            at = dict(zip(STEP, values, strict=True))
+            yield Jump(names[at["key"]], at, self.files[at["file"]], None if other < 0 else other)
+
+
+def elapsed_ms(now: Array, before: Array) -> Array:
+    """Return the time between two columns of times (ms), ``LONG_MS`` where one is unknown."""
+    passed: Array = np.where((now < 0) | (before < 0), LONG_MS, np.maximum(now - before, 0))
+    return passed

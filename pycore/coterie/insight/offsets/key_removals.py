@@ -1,0 +1,185 @@
+"""The removals of offsets: what was committed before each, and what after it.
+
+A removal is a tombstone of a key that had a commit, or of a key whose commit the log has lost. A
+tombstone after a tombstone removes nothing. State: an element for each removal, and the first
+commit of each key in a part of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from coterie.insight.offsets.commit_findings import PLACE, PLACES, START, places_of, select
+from coterie.insight.records.commit_deltas import absorb_keys
+from coterie.insight.records.key_index import Key, Keys, Table
+from coterie.insight.records.record_columns import (
+    COMMIT,
+    NO_RECORD,
+    TOMBSTONE,
+    Array,
+    RecordColumns,
+)
+
+BEFORE = tuple(f"before_{name}" for name in (*START, "commit_ms"))
+
+
+class Place(NamedTuple):
+    """A commit or a tombstone: what it committed (a tombstone: -1), and where it is in the log."""
+
+    offset: int
+    timestamp: int
+    log_offset: int
+    file: str
+    position: int
+
+
+class KeyRemoval(NamedTuple):
+    """An offset that was removed.
+
+    Attributes
+    ----------
+    key : tuple
+        Group, topic, partition.
+    tombstone : Place
+        The record that removed it.
+    offset, commit_log_offset, commit_ms : int or None
+        The commit before, and the commit time in its value; None: it is not in the log.
+    resumed : Place or None
+        The next commit of the key; None: there is none.
+    """
+
+    key: Key
+    tombstone: Place
+    offset: int | None
+    commit_log_offset: int | None
+    commit_ms: int | None
+    resumed: Place | None
+
+    @property
+    def removed_ms(self) -> int | None:
+        """The time of the tombstone; None: it has none."""
+        return None if self.tombstone.timestamp < 0 else self.tombstone.timestamp
+
+
+@dataclass
+class KeyRemovals:
+    """Collects the removals of a partition, piece by piece."""
+
+    COLUMNS: ClassVar = frozenset(
+        {"commit_timestamp", "previous_row", *(f"previous_{name}" for name in START)}
+    )
+
+    keys: Keys = field(default_factory=Keys)
+    events: list[dict[str, Array]] = field(default_factory=list)  # removals and commits after them
+    first: Table = field(default_factory=lambda: Table(gone=(np.bool_, True), **PLACES))
+    commit_ms: Table = field(default_factory=lambda: Table(last=(np.int64, -1)))
+    files: list[str] = field(default_factory=list)
+
+    def take(self, commits: RecordColumns) -> None:
+        """Take the next piece."""
+        self.keys.scan = commits.scan
+        self.files = commits.files
+        self.first.fit(len(self.keys))
+        self.commit_ms.fit(len(self.keys))
+        if not len(self.keys):
+            return
+        effective, gone, previous = commits.effective, commits.tombstone, commits.previous
+        firsts = np.flatnonzero(effective & (previous == NO_RECORD))
+        for name, column in places_of(commits, firsts).items():
+            self.first[name][commits.key[firsts]] = column
+        self.first["gone"][commits.key[firsts]] = gone[firsts]
+        rows = np.flatnonzero(effective & ((previous == TOMBSTONE) != gone))
+        if len(rows):
+            self._put(commits, rows)
+        rows = np.flatnonzero(effective)
+        self.commit_ms["last"][commits.key[rows]] = commits.commit_timestamp[rows]
+
+    def _put(self, commits: RecordColumns, rows: Array) -> None:
+        """Add removals, and commits after them."""
+        known, gone = commits.previous[rows] == COMMIT, commits.tombstone
+        at = commits.previous_row[rows]
+        earlier = self.commit_ms["last"][commits.key[rows]]
+        columns = {name: commits.columns[f"previous_{name}"][rows] for name in START}
+        columns["commit_ms"] = np.where(at >= 0, commits.commit_timestamp[at], earlier)
+        before = {f"before_{name}": np.where(known, columns[name], -1) for name in columns}
+        self.events.append(
+            {
+                "key": commits.key[rows].astype(np.int64),
+                "gone": gone[rows],
+                "known": known,
+                **before,
+                **places_of(commits, rows),
+            }
+        )
+
+    def absorb(self, later: KeyRemovals) -> None:
+        """Absorb the next part; see ``aggregates``. Its first records may follow records here."""
+        last = later.keys.entries
+        keys, entries = absorb_keys(self.keys, later.keys)
+        self.commit_ms.fit(len(self.keys))
+        earlier_ms = self.commit_ms["last"][keys]
+        self.files = max(self.files, later.files, key=len)
+        occurring = np.flatnonzero(last["before"] != NO_RECORD)
+        first = select(later.first.columns, occurring)
+        resumes = ~first["gone"] & (entries["before"][occurring] == TOMBSTONE)
+        resumed = select(first, resumes)
+        count = int(resumes.sum())
+        unknown = {name: np.full(count, -1, np.int64) for name in BEFORE}
+        numbers = keys[occurring]
+        resumed |= {"key": numbers[resumes], "known": np.zeros(count, np.bool_), **unknown}
+        self.events.append(resumed)
+        for events in later.events:
+            of_key = entries[events["key"]]
+            is_first = events["gone"] & ~events["known"]  # the key's first record in the part
+            follows = is_first & (of_key["before"] == COMMIT)
+            joined = dict(events, known=events["known"] | follows, key=keys[events["key"]])
+            columns = {f"before_{name}": of_key[name] for name in START}
+            columns["before_commit_ms"] = earlier_ms[events["key"]]
+            for name, column in columns.items():
+                joined[name] = np.where(follows, column, events[name])
+            self.events.append(select(joined, ~(is_first & (of_key["before"] == TOMBSTONE))))
+        self.commit_ms["last"][numbers] = later.commit_ms["last"][occurring]
+
+    def in_order(self) -> dict[str, Array]:
+        """Return the removals as columns, by key and in log order.
+
+        ``key`` numbers keys; ``PLACE`` is of the tombstone, ``before_*`` of the commit before it if
+        ``known``, ``after_*`` of the commit after it if ``resumed``.
+        """
+        if not self.events:
+            return {}
+        names = ("key", "gone", "known", *BEFORE, *PLACE)
+        events = {name: np.concatenate([one[name] for one in self.events]) for name in names}
+        events = select(events, np.argsort(events["key"], kind="stable"))
+        rows = np.flatnonzero(events["gone"])
+        after = np.minimum(rows + 1, len(events["key"]) - 1)
+        resumed = (events["key"][after] == events["key"][rows]) & ~events["gone"][after]
+        return {
+            **select(events, rows),
+            "resumed": resumed,
+            **{f"after_{name}": events[name][after] for name in PLACE},
+        }
+
+    def rows(self, columns: Mapping[str, Array] | None = None) -> Iterator[KeyRemoval]:
+        """Yield removals, given as some of the elements of :meth:`in_order`; None: all."""
+        columns = self.in_order() if columns is None else columns
+        if not columns or not len(columns["key"]):
+            return
+        names = dict(self.keys.items(np.unique(columns["key"]).tolist()))
+        count = len(columns["key"])
+        places = [self._places(columns, prefix, count) for prefix in ("", "after_")]
+        before = zip(*(columns[name].tolist() for name in BEFORE), strict=True)
+        flags = (columns[name].tolist() for name in ("key", "known", "resumed"))
+        for key, known, resumed, was, tombstone, after in zip(*flags, before, *places, strict=True):
+            offset, _, log_offset, commit_ms = was if known else (None,) * len(BEFORE)
+            next_commit = after if resumed else None
+            yield KeyRemoval(names[key], tombstone, offset, log_offset, commit_ms, next_commit)
+
+    def _places(self, columns: Mapping[str, Array], prefix: str, count: int) -> Iterator[Place]:
+        fields = (columns[prefix + name].tolist() for name in PLACE)
+        for offset, timestamp, log_offset, file, position in zip(*fields, strict=True):
+            yield Place(offset, timestamp, log_offset, self.files[file], position)

@@ -1,0 +1,293 @@
+"""Findings about records that a group skipped, read twice, or does not get to.
+
+``Losses`` collects removals of offsets, jumps, stalls and open transactions in one reading.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.insight.groups.causes import counted, hosts_in_words
+from coterie.insight.offsets.commit_findings import REWIND, select
+from coterie.insight.offsets.jumps import Jump, Jumps
+from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
+from coterie.insight.offsets.open_transactions import OpenTransaction, OpenTransactions
+from coterie.insight.offsets.stalls import Stall, Stalls
+from coterie.insight.records.aggregates import columns_of
+from coterie.insight.records.partition_view import PartitionView
+from coterie.insight.records.record_columns import RecordColumns
+from coterie.insight.render.tables import shortened
+from coterie.state.assignments import assignments
+from coterie.times import format_duration, format_time
+
+SKIP, STALL, OPEN_TRANSACTION = "skip", "stall", "open_transaction"
+KINDS = (SKIP, STALL, OPEN_TRANSACTION)
+NAMED = 3  # partitions and groups of a transaction
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From when on something is a finding; None: this kind is not looked for.
+
+    Attributes
+    ----------
+    skip_by : int or None
+        The least number of records that a skip passes over.
+    skip_rate : int
+        The least speed, in records a second, of a skip that only its speed shows.
+    rewind_by : int or None
+        The least number of records that a commit goes back, across a removal.
+    stall_ms : int or None
+        The shortest stall.
+    open_ms : int or None
+        The least age of an open transaction.
+    """
+
+    skip_by: int | None = 1
+    skip_rate: int = 1000
+    rewind_by: int | None = 1
+    stall_ms: int | None = 60_000
+    open_ms: int | None = 10_000
+
+
+class Losses:
+    """Collects what the findings need, piece by piece."""
+
+    def __init__(self, view: PartitionView, thresholds: Thresholds) -> None:
+        self.thresholds = thresholds
+        self.parts: dict[str, Any] = {}
+        if thresholds.skip_by is not None or thresholds.rewind_by is not None:
+            self.parts["removals"] = KeyRemovals()
+        if thresholds.skip_by is not None:
+            self.parts[SKIP] = Jumps(view, thresholds.skip_by, thresholds.skip_rate)
+        if thresholds.stall_ms is not None:
+            self.parts[STALL] = Stalls(thresholds.stall_ms, view.trusted_from_ms)
+        if thresholds.open_ms is not None:
+            self.parts[OPEN_TRANSACTION] = OpenTransactions()
+        self.COLUMNS = columns_of(self.parts.values())
+
+    def take(self, records: RecordColumns) -> None:
+        """Take the next piece."""
+        for part in self.parts.values():
+            part.take(records)
+
+    def absorb(self, later: Losses) -> None:
+        """Absorb the next part; see ``aggregates``."""
+        for name, part in self.parts.items():
+            part.absorb(later.parts[name])
+
+    def rows(self, view: PartitionView) -> Iterator[Row]:
+        """Yield the findings; call it after the last piece."""
+        yield from self.skip_rows(view)
+        yield from (stall_row(view, stall, owner) for stall, owner in self.owned_stalls(view))
+        if self.thresholds.open_ms is not None:
+            transactions = list(self.open_transactions())
+            yield from open_rows(transactions, end_of(view), self.thresholds.open_ms)
+
+    def skip_rows(self, view: PartitionView) -> Iterator[Row]:
+        """Yield the findings about records that were skipped, or repeated after a removal."""
+        limits = self.thresholds
+        if "removals" in self.parts:
+            yield from across_removals(self.parts["removals"], limits.skip_by, limits.rewind_by)
+        if SKIP in self.parts:
+            yield from map(jump_row, self.parts[SKIP].jumps(view))
+
+    def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, Owner]]:
+        """Yield the stalls of partitions that a member owned, with the owner."""
+        for stall in self.parts[STALL].stalls(end_of(view)) if STALL in self.parts else ():
+            owner = owner_of(view, stall)
+            if owner is not None:
+                yield stall, owner
+
+    def open_transactions(self) -> Iterator[OpenTransaction]:
+        """Yield the open transactions of each group, of any age."""
+        yield from self.parts[OPEN_TRANSACTION].transactions()
+
+
+def end_of(view: PartitionView) -> int:
+    """Return the time of the partition's newest record, or of the requested end."""
+    return view.newest_ms if view.at_ms is None else min(view.newest_ms, view.at_ms)
+
+
+def across_removals(
+    removals: KeyRemovals, skip_by: int | None, rewind_by: int | None
+) -> Iterator[Row]:
+    """Yield the commits after a removal that differ from the commit before it.
+
+    ``skip_by``, ``rewind_by``: the least difference; None: this kind is not looked for.
+    """
+    columns = removals.in_order()
+    if not columns:
+        return
+    change = columns["after_offset"] - columns["before_offset"]
+    chosen = np.zeros(len(change), np.bool_)
+    if skip_by is not None:
+        chosen |= change >= skip_by
+    if rewind_by is not None:
+        chosen |= change <= -rewind_by
+    chosen &= columns["known"] & columns["resumed"]
+    for removal in removals.rows(select(columns, chosen)):
+        yield removal_row(removal)
+
+
+def removal_row(removal: KeyRemoval) -> Row:
+    """Return the finding about a commit after a removal."""
+    assert removal.offset is not None  # such a removal is no finding
+    assert removal.resumed is not None
+    old, new = removal.offset, removal.resumed.offset
+    at_ms = removal.removed_ms
+    removed = "removed" if at_ms is None else f"removed at {format_time(at_ms)}"
+    detail = f"committed {old}, {removed}, resumed near {new}: about {new - old} records never "
+    detail += "committed"
+    if new < old:
+        detail = f"from {old}, {removed}, back to {new}, by {old - new}"
+    place = removal.resumed
+    return {
+        "kind": SKIP if new > old else REWIND,
+        **dict(zip(("group_id", "topic", "partition"), removal.key, strict=True)),
+        "detail": detail,
+        **moved(old, new, place.file, place.position, "removed before"),
+        "offset": new,
+        "previous_offset": old,
+        "timestamp": None if place.timestamp < 0 else place.timestamp,
+        "log_offset": place.log_offset,
+        "file": place.file,
+        "position": place.position,
+        "previous_log_offset": removal.commit_log_offset,
+    }
+
+
+def moved(old: int, new: int, file: str, position: int, why: str) -> Row:
+    """Return the fields by which the commits of one request are one finding."""
+    return {
+        "lowest_offset": min(old, new),
+        "highest_offset": max(old, new),
+        "moved": abs(new - old),
+        "why": why,
+        "loop": (why, file, position),
+    }
+
+
+def jump_row(jump: Jump) -> Row:
+    """Return the finding about a jump."""
+    at = jump.at
+    old, new, step = at["previous_offset"], at["offset"], at["step"]
+    if jump.ordinary is None:
+        why = "set by a tool or a consumer outside of the group: it had no members"
+    else:
+        why = f"in {at['ms']} ms; the group's other steps are at most {jump.ordinary}: a seek"
+    return {
+        "kind": SKIP,
+        **dict(zip(("group_id", "topic", "partition"), jump.key, strict=True)),
+        "detail": f"from {old} forward to {new}, by {step}, {why}",
+        **moved(old, new, jump.file, at["position"], why if jump.ordinary is None else "a seek"),
+        "offset": new,
+        "previous_offset": old,
+        "timestamp": None if at["timestamp"] < 0 else at["timestamp"],
+        "log_offset": at["log_offset"],
+        "file": jump.file,
+        "position": at["position"],
+        "previous_log_offset": at["previous_log_offset"],
+    }
+
+
+def stall_row(view: PartitionView, stall: Stall, owner: Owner) -> Row:
+    """Return the finding about a stall."""
+    long, longest = format_duration(stall.ms), format_duration(stall.longest_ms)
+    since = format_time(stall.since_ms)
+    how = f"stood at {stall.offset} for {long} from {since} on"
+    if stall.until_ms is None:
+        how = f"stands at {stall.offset} since {since}, {long} before the end of the log"
+    return {
+        "kind": STALL,
+        **dict(zip(("group_id", "topic", "partition"), stall.key, strict=True)),
+        "detail": f"{how}, while others of the topic move; owned by {owner}; "
+        f"its longest pause before was {longest}",
+        "offset": stall.offset,
+        "clients": [{"client_id": owner.client_id, "client_host": owner.host, "topics": None}],
+        "timestamp": end_of(view) if stall.until_ms is None else stall.until_ms,
+        "log_offset": stall.log_offset,
+        "file": stall.file,
+        "position": stall.position,
+        "previous_log_offset": stall.since_log_offset,
+    }
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The member that owns a partition."""
+
+    client_id: str
+    host: str
+
+    def __str__(self) -> str:
+        return shortened(self.client_id or "a client") + hosts_in_words([self.host])
+
+
+def owner_of(view: PartitionView, stall: Stall) -> Owner | None:
+    """Return the owner of a partition at the end of a stall; None: it had none.
+
+    The assignments of a newer group are known only at the end of the log.
+    """
+    group, topic, partition = stall.key
+    row = view.group_rows.get(group)
+    history = view.histories.get(group)
+    if history is not None and (row is None or row["type"] == "classic"):
+        places = [place.log_offset for place in history.records.places]
+        index = len(places) if stall.until_ms is None else bisect_left(places, stall.log_offset)
+        state = history.state(index - 1) if index else None
+        row = None if state is None else {"type": "classic", **state}
+    if row is None:
+        return None
+    assigned = assignments(row)
+    for member in row["members"]:
+        if partition in assigned[member["member_id"]][0].get(topic, ()):
+            return Owner(member["client_id"], member["client_host"])
+    return None
+
+
+def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) -> Iterator[Row]:
+    """Yield a finding for each group whose offsets wait for the end of a transaction.
+
+    A younger transaction counts, too, if the partition has no later record: then its age is not
+    known.
+    """
+    groups: dict[int, list[str]] = {}
+    for transaction in transactions:
+        groups.setdefault(transaction.producer_id, []).append(transaction.group)
+    for transaction in transactions:
+        since_ms = transaction.since_ms
+        if since_ms >= 0 and end_ms - since_ms < open_ms and transaction.until_ms < end_ms:
+            continue
+        since = "an unknown time" if since_ms < 0 else format_time(since_ms)
+        places = [f"{shortened(key[1])}-{key[2]}" for key, _ in transaction.offsets]
+        others = [group for group in groups[transaction.producer_id] if group != transaction.group]
+        also = f"; also of {named(others)}" if others else ""
+        ((_, topic, partition), offset), *more = transaction.offsets
+        yield {
+            "kind": OPEN_TRANSACTION,
+            "always": True,  # a state at the end, whenever it began
+            "group_id": transaction.group,
+            "topic": None if more else topic,
+            "partition": None if more else partition,
+            "offset": None if more else offset,
+            "detail": f"producer {transaction.producer_id} holds "
+            f"{counted(len(places), 'offset')} since {since}: {named(places)}{also}",
+            "count": transaction.commits,
+            "timestamp": None if since_ms < 0 else since_ms,
+            "log_offset": transaction.log_offset,
+            "file": transaction.file,
+            "position": transaction.position,
+        }
+
+
+def named(names: list[str]) -> str:
+    """Return the first names, and the number of others."""
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join([*map(shortened, names[:NAMED]), *more])

@@ -1,0 +1,344 @@
+"""Partitions whose offset stands still while other partitions of the topic move.
+
+A partition without records stands still, too, and the log has no end offsets. So a pause is a
+stall only if the partition moved before and never paused nearly as long (``TIMES_LONGER``), and if
+the group's other partitions of the topic moved during at least half of the pause.
+
+State for each key: when it moved last, and its longest pause. For each group and topic: in which
+slices of time it moved. A pause is stored if it is far longer than those before: few for each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.insight.offsets.commit_findings import PLACE, PLACES, places_of, select
+from coterie.insight.records.commit_deltas import absorb_keys
+from coterie.insight.records.key_index import LOW, Key, Keys, Table, rows_by_key
+from coterie.insight.records.record_columns import (
+    COMMIT,
+    NO_RECORD,
+    Array,
+    RecordColumns,
+    is_before,
+)
+
+TIMES_LONGER = 5  # than any pause before
+LEAST_MOVES = 10  # of the partition, before its pauses are judged
+SLICES = 6  # of time, in the shortest stall
+LEAST_SLICES = 2  # in a pause, to judge it
+SLICES_STORED = 1 << 22  # of all groups and topics; beyond, slices become twice as long
+NEVER = -1
+UNKNOWN_MS = 1 << 40  # longer than any pause
+MOVE = ("ms", *PLACE)
+SINCE = ("ms", "log_offset")  # of the move before
+PAUSE = ("key", "pause", "since", "stood", "longest", "moves", "since_log_offset", *PLACE)
+Columns = dict[str, Array]
+
+
+class Stall(NamedTuple):
+    """A partition that stood still.
+
+    Attributes
+    ----------
+    key : tuple
+        Group, topic, partition.
+    since_ms, until_ms : int or None
+        When it moved last, and when it moved again; None: not before the end of the log.
+    ms : int
+        The time between, or up to the end of the log.
+    offset : int
+        Where it stood.
+    since_log_offset : int
+        The commit that moved it last.
+    log_offset, file, position
+        The commit that moved it again, or else the one that moved it last.
+    longest_ms : int
+        Its longest pause before.
+    """
+
+    key: Key
+    since_ms: int
+    until_ms: int | None
+    ms: int
+    offset: int
+    since_log_offset: int
+    log_offset: int
+    file: str
+    position: int
+    longest_ms: int
+
+
+class Stalls:
+    """Finds stalls in the commits of a partition, piece by piece.
+
+    Parameters
+    ----------
+    stall_ms
+        The shortest stall.
+    trusted_from_ms
+        From when on the log is complete: pauses that began earlier are left out. None: its start.
+    """
+
+    COLUMNS = frozenset({"previous_offset"})
+
+    def __init__(self, stall_ms: int, trusted_from_ms: int | None = None) -> None:
+        self.stall_ms, self.trusted_from_ms = stall_ms, trusted_from_ms
+        self.active = ActiveSlices(max(stall_ms // SLICES, 1))
+        self.keys = Keys()
+        self.files: list[str] = []
+        self.first = Table(gone=(np.bool_, True), **PLACES)  # record of each key in this part
+        self.moved = Table(
+            **dict.fromkeys((*MOVE, "first_ms"), (np.int64, NEVER)),
+            known=(np.bool_, False),  # it moved, or was removed, in this part
+            moves=(np.int64, 0),
+            longest=(np.int64, 0),
+            **{f"first_{name}": (np.int64, 0) for name in (*PLACE, "stood")},
+        )
+        self.pauses: list[Columns] = []
+
+    def take(self, commits: RecordColumns) -> None:
+        """Take the next piece."""
+        self.keys.scan, self.files = commits.scan, commits.files
+        if not len(self.keys):
+            return
+        self._fit()
+        firsts = np.flatnonzero((commits.previous == NO_RECORD) & commits.effective)
+        for name, column in places_of(commits, firsts).items():
+            self.first[name][commits.key[firsts]] = column
+        self.first["gone"][commits.key[firsts]] = commits.tombstone[firsts]
+        moves = (commits.previous == COMMIT) & (commits.offset != commits.previous_offset)
+        moves &= commits.timestamp >= 0
+        rows = np.flatnonzero(np.where(commits.tombstone, commits.effective, moves))
+        if not len(rows):
+            return
+        events = rows_by_key(small(commits.key[rows], len(self.keys)), rows)
+        rows, gone = events.order, commits.tombstone[events.order]
+        places = places_of(commits, rows)
+        ms = np.where(gone, NEVER, places["timestamp"])
+        keys = events.keys.astype(np.int64)
+        self.active.add(self.keys, keys[~gone], ms[~gone])
+        self._put({"key": keys, "ms": ms, "stood": commits.previous_offset[rows], **places})
+
+    def _fit(self) -> None:
+        for table in (self.first, self.moved):
+            table.fit(len(self.keys))
+
+    def _put(self, events: Columns) -> None:
+        """Add moves and removals (``ms`` NEVER), sorted by key, each key's in log order."""
+        keys, moved = events["key"], self.moved
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        of_start, sizes = keys[starts], np.diff(starts, append=len(keys))
+        lasts = starts + sizes - 1
+        since, since_log_offset = (np.append(NEVER, events[name][:-1]) for name in SINCE)
+        since[starts] = moved["ms"][of_start]
+        since_log_offset[starts] = moved["log_offset"][of_start]
+        pause = pauses(events["ms"], since)
+        longest = longest_before(pause, starts, moved["longest"][of_start])
+        is_move = events["ms"] >= 0
+        count: Array = np.cumsum(is_move) - is_move
+        count += np.repeat(moved["moves"][of_start] - count[starts], sizes)
+        measured = {"pause": pause, "since": since, "longest": longest, "moves": count}
+        self._put_pauses({**events, **measured, "since_log_offset": since_log_offset})
+        new = ~moved["known"][of_start]
+        for name in (*MOVE, "stood"):
+            moved[f"first_{name}"][of_start[new]] = events[name][starts[new]]
+        for name in MOVE:
+            moved[name][of_start] = events[name][lasts]
+        moved["known"][of_start] = True
+        moved["longest"][of_start] = np.maximum(longest, pause)[lasts]
+        moved["moves"][of_start] = (count + is_move)[lasts]
+
+    def _put_pauses(self, rows: Columns) -> None:
+        """Store the pauses that are long enough, beside those before them."""
+        long = rows["pause"] >= np.maximum(self.stall_ms, TIMES_LONGER * rows["longest"])
+        if long.any():
+            self.pauses.append({name: rows[name][long] for name in PAUSE})
+
+    def absorb(self, later: Stalls) -> None:
+        """Absorb the next part; see ``aggregates``. Its first commits follow commits here."""
+        last = later.keys.entries
+        keys, entries = absorb_keys(self.keys, later.keys)
+        self._fit()
+        self.files = max(self.files, later.files, key=len)
+        self.active.absorb(later.active)
+        occurring = np.flatnonzero(last["before"] != NO_RECORD)
+        first, numbers = select(later.first.columns, occurring), keys[occurring]
+        before = entries[occurring]
+        moves = ~first["gone"] & (before["before"] == COMMIT) & (first["timestamp"] >= 0)
+        moves &= first["offset"] != before["offset"]
+        events = {**first, "key": numbers, "ms": first["timestamp"], "stood": before["offset"]}
+        self._put_sorted(select(events, moves))
+        self.active.add(self.keys, numbers[moves], first["timestamp"][moves])
+        inner = {name: np.zeros(len(keys), np.int64) for name in ("longest", "moves")}
+        known = np.flatnonzero(later.moved["known"])
+        events = {name: later.moved[f"first_{name}"][known] for name in (*MOVE, "stood")}
+        of_known, moved = keys[known], self.moved
+        self._put_sorted({**events, "key": of_known})
+        inner["longest"][known] = moved["longest"][of_known]
+        inner["moves"][known] = moved["moves"][of_known] - (events["ms"] >= 0)
+        for rows in later.pauses:
+            local = rows["key"]
+            longest = np.maximum(rows["longest"], inner["longest"][local])
+            count = rows["moves"] + inner["moves"][local]
+            self._put_pauses(dict(rows, key=keys[local], longest=longest, moves=count))
+        for name in MOVE:
+            moved[name][of_known] = later.moved[name][known]
+        longest = later.moved["longest"][known]
+        moved["longest"][of_known] = np.maximum(moved["longest"][of_known], longest)
+        moved["moves"][of_known] = inner["moves"][known] + later.moved["moves"][known]
+
+    def _put_sorted(self, events: Columns) -> None:
+        if len(events["key"]):
+            self._put(select(events, np.argsort(events["key"])))
+
+    def stalls(self, end_ms: int) -> Iterator[Stall]:
+        """Yield the stalls; call it after the last piece. ``end_ms``: the end of the log."""
+        parts = [*self.pauses, self._open_pauses(end_ms)]
+        rows = {name: np.concatenate([one[name] for one in parts]) for name in PAUSE}
+        rows = select(rows, rows["moves"] >= LEAST_MOVES)
+        rows = select(rows, ~is_before(rows["since"], self.trusted_from_ms))
+        rows = select(rows, self.active.during(self.keys, rows))
+        if not len(rows["key"]):
+            return
+        names = dict(self.keys.items(np.unique(rows["key"]).tolist()))
+        for values in zip(*(rows[name].tolist() for name in PAUSE), strict=True):
+            row = dict(zip(PAUSE, values, strict=True))
+            is_open = row["log_offset"] == row["since_log_offset"]
+            yield Stall(
+                names[row["key"]],
+                row["since"],
+                None if is_open else row["timestamp"],
+                row["pause"],
+                row["stood"],
+                row["since_log_offset"],
+                row["log_offset"],
+                self.files[row["file"]],
+                row["position"],
+                row["longest"],
+            )
+
+    def _open_pauses(self, end_ms: int) -> Columns:
+        """Return the pauses at the end of the log that are long enough."""
+        moved = {name: self.moved[name] for name in self.moved.columns}
+        keys = np.arange(self.moved.count)
+        ends = np.where(moved["ms"] >= 0, end_ms, NEVER)
+        pause = pauses(ends, moved["ms"])
+        rows = {"key": keys, "pause": pause, "since": moved["ms"], "stood": moved["offset"]}
+        rows |= {"since_log_offset": moved["log_offset"]}
+        rows |= {name: moved[name] for name in ("longest", "moves", *PLACE)}
+        long = pause >= np.maximum(self.stall_ms, TIMES_LONGER * moved["longest"])
+        return select(rows, long)
+
+
+class ActiveSlices:
+    """The slices of time in which a group moved in a topic.
+
+    Parameters
+    ----------
+    slice_ms
+        The length of a slice; it doubles while there are more than ``SLICES_STORED``.
+    """
+
+    def __init__(self, slice_ms: int) -> None:
+        self.slice_ms = slice_ms
+        self.numbers: dict[tuple[str, str], int] = {}  # of group and topic
+        self.number_of_key = np.empty(0, np.int64)
+        self.codes = np.empty(0, np.int64)
+        self.recent: list[Array] = []
+
+    def __getstate__(self) -> dict[str, object]:
+        self._settle()
+        return self.__dict__ | {"number_of_key": self.number_of_key[:0]}
+
+    def _numbers(self, keys: Keys, of: Array) -> Array:
+        """Return the number of the group and topic of some keys."""
+        known = len(self.number_of_key)
+        if len(keys) > known:
+            state = keys.__getstate__()
+            entries = state["known"][known:]
+            codes = entries["group"].astype(np.int64) << 32 | entries["topic"]
+            pairs, which = np.unique(codes, return_inverse=True)
+            new = [
+                self.numbers.setdefault(
+                    (state["groups"][pair >> 32], state["topics"][pair & LOW]), len(self.numbers)
+                )
+                for pair in pairs.tolist()
+            ]
+            self.number_of_key = np.append(self.number_of_key, np.array(new, np.int64)[which])
+        numbers: Array = self.number_of_key[of]
+        return numbers
+
+    def add(self, keys: Keys, of: Array, ms: Array) -> None:
+        """Add moves of some keys at some times."""
+        if len(of):
+            codes = self._numbers(keys, of) << 40 | ms // self.slice_ms
+            self.recent.append(np.unique(codes))
+            if sum(map(len, self.recent)) > SLICES_STORED // 4:
+                self._settle()
+
+    def _settle(self) -> None:
+        self.codes = np.unique(np.concatenate([self.codes, *self.recent]))
+        self.recent = []
+        while len(self.codes) > SLICES_STORED:
+            self._double()
+
+    def _double(self) -> None:
+        self.slice_ms *= 2
+        low = (1 << 40) - 1
+        self.codes = np.unique(self.codes & ~low | (self.codes & low) >> 1)
+
+    def absorb(self, later: ActiveSlices) -> None:
+        """Add the slices of the next part."""
+        self._settle()
+        later._settle()
+        while self.slice_ms < later.slice_ms:
+            self._double()
+        while later.slice_ms < self.slice_ms:
+            later._double()
+        renumbered = np.array(
+            [self.numbers.setdefault(pair, len(self.numbers)) for pair in later.numbers], np.int64
+        )
+        low = (1 << 40) - 1
+        codes = renumbered[later.codes >> 40] << 40 | later.codes & low if len(later.codes) else []
+        self.recent.append(np.array(codes, np.int64))
+        self._settle()
+
+    def during(self, keys: Keys, rows: Columns) -> Array:
+        """Return in which pauses the topic moved in half of the slices; bool."""
+        self._settle()
+        base = self._numbers(keys, rows["key"]) << 40
+        first = rows["since"] // self.slice_ms + 1
+        last = (rows["since"] + rows["pause"]) // self.slice_ms  # not included
+        count = np.maximum(last - first, 0)
+        low, high = (np.searchsorted(self.codes, base | at) for at in (first, first + count))
+        active: Array = (count >= LEAST_SLICES) & ((high - low) * 2 >= count)
+        return active
+
+
+def small(keys: Array, count: int) -> Array:
+    """Return key numbers in the smallest type: numpy sorts 16 bits by radix, far faster."""
+    return keys.astype(np.uint16) if count <= 1 << 16 else keys.astype(np.int64)
+
+
+def pauses(ms: Array, since: Array) -> Array:
+    """Return the time between moves, 0 where one is ``NEVER``, or if time went back."""
+    passed = np.where((ms < 0) | (since < 0), 0, ms - since)
+    clipped: Array = np.clip(passed, 0, UNKNOWN_MS - 1)
+    return clipped
+
+
+def longest_before(pause: Array, starts: Array, known: Array) -> Array:
+    """Return the longest pause before each, of the same key.
+
+    ``starts``: the first element of each key; ``known``: the longest before that.
+    """
+    ranks = np.zeros(len(pause), np.int64)
+    ranks[starts[1:]] = 1
+    base = np.cumsum(ranks) * UNKNOWN_MS
+    shifted = np.append(0, pause[:-1])
+    shifted[starts] = known
+    return np.maximum.accumulate(shifted + base) - base

@@ -1,0 +1,104 @@
+"""Records that a group skipped, read twice or stands before, against slow models and by hand."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.insight.offsets import jumps, stalls
+from coterie.insight.offsets.loss_findings import Losses, Thresholds
+from coterie.insight.questions import audit
+from coterie.insight.records import log_reader
+from coterie.insight.records.aggregates import run_aggregates
+from coterie.insight.records.partition_view import PartitionView
+from coterie.log.folders import find_segments
+from support.insight import loss_model
+from support.insight.loss_model import STEPS, Life
+from support.insight.partition_parts import answer_in_parts
+from support.insight.transaction_logs import write
+
+STALL_MS = 300
+SMALL = (
+    (log_reader, "READ_PIECE_BYTES", 1),
+    (jumps, "LEAST_STEPS", 3),
+    (jumps, "LEAST_RECORDS", 5),
+    (jumps, "LEAST_MS", 1),
+    (jumps, "TIMES_FASTER", 3),
+    (stalls, "LEAST_MOVES", 1),
+    (stalls, "TIMES_LONGER", 2),
+    (stalls, "SLICES", 3),
+)
+SEEK = {"least": 5, "larger": 10, "faster": 3, "least_steps": 3, "largest": 2, "least_ms": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_is_enough():
+    """Let short logs show what long ones show, and read a batch at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in SMALL:
+            patch.setattr(module, name, value)
+        yield
+
+
+def segments_of(written, home):
+    write(written.segments, home)
+    return next(iter(find_segments([home]).partitions().values()))
+
+
+def collected(segments, thresholds):
+    """The filled aggregates of a partition, and its view."""
+    view = PartitionView(0, segments)
+    losses = Losses(view, thresholds)
+    run_aggregates(view, {"losses": (view.record_filter, losses)})
+    return view, losses.parts
+
+
+def place(jump):
+    return jump.key[2], jump.at["previous_offset"], jump.at["offset"], jump.at["log_offset"]
+
+
+@settings(max_examples=150)
+@given(steps=STEPS, rate=st.sampled_from([1, 500, 10_000]))
+def test_skips_and_stalls_are_those_of_the_slow_models(steps, rate):
+    written = Life(steps)
+    with tempfile.TemporaryDirectory() as home:
+        thresholds = Thresholds(skip_rate=rate, stall_ms=STALL_MS)
+        view, parts = collected(segments_of(written, Path(home)), thresholds)
+        actual = [
+            (one.key[2], one.offset, one.resumed.offset, one.resumed.log_offset)
+            for one in parts["removals"].rows()
+            if one.resumed and one.offset not in (None, one.resumed.offset)
+        ]
+        assert sorted(actual) == loss_model.across_removals(written)
+        found = list(parts["skip"].jumps(view))
+        outside = loss_model.from_outside(written, jumps.FEW)
+        assert sorted(place(one) for one in found if one.ordinary is None) == outside
+        seeks = loss_model.seeks(written, rate=rate, **SEEK)
+        actual = sorted(place(one) for one in found if one.ordinary is not None)
+        assert actual == sorted(set(seeks) - set(outside))
+        end_ms = max(written.ms, view.newest_ms)
+        expected = loss_model.stalls(written, STALL_MS, 2, 1, STALL_MS // 3, end_ms)
+        stood = [
+            (one.key[2], one.since_ms, one.ms, one.offset) for one in parts["stall"].stalls(end_ms)
+        ]
+        assert sorted(stood) == expected
+
+
+@settings(max_examples=80)
+@given(steps=STEPS, data=st.data())
+def test_a_log_in_parts_has_the_findings_of_the_log_as_one(steps, data):
+    written = Life(steps)
+    parameters = audit.Parameters(
+        only=("skip", "rewind", "stall", "open_transaction"),
+        skip_rate=1,
+        stall_ms=STALL_MS,
+        open_ms=0,
+    )
+    with tempfile.TemporaryDirectory() as home:
+        segments = segments_of(written, Path(home))
+        cuts = data.draw(st.sets(st.integers(1, len(segments) - 1) if segments[1:] else st.just(1)))
+        cuts = {cut for cut in cuts if cut < len(segments)}
+        expected = list(audit.rows(PartitionView(0, segments), parameters))
+        assert answer_in_parts(segments, cuts, audit, parameters, {}) == expected
