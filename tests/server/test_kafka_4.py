@@ -1,5 +1,6 @@
 """What a broker 4.1 answers otherwise than 3.9: topic ids, epochs of transactions, settings."""
 
+import socket
 import struct
 from dataclasses import replace
 
@@ -328,8 +329,10 @@ def test_offset_fetch_answers_each_requested_topic(peer, version):
     ] == [("t", []), ("nope", [1, 1]), ("t", [0])]
 
 
-def test_offset_delete_of_unknown_partitions_alone_does_not_look_for_the_group(peer):
+def test_offset_delete_of_unknown_topics_alone_does_not_look_for_the_group(peer):
     partitions = [{"partitionIndex": 0}]
+    topics = [{"name": "nope", "partitions": partitions}, {"name": "t", "partitions": []}]
+    assert ask(peer, "OffsetDelete", 0, {"groupId": "", "topics": topics})["errorCode"] == 24
     found = ask(peer, "OffsetDelete", 0, {
         "groupId": "no", "topics": [{"name": "nope", "partitions": partitions}],
     })  # fmt: skip
@@ -344,6 +347,19 @@ def test_list_offsets_leaves_out_topics_without_partitions(peer):
     assert [(row["name"], [each["errorCode"] for each in row["partitions"]]) for row in found] == [
         ("t", [42])
     ]
+
+
+@pytest.mark.parametrize("kafka", ["3.9", "4.1"])
+def test_a_record_of_the_wall_clock_is_taken_by_a_broker_with_a_virtual_clock(kafka):
+    with Broker(topics={"t": 1}, clock="virtual", kafka=kafka) as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            records = batch(b"v", time_ms=1_760_000_000_000)
+            topics = [{"name": "t", "partitionData": [{"index": 0, "records": records}]}]
+            connection.sendall(request("Produce", 9, {"acks": -1, "topicData": topics}))
+            assert connection.recv(4)
+        (log,) = broker._thread.call(lambda running: running.cluster.topics.get("t").partitions)
+        assert log.log_end_offset == 1
 
 
 def test_groups_have_settings_of_their_own(server, peer):
