@@ -458,6 +458,16 @@ def test_one_refused_update_of_a_feature_fails_all(peer):
     assert "kraft.version" not in {row["name"] for row in levels["finalizedFeatures"]}
 
 
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [("g:AAAAAAAAAAAAAAAAAAAAAA:0", 15), ("g", 42), ("", 42), (":AAAAAAAAAAAAAAAAAAAAAA:0", 42)],
+)
+def test_a_share_coordinator_is_found_by_keys_of_partitions_only(peer, key, error):
+    body = {"keyType": 2, "coordinatorKeys": [key]}
+    (found,) = ask(peer, "FindCoordinator", 6, body)["coordinators"]
+    assert found["errorCode"] == error
+
+
 def test_share_groups_are_off(peer):
     body = {"groupId": "s", "memberId": "m", "memberEpoch": 0}
     assert ask(peer, "ShareGroupHeartbeat", 1, body)["errorCode"] == 35
