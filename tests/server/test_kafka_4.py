@@ -329,17 +329,6 @@ def test_offset_fetch_answers_each_requested_topic(peer, version):
     ] == [("t", []), ("nope", [1, 1]), ("t", [0])]
 
 
-def test_offset_delete_of_unknown_topics_alone_does_not_look_for_the_group(peer):
-    partitions = [{"partitionIndex": 0}]
-    topics = [{"name": "nope", "partitions": partitions}, {"name": "t", "partitions": []}]
-    assert ask(peer, "OffsetDelete", 0, {"groupId": "", "topics": topics})["errorCode"] == 24
-    found = ask(peer, "OffsetDelete", 0, {
-        "groupId": "no", "topics": [{"name": "nope", "partitions": partitions}],
-    })  # fmt: skip
-    assert found["errorCode"] == 0
-    assert found["topics"][0]["partitions"] == [{"partitionIndex": 0, "errorCode": 3}]
-
-
 def test_list_offsets_leaves_out_topics_without_partitions(peer):
     partition = {"partitionIndex": 0, "timestamp": -1}
     topics = [{"name": "nope", "partitions": []}, {"name": "t", "partitions": [partition] * 2}]

@@ -178,10 +178,7 @@ def offset_delete(call: Call) -> None:
     def answered(error: int, rows: Any) -> None:
         call.answer((error, 0, () if error else _topics(refused, rows)))
 
-    exist = any(call.cluster.topics.get(name) is not None for name, _ in topics)
-    if not exist and call.cluster.groups.replays:  # Kafka 4 does not look for the group then
-        return answered(Error.NONE, ())
-    return call.cluster.groups.ask_row(_DELETE, group_id, -1, None, None, tuple(accepted), answered)
+    call.cluster.groups.ask_row(_DELETE, group_id, -1, None, None, tuple(accepted), answered)
 
 
 def _count(call: Call, name: str, refused: Refused) -> int:
