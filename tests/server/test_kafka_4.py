@@ -1,5 +1,6 @@
 """What a broker 4.1 answers otherwise than 3.9: topic ids, epochs of transactions, settings."""
 
+import socket
 import struct
 from dataclasses import replace
 
@@ -337,6 +338,19 @@ def test_list_offsets_leaves_out_topics_without_partitions(peer):
     ]
 
 
+@pytest.mark.parametrize("kafka", ["3.9", "4.1"])
+def test_a_record_of_the_wall_clock_is_taken_by_a_broker_with_a_virtual_clock(kafka):
+    with Broker(topics={"t": 1}, clock="virtual", kafka=kafka) as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            records = batch(b"v", time_ms=1_760_000_000_000)
+            topics = [{"name": "t", "partitionData": [{"index": 0, "records": records}]}]
+            connection.sendall(request("Produce", 9, {"acks": -1, "topicData": topics}))
+            assert connection.recv(4)
+        (log,) = broker._thread.call(lambda running: running.cluster.topics.get("t").partitions)
+        assert log.log_end_offset == 1
+
+
 def test_groups_have_settings_of_their_own(server, peer):
     settings = described(peer, GROUP, "g")
     assert settings["consumer.heartbeat.interval.ms"] == ("5000", 5)
@@ -431,6 +445,16 @@ def test_one_refused_update_of_a_feature_fails_all(peer):
     )
     levels = ask(peer, "ApiVersions", 4, {"clientSoftwareName": "t", "clientSoftwareVersion": "1"})
     assert "kraft.version" not in {row["name"] for row in levels["finalizedFeatures"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [("g:AAAAAAAAAAAAAAAAAAAAAA:0", 15), ("g", 42), ("", 42), (":AAAAAAAAAAAAAAAAAAAAAA:0", 42)],
+)
+def test_a_share_coordinator_is_found_by_keys_of_partitions_only(peer, key, error):
+    body = {"keyType": 2, "coordinatorKeys": [key]}
+    (found,) = ask(peer, "FindCoordinator", 6, body)["coordinators"]
+    assert found["errorCode"] == error
 
 
 def test_share_groups_are_off(peer):

@@ -16,6 +16,7 @@ from support.server.playing import play
 
 KEYS = {api.name: key for key, api in wire.APIS.items()}
 CLOSED = b"closed"
+READY = (0, 25)  # else the coordinator is not there yet; 25: it knows no such member
 PATIENT_S, BRIEF_S, PARKED_S = 8.0, 1.5, 0.35
 HEAD = struct.Struct(">qiibIhiqqqhii")
 CONTROL = 0x20
@@ -27,6 +28,10 @@ ALSO_UNORDERED = {
     "OffsetForLeaderEpoch": {"topics", "partitions"},
     "DescribeProducers": {"activeProducers", "topics", "partitions"},
     "DescribeConfigs": {"synonyms"},
+    "ConsumerGroupHeartbeat": {"topicPartitions", "partitions"},
+    "ConsumerGroupDescribe": {
+        *("groups", "members", "topicPartitions", "partitions", "subscribedTopicNames"),
+    },
 }
 
 
@@ -256,3 +261,39 @@ def unequal(one, other, place=""):
             yield from unequal(*pair, f"{place}[]")
     elif one != other:
         yield place, one, other
+
+
+def until(question, seconds=60):
+    """Ask until it is so."""
+    end = time.monotonic() + seconds
+    while not question():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.1)
+
+
+def make_ready(side):
+    """Have the broker make its internal topics, and load them."""
+    for number in range(12):
+        name = f"ready{number}"
+        begin = {"transactionalId": name, "transactionTimeoutMs": 60000}
+        for api, body in (
+            ("FindCoordinator", {"key": name, "keyType": 0}),
+            ("FindCoordinator", {"key": name, "keyType": 1}),
+            ("Heartbeat", {"groupId": name, "generationId": 1, "memberId": "m"}),
+            ("InitProducerId", begin),
+        ):
+            until(lambda api=api, body=body: side.ask("main", api, 1, body)["errorCode"] in READY)
+
+
+def make_topics(side, names):
+    topics = [{"name": each, "numPartitions": 2, "replicationFactor": 1} for each in names]
+    side.ask("main", "CreateTopics", 5, {"topics": topics, "timeoutMs": 5000})
+    partitions = [{"partitionIndex": number, "timestamp": -1} for number in (0, 1)]
+    fields = {"topics": [{"name": each, "partitions": partitions} for each in names]}
+    fields["replicaId"] = -1
+    until(lambda: not any(
+        each["errorCode"]
+        for topic in side.ask("main", "ListOffsets", 1, fields)["topics"]
+        for each in topic["partitions"]
+    ))  # fmt: skip

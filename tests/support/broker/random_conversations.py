@@ -1,14 +1,13 @@
 """Random conversations with a broker of Kafka and with ours, whose answers are compared.
 
-    PYTHONPATH=tests python tests/support/broker/random_conversations.py [--seeds 0 25]
-        [--kafka 4.1] [KIND]
+    PYTHONPATH=tests python tests/support/broker/random_conversations.py [--kafka 4.1] [KIND]
 
-KIND: offsets, group, txn, data, topics. A broker 3.9.1, or 4.1.1, is started from Maven's jars, and
-ours in this process. Prints each kind of difference once, with the request that showed it.
+KIND: offsets, group, txn, data, topics; with --kafka 4.1 also consumers. A broker is started from
+Maven's jars, ours in this process. Each kind of difference is printed once, with its request.
 
-Three differences are known. Which protocol wins a tie of votes, and who leads once the leader has
-gone, Kafka leaves to its hash tables. And a batch of a transaction that is not verified leaves its
-sequence in a partition of Kafka's: the producer's next batch there with a higher one is refused.
+Known differences: Kafka leaves to its hash tables which protocol wins a tie, and who leads once the
+leader has gone. And a batch of a transaction that is not verified leaves its sequence in a
+partition of Kafka's: the producer's next batch there with a higher one is refused.
 """
 
 import argparse
@@ -20,8 +19,9 @@ from pathlib import Path
 
 from coterie.server import Broker
 from coterie.server.api.table import SERVED_BY
-from support.broker.both_brokers import Batch, Both, Connections, Drawn
+from support.broker.both_brokers import Batch, Both, Connections, Drawn, make_ready, make_topics
 from support.broker.kafka_broker import running_broker
+from support.broker.random_consumer_groups import CONSUMERS
 
 SETTINGS = {
     "group.min.session.timeout.ms": "500",
@@ -39,7 +39,6 @@ OF_BROKER = {"3.9": "3.9.1", "4.1": "4.1.1"}
 # Versions that name topics by ids are left out, and that of brokers.
 LAST = {"Fetch": 12, "Produce": 12, "AddPartitionsToTxn": 3}
 VERSIONS = {}
-READY = (0, 25)  # else the coordinator is not there yet; 25: it knows no such member
 LONG, TOO_LONG = "m" * 64, "m" * 65
 STRANGER = Drawn(123456, 123456)
 
@@ -403,43 +402,8 @@ KINDS = {
     + [leader_epochs, delete_records, describe_producers, init_producer_id, metadata],
     "topics": [create_topics] * 4 + [delete_topics] * 2 + [create_partitions] * 3
     + [metadata, describe_configs, describe_configs],
+    "consumers": CONSUMERS,
 }  # fmt: skip
-
-
-def until(question, seconds=60):
-    """Ask until it is so."""
-    end = time.monotonic() + seconds
-    while not question():
-        if time.monotonic() > end:
-            raise TimeoutError
-        time.sleep(0.1)
-
-
-def make_ready(side):
-    """Have the broker make its internal topics, and load them."""
-    for number in range(12):
-        name = f"ready{number}"
-        begin = {"transactionalId": name, "transactionTimeoutMs": 60000}
-        for api, body in (
-            ("FindCoordinator", {"key": name, "keyType": 0}),
-            ("FindCoordinator", {"key": name, "keyType": 1}),
-            ("Heartbeat", {"groupId": name, "generationId": 1, "memberId": "m"}),
-            ("InitProducerId", begin),
-        ):
-            until(lambda api=api, body=body: side.ask("main", api, 1, body)["errorCode"] in READY)
-
-
-def make_topics(side, names):
-    topics = [{"name": each, "numPartitions": 2, "replicationFactor": 1} for each in names]
-    side.ask("main", "CreateTopics", 5, {"topics": topics, "timeoutMs": 5000})
-    partitions = [{"partitionIndex": number, "timestamp": -1} for number in (0, 1)]
-    fields = {"topics": [{"name": each, "partitions": partitions} for each in names]}
-    fields["replicaId"] = -1
-    until(lambda: not any(
-        each["errorCode"]
-        for topic in side.ask("main", "ListOffsets", 1, fields)["topics"]
-        for each in topic["partitions"]
-    ))  # fmt: skip
 
 
 def converse(addresses, kind, seed, steps):
@@ -487,8 +451,8 @@ def main():
     parser.add_argument("--kafka", choices=OF_BROKER, default="3.9")
     options = parser.parse_args()
     for row in SERVED_BY[options.kafka].values():
-        first = 4 if row.name == "Fetch" else row.first
-        VERSIONS[row.name] = (first, min(row.last, LAST.get(row.name, row.last)))
+        VERSIONS[row.name] = (row.first, min(row.last, LAST.get(row.name, row.last)))
+    VERSIONS["Fetch"] = (4, LAST["Fetch"])
     settings = "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -499,7 +463,8 @@ def main():
         for address in (kafka.address, ours.bootstrap_servers):
             host, _, port = address.rpartition(":")
             addresses.append((host, int(port)))
-        run(addresses, options.kinds or list(KINDS), range(*options.seeds), options.steps)
+        kinds = [kind for kind in KINDS if options.kafka != "3.9" or kind != "consumers"]
+        run(addresses, options.kinds or kinds, range(*options.seeds), options.steps)
 
 
 if __name__ == "__main__":

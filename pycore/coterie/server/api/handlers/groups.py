@@ -5,6 +5,7 @@ Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +34,8 @@ _DELETE = NUMBER["delete_groups"]
 _SEVERAL_SINCE = 4
 _GROUP, _TRANSACTION, _SHARE = range(3)  # key types
 _SHARE_SINCE = 6  # but a broker without share groups has no coordinator for them
+# SharePartitionKey of Kafka 4: group, topic id, partition.
+_SHARE_KEY = re.compile(r"[^:]*[^:\s][^:]*:[A-Za-z0-9_-]{22}:-?[0-9]+")
 _CLASSIC = "classic"
 _GROUP_ENTRIES = 10  # describing a group costs as much as so many of its members
 _DELETED_AT_ONCE = 100  # groups; each writes a batch of tombstones
@@ -62,7 +65,8 @@ def _coordinator(call: Call, kind: int, key: str) -> dict[str, Any]:
         error, message = Error.INVALID_REQUEST, message_of(Error.INVALID_REQUEST)
         if kind == _SHARE and call.api_version >= _SEVERAL_SINCE:
             message = ""
-            if call.api_version >= _SHARE_SINCE:
+            is_key = not call.cluster.groups.replays or _SHARE_KEY.fullmatch(key) is not None
+            if call.api_version >= _SHARE_SINCE and is_key:
                 error = Error.COORDINATOR_NOT_AVAILABLE
         return {"errorCode": error, "errorMessage": message, "nodeId": -1, "host": "", "port": -1}
     if kind == _GROUP:
