@@ -8,7 +8,7 @@ dropped.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
@@ -60,7 +60,7 @@ class Groups:
             DirectLog(self.log.write, self.log.rows),
         )  # fmt: skip
         context.clock.add(self)
-        topics.on_delete.append(self._topic_deleted)
+        topics.on_delete.append(self._topics_deleted)
 
     # As part of a clock
 
@@ -166,6 +166,11 @@ class Groups:
             self._act("end_txn", (producer_id, committed))
         return errors
 
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self.core.all_groups())
+
     def delete_partitions(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Delete the offsets of deleted partitions."""
         self._act("delete_partitions", tuple(partitions))
@@ -200,12 +205,14 @@ class Groups:
 
     # Inside
 
-    def _topic_deleted(self, topic: Topic) -> None:
-        """Delete the offsets of a deleted topic."""
-        if topic.name == OFFSETS_TOPIC:  # the log of the groups themselves
+    def _topics_deleted(self, topics: Sequence[Topic]) -> None:
+        """Delete the offsets of deleted topics."""
+        if any(topic.name == OFFSETS_TOPIC for topic in topics):  # the log of the groups themselves
             self.resign()
             self.load()
-        self.delete_partitions((topic.name, number) for number in range(len(topic.partitions)))
+        self.delete_partitions(
+            (topic.name, number) for topic in topics for number in range(len(topic.partitions))
+        )
 
     def _at_ms(self) -> int:
         return self.core.now_ms - self._start_ms
