@@ -151,7 +151,7 @@ def test_a_handler_that_fails_closes_its_connection_and_says_so(server):
     def broken(*asked):
         raise RuntimeError("broken")
 
-    server.cluster.groups.ask = broken
+    server.cluster.groups.ask_row = broken
     peer.send(request("LeaveGroup", 0, {"groupId": "g", "memberId": "m"}))
     assert peer.connection.closing
     assert "LeaveGroup" in server.log_lines[0]
