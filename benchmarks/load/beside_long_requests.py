@@ -79,8 +79,9 @@ def fill(port, many):
     client.ask("CreateTopics", 7, creating(topics(many)))
     client.ask("CreateTopics", 7, creating(["wide"], 1))
     for count in range(10_000, many + 1, 10_000):  # the most that one request adds
-        grown = {"topics": [{"name": "wide", "count": count}], "timeoutMs": 1000}
-        client.ask("CreatePartitions", 3, grown)
+        topic = {"name": "wide", "count": count, "assignments": None}
+        grown = client.ask("CreatePartitions", 3, {"topics": [topic], "timeoutMs": 1000})
+        assert not grown["results"][0]["errorCode"], grown
     names = groups(many)
     for number in range(many + IN_FLIGHT):
         if number < many:

@@ -5,13 +5,15 @@
 Fills a partition of each server with the same batches of 16 KB. Then, in turn, one client sends a
 heartbeat each millisecond while 1 or 20 readers ask for 50 MB and never read, or while 4 readers
 read such fetches without a pause (``readers.c``). Needs a JDK and Maven for the broker of Kafka
-3.9.1; ``--alone`` does without. A third server only copies bytes of its memory into sockets
-(``fixed_fetches.py``); the broker sends those of a file without a copy. Prints medians over the
-rounds, and the worst latency of all.
+3.9.1; ``--alone`` does without. Two more servers only copy bytes of their memory into sockets
+(``fixed_fetches.py``), one with send buffers as the system chooses them, one with Kafka's; the
+broker sends those of a file without a copy. Prints medians over the rounds, and the worst latency
+of all.
 Memory is what the resident set of the server grew by at most.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -40,7 +42,7 @@ KEY = {api.name: api.key for api in wire.APIS.values()}
 TOPIC, FETCH_BYTES, MB = "readers", 50 << 20, 1 << 20
 RECORDS, VALUE = 16, os.urandom(1000)  # of a batch
 IN_FLIGHT = 20
-FIXED, FIXED_PORT = "only copies", 19094
+FIXED = {"only copies": (19094,), "only copies, Kafka's buffers": (19095, 102400)}
 
 
 def build(folder):
@@ -140,7 +142,7 @@ def show(name, server, rounds):
 
 def compare(program, folder, servers, options):
     for name, (host, port, _) in servers.items():
-        if name != FIXED:
+        if name not in FIXED:
             fill(host, port, options.mb)
     print("| readers | server | median ms | 99 % ms | most ms | memory MB | MB/s | MB/CPU s "
           "| cores |")  # fmt: skip
@@ -149,7 +151,7 @@ def compare(program, folder, servers, options):
         measure(program, folder, host, port, ROWS["4 read"], options.seconds, pid)
     for name in options.rows or ROWS:
         row = ROWS[name]
-        some = {s: place for s, place in servers.items() if row[1] or s != FIXED}
+        some = {s: place for s, place in servers.items() if row[1] or s not in FIXED}
         found = {server: [] for server in some}
         for server, (host, port, pid) in [*some.items()] * options.rounds:
             found[server].append(measure(program, folder, host, port, row, options.seconds, pid))
@@ -167,12 +169,14 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program = build(folder)
-        fixed = [sys.executable, str(Path(__file__).parent / "fixed_fetches.py"), str(FIXED_PORT)]
-        with loads.running([sys.executable, *loads.SERVE]) as pid, loads.running(fixed) as other:
-            servers = {
-                "coterie serve": ("127.0.0.1", loads.PORT, pid),
-                FIXED: ("127.0.0.1", FIXED_PORT, other),
-            }
+        fixed = [sys.executable, str(Path(__file__).parent / "fixed_fetches.py")]
+        with contextlib.ExitStack() as until_end:
+            start = until_end.enter_context
+            pid = start(loads.running([sys.executable, *loads.SERVE]))
+            servers = {"coterie serve": ("127.0.0.1", loads.PORT, pid)}
+            for name, given in FIXED.items():
+                pid = start(loads.running([*fixed, *map(str, given)]))
+                servers[name] = ("127.0.0.1", given[0], pid)
             if options.alone:
                 return compare(program, folder, servers, options)
             from support.broker import kafka_broker

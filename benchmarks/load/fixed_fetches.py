@@ -1,8 +1,9 @@
 """A server that answers each Fetch with the same 50 MB from memory, in a thread per connection.
 
-``python benchmarks/load/fixed_fetches.py PORT``: what the system takes to copy the bytes of a
-process into sockets. A server whose data is in its memory cannot take less CPU time for a byte.
-Any other request gets twelve bytes.
+``python benchmarks/load/fixed_fetches.py PORT [SEND_BYTES]``: what the system takes to copy the
+bytes of a process into sockets, with send buffers of this size (by default, the system chooses). A
+server whose data is in its memory cannot take less CPU time for a byte. Any other request gets
+twelve bytes.
 """
 
 import contextlib
@@ -22,14 +23,16 @@ def serve(connection):
             connection.sendall(RESPONSE if request[:2] == FETCH else b"\0\0\0\x08" + bytes(8))
 
 
-def main(port):
+def main(port, send_bytes=None):
     with socket.create_server(("127.0.0.1", port)) as server:
         print("listening", flush=True)
         while True:
             connection, _ = server.accept()
+            if send_bytes is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -370,3 +370,18 @@ def test_a_closed_connection_needs_no_collection_to_be_freed(monkeypatch):
             assert freed.wait(HANG_S)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("groups", "looked_up"), [(0, [5000]), (39, [5000]), (99, [2000, 2000, 1000])]
+)
+def test_deleted_topics_are_looked_up_in_groups_together_but_not_too_many(groups, looked_up):
+    server, calls = Server(), []
+    for number in range(50):
+        server.cluster.topics.create(f"t{number}", 100)
+    for number in range(groups):
+        server.connect().send(request("OffsetCommit", 8, commit(f"g{number}", "t0", {0: 1})))
+    server.cluster.groups.delete_partitions = lambda keys: calls.append(len(list(keys)))
+    names = {"topicNames": [f"t{number}" for number in range(50)]}
+    ask(server.connect(), "DeleteTopics", 5, names)
+    assert calls == looked_up

@@ -6,6 +6,7 @@ before the coordinator's next request or timer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from coterie.consumer_groups import decode_topic_id
@@ -30,9 +31,10 @@ class GroupImage:
     def _take_change(self, topic: Topic) -> None:
         self._changed[topic.name] = topic
 
-    def _take_deletion(self, topic: Topic) -> None:
-        self._changed.pop(topic.name, None)
-        self._deleted[topic.name] = None
+    def _take_deletion(self, topics: Sequence[Topic]) -> None:
+        for topic in topics:
+            self._changed.pop(topic.name, None)
+            self._deleted[topic.name] = None
 
     def changes(self) -> tuple[Any, ...] | None:
         """Return the changes as details of the operation ``metadata``; None: there are none."""

@@ -8,7 +8,7 @@ dropped.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
@@ -66,7 +66,7 @@ class Groups:
             DirectLog(self.log.write, self.log.rows),
         )  # fmt: skip
         context.clock.add(self)
-        topics.on_delete.append(self._topic_deleted)
+        topics.on_delete.append(self._topics_deleted)
         self.replays = self.config["coterie.behaviour"] in REPLAYING
         self._image = GroupImage(context, topics) if self.replays else None
 
@@ -180,6 +180,11 @@ class Groups:
         """Replace the settings that a group has of its own."""
         self._act("group_config", (config,), group_id)
 
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self.core.all_groups())
+
     def delete_partitions(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Delete the offsets of deleted partitions."""
         self._act("delete_partitions", tuple(partitions))
@@ -245,12 +250,14 @@ class Groups:
         if self._image is not None and (details := self._image.changes()) is not None:
             self._act("metadata", details)
 
-    def _topic_deleted(self, topic: Topic) -> None:
-        """Delete the offsets of a deleted topic."""
-        if topic.name == OFFSETS_TOPIC:  # the log of the groups themselves
+    def _topics_deleted(self, topics: Sequence[Topic]) -> None:
+        """Delete the offsets of deleted topics."""
+        if any(topic.name == OFFSETS_TOPIC for topic in topics):  # the log of the groups themselves
             self.resign()
             self.load()
-        self.delete_partitions((topic.name, number) for number in range(len(topic.partitions)))
+        self.delete_partitions(
+            (topic.name, number) for topic in topics for number in range(len(topic.partitions))
+        )
 
     def _at_ms(self) -> int:
         return self.core.now_ms - self._start_ms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -116,13 +116,13 @@ class Topics:
     on_change : list
         Called with each topic that is new or has more partitions.
     on_delete : list
-        Called with each deleted topic.
+        Called with the topics of each deletion.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.on_change: list[Callable[[Topic], None]] = []
-        self.on_delete: list[Callable[[Topic], None]] = []
+        self.on_delete: list[Callable[[Sequence[Topic]], None]] = []
         self.named: dict[str, Topic] = {}
         self._ids: dict[str, Topic] = {}
         self._metric_names: dict[str, dict[str, None]] = {}  # -> the topics with this name
@@ -212,18 +212,20 @@ class Topics:
         for function in self.on_change:
             function(topic)
 
-    def delete(self, name: str) -> None:
-        """Delete a topic and its data; waiting fetches are woken."""
-        topic = self.named.pop(name)
-        del self._ids[topic.topic_id]
-        alike = self._metric_names[_metric_name(name)]
-        del alike[name]
-        if not alike:
-            del self._metric_names[_metric_name(name)]
-        for log in topic.partitions:
-            log.delete()
+    def delete(self, *names: str) -> None:
+        """Delete topics and their data; waiting fetches are woken."""
+        deleted = [self.named.pop(name) for name in names]
+        for topic in deleted:
+            del self._ids[topic.topic_id]
+            metric_name = _metric_name(topic.name)
+            alike = self._metric_names[metric_name]
+            del alike[topic.name]
+            if not alike:
+                del self._metric_names[metric_name]
+            for log in topic.partitions:
+                log.delete()
         for function in self.on_delete:
-            function(topic)
+            function(deleted)
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replace the settings of a topic."""
