@@ -68,10 +68,13 @@ def compare(copies: Mapping[str, Listing], progress: Progress) -> Iterator[list[
         return compare_partition(number, segments), read
 
     threads = 1 if size < 2 * UNIT_BYTES_MIN else cores()
-    with ThreadPoolExecutor(threads) as pool:
+    pool = ThreadPoolExecutor(threads)
+    try:
         for rows, read in pool.map(work, numbers):
             progress.advance(read)
             yield rows
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def compare_partition(number: int | None, segments: Mapping[str, Sequence[Segment]]) -> list[Row]:
