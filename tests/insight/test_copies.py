@@ -2,13 +2,15 @@
 
 import gzip
 import json
+from concurrent.futures import CancelledError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie._core.codec.reader import LogReader
-from coterie.insight.copies.comparison import compare
+from coterie.insight.copies.comparison import compare, compare_partition
+from coterie.insight.records.cut import Cancellation
 from coterie.log.folders import find_segments
 from coterie.replay.engine import Silent
 from support import golden_data
@@ -295,6 +297,15 @@ def test_the_common_history_is_that_of_a_slow_model_and_never_shorter_than_the_t
     assert really or worse["status"] != "diverged"
     if really and not any(how["removed"] for _, how in written):
         assert (until, worse["status"]) == (parted, "diverged")
+
+
+def test_a_comparison_that_is_left_reads_no_further(split):
+    listings = {copy: find_segments([copy]) for copy in split}
+    reading = Cancellation()
+    reading.cancel()
+    segments = {name: listing.segments for name, listing in listings.items()}
+    with pytest.raises(CancelledError):
+        compare_partition(0, segments, reading)
 
 
 def test_threads_and_pieces_change_no_answer(split, monkeypatch):

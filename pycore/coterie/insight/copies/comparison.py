@@ -17,6 +17,7 @@ from typing import Any
 from coterie.insight.copies.common_prefix import Common, common_prefix
 from coterie.insight.copies.partition_copy import PartitionCopy
 from coterie.insight.copies.tails import GROUP_FIELDS, Tail, tail_of
+from coterie.insight.records.cut import Cancellation
 from coterie.log.folders import Listing, Segment
 from coterie.ordering import partition_order
 from coterie.replay.engine import Progress
@@ -65,18 +66,26 @@ def compare(copies: Mapping[str, Listing], progress: Progress) -> Iterator[list[
     def work(number: int | None) -> tuple[list[Row], int]:
         segments = {name: tuple(partitions[name].get(number, ())) for name in copies}
         read = sum(segment.size for some in segments.values() for segment in some)
-        return compare_partition(number, segments), read
+        return compare_partition(number, segments, reading), read
 
     threads = 1 if size < 2 * UNIT_BYTES_MIN else cores()
-    with ThreadPoolExecutor(threads) as pool:
+    reading, pool = Cancellation(), ThreadPoolExecutor(threads)
+    try:
         for rows, read in pool.map(work, numbers):
             progress.advance(read)
             yield rows
+    finally:
+        reading.cancel()
+        pool.shutdown(cancel_futures=True)
 
 
-def compare_partition(number: int | None, segments: Mapping[str, Sequence[Segment]]) -> list[Row]:
+def compare_partition(
+    number: int | None,
+    segments: Mapping[str, Sequence[Segment]],
+    reading: Cancellation | None = None,
+) -> list[Row]:
     """Return the rows of one partition."""
-    copies = [PartitionCopy(name, some) for name, some in segments.items()]
+    copies = [PartitionCopy(name, some, reading) for name, some in segments.items()]
     present = [copy for copy in copies if copy.segments]
     best = max(present, key=lambda copy: (*rank(copy), copy.records))  # the first of equal ones
     prefixes = {copy.name: common_prefix(copy, best) for copy in present if copy is not best}

@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from coterie._core.codec.reader import LogReader
+from coterie.insight.records.cut import Cancellation
 from coterie.log.batch_headers import HEADER_DTYPE, NO_EPOCH, batch_headers
 from coterie.log.folders import Segment, read_segment
 from coterie.log.leader_epochs import EpochSpan, checkpoint_spans, spans_of
@@ -51,13 +53,16 @@ class PartitionCopy:
         Batches at the end that cannot be read.
     """
 
-    def __init__(self, name: str, segments: Sequence[Segment]) -> None:
+    def __init__(
+        self, name: str, segments: Sequence[Segment], reading: Cancellation | None = None
+    ) -> None:
         self.name = name
+        self._reading = reading or Cancellation()
         self.segments = segments
         self.faults = 0
         self.summaries: dict[int, SegmentSummary] = {}
         self.spans: list[EpochSpan] = []
-        self.bytes_of = functools.lru_cache(SEGMENTS_OPEN)(self._read)
+        self._cached = functools.lru_cache(SEGMENTS_OPEN)(self._read)
         for number in reversed(range(len(segments))):
             self._summarize(number)
         self.spans.reverse()
@@ -66,6 +71,18 @@ class PartitionCopy:
 
     def _read(self, number: int) -> memoryview:
         return memoryview(read_segment(self.segments[number]))
+
+    def bytes_of(self, number: int) -> memoryview:
+        """Return the bytes of a segment, to be read inside ``intact``.
+
+        Raises
+        ------
+        CancelledError
+            The comparison was cancelled; this ends its thread.
+        """
+        if self._reading.cancelled:
+            raise CancelledError
+        return self._cached(number)
 
     def _summarize(self, number: int) -> None:
         """Add a segment, the last one first."""
