@@ -235,5 +235,6 @@ OPTIONS = {"kind": NativeMember}
 INCIDENTS = {
     "rolling-restarts": (rolling_restarts, OPTIONS),
     "departures": (departures, OPTIONS),
+    "departures-4": (departures, {**OPTIONS, "version": "4.1.1"}),
     "loops": (loops, OPTIONS),
 }
