@@ -94,7 +94,7 @@ def test_a_bar_tells_its_owners_and_its_times_in_ms(browser, cut):
 def test_costs_are_a_table_with_a_dash_for_what_there_is_not(browser, cut):
     path, _ = cut
     browser.open(path)
-    heads = browser.texts("table:first-of-type thead th")[:5]
+    heads = browser.texts("table:first-of-type thead th")[: 2 + len(DESIGNS)]
     assert heads == ["Cost", "What is summed", *DESIGNS]
     cells = {
         row.find_element("css selector", "th").text: [
@@ -102,8 +102,8 @@ def test_costs_are_a_table_with_a_dash_for_what_there_is_not(browser, cut):
         ]
         for row in browser.all("table")[0].find_elements("css selector", "tbody tr")
     }
-    assert cells["watch_events"][2] == cells["zookeeper_operations"][2] == "-"
-    assert cells["rebalances"] == ["8", "4", "4"]
+    assert cells["watch_events"][2:] == cells["zookeeper_operations"][2:] == ["-", "-"]
+    assert cells["rebalances"] == ["8", "4", "4", "4"]
 
 
 def test_each_lane_can_be_read_as_a_table_by_the_keyboard_alone(browser, cut):

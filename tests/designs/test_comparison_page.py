@@ -71,10 +71,10 @@ def test_the_page_has_a_lane_for_each_design_costs_and_the_scenarios_ops(tmp_pat
     assert [lane["design"] for lane in data["lanes"]] == list(DESIGNS)
     costs = {row["name"]: row["values"] for row in data["costs"]}
     assert list(costs) == list(COSTS)
-    assert costs["rebalances"] == [78, 12, 12]
+    assert costs["rebalances"] == [78, 12, 12, 12]
     assert costs["watch_events"][2] is None
     assert [sum(count for _, count in lane["rebalances"]["marks"]) for lane in data["lanes"]] == [
-        *(78, 12, 12)
+        *(78, 12, 12, 12)
     ]
     assert [op[0] for op in data["ops"]] == [event["at"] for event in shipped("herd")["events"]]
     assert data["ops"][1][1] == "start consumer=c01 group=group1 subscription=topic1:1 streams=1"
