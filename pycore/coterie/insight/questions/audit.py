@@ -3,7 +3,8 @@
 ``KINDS`` names the kinds of findings in order of severity, ``FINDERS`` the functions that find
 them. A new kind is a line in each of the two. A finder's rows need only some of ``FIELDS``: its
 ``kind``, ``group_id``, ``detail``, and the record (``timestamp``, ``log_offset``, ``file``,
-``position``). Rows with an equal ``loop`` become one finding (``audit_loops``).
+``position``). Rows with an equal ``loop`` become one finding (``audit_loops``). A row with a true
+``always`` is a finding whatever time is requested.
 """
 
 from __future__ import annotations
@@ -215,7 +216,11 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     atoms: list[Row] = []
     for finder in finders(parameters):
         atoms += finder.rows(view, parameters, filled.get(finder.name))
-    found_rows = [row for row in audit_loops.merged(atoms) if view.is_requested(row["timestamp"])]
+    found_rows = [
+        row
+        for row in audit_loops.merged(atoms)
+        if row.get("always") or view.is_requested(row["timestamp"])
+    ]
     audit_loops.add_owners(view, found_rows)
     if parameters.live is not None and parameters.looks_for(DIVERGENCE):
         found_rows += audit_loops.merged(divergences(view, parameters.live))

@@ -200,7 +200,9 @@ def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
     states: dict[tuple[str, int], Row | None] = {}
     for row in rows:
         history = view.histories.get(row["group_id"])
-        if history is None or row.get("clients") or not row["partitions"]:
+        if history is None or row.get("clients") or row.get("log_offset") is None:
+            continue
+        if not row["partitions"]:
             continue
         places = [record["log_offset"] for record in history.generations]
         index = bisect_right(places, row["log_offset"]) - 1
@@ -216,7 +218,7 @@ def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
             {"client_id": client_id, "client_host": host, "topics": None}
             for client_id, host in clients
         ]
-        if row["count"] > 1 and clients:
+        if row.get("count", 1) > 1 and clients:
             row["detail"] += f"; {clients_text(list(clients))}"
 
 
