@@ -161,6 +161,9 @@ def slow_rewinds(requests):
     for of_partition in back.values():
         for event in of_partition:
             loops[event[0] if len(of_partition) < 3 else "again"].append(event)
+    requests = [loop for loop in loops if loop != "again"]
+    if len(requests) >= 3:  # of different partitions
+        loops["again"] += [event for loop in requests for event in loops.pop(loop)]
     return sorted(
         (
             sorted({partition for _, partition, *_ in events}),

@@ -14,7 +14,9 @@ from coterie.errors import CorruptData
 from coterie.insight.groups.causes import counted, hosts_in_words
 from coterie.insight.groups.flapping import flapping_text
 from coterie.insight.offsets.commit_findings import (
+    AGAIN,
     LARGE_METADATA,
+    LOOP,
     NO_PROGRESS,
     REWIND,
     again_and_again,
@@ -47,9 +49,18 @@ Row = dict[str, Any]
 def merged(rows: Iterable[Row]) -> list[Row]:
     """Return one row for each loop, and the other rows; in no particular order."""
     loops: dict[Any, list[Row]] = {}
+    requests: dict[str, list[Any]] = {}  # of each group, those that set offsets back
     for number, row in enumerate(rows):
         loop = row.pop("loop", number)
-        loops.setdefault((row["kind"], row["group_id"], loop), []).append(row)
+        key = row["kind"], row["group_id"], loop
+        if row["kind"] == REWIND and loop != AGAIN and key not in loops:
+            requests.setdefault(row["group_id"], []).append(key)
+        loops.setdefault(key, []).append(row)
+    for group, keys in requests.items():
+        if len(keys) >= LOOP:  # again and again, if not of the same partition
+            again = loops.setdefault((REWIND, group, AGAIN), [])
+            for key in keys:
+                again += loops.pop(key)
     return [merged_row(of_loop) for of_loop in loops.values()]
 
 
@@ -128,7 +139,8 @@ def rewinds_text(rows: list[Row], row: Row) -> str:
     """Return the rewinds of several partitions as text."""
     places = places_text(row["partitions"])
     moved = sum(one["moved"] for one in rows)
-    if len(row["partitions"]) < row["count"]:
+    requests = {(one["file"], one["position"]) for one in rows}
+    if len(requests) > 1 or row["count"] > len(rows):
         return f"{places} {again_and_again(row | {'moved': moved})}"
     changes = [
         f"{shortened(one['topic'])}-{one['partition']} {one['previous_offset']} to {one['offset']}"
