@@ -104,6 +104,10 @@ def test_rewinds_are_the_commits_below_the_one_before(case, least):
             loop = request if len(back) < 3 else "again"
             event = (*place, 1, offset_of(record), offset_of(before), record["offset"])
             loops[group, loop].append(event)
+    for group in {group for group, _ in loops}:  # three requests of a group are a loop, too
+        requests = [key for key in loops if key[0] == group and key[1] != "again"]
+        if len(requests) >= 3:
+            loops[group, "again"] += [event for key in requests for event in loops.pop(key)]
     expected = [finding_of(group, events) for (group, _), events in loops.items()]
     found = answer(case, only=("rewind",), rewind_by=least)
     assert stories(found) == sorted(expected)

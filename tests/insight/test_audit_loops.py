@@ -161,6 +161,9 @@ def slow_rewinds(requests):
     for of_partition in back.values():
         for event in of_partition:
             loops[event[0] if len(of_partition) < 3 else "again"].append(event)
+    requests = [loop for loop in loops if loop != "again"]
+    if len(requests) >= 3:  # of different partitions
+        loops["again"] += [event for loop in requests for event in loops.pop(loop)]
     return sorted(
         (
             sorted({partition for _, partition, *_ in events}),
@@ -282,3 +285,25 @@ def test_an_incident_of_a_real_broker_has_one_finding_of_a_group_and_kind(name):
 def test_members_that_started_and_stopped_in_the_golden_logs_do_not_flap():
     """No process of these logs was restarted more than once (golden/logs/README.md)."""
     assert not found(log("basic"), "--only", "flapping")
+
+
+def test_a_finder_decides_which_rows_are_one_finding_and_which_the_time_leaves_out(
+    tmp_path, monkeypatch
+):
+    def rows(view, parameters, aggregate):
+        assert aggregate is None
+        for number in range(5):
+            row = {"kind": "protocols", "group_id": "g", "topic": "t", "partition": number}
+            yield row | {"timestamp": number, "detail": f"d{number}", "loop": number % 4 == 0}
+        yield {"kind": "protocols", "group_id": "g", "timestamp": 0, "detail": "old"}
+        yield {"kind": "protocols", "group_id": "g", "timestamp": 0, "detail": "yet", "always": 1}
+
+    monkeypatch.setattr(audit, "FINDERS", (audit.Finder(("protocols",), rows),))
+    (view,) = read_partitions([written(tmp_path, commit(1, {0: 1}))], since_ms=1)
+    actual = list(audit.rows(view, audit.Parameters()))
+    assert [(row["detail"], row["count"], len(row["partitions"])) for row in actual] == [
+        ("d1; d2; d3", 3, 3),
+        ("d0; d4", 2, 2),
+        ("yet", 1, 0),
+    ]
+    assert all(list(row) == list(audit.FIELDS) for row in actual)

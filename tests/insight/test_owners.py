@@ -249,6 +249,12 @@ def test_twelve_leaves_a_rebalance_timeout_after_a_join_suggest_poll_timeouts(tm
         (100, "a clean close: last commit 0.1 s before"),
         (4_000, "a clean close: last commit 4.0 s before"),
         (4_001, None),
+        (8_499, None),
+        (
+            9_000,
+            "a poll timeout: last commit 9.0 s before, with a rebalance timeout of 9.0 s "
+            "(the application did not poll for max.poll.interval.ms)",
+        ),
         (29_999, None),
         (30_000, "an eviction: last commit 30.0 s before, with a session timeout of 45.0 s"),
         (51_000, "an eviction: last commit 51.0 s before, with a session timeout of 45.0 s"),
@@ -292,6 +298,20 @@ def test_a_brokers_log_needs_no_suggestion():
     ).stdout
     assert not [row for row in json.loads(output) if row["event"] == "departures"]
     assert "perhaps" not in output
+
+
+def test_a_last_commit_that_fits_two_timeouts_suggests_either(tmp_path):
+    goes = consumer("g", [1], sessionTimeout=6_000, rebalanceTimeout=6_000)
+    folder = written(
+        tmp_path,
+        life(0, 1, consumer("s", [0]), goes, state_ms=0),
+        commit(193_800, {1: 5}),
+        life(200_100, 2, consumer("s", [0]), state_ms=200_000),
+    )
+    assert sums(folder, "departures") == [
+        "1 of 1 departure suggests a poll timeout or an eviction: last commit 6.2 s before, "
+        "with a rebalance timeout of 6.0 s and a session timeout of 6.0 s"
+    ]
 
 
 def test_a_server_logs_duration_bounds_what_was_given_up_in_its_rebalance():

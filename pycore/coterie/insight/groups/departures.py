@@ -3,7 +3,8 @@
 A record does not say whether a member left or was evicted. Three patterns suggest it:
 
 - A client leaves when its application has not polled for ``max.poll.interval.ms``, which is its
-  rebalance timeout. So members that leave that long after they joined suggest poll timeouts.
+  rebalance timeout. So members that leave that long after they joined, or after their last commit,
+  suggest poll timeouts.
 - A consumer that is closed commits, if it commits automatically, and leaves at once. So a last
   commit right before the departure suggests a clean close.
 - A member that is gone without leaving is evicted a session timeout after its last heartbeat. So a
@@ -21,7 +22,9 @@ from coterie.insight.groups.causes import RECORDS, counted
 
 DEPARTURES = "departures"
 POLL_TIMEOUT, CLEAN_CLOSE, EVICTION = "poll timeout", "clean close", "eviction"
+EITHER = "poll timeout or eviction"
 SLACK_MS = 1_000  # between a departure and the end of the joins that it causes
+WRITE_MS = 500  # from a poll to the record of the commit that it sends
 COMMITS_MS = 5_000  # Kafka's auto.commit.interval.ms
 HEARTBEAT_MS = 3_000  # Kafka's heartbeat.interval.ms: until then, the others join again
 HEARTBEATS = 3  # in a session: Kafka's defaults, and its advice
@@ -58,30 +61,48 @@ class Departure(NamedTuple):
 def suggested(departure: Departure) -> str | None:
     """Return how a member left, as the times suggest; None: they do not."""
     session_ms, timeout_ms = departure.session_timeout_ms, departure.rebalance_timeout_ms
-    stayed_ms, silent_ms = departure.stayed_ms, departure.silent_ms
-    slack_ms = max(SLACK_MS, timeout_ms // 10)
+    silent_ms = departure.silent_ms
     if silent_ms is not None and 0 <= silent_ms <= min(HEARTBEAT_MS + SLACK_MS, session_ms // 2):
         return CLEAN_CLOSE
-    polls_not = silent_ms is None or silent_ms >= timeout_ms
-    if polls_not and timeout_ms <= stayed_ms <= timeout_ms + slack_ms:
+    if stayed_out(departure):
         return POLL_TIMEOUT
-    if silent_ms is not None:
-        least_ms = session_ms - session_ms // HEARTBEATS
-        if least_ms <= silent_ms <= session_ms + COMMITS_MS + SLACK_MS:
-            return EVICTION
-    return None
+    if silent_ms is None:
+        return None
+    late_ms = COMMITS_MS + SLACK_MS
+    # A consumer commits when it polls, so its last commit is no later than its last poll.
+    polled_last = timeout_ms - WRITE_MS <= silent_ms <= timeout_ms + late_ms
+    expired = session_ms - session_ms // HEARTBEATS <= silent_ms <= session_ms + late_ms
+    if polled_last:
+        return EITHER if expired else POLL_TIMEOUT
+    return EVICTION if expired else None
+
+
+def stayed_out(departure: Departure) -> bool:
+    """Whether a member was gone a rebalance timeout after it joined, without a commit."""
+    timeout_ms, stayed_ms = departure.rebalance_timeout_ms, departure.stayed_ms
+    slack_ms = max(SLACK_MS, timeout_ms // 10)
+    silent_ms = departure.silent_ms
+    has_not_polled = silent_ms is None or silent_ms >= stayed_ms - SLACK_MS
+    return has_not_polled and timeout_ms <= stayed_ms <= timeout_ms + slack_ms
 
 
 def reason(what: str, departures: list[Departure]) -> str:
     """Return what suggests how these members left, as text."""
-    if what == POLL_TIMEOUT:
-        stayed = between([d.stayed_ms for d in departures])
-        timeout = between([d.rebalance_timeout_ms for d in departures])
-        return f"gone {stayed} after the join, with a rebalance timeout of {timeout}"
+    timeouts = between([d.rebalance_timeout_ms for d in departures])
+    sessions = between([d.session_timeout_ms for d in departures])
     silent = between([d.silent_ms or 0 for d in departures])
+    if what == EITHER:
+        return (
+            f"last commit {silent} before, with a rebalance timeout of {timeouts} and a session "
+            f"timeout of {sessions}"
+        )
+    if what == POLL_TIMEOUT and all(map(stayed_out, departures)):
+        stayed = between([d.stayed_ms for d in departures])
+        return f"gone {stayed} after the join, with a rebalance timeout of {timeouts}"
+    if what == POLL_TIMEOUT:
+        return f"last commit {silent} before, with a rebalance timeout of {timeouts}"
     if what == EVICTION:
-        session = between([d.session_timeout_ms for d in departures])
-        return f"last commit {silent} before, with a session timeout of {session}"
+        return f"last commit {silent} before, with a session timeout of {sessions}"
     return f"last commit {silent} before"
 
 
@@ -111,6 +132,8 @@ def add_suggestions(row: Row, departures: Mapping[str, Departure]) -> bool:
 def named(what: str, number: int) -> str:
     """Return a kind of departure as text."""
     article = "an" if what[0] in "aeiou" else "a"
+    if what == EITHER:
+        return "a poll timeout or an eviction" if number == 1 else "poll timeouts or evictions"
     return f"{article} {what}" if number == 1 else f"{what}s"
 
 

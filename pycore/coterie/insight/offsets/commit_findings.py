@@ -30,7 +30,8 @@ Row = dict[str, Any]
 PLACE = ("offset", "timestamp", "log_offset", "file", "position")
 START = PLACE[:3]  # fields of a run's first commit
 PLACES = dict.fromkeys(PLACE, (np.int64, 0))
-LOOP = 3  # rewinds of a key that are one finding
+LOOP = 3  # rewinds of a key, or requests of a group, that are one finding
+AGAIN = "again"  # the loop of what happens to a group again and again
 
 
 @dataclass
@@ -335,7 +336,7 @@ def rewind_rows(rewinds: KeyOccurrences) -> Iterator[Row]:
     else:
         row = row_of(REWIND, rewinds.first, rewinds.last)
         row |= {
-            **{"count": rewinds.times, "moved": rewinds.moved, "loop": "again"},
+            **{"count": rewinds.times, "moved": rewinds.moved, "loop": AGAIN},
             **{"lowest_offset": rewinds.lowest, "highest_offset": rewinds.highest},
         }
         yield row | {"detail": again_and_again(row)}
@@ -369,7 +370,7 @@ def no_progress_row(runs: KeyOccurrences) -> Row:
     return {
         **row_of(NO_PROGRESS, first, last),
         **{"count": runs.commits, "detail": detail, "fewest": runs.fewest, "most": runs.most},
-        **{"lowest_offset": runs.lowest, "highest_offset": runs.highest, "loop": "again"},
+        **{"lowest_offset": runs.lowest, "highest_offset": runs.highest, "loop": AGAIN},
     }
 
 
@@ -395,7 +396,7 @@ def large_metadata_row(large: LargeMetadata) -> Row:
         "detail": f"{large.size} bytes of metadata in the largest of {large.count}",
         "count": large.count,
         "previous_log_offset": large.first_log_offset,
-        **{"size": large.size, "loop": "again"},
+        **{"size": large.size, "loop": AGAIN},
     }
 
 

@@ -3,7 +3,8 @@
 ``KINDS`` names the kinds of findings in order of severity, ``FINDERS`` the functions that find
 them. A new kind is a line in each of the two. A finder's rows need only some of ``FIELDS``: its
 ``kind``, ``group_id``, ``detail``, and the record (``timestamp``, ``log_offset``, ``file``,
-``position``). Rows with an equal ``loop`` become one finding (``audit_loops``).
+``position``). Rows with an equal ``loop`` become one finding (``audit_loops``). A row with a true
+``always`` is a finding whatever time is requested.
 """
 
 from __future__ import annotations

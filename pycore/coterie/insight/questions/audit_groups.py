@@ -11,6 +11,7 @@ from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, BrokerLogLin
 from coterie.insight.groups import epochs, flapping, protocol_switches
 from coterie.insight.groups.causes import client_of, hosts_in_words
 from coterie.insight.groups.shared_group_ids import SharedGroupId
+from coterie.insight.offsets.commit_findings import AGAIN
 from coterie.insight.records.partition_view import Client, GroupHistory, PartitionView
 from coterie.insight.render.tables import shortened
 
@@ -69,7 +70,7 @@ def generation_gaps(history: GroupHistory, trusted_from_ms: int | None) -> Itera
             "detail": detail,
             "count": abs(new - old - 1),
             **record_of(row, before),
-            "loop": "again",
+            "loop": AGAIN,
         }
 
 
@@ -107,7 +108,7 @@ def static_fights(
             "group_instance_id": instance,
             "clients": client_rows,
             **record_of(row, first),
-            **{"first": times[0], "last": times[-1], "loop": "again"},
+            **{"first": times[0], "last": times[-1], "loop": AGAIN},
             "members": list(dict.fromkeys(takeover.new for takeover in takeovers))[-MEMBERS:],
         }
 
@@ -196,7 +197,7 @@ def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterato
                 **record_of(by_offset[flap["last_log_offset"]], flap),
                 **{"first": flap["timestamp"], "last": flap["until"]},
                 "members": flap["members"][-MEMBERS:],
-                **{"client": client_of(cause), "loop": "again"},
+                **{"client": client_of(cause), "loop": AGAIN},
             }
 
 

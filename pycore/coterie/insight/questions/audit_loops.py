@@ -14,7 +14,9 @@ from coterie.errors import CorruptData
 from coterie.insight.groups.causes import counted, hosts_in_words
 from coterie.insight.groups.flapping import flapping_text
 from coterie.insight.offsets.commit_findings import (
+    AGAIN,
     LARGE_METADATA,
+    LOOP,
     NO_PROGRESS,
     REWIND,
     again_and_again,
@@ -48,9 +50,18 @@ Row = dict[str, Any]
 def merged(rows: Iterable[Row]) -> list[Row]:
     """Return one row for each loop, and the other rows; in no particular order."""
     loops: dict[Any, list[Row]] = {}
+    requests: dict[str, list[Any]] = {}  # of each group, those that set offsets back
     for number, row in enumerate(rows):
         loop = row.pop("loop", number)
-        loops.setdefault((row["kind"], row["group_id"], loop), []).append(row)
+        key = row["kind"], row["group_id"], loop
+        if row["kind"] == REWIND and loop != AGAIN and key not in loops:
+            requests.setdefault(row["group_id"], []).append(key)
+        loops.setdefault(key, []).append(row)
+    for group, keys in requests.items():
+        if len(keys) >= LOOP:  # again and again, if not of the same partition
+            again = loops.setdefault((REWIND, group, AGAIN), [])
+            for key in keys:
+                again += loops.pop(key)
     return [merged_row(of_loop) for of_loop in loops.values()]
 
 
@@ -129,7 +140,8 @@ def rewinds_text(rows: list[Row], row: Row) -> str:
     """Return the rewinds of several partitions as text."""
     places = places_text(row["partitions"])
     moved = sum(one["moved"] for one in rows)
-    if len(row["partitions"]) < row["count"]:
+    requests = {(one["file"], one["position"]) for one in rows}
+    if len(requests) > 1 or row["count"] > len(rows):
         return f"{places} {again_and_again(row | {'moved': moved})}"
     return (
         f"{places} set back at once, by {counted(moved, 'offset')} together: {changes_text(rows)}"
@@ -215,7 +227,9 @@ def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
     states: dict[tuple[str, int], Row | None] = {}
     for row in rows:
         history = view.histories.get(row["group_id"])
-        if history is None or row.get("clients") or not row["partitions"]:
+        if history is None or row.get("clients") or row.get("log_offset") is None:
+            continue
+        if not row["partitions"]:
             continue
         places = [record["log_offset"] for record in history.generations]
         index = bisect_right(places, row["log_offset"]) - 1
@@ -231,7 +245,7 @@ def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
             {"client_id": client_id, "client_host": host, "topics": None}
             for client_id, host in clients
         ]
-        if row["count"] > 1 and clients:
+        if row.get("count", 1) > 1 and clients:
             row["detail"] += f"; {clients_text(list(clients))}"
 
 
