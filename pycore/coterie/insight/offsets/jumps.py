@@ -337,8 +337,8 @@ class Jumps:
 
         A consumer that comes back reads a backlog far faster than it reads otherwise.
         """
-        at, rate = jump.at, self.skip_rate
-        if at["step"] * 1000 >= rate * max(at["ms"], LEAST_MS):
+        at, moved = jump.at, jump.at["step"] * 1000  # records, for times in ms
+        if moved >= self.skip_rate * max(at["ms"], LEAST_MS):
             return True
         history = view.histories.get(jump.key[0])
         if history is None:
@@ -347,9 +347,10 @@ class Jumps:
         index = bisect_right(places, at["log_offset"]) - 1
         if index < 0 or places[index] < at["previous_log_offset"]:
             return False
-        ms = at["timestamp"] - history.generations[index]["timestamp"]
-        known = 0 <= history.generations[index]["timestamp"] <= at["timestamp"]
-        return known and at["step"] * 1000 >= TIMES_FASTER * rate * max(ms, LEAST_MS)
+        rejoined_ms: int = history.generations[index]["timestamp"]
+        if not 0 <= rejoined_ms <= at["timestamp"]:
+            return False
+        return moved >= TIMES_FASTER * self.skip_rate * max(at["timestamp"] - rejoined_ms, LEAST_MS)
 
     def _named(self, rows: Mapping[str, Array], ordinary: Array) -> Iterator[Jump]:
         if not len(rows["key"]):
