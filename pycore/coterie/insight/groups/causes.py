@@ -55,6 +55,12 @@ WHATS = {  # what -> text about some members, or about the group
     "member_changed": "{} changed",
     "topics_changed": "partitions of its topics changed",
     "regex_resolved": "topics of a regular expression found",
+    "group_deleted": "the group was deleted",
+    "offsets_deleted": "offsets were deleted",
+    "topic_deleted": "the topic was deleted",
+    "topic_created": "the topic was created again",
+    "expired": "offsets expired",
+    "removed": "offsets were deleted, or expired",
     "rejoined": "the same members joined again; the records do not tell why",
 }
 QUIET = {  # causes that do not explain a rebalance by themselves

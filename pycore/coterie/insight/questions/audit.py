@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, BrokerLogLine
+from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
+from coterie.insight.brokerlogs.server_log import JOINED
 from coterie.insight.groups import epochs, flapping, protocol_switches
 from coterie.insight.groups.causes import hosts_in_words
 from coterie.insight.groups.shared_group_ids import (

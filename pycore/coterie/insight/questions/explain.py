@@ -15,6 +15,8 @@ from itertools import pairwise
 from typing import Any
 
 from coterie.insight.brokerlogs import server_log
+from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.removal_lines import RemovalLines
 from coterie.insight.groups import causes, epochs, flapping, outages, protocol_switches
 from coterie.insight.groups.rebalances import counts, is_rebalance, replacements
 from coterie.insight.groups.timeline import (
@@ -26,8 +28,14 @@ from coterie.insight.groups.timeline import (
     bound_waits,
 )
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
+from coterie.insight.offsets.removals import RemovedOffsets
 from coterie.insight.offsets.rewinds import MEMBERS, OUTSIDE, RESET, REWIND, UNKNOWN
-from coterie.insight.records.aggregates import Aggregate, aggregates_of
+from coterie.insight.questions.explain_removals import (
+    OFFSETS_REMOVED,
+    TOPIC_RECREATED,
+    RemovalEvents,
+)
+from coterie.insight.records.aggregates import Aggregate, aggregates_of, run_aggregates
 from coterie.insight.records.commit_requests import RequestBatches
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
@@ -51,6 +59,7 @@ FIELDS = {
     "causes": [causes.CAUSE],
     "reason": "string",  # the coordinator's own, from its log
     "count": "int64",  # offsets committed or set; joins and leaves; rebalances
+    "topics": ["string"],  # of commits and removals; of a topic that was created again
     "requests": "int64",  # that committed; null: no commits, or batches do not show it
     "duration_ms": "int64",  # of `empty`: without members; of others: without an assignment
     "duration_source": "string",  # server log: exact; records: upper bound; null: see the event
@@ -59,7 +68,8 @@ FIELDS = {
 }
 EVENTS = (
     *(GENERATION, "static_replacement", "rewritten", EMPTY, DELETED),
-    *("commits", "epoch", REWIND, RESET, outages.CHANGE, outages.SILENCE),
+    *("commits", "epoch", REWIND, RESET, OFFSETS_REMOVED, TOPIC_RECREATED),
+    *(outages.CHANGE, outages.SILENCE),
     *(
         protocol_switches.UPGRADED,
         protocol_switches.DOWNGRADED,
@@ -70,6 +80,7 @@ EVENTS = (
 )
 COMMITS = "commits"
 OUTAGES, REQUESTS = "outages", "requests"  # aggregates, beside the commits
+REMOVALS, OF_ALL_GROUPS = "removals", "removals of all groups"
 WITHOUT_MEMBERS = (EMPTY, protocol_switches.UPGRADED, protocol_switches.DOWNGRADED)
 CAUSES_IN_WORDS = 3
 Row = dict[str, Any]
@@ -81,7 +92,7 @@ class Parameters:
 
     flap_count: int = 4
     flap_window_ms: int = 600_000
-    broker_log_lines: tuple[server_log.BrokerLogLine, ...] = ()
+    broker_log_lines: tuple[BrokerLogLine, ...] = ()
 
 
 def aggregates(
@@ -101,6 +112,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
                 "group_id": group,
                 "offsets_partition": view.number,
                 "causes": row.get("causes", []),
+                "topics": row.get("topics", []),
             }
 
 
@@ -110,12 +122,15 @@ class PartitionTimelines:
     def __init__(self, view: PartitionView, parameters: Parameters) -> None:
         self.view = view
         self.parameters = parameters
-        lines_by_group: dict[str, list[server_log.BrokerLogLine]] = {}
+        lines_by_group: dict[str, list[BrokerLogLine]] = {}
         for line in parameters.broker_log_lines:
             lines_by_group.setdefault(line.group, []).append(line)
         self.loads = [
-            line.at_ms for line in lines_by_group.pop("", ()) if line.generation == view.number
+            line.at_ms
+            for line in lines_by_group.pop("", ())
+            if line.what == server_log.LOADED and line.generation == view.number
         ]
+        self.removal_lines = RemovalLines(parameters.broker_log_lines, view.number)
         newer = view.newer_records.by_group()
         self.indexes = {
             group: server_log.BrokerLogIndex(lines_by_group.get(group, ()))
@@ -135,10 +150,19 @@ class PartitionTimelines:
             CommitSpans(view, self.events),
         )
         names = OUTAGES, REQUESTS, COMMITS
-        return {
+        filled_together = {
             name: (view.record_filter, aggregate)
             for name, aggregate in zip(names, unfilled, strict=True)
         }
+        filled_together[REMOVALS] = view.record_filter, RemovedOffsets(in_parts=view.in_parts)
+        return filled_together | (self.of_all_groups() if view.parts is not None else {})
+
+    def of_all_groups(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
+        """Return the aggregate of the removals of groups that are not requested, too."""
+        whole = self.view.whole()
+        if whole is self.view:
+            return {}
+        return {OF_ALL_GROUPS: (whole.record_filter, RemovedOffsets(in_parts=self.view.in_parts))}
 
     def read(self) -> None:
         """Fill the aggregates; call it before :meth:`rows_of`."""
@@ -148,6 +172,11 @@ class PartitionTimelines:
         self.commit_spans: CommitSpans = filled[COMMITS]
         self.outages = filled[OUTAGES].outages(self.view)
         self.counts_requests: bool = filled[REQUESTS].one_request_each
+        removals = filled[REMOVALS].removals()
+        if removals and self.view.parts is None:
+            filled = filled | run_aggregates(self.view, self.of_all_groups())
+        neighbours = filled[OF_ALL_GROUPS].removals() if OF_ALL_GROUPS in filled else removals
+        self.removal_events = RemovalEvents(removals, neighbours, self.removal_lines)
 
     def events_of(self, group: str, newer: Sequence[GroupRecord], has_lines: bool) -> list[Row]:
         """Return the events that a group's records show, in log order."""
@@ -165,10 +194,10 @@ class PartitionTimelines:
         spans = self.commit_spans.spans(group)
         merged = self.in_order(spans)
         bound_waits(merged)
-        outage_rows = self.without_coordinator(history, merged)
-        merged = sorted(
-            [*outage_rows, *merged, *self.set_back(spans)], key=lambda row: row["log_offset"]
-        )
+        events = [event for _, event in spans if event is not None]
+        removal_rows = self.removal_events.rows(group, history, events)
+        merged = sorted([*merged, *self.set_back(spans), *removal_rows], key=place_of)
+        merged = sorted([*self.without_coordinator(history, merged), *merged], key=place_of)
         merged = self.indexes[group].with_refusals(merged)
         requested = [row for row in merged if self.view.is_requested(row["timestamp"])]
         complete = [row for row in requested if self.view.is_complete_at(row["timestamp"])]
@@ -189,14 +218,14 @@ class PartitionTimelines:
         counted = [row for row in rows if counts(self.view, row)]
         times = [row[name] for row in rows for name in ("timestamp", "until") if row.get(name)]
         waits = [row for row in counted if row["event"] == GENERATION]
-        known_ms = [row["duration_ms"] for row in waits if row.get(SOURCE) == server_log.SERVER]
+        known_ms = [row["duration_ms"] for row in waits if row.get(SOURCE) == SERVER]
         return {
             "event": "summary",
             "timestamp": min(times, default=None),
             "until": max(times, default=None),
             "count": sum(map(is_rebalance, counted)),
             "duration_ms": sum(known_ms) if known_ms else None,
-            SOURCE: server_log.SERVER if known_ms and len(waits) == len(known_ms) else None,
+            SOURCE: SERVER if known_ms and len(waits) == len(known_ms) else None,
             "cause": self.summary_text(counted, group),
         }
 
@@ -252,10 +281,15 @@ class PartitionTimelines:
         """Yield the outages of the partition since the group's first record."""
         places = [] if history is None else [row["log_offset"] for row in history.generations]
         for outage in self.outages:
-            if outage.log_offset > rows[0]["log_offset"]:
+            if rows and outage.log_offset > rows[0]["log_offset"]:
                 index = bisect_left(places, outage.log_offset) - 1
                 state = None if history is None or index < 0 else history.state(index)
                 yield outages.outage_row(outage, rows, outages.rejoin_bound_ms(state))
+
+
+def place_of(row: Row) -> int:
+    """Return the log offset that a row is sorted by."""
+    return int(row.get("place", row["log_offset"]))
 
 
 def in_words(row: Row) -> str:
@@ -276,10 +310,13 @@ def commit_row(span: Span, counts_requests: bool = True) -> Row:
         f" and {len(span.topics) - 3} more" if len(span.topics) > 3 else ""
     )
     text = [f"{committed(requests, span.count)} to {partitions} of {named}"] if span.count else []
-    for number, word in ((span.aborted, "aborted"), (span.pending, "pending")):
-        text += [f"{causes.counted(number, 'offset')} of an {word} transaction"] if number else []
-    if span.gone:
-        text.append(f"{causes.counted(span.gone, 'offset')} deleted or expired")
+    for offsets, number, word in (
+        (span.aborted, span.aborted_transactions, "aborted"),
+        (span.pending, span.pending_transactions, "open"),
+    ):
+        if offsets:
+            transactions = causes.counted(number, f"{word} transaction")
+            text.append(f"{causes.counted(offsets, 'offset')} of {transactions}")
     return {
         "event": COMMITS,
         "timestamp": span.from_ms,
@@ -287,6 +324,7 @@ def commit_row(span: Span, counts_requests: bool = True) -> Row:
         "log_offset": span.log_offset,
         "cause": "; ".join(text),
         "count": span.count,
+        "topics": list(span.topics),
         "requests": requests,
         "file": span.file,
         "position": span.position,
