@@ -257,3 +257,65 @@ def test_a_log_of_other_hours_is_reported(tmp_path):
         "explain", COMPACTION / "whole", "--server-log", COMPACTION / "server.log.gz"
     )
     assert "explains no event" not in result.stderr
+
+
+WHY = {  # in a truth -> what of a cause
+    "group deleted": "group_deleted",
+    "topic deleted": "topic_deleted",
+    "offsets deleted": "offsets_deleted",
+    "expired": "expired",
+}
+# In removals-4 the clean-up took the offsets of `pruned` before the tool's request came.
+ELSEWHERE = {"removals": (), "removals-4": ("pruned",)}
+
+
+def incident(name):
+    folder = GOLDEN / "incidents" / name
+    if not folder.exists():
+        pytest.skip(f"there is no incident {name}")
+    return folder, json.loads((folder / "truth.json").read_text())["findings"]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_each_removal_of_a_real_broker_has_its_reason_from_the_logs(name):
+    folder, findings = incident(name)
+    logs = ["--server-log", folder / "server.log.gz"]
+    logs += ["--request-log", folder / "kafka-request.log.gz"]
+    rows = rows_of(folder / "log", *logs)
+    removed = of_event(rows, "offsets_removed")
+    for truth in findings:
+        if truth["kind"] != "removal" or truth["group"] in ELSEWHERE[name]:
+            continue
+        first = next(row for row in removed if row["group_id"] == truth["group"])
+        since_ms, until_ms = truth["between_ms"]
+        assert (since_ms or 0) <= first["timestamp"] <= until_ms
+        assert first["causes"][0]["what"] == WHY[truth["why"]]
+        assert first["count"] == len(truth.get("places") or ()) or not truth.get("places")
+        if truth.get("by"):
+            cause = first["causes"][0]
+            assert (cause["client_id"], cause["detail"]) == ("ops-console", "User:ops")
+    groups = {truth["group"] for truth in findings if truth["kind"] == "removal"}
+    assert {row["group_id"] for row in removed} == groups
+    (created,) = [truth for truth in findings if truth["kind"] == "topic recreated"]
+    recreated = of_event(rows, "topic_recreated")
+    assert {row["group_id"] for row in recreated} == {"live-a", "live-b", "idle-a", "idle-b"}
+    for row in recreated:
+        assert row["topics"] == [created["topic"]]
+        assert created["between_ms"][0] <= row["timestamp"] <= created["between_ms"][1]
+        assert row["causes"][0]["client_id"] == "ops-console"
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_the_records_alone_never_name_a_wrong_reason(name):
+    folder, findings = incident(name)
+    possible = {"removed": set(WHY.values()), "offsets_deleted": {"offsets_deleted"}}
+    removed = of_event(rows_of(folder / "log"), "offsets_removed")
+    for truth in findings:
+        if truth["kind"] == "removal" and truth["group"] not in ELSEWHERE[name]:
+            first = next(row for row in removed if row["group_id"] == truth["group"])
+            what, actual = first["causes"][0]["what"], WHY[truth["why"]]
+            if what == "group_deleted":  # the group went, with its topic or by a tool
+                assert "deleted, not expired" in first["cause"]
+                assert actual in ("group_deleted", "topic_deleted")
+            else:
+                assert actual in possible.get(what, {what})

@@ -18,6 +18,7 @@ from typing import Any, TextIO, TypeVar, cast
 import click
 
 from coterie.atomic_file import check_file
+from coterie.cli.clocknotes import ClockNotes
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import (
@@ -221,6 +222,7 @@ def partition_answers(
     """
     faults = 0
     newest_ms = -1
+    clocks = ClockNotes()
     with TerminalProgress() as progress:
         parts = answer(request, progress)
         if newest is not None:
@@ -238,11 +240,13 @@ def partition_answers(
         for part in parts:
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
+            clocks.take(part.number, part.clock_steps, part.cut)
             if part.trusted_from_ms is not None and (request.groups is None or part.present_groups):
                 options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part
     say_left_out(listing, faults)
+    options.notes.extend(clocks.notes())
     if at_ms is not None and newest_ms >= 0:
         options.notes.extend(beyond_notes(at_ms, newest_ms))
 

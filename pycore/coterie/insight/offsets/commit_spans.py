@@ -28,6 +28,7 @@ from coterie.insight.records.record_columns import (
     Array,
     RecordColumns,
     is_before,
+    is_early,
 )
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 
@@ -103,6 +104,7 @@ class CommitSpans:
 
     def __init__(self, view: PartitionView, events: Mapping[str, Sequence[Row]]) -> None:
         self.cut_times_ms = view.trusted_from_ms, view.since_ms
+        self.since_begin = view.since_begin
         self.events = events
         self.numbers = {group: number for number, group in enumerate(events)}
         self.number_of = np.empty(0, np.int64)  # by the scan's group numbers
@@ -190,7 +192,11 @@ class CommitSpans:
         """Return the cut of the span that each record is in; [] without cutting times."""
         if self.cut_times_ms == (None, None):
             return []
-        after = [~is_before(records.timestamp, at_ms) for at_ms in self.cut_times_ms]
+        trusted_from_ms, since_ms = self.cut_times_ms
+        after = (
+            ~is_before(records.timestamp, trusted_from_ms),
+            ~is_early(records, since_ms, self.since_begin),
+        )
         return [2 * after[0].astype(np.int8) + after[1]]
 
     def _spans(

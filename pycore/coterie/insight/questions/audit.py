@@ -122,7 +122,9 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
         found_rows += findings.rows()
     if any(is_wanted(parameters, kind) for kind in OF_GROUPS):
         found_rows += group_findings(view, parameters)
-    found_rows = [row for row in found_rows if view.is_requested(row["timestamp"])]
+    found_rows = [
+        row for row in found_rows if view.is_requested(row["timestamp"], row["log_offset"])
+    ]
     if parameters.live is not None and is_wanted(parameters, DIVERGENCE):
         found_rows += divergences(view, parameters.live)
     order = {kind: number for number, kind in enumerate(KINDS)}

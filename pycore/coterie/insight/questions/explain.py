@@ -40,6 +40,7 @@ from coterie.insight.records.commit_requests import RequestBatches
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
 from coterie.insight.render.tables import shortened
+from coterie.log.clock import ClockStep, ClockSteps
 from coterie.times import format_time
 
 NAME = "explain"
@@ -61,15 +62,16 @@ FIELDS = {
     "count": "int64",  # offsets committed or set; joins and leaves; rebalances
     "topics": ["string"],  # of commits and removals; of a topic that was created again
     "requests": "int64",  # that committed; null: no commits, or batches do not show it
-    "duration_ms": "int64",  # of `empty`: without members; of others: without an assignment
+    "duration_ms": "int64",  # without members or an assignment; by how much a clock went back
     "duration_source": "string",  # server log: exact; records: upper bound; null: see the event
     "file": "string",
     "position": "int64",
 }
+CLOCK_BACK = "clock_back"
 EVENTS = (
     *(GENERATION, "static_replacement", "rewritten", EMPTY, DELETED),
     *("commits", "epoch", REWIND, RESET, OFFSETS_REMOVED, TOPIC_RECREATED),
-    *(outages.CHANGE, outages.SILENCE),
+    *(outages.CHANGE, outages.SILENCE, CLOCK_BACK),
     *(
         protocol_switches.UPGRADED,
         protocol_switches.DOWNGRADED,
@@ -81,6 +83,7 @@ EVENTS = (
 COMMITS = "commits"
 OUTAGES, REQUESTS = "outages", "requests"  # aggregates, beside the commits
 REMOVALS, OF_ALL_GROUPS = "removals", "removals of all groups"
+CLOCK = "clock"
 WITHOUT_MEMBERS = (EMPTY, protocol_switches.UPGRADED, protocol_switches.DOWNGRADED)
 CAUSES_IN_WORDS = 3
 Row = dict[str, Any]
@@ -155,6 +158,7 @@ class PartitionTimelines:
             for name, aggregate in zip(names, unfilled, strict=True)
         }
         filled_together[REMOVALS] = view.record_filter, RemovedOffsets(in_parts=view.in_parts)
+        filled_together[CLOCK] = view.record_filter, ClockSteps()
         return filled_together | (self.of_all_groups() if view.parts is not None else {})
 
     def of_all_groups(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
@@ -172,6 +176,7 @@ class PartitionTimelines:
         self.commit_spans: CommitSpans = filled[COMMITS]
         self.outages = filled[OUTAGES].outages(self.view)
         self.counts_requests: bool = filled[REQUESTS].one_request_each
+        self.clock_steps: list[ClockStep] = filled[CLOCK].steps
         removals = filled[REMOVALS].removals()
         if removals and self.view.parts is None:
             filled = filled | run_aggregates(self.view, self.of_all_groups())
@@ -197,11 +202,33 @@ class PartitionTimelines:
         events = [event for _, event in spans if event is not None]
         removal_rows = self.removal_events.rows(group, history, events)
         merged = sorted([*merged, *self.set_back(spans), *removal_rows], key=place_of)
-        merged = sorted([*self.without_coordinator(history, merged), *merged], key=place_of)
+        of_partition = [*self.without_coordinator(history, merged), *self.clock_rows(merged)]
+        merged = sorted([*of_partition, *merged], key=place_of)
         merged = self.indexes[group].with_refusals(merged)
-        requested = [row for row in merged if self.view.is_requested(row["timestamp"])]
+        requested = [row for row in merged if self.is_requested(row)]
         complete = [row for row in requested if self.view.is_complete_at(row["timestamp"])]
         return [*requested, *sum_up(complete, self.parameters), self.summary(complete, group)]
+
+    def clock_rows(self, rows: list[Row]) -> Iterator[Row]:
+        """Yield where the time goes back in the partition, since the group's first record."""
+        for step in self.clock_steps:
+            if rows and step.log_offset > place_of(rows[0]):
+                yield {
+                    "event": CLOCK_BACK,
+                    "timestamp": step.after_ms,
+                    "log_offset": step.log_offset,
+                    "cause": f"{step.in_words()}: rows are in log order",
+                    "generation": None,
+                    "member_count": None,
+                    "duration_ms": step.by_ms,
+                    "file": step.file,
+                    "position": step.position,
+                }
+
+    def is_requested(self, row: Row) -> bool:
+        """Whether a row is of the requested time; commits before it have a row of their own."""
+        at_ms = row["until"] if row["event"] == COMMITS else row["timestamp"]
+        return self.view.is_requested(at_ms, row["log_offset"])
 
     def mark_compacted_gaps(self, events: list[Row]) -> None:
         """Mark gaps of generations that compaction may have made."""

@@ -136,7 +136,10 @@ class RemovalEvents:
             if deletion is not None:
                 deletions.discard(id(deletion))
                 set_reason(deletion, reason, removal.count)
-            yield from self.recreations(removal, reason)
+            for row in self.recreations(removal, reason):
+                if row["log_offset"] is None:  # known from a broker's log alone
+                    row["place"] = place_by_time(row, events, removal.last_offset)
+                yield row
         for event in events:
             if id(event) in deletions:
                 self.explain_deletion(group, event)
@@ -405,6 +408,17 @@ def recreation_row(
     }
 
 
+def place_by_time(row: Row, events: Iterable[Row], least: int) -> int:
+    """Return the log offset of the last event that is not later than a row."""
+    at_ms = row["timestamp"]
+    earlier = [
+        event["log_offset"]
+        for event in events
+        if event["timestamp"] is not None and event["timestamp"] <= at_ms
+    ]
+    return max([least, *earlier])
+
+
 def first_commits(topic: str, commits: list[Resumption], removal: Removal) -> str:
     """Return the first commits to a topic after a removal, each with the removed offset."""
     parts = [
@@ -418,8 +432,8 @@ def first_commits(topic: str, commits: list[Resumption], removal: Removal) -> st
 
 
 def duration(elapsed_ms: int) -> str:
-    """Format a duration: exact below a minute, then in minutes, hours or days."""
-    if elapsed_ms < MIN_RETENTION_MS:
+    """Format a duration: in seconds below two minutes, then in minutes, hours or days."""
+    if elapsed_ms < 120_000:
         return f"{elapsed_ms / 1000:.1f} s"
     for size_ms, unit in ((86_400_000, "d"), (3_600_000, "h")):
         if elapsed_ms >= 2 * size_ms:
