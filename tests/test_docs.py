@@ -66,6 +66,7 @@ def folder(tmp_path_factory):
     for case in ("compacted", "compression-snappy"):
         (folder / case).symlink_to(golden_data.log(case))
     (folder / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
+    (folder / "deleted").symlink_to(golden_data.GOLDEN / "incidents" / "compaction")
     made_log(folder).rename(folder / "broker")
     for path in (REQUESTS, SERVER, ENDS / "ends.csv", ENDS / "ends.txt"):
         (folder / path.name).symlink_to(path)

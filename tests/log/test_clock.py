@@ -1,5 +1,6 @@
 """Logs whose times go back: where, and what a time means there, against a slow model."""
 
+import gzip
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from coterie.insight.records.record_columns import is_early
 from coterie.log import clock
 from coterie.log.folders import find_segments
 from support.commandline import coterie_ok
-from support.golden_data import cases, log
+from support.golden_data import GOLDEN, cases, log
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
 TIMES = st.sampled_from([-1, 1_000, 1_001, 2_000, 2_500, 3_600_000, 3_601_000])
@@ -209,3 +210,53 @@ def test_since_shows_what_follows_in_the_log(tmp_path):
 def test_the_times_of_healthy_logs_do_not_go_back(case):
     for segments in find_segments([log(case)]).partitions().values():
         assert clock.steps_of(segments) == []
+
+
+def incident():
+    folder = GOLDEN / "incidents" / "clock-back"
+    if not folder.exists():
+        pytest.skip("there is no incident clock-back")
+    truth = json.loads((folder / "truth.json").read_text())
+    back, forth = [event["at_ms"] for event in truth["events"] if event["what"] == "clock set"]
+    with gzip.open(folder / "commits.jsonl.gz", "rt") as file:
+        commits = [json.loads(line) for line in file]
+    return folder / "log", back, forth, commits
+
+
+def test_a_real_clock_that_went_back_is_reported_by_how_much():
+    log_folder, back, _, _ = incident()
+    steps = [json.loads(line) for line in coterie_ok("verify", log_folder).stdout.splitlines()]
+    assert steps
+    assert {step["kind"] for step in steps} == {"clock"}
+    for segments in find_segments([log_folder]).partitions().values():
+        for step in clock.steps_of(segments):
+            assert step.before_ms <= back <= step.after_ms + 3_600_000
+
+
+def test_undo_to_a_time_while_a_real_clock_was_back_gives_what_was_committed_before_it():
+    """By record times, commits of up to 36 s later would count."""
+    log_folder, back, _, commits = incident()
+    expected = {}
+    for commit in commits:
+        if commit["group"] == "payments" and commit["at_ms"] < back:
+            expected |= commit["offsets"]
+    at = str(back + 4_000)
+    result = coterie_ok("undo", log_folder, "--group", "payments", "--at", at)
+    lines = [line.split(",") for line in result.stdout.splitlines()]
+    assert {f"{topic}-{number}": int(offset) for topic, number, offset in lines} == expected
+    assert "by record times" in result.stderr
+
+
+def test_since_a_real_clock_went_back_no_join_is_left_out():
+    log_folder, back, _, _ = incident()
+    result = coterie_ok(
+        "explain", log_folder, "--group", "payments", "--since", str(back), "--format", "json"
+    )
+    joined = [
+        cause["client_id"]
+        for row in json.loads(result.stdout)
+        if row["event"] == "generation"
+        for cause in row["causes"]
+        if cause["what"] == "joined"
+    ]
+    assert joined == ["pay-3"]

@@ -104,9 +104,12 @@ def causes_of(history: GroupHistory, index: int, states: Mapping[int, State | No
     row, state, before = history.generations[index], states[index], states.get(index - 1)
     assert state is not None
     if before is None:
-        log_begins = index == 0 and row["generation"] > 1
-        what = "present" if log_begins else "joined"
-        return [cause(history, what, member) for member in row["joined"]]
+        is_first = index == 0 and row["generation"] > 1
+        what = "present" if is_first and not history.from_start else "joined"
+        causes = [cause(history, what, member) for member in row["joined"]]
+        if is_first and history.from_start:
+            causes.append(cause(history, "gap", detail=str(row["generation"] - 1)))
+        return causes
     causes = list(members_of(history, row))
     causes += _subscriptions(history, row, before, state)
     if row["protocol_changed"] and before["protocol"] and state["protocol"]:

@@ -346,7 +346,7 @@ def commit_row(span: Span, counts_requests: bool = True) -> Row:
             text.append(f"{causes.counted(offsets, 'offset')} of {transactions}")
     return {
         "event": COMMITS,
-        "timestamp": span.from_ms,
+        "timestamp": span.from_ms if span.first_ms is None else span.first_ms,
         "until": span.until_ms,
         "log_offset": span.log_offset,
         "cause": "; ".join(text),

@@ -53,12 +53,15 @@ class GroupHistory:
         (changes since the record before), and ``file`` and ``position``, the evidence.
     clients : dict
         Each member id in the records -> :class:`Client`.
+    from_start : bool
+        Whether the log has all records of the group, from its first one on.
     """
 
     group: str
     records: GroupRecords
     generations: list[dict[str, Any]]
     clients: dict[str, Client]
+    from_start: bool = False
 
     @cached_property
     def taken_over(self) -> frozenset[str]:
@@ -326,7 +329,11 @@ class PartitionView:
                 for row, record in zip(folded.generations(), records[group].places, strict=True)
             ]
             histories[group] = GroupHistory(
-                group, records[group], rows, _clients(rows, records[group])
+                group,
+                records[group],
+                rows,
+                _clients(rows, records[group]),
+                self.trusted_from_ms is None,
             )
         return histories
 
