@@ -260,3 +260,14 @@ def test_since_a_real_clock_went_back_no_join_is_left_out():
         if cause["what"] == "joined"
     ]
     assert joined == ["pay-3"]
+
+
+def test_the_report_says_that_a_clock_went_back(tmp_path):
+    folder, _ = set_back(tmp_path / "log")
+    result = coterie_ok("report", folder, "--format", "markdown")
+    note = "times go back in partition 0, by up to 59m59s: rows are in log order"
+    assert f"> **A clock went back:** {note}" in result.stdout
+    assert f"coterie: {note}" in result.stderr
+    page = tmp_path / "page.html"
+    coterie_ok("report", folder, "-o", page)
+    assert note in page.read_text(encoding="utf-8")

@@ -18,7 +18,6 @@ from typing import Any, TextIO, TypeVar, cast
 import click
 
 from coterie.atomic_file import check_file
-from coterie.cli.clocknotes import ClockNotes
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import chosen_groups
 from coterie.cli.logs import (
@@ -56,6 +55,7 @@ from coterie.insight.asking import (
 )
 from coterie.insight.render import tables
 from coterie.insight.render.fields import Fields
+from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import Listing
 from coterie.replay.engine import AUTO, Conf, Where, choose_engine
 from coterie.times import format_time

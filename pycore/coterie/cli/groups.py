@@ -183,9 +183,9 @@ def end_in_log_order(state: PartialState, listing: Listing) -> list[str]:
     at_ms = state.options.at_ms
     if at_ms is None:
         return []
-    from coterie.cli.clocknotes import ClockNotes
     from coterie.insight.records.log_reader import SurveyedLog
     from coterie.log.clock import cut_at
+    from coterie.log.clock_notes import ClockNotes
 
     notes = ClockNotes()
     for number, segments in listing.partitions().items():
