@@ -75,7 +75,7 @@ def of_fold(fold):
 def a_batch_at_a_time():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_reader, "READ_PIECE_BYTES", 1)
-        patch.setattr(clock, "PIECE_BYTES", 1)
+        patch.setattr(clock, "TIMES_PIECE_BYTES", 1)
         yield
 
 

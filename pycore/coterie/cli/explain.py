@@ -17,8 +17,8 @@ from coterie.cli.brokerlogs import (
 from coterie.cli.failures import say
 from coterie.cli.params import at_option
 from coterie.insight.asking import PartitionAnswer, Row
-from coterie.insight.brokerlogs import server_log
 from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.server_log import REFUSED
 from coterie.insight.groups.causes import counted
 from coterie.insight.questions import explain, explain_removals
 from coterie.insight.questions.explain_text import cause_of, summed, waited
@@ -85,11 +85,13 @@ def rows_of(parts: Iterable[PartitionAnswer], seen: set[str]) -> list[Row]:
 def say_unmatched(source: str, lines: list[BrokerLogLine], rows: list[Row]) -> None:
     """Print a line if a kind of broker's log says nothing about the rows' groups.
 
-    No line is printed if the log has no event that a broker's log could explain.
+    No line is printed if the log has no event that a broker's log could explain, or if the broker's
+    log has refused joins.
     """
     known = [row for row in rows if row["event"] not in (*SUMS, explain.COMMITS)]
     times = [row["timestamp"] for row in known if row["timestamp"] is not None]
-    if not lines or not times or any(is_from(source, row) for row in known):
+    is_used = any(is_from(source, row) for row in known)
+    if not lines or not times or is_used or any(line.what == REFUSED for line in lines):
         return
     spans = [[line.at_ms for line in lines], times]
     covered, events = (f"{format_time(min(ms))} to {format_time(max(ms))}" for ms in spans)
@@ -110,7 +112,7 @@ def say_refused(broker_log_lines: Iterable[BrokerLogLine], seen: Collection[str]
     """Print the groups that have no record, only refused joins in the broker's logs."""
     refused: dict[str, list[str]] = {}
     for line in broker_log_lines:
-        if line.what == server_log.REFUSED and line.group not in seen:
+        if line.what == REFUSED and line.group not in seen:
             refused.setdefault(line.group, []).append((line.detail or "").partition(";")[0])
     for group, errors in list(refused.items())[:GROUPS_NAMED]:
         names = ", ".join(f"{count} x {name}" for name, count in Counter(errors).items())

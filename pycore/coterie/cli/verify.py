@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coterie._core.fold.fold_state import Fault
 from coterie.cli.logs import Logs, logs_argument, say_left_alone
 from coterie.cli.progress import TerminalProgress
-from coterie.log.clock import ClockStep, ClockSteps, batch_times
 from coterie.log.folders import Listing, Segment, read_segment
 from coterie.replay.engine import Progress
 from coterie.state.partial import ScanOptions
+
+if TYPE_CHECKING:
+    from coterie.log.clock import ClockStep, ClockSteps
 
 PIECE_BYTES = 32 << 20  # bounds the state in memory
 
@@ -30,9 +33,11 @@ def command(logs: Logs) -> None:
     Kinds: length (below 14 or beyond the file's end), tail (fewer than 17 bytes, or only zeros, up
     to the end), magic, crc, codec, records, marker: of a batch; key, value: of a record.
     """
+    from coterie.log.clock import ClockSteps  # loads numpy
+
     count = 0
     listing = logs.listing
-    clocks: dict[int | None, ClockSteps] = {}
+    clocks: dict[int | None, ClockSteps] = defaultdict(ClockSteps)
     with TerminalProgress() as progress:
         for fault in faults(listing, progress, clocks):
             progress.clear()
@@ -70,9 +75,7 @@ def faults(
     for segment in listing.segments:
         data = memoryview(read_segment(segment, in_memory=True))
         yield from segment_faults(segment, data)
-        clock = clocks.setdefault(segment.partition, ClockSteps())
-        for batches in batch_times([segment], lambda _, data=data: data):  # type: ignore[misc]
-            clock.take_batches(batches)
+        clocks[segment.partition].read([segment], lambda _, data=data: data)  # type: ignore[misc]
         progress.advance(segment.size)
 
 

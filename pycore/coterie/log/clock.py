@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coterie._core.fold.fold_state import Scanned
 
 ORDINARY_MS = 1_000  # the clocks of two brokers differ by less
-PIECE_BYTES = 4 << 20
+TIMES_PIECE_BYTES = 4 << 20
 Array = np.ndarray[Any, Any]
 
 
@@ -86,6 +86,13 @@ class ClockSteps:
             self.first = _step(batches, known[0], -1)
         self.last_ms = int(times[-1])
 
+    def read(
+        self, segments: Iterable[Segment], read: Callable[[Segment], Buffer] = read_segment
+    ) -> None:
+        """Take all batches of the next segments."""
+        for batches in batch_times(segments, read):
+            self.take_batches(batches)
+
     def take(self, records: Any) -> None:
         """Take the next piece of a log: columns with ``batches``."""
         self.take_batches(times_of(records.files[records.file_number], records.batches))
@@ -130,7 +137,7 @@ def batch_times(
         data = memoryview(read(segment))
         while at < len(data):
             with intact(data):
-                piece, at = scan.scan(data, position=at, max_bytes=PIECE_BYTES)
+                piece, at = scan.scan(data, position=at, max_bytes=TIMES_PIECE_BYTES)
             yield times_of(segment.name, piece["batches"])
 
 
@@ -139,8 +146,7 @@ def steps_of(
 ) -> list[ClockStep]:
     """Return where the time of a partition goes back; reads the partition."""
     steps = ClockSteps()
-    for batches in batch_times(segments, read):
-        steps.take_batches(batches)
+    steps.read(segments, read)
     return steps.steps
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from coterie.log.clock import ClockStep, Cut
 from coterie.log.trust import named
 from coterie.times import format_duration, format_time
+
+if TYPE_CHECKING:
+    from coterie.log.clock import ClockStep, Cut
 
 NAMED = 5
 

@@ -316,7 +316,8 @@ class PartitionTimelines:
 
 def place_of(row: Row) -> int:
     """Return the log offset that a row is sorted by."""
-    return int(row.get("place", row["log_offset"]))
+    place: int = row["place"] if "place" in row else row["log_offset"]
+    return place
 
 
 def in_words(row: Row) -> str:

@@ -412,7 +412,7 @@ def place_by_time(row: Row, events: Iterable[Row], least: int) -> int:
     """Return the log offset of the last event that is not later than a row."""
     at_ms = row["timestamp"]
     earlier = [
-        event["log_offset"]
+        int(event["log_offset"])
         for event in events
         if event["timestamp"] is not None and event["timestamp"] <= at_ms
     ]
