@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +32,9 @@ def command(logs: Logs) -> None:
     Kinds: length (below 14 or beyond the file's end), tail (fewer than 17 bytes, or only zeros, up
     to the end), magic, crc, codec, records, marker: of a batch; key, value: of a record.
     """
-    from coterie.log.clock import ClockSteps  # loads numpy
-
     count = 0
     listing = logs.listing
-    clocks: dict[int | None, ClockSteps] = defaultdict(ClockSteps)
+    clocks: dict[int | None, ClockSteps] = {}
     with TerminalProgress() as progress:
         for fault in faults(listing, progress, clocks):
             progress.clear()
@@ -75,8 +72,16 @@ def faults(
     for segment in listing.segments:
         data = memoryview(read_segment(segment, in_memory=True))
         yield from segment_faults(segment, data)
-        clocks[segment.partition].read([segment], lambda _, data=data: data)  # type: ignore[misc]
+        clock = clocks.setdefault(segment.partition, new_clock())
+        clock.read([segment], lambda _, data=data: data)  # type: ignore[misc]
         progress.advance(segment.size)
+
+
+def new_clock() -> ClockSteps:
+    """Return what looks for times that go back; the first call loads numpy."""
+    from coterie.log.clock import ClockSteps
+
+    return ClockSteps()
 
 
 def segment_faults(segment: Segment, data: memoryview) -> Iterator[Fault]:
