@@ -68,6 +68,7 @@ def folder(tmp_path_factory):
         (folder / case).symlink_to(golden_data.log(case))
     (folder / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
     (folder / "crash").symlink_to(golden_data.GOLDEN / "incidents" / "crash-loop")
+    (folder / "deleted").symlink_to(golden_data.GOLDEN / "incidents" / "compaction")
     made_log(folder).rename(folder / "broker")
     made_copies(golden_data.GOLDEN / "incidents" / "two-applications" / "log", folder)
     for path in (REQUESTS, SERVER, ENDS / "ends.csv", ENDS / "ends.txt"):

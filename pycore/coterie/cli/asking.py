@@ -56,6 +56,7 @@ from coterie.insight.asking import (
 )
 from coterie.insight.render import tables
 from coterie.insight.render.fields import Fields
+from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import Listing
 from coterie.replay.engine import AUTO, Conf, Where, choose_engine
 from coterie.times import format_time
@@ -226,6 +227,7 @@ def partition_answers(
     """
     faults = 0
     newest_ms = -1
+    clocks = ClockNotes()
     with TerminalProgress() as progress:
         parts = answer(request, progress)
         if newest is not None:
@@ -243,11 +245,13 @@ def partition_answers(
         for part in parts:
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
+            clocks.take(part.number, part.clock_steps, part.cut)
             if part.trusted_from_ms is not None and (request.groups is None or part.present_groups):
                 options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part
     say_left_out(listing, faults)
+    options.notes.extend(clocks.notes())
     if at_ms is not None and newest_ms >= 0:
         options.notes.extend(beyond_notes(at_ms, newest_ms))
 

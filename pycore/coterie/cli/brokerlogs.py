@@ -13,13 +13,14 @@ from coterie.cli.failures import Failed, say
 from coterie.cli.params import DURATION
 from coterie.errors import CoterieError
 from coterie.insight.brokerlogs import server_log
+from coterie.insight.brokerlogs.lines import BrokerLogLine
 from coterie.insight.questions import explain
 from coterie.times import log_zone
 from coterie.user_files import open_lines
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 UTC = "Z"
-Reader = Callable[[Iterable[str], str], Iterator[server_log.BrokerLogLine]]
+Reader = Callable[[Iterable[str], str], Iterator[BrokerLogLine]]
 
 
 def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -77,7 +78,7 @@ def flap_options(command: Decorated) -> Decorated:
 
 def read_logs(
     server_logs: Iterable[str], request_logs: Iterable[str], zone: str
-) -> tuple[server_log.BrokerLogLine, ...]:
+) -> tuple[BrokerLogLine, ...]:
     """Read a broker's logs; raise if one cannot be read."""
     servers, requests = tuple(server_logs), tuple(request_logs)
     if zone != UTC and not servers + requests:
@@ -88,7 +89,7 @@ def read_logs(
     )
 
 
-def read_kind(names: Iterable[str], read: Reader, zone: str) -> Iterator[server_log.BrokerLogLine]:
+def read_kind(names: Iterable[str], read: Reader, zone: str) -> Iterator[BrokerLogLine]:
     """Yield the lines about groups in logs of one kind; warn about a log without any."""
     for name in names:
         broker_log_lines = list(read_one(name, read, zone))
@@ -97,7 +98,7 @@ def read_kind(names: Iterable[str], read: Reader, zone: str) -> Iterator[server_
         yield from broker_log_lines
 
 
-def read_one(name: str, read: Reader, zone: str) -> Iterator[server_log.BrokerLogLine]:
+def read_one(name: str, read: Reader, zone: str) -> Iterator[BrokerLogLine]:
     """Yield the lines about groups in one log."""
     try:
         with open_lines(Path(name)) as lines:

@@ -17,9 +17,10 @@ from coterie.cli.brokerlogs import (
 from coterie.cli.failures import say
 from coterie.cli.params import at_option
 from coterie.insight.asking import PartitionAnswer, Row
-from coterie.insight.brokerlogs import server_log
+from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.server_log import REFUSED
 from coterie.insight.groups.causes import counted
-from coterie.insight.questions import explain
+from coterie.insight.questions import explain, explain_removals
 from coterie.insight.questions.explain_text import cause_of, summed, waited
 from coterie.insight.render import tables
 from coterie.times import format_time
@@ -63,27 +64,54 @@ def command(
     ask = explain.Parameters(flap_count, flap_window_ms, broker_log_lines)
     seen: set[str] = set()
     parts = asking.parts_of(explain.NAME, ask, options, at_ms=at_ms)
-    if not asking.show(explain.FIELDS, rows_of(parts, seen), options, draw=draw):
+    rows = rows_of(parts, seen)
+    if not asking.show(explain.FIELDS, rows, options, draw=draw):
         asking.say_no_group(at_ms)
+    for source in (SERVER, REQUESTS):
+        say_unmatched(source, [line for line in broker_log_lines if line.source == source], rows)
     if not options.groups:
         say_refused(broker_log_lines, seen)
 
 
-def rows_of(parts: Iterable[PartitionAnswer], seen: set[str]) -> Iterator[Row]:
-    """Yield the rows of all parts; add their groups to ``seen``."""
-    for part in parts:
-        for row in part.rows:
-            seen.add(row["group_id"])
-            yield row
+def rows_of(parts: Iterable[PartitionAnswer], seen: set[str]) -> list[Row]:
+    """Return the rows of all parts; add their groups to ``seen``."""
+    rows = [row for part in parts for row in part.rows]
+    seen.update(row["group_id"] for row in rows)
+    explain_removals.compare_partitions(rows)
+    return rows
 
 
-def say_refused(
-    broker_log_lines: Iterable[server_log.BrokerLogLine], seen: Collection[str]
-) -> None:
+def say_unmatched(source: str, lines: list[BrokerLogLine], rows: list[Row]) -> None:
+    """Print a line if a kind of broker's log says nothing about the rows' groups.
+
+    No line is printed if the log has no event that a broker's log could explain, or if the broker's
+    log has refused joins.
+    """
+    known = [row for row in rows if row["event"] not in (*explain.SUMMARIES, explain.COMMITS)]
+    times = [row["timestamp"] for row in known if row["timestamp"] is not None]
+    is_used = any(is_from(source, row) for row in known)
+    if not lines or not times or is_used or any(line.what == REFUSED for line in lines):
+        return
+    spans = [[line.at_ms for line in lines], times]
+    covered, events = (f"{format_time(min(ms))} to {format_time(max(ms))}" for ms in spans)
+    say(
+        f"coterie: the {source} explains no event: its lines are of {covered}, the events of "
+        f"{events}; is it of another cluster or of other hours (--log-zone)?"
+    )
+
+
+def is_from(source: str, row: Row) -> bool:
+    """Whether a row has something from a kind of broker's log."""
+    if source == SERVER and (row["reason"] or row["duration_source"] == SERVER):
+        return True
+    return any(cause["source"] == source for cause in row["causes"])
+
+
+def say_refused(broker_log_lines: Iterable[BrokerLogLine], seen: Collection[str]) -> None:
     """Print the groups that have no record, only refused joins in the broker's logs."""
     refused: dict[str, list[str]] = {}
     for line in broker_log_lines:
-        if line.what == server_log.REFUSED and line.group not in seen:
+        if line.what == REFUSED and line.group not in seen:
             refused.setdefault(line.group, []).append((line.detail or "").partition(";")[0])
     for group, errors in list(refused.items())[:GROUPS_NAMED]:
         names = ", ".join(f"{count} x {name}" for name, count in Counter(errors).items())

@@ -179,9 +179,34 @@ def fold_logs(logs: Logs, at_ms: int | None) -> PartialState:
     say_left_alone(listing)
     with TerminalProgress() as progress:
         state = scan_state(listing, ScanOptions(at_ms=at_ms), progress)
+        notes = end_in_log_order(state, listing)
+    say_each(notes)
     faults = sum(len(fold.faults) for fold in state.partitions.values())
     say_faults(faults)
     return state
+
+
+def end_in_log_order(state: PartialState, listing: Listing) -> list[str]:
+    """Fold each partition again whose times go back behind the time of the state's options.
+
+    Return the notes on these partitions.
+    """
+    at_ms = state.options.at_ms
+    if at_ms is None:
+        return []
+    from coterie.insight.records.log_reader import SurveyedLog
+    from coterie.log.clock import cut_at
+    from coterie.log.clock_notes import ClockNotes
+
+    notes = ClockNotes()
+    for number, segments in listing.partitions().items():
+        scanned = state.fold(number).segments
+        cut = cut_at(segments, scanned, at_ms)
+        if cut is not None:
+            state.partitions[number] = SurveyedLog(segments, state.options, cut=cut).fold
+            state.partitions[number].segments[:] = scanned
+            notes.take(number, (), cut)
+    return list(notes.notes())
 
 
 def _print_list(rows: list[views.Row], options: Options) -> None:

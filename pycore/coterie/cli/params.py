@@ -146,7 +146,7 @@ def at_option(command: Decorated) -> Decorated:
         "--at",
         "at_ms",
         type=TIME,
-        help="State as of TIME, by the records' own timestamps (2026-01-31T14:05:00Z or epoch ms).",
+        help="State as of TIME (2026-01-31T14:05:00Z or epoch ms).",
     )(command)
 
 

@@ -114,6 +114,7 @@ def command(
         else:
             file.writelines(render(whole, title, subtitle, basis))
     asking.say_left_out(listing, whole.faults)
+    say_each(whole.clocks.notes())
     say_each(trust_notes(listing, dict(whole.compacted)))
 
 

@@ -25,6 +25,7 @@ TIMES = ("commit_timestamp", "latest_commit_timestamp")
 RESET = "reset"
 ROWS_SHOWN = 2_000  # beside a file; above, a line per group
 WARNINGS_SHOWN = 20
+PLACES_NAMED = 3
 REWIND_IS_FRESH_MS = 60_000  # people seldom give a time more exactly than to a minute
 
 
@@ -165,6 +166,7 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
                 f"group {group!r}: its log was compacted; before {format_time(since)} it may lack "
                 "offsets that were current then"
             )
+        yield from clock_warnings(group, group_rows, at_ms)
         yield from rewind_warnings(group, group_rows, at_ms)
         yield from removal_warnings(group, group_rows, at_ms)
         yield from expiry_warnings(group, group_rows)
@@ -195,6 +197,28 @@ def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
                 f"group {group!r}: {partitions(open_count)} with an offset in an open transaction, "
                 "which may still be committed over a reset"
             )
+
+
+def clock_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
+    """Yield a warning if the order of the log and the records' times give different offsets."""
+    differing = [row for row in rows if row["offset_by_record_times"] is not None]
+    if differing:
+        parts = [
+            f"{row['topic']}-{row['partition']} {offset_text(row['offset'])} by log order, "
+            f"{offset_text(row['offset_by_record_times'])} by record times"
+            for row in differing[:PLACES_NAMED]
+        ]
+        more = len(differing) - PLACES_NAMED
+        parts += [f"{more} more"] if more > 0 else []
+        yield (
+            f"group {group!r}: a clock went back: as of {format_time(at_ms)}, "
+            f"{'; '.join(parts)}; the plan is by log order"
+        )
+
+
+def offset_text(offset: int | None) -> str:
+    """Return an offset as text; None and -1: there is none."""
+    return "none" if offset is None or offset < 0 else str(offset)
 
 
 def rewind_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ from coterie.insight.records.log_parts import states_of
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.threads import each_partition
 from coterie.insight.render.fields import Fields
+from coterie.log.clock import ClockStep, Cut
 from coterie.log.folders import Log
 from coterie.replay.engine import Conf, Progress, find_entry
 from coterie.replay.parallel_scan import resting_collector
@@ -91,6 +92,10 @@ class PartitionAnswer:
         From when on the partition's state is complete; None: from its start.
     newest_ms : int
         The time of its newest record, regardless of the request; -1: no record has a time.
+    clock_steps : tuple of ClockStep
+        Where the time goes back. Empty if the question needed only states.
+    cut : Cut or None
+        Where the partition ends as of the request's time, if earlier times follow.
     """
 
     number: int | None
@@ -99,6 +104,8 @@ class PartitionAnswer:
     faults: int
     trusted_from_ms: int | None
     newest_ms: int
+    clock_steps: tuple[ClockStep, ...] = ()
+    cut: Cut | None = None
 
 
 Asker = Callable[[QuestionRequest, Progress], Iterator[PartitionAnswer]]
@@ -133,7 +140,14 @@ def partition_answer(view: PartitionView, question: Question, parameters: Any) -
     present_groups = frozenset(view.group_ids) if view.groups else frozenset()
     faults = len(view.fold.faults)
     return PartitionAnswer(
-        view.number, rows, present_groups, faults, view.trusted_from_ms, view.newest_ms
+        view.number,
+        rows,
+        present_groups,
+        faults,
+        view.trusted_from_ms,
+        view.newest_ms,
+        tuple(view.clock_steps),
+        view.end_cut,
     )
 
 

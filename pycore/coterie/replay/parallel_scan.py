@@ -86,6 +86,14 @@ class Part(NamedTuple):
         return data, start, len(data) if self.stop == self.segment.size else stop
 
 
+class PartTo(Part):
+    """A part of a segment that ends exactly at ``stop``, the beginning of a batch."""
+
+    def opened(self, read: Callable[[Segment], Buffer]) -> tuple[memoryview, int, int]:
+        """Return the segment's bytes, and the part's start and end in them."""
+        return memoryview(read(self.segment)), self.start, self.stop
+
+
 def whole(segment: Segment) -> Part:
     """Return the part that is the whole segment."""
     return Part(segment, 0, segment.size)

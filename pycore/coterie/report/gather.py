@@ -27,6 +27,7 @@ from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.log_reader import PieceConsumer, feed
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
+from coterie.log.clock_notes import ClockNotes
 from coterie.ordering import java_order, place_order
 from coterie.pages.shell import compact_json
 from coterie.report import ownership
@@ -70,6 +71,8 @@ class Gathered:
         All groups that have a record in the log.
     compacted : list of tuple
         Compacted partitions of the topic, each with the time (ms) since which it is complete.
+    clocks : ClockNotes
+        Where the times of the log go back.
     """
 
     overview: list[list[Any]] = field(default_factory=list)
@@ -84,6 +87,7 @@ class Gathered:
     from_ms: int | None = None
     until_ms: int | None = None
     compacted: list[tuple[int | None, int]] = field(default_factory=list)
+    clocks: ClockNotes = field(default_factory=ClockNotes)
 
     @property
     def trusted_from_ms(self) -> int | None:
@@ -118,6 +122,7 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
         whole.until_ms = -least(negated(whole.until_ms), -census.until_ms)
     if view.trusted_from_ms is not None:
         whole.compacted.append((view.number, view.trusted_from_ms))
+    whole.clocks.take(view.number, view.clock_steps, view.end_cut)
     whole.group_ids.update(view.group_ids)
     whole.commits.merge(census.commits)
     plans: dict[str, ChartPlan] = {}

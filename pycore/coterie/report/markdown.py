@@ -76,6 +76,8 @@ def log_lines(whole: Gathered) -> Iterator[str]:
             "Rebalances and commits are counted since then; what is told of before is true, but "
             "may not be all.\n"
         )
+    for note in whole.clocks.notes():
+        yield f"\n> **A clock went back:** {note}.\n"
     if whole.faults:
         yield f"\n> {whole.faults:,} corrupt places were left out; `coterie verify` lists them.\n"
 

@@ -38,7 +38,8 @@ def page_data(whole: Gathered, title: str, basis: Basis) -> Row:
     fields = ("records", "faults", "partitions", "from_ms", "until_ms", "compacted")
     return {
         "title": title,
-        "log": {name: getattr(whole, name) for name in fields},
+        "log": {name: getattr(whole, name) for name in fields}
+        | {"clock_notes": list(whole.clocks.notes())},
         "columns": [*OVERVIEW, *(column.name for column in columns)],
         "groups": [row for row, _ in pairs],
         "details": [detail for _, detail in pairs],

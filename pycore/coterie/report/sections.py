@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.insight.asking import find_question
-from coterie.insight.brokerlogs.server_log import BrokerLogLine
+from coterie.insight.brokerlogs.lines import BrokerLogLine
 from coterie.insight.questions import audit, expire, explain
 from coterie.insight.questions.explain_text import cause_of, summed, waited
 from coterie.insight.records.aggregates import Aggregate

@@ -197,11 +197,11 @@ def _row(name: str, group: GroupRecords) -> Row:
     state = _state(name, group, members, group_epoch, target_epoch)
     row = _base_row(name, group, state, (group_epoch, target_epoch), topics, members)
     if name == "share":
-        state = group.values.get(SHARE_STATE, {})
+        share_state = group.values.get(SHARE_STATE, {})
         for kind in ("initializing", "initialized", "deleting"):
             row[f"{kind}_topics"] = [
                 {"topic": topic["topicName"], "partitions": topic.get("partitions", [])}
-                for topic in state.get(f"{kind}Topics", ())
+                for topic in share_state.get(f"{kind}Topics", ())
             ]
     else:
         row["topology"] = group.values.get(TOPOLOGY)

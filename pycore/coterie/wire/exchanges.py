@@ -47,6 +47,7 @@ class Exchange:
     request: Any
     response: Any
     connection: Connection | None = None
+    principal: str | None = None
 
 
 class Connection(NamedTuple):
@@ -102,6 +103,7 @@ def exchanges(
                 entry["request"],
                 entry["response"],
                 parts and Connection(name, (parts[1], parts[3]), int(parts[4])),
+                entry.get("principal"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CoterieError(

@@ -14,14 +14,15 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
+from coterie.insight.brokerlogs import removal_lines
+from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.insight.groups.causes import RECORDS, in_words
 from coterie.times import LogClock
 from coterie.wire.apis import name_of
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
 
-SERVER, REQUESTS = "server log", "request log"
 PREPARING, ASSIGNED = "preparing", "assigned"
 EVICTED, LEFT, JOINED, SEEN = "evicted", "left", "joined", "seen"
 LOADED = "loaded"
@@ -96,21 +97,6 @@ _PATTERNS = (  # what, pattern with the fields of a BrokerLogLine
 PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _PATTERNS)
 
 
-class BrokerLogLine(NamedTuple):
-    """A statement of a broker's log. ``generation``: the generation after the event, if known."""
-
-    group: str
-    what: str
-    at_ms: int
-    source: str
-    generation: int | None = None
-    member_id: str | None = None
-    client_id: str | None = None
-    client_host: str | None = None
-    detail: str | None = None
-    instance_id: str | None = None
-
-
 def read_server_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLogLine]:
     """Yield the coordinator's lines of a server log; other lines are skipped.
 
@@ -141,10 +127,12 @@ def read_server_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLog
                     instance_id=fields.get("instance"),
                 )
                 break
+        else:
+            yield from removal_lines.server_lines(match[2], at_ms)
 
 
 def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLogLine]:
-    """Yield the joins and leaves in a request log, and the time that it covers for each group.
+    """Yield joins, leaves and deletions, and the time that a request log covers for each group.
 
     Raises
     ------
@@ -152,10 +140,13 @@ def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLo
         A line is cut off or changed, or lacks a field of its version.
     """
     covered: dict[str, list[int]] = {}
-    for exchange in exchanges(lines, Counter(), APIS, zone):
+    for exchange in exchanges(lines, Counter(), APIS | removal_lines.APIS, zone):
         at_ms = int(exchange.came_ms)
         by_the_table(exchange)
         with as_kafka_logs_it(exchange):
+            if exchange.api in removal_lines.APIS:
+                yield from list(removal_lines.request_lines(exchange))
+                continue
             group = exchange.request["groupId"]
             first_last = covered.setdefault(group, [at_ms, at_ms])
             group_lines = list(_of_request(exchange, group, at_ms))

@@ -59,6 +59,12 @@ WHATS = {  # what -> text about some members, or about the group
     "member_changed": "{} changed",
     "topics_changed": "partitions of its topics changed",
     "regex_resolved": "topics of a regular expression found",
+    "group_deleted": "the group was deleted",
+    "offsets_deleted": "offsets were deleted",
+    "topic_deleted": "the topic was deleted",
+    "topic_created": "the topic was created again",
+    "expired": "offsets expired",
+    "removed": "offsets were deleted, or expired",
     "rejoined": "the same members joined again; the records do not tell why",
 }
 QUIET = {  # causes that do not explain a rebalance by themselves
@@ -102,9 +108,12 @@ def causes_of(history: GroupHistory, index: int, states: Mapping[int, State | No
     row, state, before = history.generations[index], states[index], states.get(index - 1)
     assert state is not None
     if before is None:
-        log_begins = index == 0 and row["generation"] > 1
-        what = "present" if log_begins else "joined"
-        return [cause(history, what, member) for member in row["joined"]]
+        is_first = index == 0 and row["generation"] > 1
+        what = "present" if is_first and not history.from_start else "joined"
+        causes = [cause(history, what, member) for member in row["joined"]]
+        if is_first and history.from_start:
+            causes.append(cause(history, "gap", detail=str(row["generation"] - 1)))
+        return causes
     causes = list(members_of(history, row))
     causes += _subscriptions(history, row, before, state)
     if row["protocol_changed"] and before["protocol"] and state["protocol"]:

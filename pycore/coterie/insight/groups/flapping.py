@@ -74,7 +74,8 @@ def moves_in(history: GroupHistory, without: Container[int] = ()) -> dict[str, l
     for index, record in enumerate(history.generations):
         if index in without:
             continue
-        begins_late = index == 0 and (record["generation"] or 0) > 1
+        is_first = index == 0 and not history.from_start
+        begins_late = is_first and (record["generation"] or 0) > 1
         nobody_moves = begins_late or record["tombstone"]
         causes = [] if nobody_moves else list(members_of(history, record))
         rows.append({**record, "causes": causes})

@@ -46,4 +46,5 @@ def rebalances(
 
 def counts(view: PartitionView, row: Mapping[str, Any]) -> bool:
     """Whether a record is of the requested time and the log is complete for it."""
-    return view.is_requested(row["timestamp"]) and view.is_complete_at(row["timestamp"])
+    at_ms = row["timestamp"]
+    return view.is_requested(at_ms, row["log_offset"]) and view.is_complete_at(at_ms)

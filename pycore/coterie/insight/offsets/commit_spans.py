@@ -16,6 +16,7 @@ import numpy as np
 
 from coterie.insight.offsets.last_commits import CommitTimes, LastCommits
 from coterie.insight.offsets.rewinds import CommitRequests, OffsetChanges, Rewinds, is_plain
+from coterie.insight.offsets.undone_transactions import UndoneTransactions
 from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import LOW, Keys, Table
 from coterie.insight.records.partition_view import PartitionView
@@ -28,6 +29,7 @@ from coterie.insight.records.record_columns import (
     Array,
     RecordColumns,
     is_before,
+    is_early,
 )
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
 
@@ -43,17 +45,21 @@ class Span:
     Attributes
     ----------
     rows : int
-        Commits of any outcome, and tombstones; 0: the other fields are meaningless.
+        Commits of any outcome; 0: the other fields are meaningless.
     first_ms : int or None
         The time of the first record; None: it has none.
     from_ms, until_ms : int or None
         The least and the greatest time.
     log_offset, file, position
         The first record.
-    count, requests, partitions : int
-        The number of commits, of their batches, and of their partitions (tombstones' too).
-    aborted, pending, gone : int
-        The number of records of aborted and of open transactions, and of tombstones.
+    count, requests : int
+        The number of effective commits, and of their batches.
+    partitions : int
+        The number of partitions with a commit of any outcome.
+    aborted, pending : int
+        The number of commits of aborted and of open transactions.
+    aborted_transactions, pending_transactions : int
+        The number of these transactions.
     topics : tuple of str
         The topics, sorted.
     resets : CommitRequests
@@ -72,7 +78,8 @@ class Span:
     partitions: int
     aborted: int
     pending: int
-    gone: int
+    aborted_transactions: int
+    pending_transactions: int
     topics: tuple[str, ...]
     resets: CommitRequests
 
@@ -93,11 +100,12 @@ class CommitSpans:
     """
 
     COLUMNS = frozenset({"previous_offset"})
-    SUMS = ("rows", "count", "requests", "aborted", "pending", "gone")
+    SUMS = ("rows", "count", "requests", "aborted", "pending")
     FIRST = ("first_ms", "log_offset", "file", "position")
 
     def __init__(self, view: PartitionView, events: Mapping[str, Sequence[Row]]) -> None:
         self.cut_times_ms = view.trusted_from_ms, view.since_ms
+        self.since_begin = view.since_begin
         self.events = events
         self.numbers = {group: number for number, group in enumerate(events)}
         self.number_of = np.empty(0, np.int64)  # by the scan's group numbers
@@ -121,6 +129,7 @@ class CommitSpans:
         self.span_keys: list[Array] = []  # span and key as one number, once for each pair
         self.last_commits = LastCommits()
         self.rewinds = Rewinds(self._may_be_reset(), self.keys)
+        self.undone = UndoneTransactions()
         self.in_parts = view.in_parts
         self.deferred: list[OffsetChanges] = []
         self.files: list[str] = []
@@ -133,6 +142,7 @@ class CommitSpans:
         """Absorb the aggregate of the next part; see ``aggregates``."""
         self.files = max(self.files, later.files, key=len)
         self._absorb_sums(later.spans_of)
+        self.undone.absorb(later.undone)
         for name in later.groups.columns:
             self.groups[name][:] += later.groups[name]
         numbers, entries = absorb_keys(self.keys, later.keys)
@@ -170,12 +180,13 @@ class CommitSpans:
         ms = times_of(runs.first, records.timestamp)
         span, group = self._spans(records, runs, cut)
         in_spans = np.flatnonzero(span >= 0)
+        rows_in_span = np.repeat(span.astype(np.int32), runs.size)
+        runs, span, group = runs.select(in_spans), span[in_spans], group[in_spans]
+        self.undone.take(records, runs, span)
         if not len(in_spans):
             return
-        of_records = np.repeat(span.astype(np.int32), runs.size)
-        self._store_span_keys(records, of_records)
-        self.last_commits.take(records, of_records, len(self.keys))
-        runs, span, group = runs.select(in_spans), span[in_spans], group[in_spans]
+        self._store_span_keys(records, rows_in_span)
+        self.last_commits.take(records, rows_in_span, len(self.keys))
         self._sum(records, runs, span, group)
         np.minimum.at(self.spans_of["from_ms"], span, ms[0][in_spans])
         np.maximum.at(self.spans_of["until_ms"], span, ms[1][in_spans])
@@ -185,7 +196,11 @@ class CommitSpans:
         """Return the cut of the span that each record is in; [] without cutting times."""
         if self.cut_times_ms == (None, None):
             return []
-        after = [~is_before(records.timestamp, at_ms) for at_ms in self.cut_times_ms]
+        trusted_from_ms, since_ms = self.cut_times_ms
+        after = (
+            ~is_before(records.timestamp, trusted_from_ms),
+            ~is_early(records, since_ms, self.since_begin),
+        )
         return [2 * after[0].astype(np.int8) + after[1]]
 
     def _spans(
@@ -202,7 +217,7 @@ class CommitSpans:
         before = np.searchsorted(self.codes, group * (len(self.offsets) + 1) + rank)
         span = (before + group) * CUTS  # a group has one span more than events
         span += cut[0][runs.first] if cut else NOW
-        return np.where((runs.kind <= KIND["offset_tombstone"]) & (group >= 0), span, -1), group
+        return np.where((runs.kind == KIND["offset"]) & (group >= 0), span, -1), group
 
     def _sum(self, records: RecordColumns, runs: Runs, span: Array, group: Array) -> None:
         sums = self.spans_of
@@ -214,18 +229,17 @@ class CommitSpans:
             sums[name][span[new]] = column[runs.first[new]]
         sums["file"][span[new]] = records.file_number
         sums["position"][span[new]] = records.batches["position"][runs.batch[new]]
-        gone = runs.kind == KIND["offset_tombstone"]
+        effective = runs.effective_commits()
         for name, chosen in (
             ("rows", slice(None)),
-            ("count", ~gone),
-            ("gone", gone),
+            ("count", effective),
             ("aborted", runs.outcome == ABORTED),
             ("pending", runs.outcome == PENDING),
         ):
             sums.add(name, span[chosen], runs.size[chosen])
-        first = first_in_batch(runs.batch[~gone], span[~gone])
-        sums.add("requests", span[~gone][first])
-        counted = runs.effective_commits() & (span % CUTS == NOW)
+        first = first_in_batch(runs.batch[effective], span[effective])
+        sums.add("requests", span[effective][first])
+        counted = effective & (span % CUTS == NOW)
         self.groups.add("count", group[counted], runs.size[counted])
         first = first_in_batch(runs.batch[counted], group[counted])
         self.groups.add("requests", group[counted][first])
@@ -329,6 +343,8 @@ class CommitSpans:
             file=self.files[file] if file >= 0 else "",
             partitions=partitions,
             topics=topics,
+            aborted_transactions=self.undone.aborted(number),
+            pending_transactions=self.undone.pending(number),
             resets=self.rewinds.of(number),
         )
 

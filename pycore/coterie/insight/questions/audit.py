@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from coterie.insight.brokerlogs.server_log import BrokerLogLine
+from coterie.insight.brokerlogs.lines import BrokerLogLine
 from coterie.insight.groups.shared_group_ids import (
     CLIENT,
     several_protocols,
@@ -258,7 +258,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     found_rows = [
         row
         for row in audit_loops.merged(atoms)
-        if row.get("always") or view.is_requested(row["timestamp"])
+        if row.get("always") or view.is_requested(row["timestamp"], row["log_offset"])
     ]
     audit_loops.add_owners(view, found_rows)
     if parameters.live is not None and parameters.looks_for(DIVERGENCE):

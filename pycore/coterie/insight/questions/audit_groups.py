@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coterie.insight.brokerlogs.server_log import JOINED, REQUESTS, BrokerLogLine
+from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
+from coterie.insight.brokerlogs.server_log import JOINED
 from coterie.insight.groups import epochs, flapping, protocol_switches
 from coterie.insight.groups.causes import client_of, hosts_in_words
 from coterie.insight.groups.shared_group_ids import SharedGroupId

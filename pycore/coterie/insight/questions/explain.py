@@ -15,6 +15,8 @@ from itertools import pairwise
 from typing import Any
 
 from coterie.insight.brokerlogs import server_log
+from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.removal_lines import RemovalLines
 from coterie.insight.groups import (
     causes,
     departures,
@@ -35,13 +37,20 @@ from coterie.insight.groups.timeline import (
     bound_waits,
 )
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
+from coterie.insight.offsets.removals import RemovedOffsets
 from coterie.insight.offsets.rewinds import MEMBERS, OUTSIDE, RESET, REWIND, UNKNOWN
 from coterie.insight.questions import explain_members
-from coterie.insight.records.aggregates import Aggregate, aggregates_of
+from coterie.insight.questions.explain_removals import (
+    OFFSETS_REMOVED,
+    TOPIC_RECREATED,
+    RemovalEvents,
+)
+from coterie.insight.records.aggregates import Aggregate, aggregates_of, run_aggregates
 from coterie.insight.records.commit_requests import RequestBatches
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
 from coterie.insight.render.tables import shortened
+from coterie.log.clock import ClockStep, ClockSteps
 from coterie.times import format_time
 
 NAME = "explain"
@@ -61,8 +70,9 @@ FIELDS = {
     "causes": [causes.CAUSE],
     "reason": "string",  # the coordinator's own, from its log
     "count": "int64",  # offsets committed or set; joins and leaves; rebalances
+    "topics": ["string"],  # of commits and removals; of a topic that was created again
     "requests": "int64",  # that committed; null: no commits, or batches do not show it
-    "duration_ms": "int64",  # of `empty`: without members; of others: without an assignment
+    "duration_ms": "int64",  # without members or an assignment; by how much a clock went back
     "duration_source": "string",  # server log: exact; records: upper bound; null: see the event
     "file": "string",
     "position": "int64",
@@ -70,9 +80,11 @@ FIELDS = {
     "unowned_most_ms": "int64",  # at most
 }
 SUMMARIES = (episodes.EPISODE, "flapping", "client", departures.DEPARTURES, "summary")
+CLOCK_BACK = "clock_back"
 EVENTS = (
     *(GENERATION, "static_replacement", "rewritten", EMPTY, DELETED),
-    *("commits", "epoch", REWIND, RESET, outages.CHANGE, outages.SILENCE),
+    *("commits", "epoch", REWIND, RESET, OFFSETS_REMOVED, TOPIC_RECREATED),
+    *(outages.CHANGE, outages.SILENCE, CLOCK_BACK),
     *(
         protocol_switches.UPGRADED,
         protocol_switches.DOWNGRADED,
@@ -84,6 +96,8 @@ EVENTS = (
 )
 COMMITS = "commits"
 OUTAGES, REQUESTS = "outages", "requests"  # aggregates, beside the commits
+REMOVALS, OF_ALL_GROUPS = "removals", "removals of all groups"
+CLOCK = "clock"
 Row = dict[str, Any]
 
 
@@ -93,7 +107,7 @@ class Parameters:
 
     flap_count: int = 4
     flap_window_ms: int = 600_000
-    broker_log_lines: tuple[server_log.BrokerLogLine, ...] = ()
+    broker_log_lines: tuple[BrokerLogLine, ...] = ()
 
 
 def aggregates(
@@ -113,6 +127,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
                 "group_id": group,
                 "offsets_partition": view.number,
                 "causes": row.get("causes", []),
+                "topics": row.get("topics", []),
             }
 
 
@@ -122,13 +137,16 @@ class PartitionTimelines:
     def __init__(self, view: PartitionView, parameters: Parameters) -> None:
         self.view = view
         self.parameters = parameters
-        lines_by_group: dict[str, list[server_log.BrokerLogLine]] = {}
+        lines_by_group: dict[str, list[BrokerLogLine]] = {}
         for line in parameters.broker_log_lines:
             lines_by_group.setdefault(line.group, []).append(line)
         self.loads = [
-            line.at_ms for line in lines_by_group.pop("", ()) if line.generation == view.number
+            line.at_ms
+            for line in lines_by_group.pop("", ())
+            if line.what == server_log.LOADED and line.generation == view.number
         ]
         self.logged_groups = frozenset(lines_by_group)
+        self.removal_lines = RemovalLines(parameters.broker_log_lines, view.number)
         newer = view.newer_records.by_group()
         self.indexes = {
             group: server_log.BrokerLogIndex(lines_by_group.get(group, ()))
@@ -148,10 +166,20 @@ class PartitionTimelines:
             CommitSpans(view, self.events),
         )
         names = OUTAGES, REQUESTS, COMMITS
-        return {
+        filled_together = {
             name: (view.record_filter, aggregate)
             for name, aggregate in zip(names, unfilled, strict=True)
         }
+        filled_together[REMOVALS] = view.record_filter, RemovedOffsets(in_parts=view.in_parts)
+        filled_together[CLOCK] = view.record_filter, ClockSteps()
+        return filled_together | (self.of_all_groups() if view.parts is not None else {})
+
+    def of_all_groups(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
+        """Return the aggregate of the removals of groups that are not requested, too."""
+        whole = self.view.whole()
+        if whole is self.view:
+            return {}
+        return {OF_ALL_GROUPS: (whole.record_filter, RemovedOffsets(in_parts=self.view.in_parts))}
 
     def read(self) -> None:
         """Fill the aggregates; call it before :meth:`rows_of`."""
@@ -161,6 +189,12 @@ class PartitionTimelines:
         self.commit_spans: CommitSpans = filled[COMMITS]
         self.outages = filled[OUTAGES].outages(self.view)
         self.counts_requests: bool = filled[REQUESTS].one_request_each
+        self.clock_steps: list[ClockStep] = filled[CLOCK].steps
+        removals = filled[REMOVALS].removals()
+        if removals and self.view.parts is None:
+            filled = filled | run_aggregates(self.view, self.of_all_groups())
+        neighbours = filled[OF_ALL_GROUPS].removals() if OF_ALL_GROUPS in filled else removals
+        self.removal_events = RemovalEvents(removals, neighbours, self.removal_lines)
 
     def events_of(self, group: str, newer: Sequence[GroupRecord], has_lines: bool) -> list[Row]:
         """Return the events that a group's records show, in log order."""
@@ -185,12 +219,12 @@ class PartitionTimelines:
             if history is None
             else explain_members.follow(history, events, self.commit_spans, suggest=suggest)
         )
-        outage_rows = self.without_coordinator(history, merged)
-        merged = sorted(
-            [*outage_rows, *merged, *self.set_back(spans)], key=lambda row: row["log_offset"]
-        )
+        removal_rows = self.removal_events.rows(group, history, events)
+        merged = sorted([*merged, *self.set_back(spans), *removal_rows], key=place_of)
+        of_partition = [*self.without_coordinator(history, merged), *self.clock_rows(merged)]
+        merged = sorted([*of_partition, *merged], key=place_of)
         merged = self.indexes[group].with_refusals(merged)
-        requested = [row for row in merged if self.view.is_requested(row["timestamp"])]
+        requested = [row for row in merged if self.is_requested(row)]
         complete = [row for row in requested if self.view.is_complete_at(row["timestamp"])]
         sums = list(sum_up(complete, self.parameters))
         if suggest:
@@ -201,6 +235,27 @@ class PartitionTimelines:
                 and self.view.is_complete_at(member.gone_ms)
             )
         return [*requested, *sums, self.summary(complete, group)]
+
+    def clock_rows(self, rows: list[Row]) -> Iterator[Row]:
+        """Yield where the time goes back in the partition, since the group's first record."""
+        for step in self.clock_steps:
+            if rows and step.log_offset > place_of(rows[0]):
+                yield {
+                    "event": CLOCK_BACK,
+                    "timestamp": step.after_ms,
+                    "log_offset": step.log_offset,
+                    "cause": f"{step.in_words()}: rows are in log order",
+                    "generation": None,
+                    "member_count": None,
+                    "duration_ms": step.by_ms,
+                    "file": step.file,
+                    "position": step.position,
+                }
+
+    def is_requested(self, row: Row) -> bool:
+        """Whether a row is of the requested time; commits before it have a row of their own."""
+        at_ms = row["until"] if row["event"] == COMMITS else row["timestamp"]
+        return self.view.is_requested(at_ms, row["log_offset"])
 
     def mark_compacted_gaps(self, events: list[Row]) -> None:
         """Mark gaps of generations that compaction may have made."""
@@ -217,14 +272,14 @@ class PartitionTimelines:
         counted = [row for row in rows if counts(self.view, row)]
         times = [row[name] for row in rows for name in ("timestamp", "until") if row.get(name)]
         waits = [row for row in counted if row["event"] == GENERATION]
-        known_ms = [row["duration_ms"] for row in waits if row.get(SOURCE) == server_log.SERVER]
+        known_ms = [row["duration_ms"] for row in waits if row.get(SOURCE) == SERVER]
         return {
             "event": "summary",
             "timestamp": min(times, default=None),
             "until": max(times, default=None),
             "count": sum(map(is_rebalance, counted)),
             "duration_ms": sum(known_ms) if known_ms else None,
-            SOURCE: server_log.SERVER if known_ms and len(waits) == len(known_ms) else None,
+            SOURCE: SERVER if known_ms and len(waits) == len(known_ms) else None,
             "cause": self.summary_text(counted, group),
             **episodes.unowned_of(counted),
         }
@@ -281,10 +336,16 @@ class PartitionTimelines:
         """Yield the outages of the partition since the group's first record."""
         places = [] if history is None else [row["log_offset"] for row in history.generations]
         for outage in self.outages:
-            if outage.log_offset > rows[0]["log_offset"]:
+            if rows and outage.log_offset > rows[0]["log_offset"]:
                 index = bisect_left(places, outage.log_offset) - 1
                 state = None if history is None or index < 0 else history.state(index)
                 yield outages.outage_row(outage, rows, outages.rejoin_bound_ms(state))
+
+
+def place_of(row: Row) -> int:
+    """Return the log offset that a row is sorted by."""
+    place: int = row["place"] if "place" in row else row["log_offset"]
+    return place
 
 
 def commit_row(span: Span, counts_requests: bool = True) -> Row:
@@ -295,17 +356,21 @@ def commit_row(span: Span, counts_requests: bool = True) -> Row:
         f" and {len(span.topics) - 3} more" if len(span.topics) > 3 else ""
     )
     text = [f"{committed(requests, span.count)} to {partitions} of {named}"] if span.count else []
-    for number, word in ((span.aborted, "aborted"), (span.pending, "pending")):
-        text += [f"{causes.counted(number, 'offset')} of an {word} transaction"] if number else []
-    if span.gone:
-        text.append(f"{causes.counted(span.gone, 'offset')} deleted or expired")
+    for offsets, number, word in (
+        (span.aborted, span.aborted_transactions, "aborted"),
+        (span.pending, span.pending_transactions, "open"),
+    ):
+        if offsets:
+            transactions = causes.counted(number, f"{word} transaction")
+            text.append(f"{causes.counted(offsets, 'offset')} of {transactions}")
     return {
         "event": COMMITS,
-        "timestamp": span.from_ms,
+        "timestamp": span.from_ms if span.first_ms is None else span.first_ms,
         "until": span.until_ms,
         "log_offset": span.log_offset,
         "cause": "; ".join(text),
         "count": span.count,
+        "topics": list(span.topics),
         "requests": requests,
         "file": span.file,
         "position": span.position,

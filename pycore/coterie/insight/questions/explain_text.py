@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from coterie.insight.brokerlogs.server_log import SERVER
+from coterie.insight.brokerlogs.lines import SERVER
 from coterie.insight.groups.episodes import unowned_text
 from coterie.insight.groups.epochs import EPOCH_EVENT
 from coterie.insight.groups.timeline import EMPTY, GENERATION

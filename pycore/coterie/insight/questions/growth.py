@@ -39,7 +39,7 @@ from coterie.insight.records.record_columns import (
     PENDING,
     Array,
     RecordColumns,
-    is_before,
+    is_early,
 )
 
 NAME = "growth"
@@ -149,7 +149,7 @@ class TopicWeights:
     COLUMNS = frozenset({"disk_bytes", "value_size"})
 
     def __init__(self, view: PartitionView, parameters: Parameters) -> None:
-        self.since_ms = view.since_ms
+        self.since_ms, self.since_begin = view.since_ms, view.since_begin
         self.parameters = parameters
         self.active = view.segments[-1].name if view.segments else None
         self.undecided = NEVER if view.log.undecided is None else view.log.undecided
@@ -212,7 +212,7 @@ class TopicWeights:
     def _buckets(self, records: RecordColumns, category: Array) -> Array:
         """Return the bucket of each row."""
         if self.since_ms is not None:
-            category[is_before(records.timestamp, self.since_ms)] = 0
+            category[is_early(records, self.since_ms, self.since_begin)] = 0
         if self.parameters.every_ms is None:
             starts = run_starts(category)
             span = np.full(len(starts), -1)

@@ -43,6 +43,7 @@ FIELDS = {
     "state": "string",  # of the group at the end of the log; null: it is gone
     "rewound_from": "int64",  # the commit of then had gone back, from here; null: it had not
     "rewound_at": "timestamp",  # when it did
+    "offset_by_record_times": "int64",  # where it differs from `offset`; -1: there is none
     "expires_at": "timestamp",  # when it would go as the group stands; null: that is not known
     "removed_at": "timestamp",  # the first removal since the time; null: it was not removed
     "removal": "string",  # its reason, of undo_notes.REASONS
@@ -83,6 +84,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     rewound = rewound_keys(view, parameters)
     is_whole = view.trusted_from_ms is None or view.trusted_from_ms <= parameters.at_ms
     then = dict(partial.offset_entries(view.read(then_view).fold))
+    by_times = offsets_by_record_times(view, then_view)
     latest = dict(partial.offset_entries(view.fold))
     heads = head_rows(view.fold, ())
     simple = {group for group, _, _ in latest}
@@ -123,6 +125,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
             "state": head["state"] if head else "Empty" if group in simple else None,
             "rewound_from": rewound_from,
             "rewound_at": rewound_at,
+            "offset_by_record_times": other_offset(key, offset, by_times),
             "expires_at": None
             if offset is None or head is None
             else expires_at_ms(head, parameters),
@@ -130,6 +133,21 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
             "removal": None if gone is None else gone.reason,
             "note": note(gone, before, last),
         }
+
+
+def offsets_by_record_times(view: PartitionView, then_view: RecordFilter) -> dict[Key, int] | None:
+    """Return the offsets as of the time by record times; None: the log's order gives the same."""
+    log = view.logs_by_times.get(then_view)
+    if log is None:
+        return None
+    return {key: entry.offset for key, entry in partial.offset_entries(log.fold)}
+
+
+def other_offset(key: Key, offset: int | None, by_times: dict[Key, int] | None) -> int | None:
+    """Return the offset by record times if it differs, -1 if there is none; else None."""
+    if by_times is None or by_times.get(key) == offset:
+        return None
+    return by_times.get(key, -1)
 
 
 def expires_at_ms(head: dict[str, Any], parameters: Parameters) -> int | None:

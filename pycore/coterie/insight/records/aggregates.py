@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from coterie.insight.records.log_reader import PieceConsumer, feed
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
+from coterie.log.clock import ClockSteps
 
 
 class Aggregate(PieceConsumer, Protocol):
@@ -35,6 +36,8 @@ def aggregates_of(view: PartitionView, make: AggregateFactory, parameters: Any) 
     """Return a question's filled aggregates, by name; read the partition if necessary."""
     if view.parts is not None:
         return view.parts.aggregates
+    if view.at_ms is not None:
+        view.read(view.record_filter)  # decides whether threads may read it
     return (
         run_aggregates(view, make(view, parameters))
         if view.shared_aggregates is None
@@ -50,15 +53,20 @@ def run_aggregates(
     Set as ``PartitionView.shared_aggregates``, they serve several questions.
     """
     for record_filter in dict.fromkeys(record_filter for record_filter, _ in unfilled.values()):
+        clock = ClockSteps()
         consumers = [
-            aggregate
-            for wanted_filter, aggregate in unfilled.values()
-            if wanted_filter == record_filter
+            clock,
+            *(
+                aggregate
+                for wanted_filter, aggregate in unfilled.values()
+                if wanted_filter == record_filter
+            ),
         ]
         if view.cut is not None:
             view.cut.take(view.of(record_filter).log, columns_of(consumers), consumers)
         else:
             feed(view.of(record_filter).pieces(columns_of(consumers)), consumers)
+        view.clock_steps = clock.steps
     return {name: aggregate for name, (_, aggregate) in unfilled.items()}
 
 

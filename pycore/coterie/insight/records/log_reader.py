@@ -20,9 +20,10 @@ from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.record_columns import Array, RecordColumns
+from coterie.log.clock import Cut
 from coterie.log.folders import Segment, read_segment
 from coterie.log.mapped import intact
-from coterie.replay.parallel_scan import resting_collector, scan_part, whole
+from coterie.replay.parallel_scan import Part, PartTo, resting_collector, scan_part, whole
 from coterie.state.partial import PartialState, ScanOptions
 
 if TYPE_CHECKING:
@@ -58,12 +59,15 @@ class ReadingContext(NamedTuple):
         marker that ended it.
     check_crc : bool
         Whether the log has any fault; if it has none, all checksums are known to hold.
+    end : (str, int) or None
+        The file and the position in it where the reading ends; None: at the end.
     """
 
     number: int
     files: Sequence[str]
     tails: list[dict[int, End]]
     check_crc: bool
+    end: tuple[str, int] | None = None
 
 
 class SurveyedLog:
@@ -77,6 +81,9 @@ class SurveyedLog:
         Which groups, as of when, and what is tracked; markers have no group.
     read
         Returns the bytes of a segment.
+    cut
+        Where the log ends; None: at its end. What follows is only scanned for what it is, as
+        ``PartitionFold.segments``, and for faults.
 
     Attributes
     ----------
@@ -100,8 +107,10 @@ class SurveyedLog:
         segments: Iterable[Segment],
         options: ScanOptions,
         read: ReadSegment = read_segment,
+        cut: Cut | None = None,
     ) -> None:
         self.segments = tuple(segments)
+        self.cut = cut
         self.options = options
         self.read_segment_bytes = read
         self.fold = options.new_fold(survey=True)
@@ -114,9 +123,25 @@ class SurveyedLog:
         # Records and pieces before each part: its own, then each absorbed one.
         self.parts = [(0, 0)] if self.segments else []
         with resting_collector():
-            for segment in self.segments:
-                for _ in scan_part(self.fold, whole(segment), read, READ_PIECE_BYTES):
+            for part in self._parts_to_read():
+                for _ in scan_part(self.fold, part, read, READ_PIECE_BYTES):
                     self._survey_piece()
+
+    def _parts_to_read(self) -> Iterator[Part]:
+        """Yield the segments, up to the cut; those behind it have no part."""
+        for segment in self.segments:
+            if self.cut is not None and segment.name == self.cut.file:
+                if self.cut.position:
+                    yield PartTo(segment, 0, self.cut.position)
+                return
+            yield whole(segment)
+
+    def up_to(self, cut: Cut) -> SurveyedLog:
+        """Return the same log, read again up to a cut."""
+        log = SurveyedLog(self.segments, self.options, self.read_segment_bytes, cut)
+        log.fold.segments[:] = self.fold.segments
+        log.fold.faults[:] = self.fold.faults
+        return log
 
     def _survey_piece(self) -> None:
         """Store the fold's survey of the last scanned piece."""
@@ -172,7 +197,8 @@ class SurveyedLog:
 
     def reading_context(self) -> ReadingContext:
         """Return the context of a second reading of the whole log."""
-        return ReadingContext(0, self._files(), self.tails, bool(self.fold.faults))
+        end = None if self.cut is None else self.cut[:2]
+        return ReadingContext(0, self._files(), self.tails, bool(self.fold.faults), end)
 
     def _files(self) -> list[str]:
         return list(dict.fromkeys(segment.name for segment in self.segments))
@@ -228,7 +254,10 @@ def read_pieces(
     files = list(context.files)
     tails = iter(context.tails)
     for segment in segments:
-        data, at = memoryview(read(segment)), 0
+        end = context.end[1] if context.end and context.end[0] == segment.name else None
+        if end == 0:
+            return
+        data, at = memoryview(read(segment))[:end], 0
         file_number = files.index(segment.name)
         while True:
             tail = next(tails, {})  # an active segment may have grown since the survey
@@ -240,6 +269,8 @@ def read_pieces(
             yield RecordColumns(scan, piece, files, file_number, batches, newer_keys)
             if at >= len(data):
                 break
+        if end is not None:
+            return
 
 
 class PieceConsumer(Protocol):

@@ -16,6 +16,7 @@ from coterie._core.codec.text import decode_utf8
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.log_reader import ReadSegment, SurveyedLog
 from coterie.insight.records.record_columns import RecordColumns
+from coterie.log.clock import Begin, ClockStep, Cut, begin_of, cut_at
 from coterie.log.folders import Log, Segment, find_segments, read_segment
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
@@ -52,12 +53,15 @@ class GroupHistory:
         (changes since the record before), and ``file`` and ``position``, the evidence.
     clients : dict
         Each member id in the records -> :class:`Client`.
+    from_start : bool
+        Whether the log has all records of the group, from its first one on.
     """
 
     group: str
     records: GroupRecords
     generations: list[dict[str, Any]]
     clients: dict[str, Client]
+    from_start: bool = False
 
     @cached_property
     def taken_over(self) -> frozenset[str]:
@@ -129,6 +133,10 @@ class PartitionView:
     ----------
     shared_aggregates : dict or None
         Filled aggregates of several questions, by name, if the log was read once for all of them.
+    clock_steps : list of ClockStep
+        Where the time goes back, after the log was read for aggregates.
+    logs_by_times : dict
+        The logs whose order and times differ as of their filter's time, as the times have them.
     cut : CutPartition or None
         The log in parts that threads of this process read; None: it is read as a whole.
     """
@@ -151,8 +159,10 @@ class PartitionView:
         self.since_ms = since_ms
         self.parts = parts
         self.shared_aggregates: dict[str, Any] | None = None
+        self.clock_steps: list[ClockStep] = []
         self.cut: CutPartition | None = None
         self.logs: dict[RecordFilter, SurveyedLog] = {} if parts is None else parts.logs
+        self.logs_by_times: dict[RecordFilter, SurveyedLog] = {}
         self.other_views: dict[RecordFilter, PartitionView] = {}
 
     @property
@@ -176,12 +186,31 @@ class PartitionView:
             self.other_views[record_filter].cut = self.cut
         return self.other_views[record_filter]
 
-    def is_requested(self, at_ms: int | None) -> bool:
-        """Whether a time (epoch ms; None: not known) lies in the requested time range."""
+    def is_requested(self, at_ms: int | None, log_offset: int | None = None) -> bool:
+        """Whether a time (epoch ms; None: not known) lies in the requested time range.
+
+        ``log_offset``: of the record with this time, which decides if the log's times go back.
+        """
         if at_ms is None:
+            return True
+        begin = self.since_begin
+        if log_offset is not None and begin is not None and log_offset < begin.log_offset:
+            return False
+        if log_offset is not None and begin is not None and log_offset >= begin.next_offset:
             return True
         too_late = self.at_ms is not None and at_ms > self.at_ms
         return not too_late and (self.since_ms is None or at_ms >= self.since_ms)
+
+    @cached_property
+    def since_begin(self) -> Begin | None:
+        """Where the requested time begins in the log; None: the times of records decide.
+
+        Only known where the log is read as a whole, not in parts of several processes.
+        """
+        if self.since_ms is None or self.parts is not None:
+            return None
+        scanned = self.fold.segments
+        return begin_of(self.segments, scanned, self.since_ms, self.read_segment_bytes)
 
     def is_complete_at(self, at_ms: int | None) -> bool:
         """Whether compaction removed nothing of a time (epoch ms; None: not known)."""
@@ -200,7 +229,18 @@ class PartitionView:
                 self.logs[record_filter] = SurveyedLog(
                     self.segments, record_filter.options, self.read_segment_bytes
                 )
+            self._end_in_log_order(record_filter)
         return self.logs[record_filter]
+
+    def _end_in_log_order(self, record_filter: RecordFilter) -> None:
+        """Read a log again up to its end as of a time, if its order and its times differ."""
+        log, at_ms = self.logs[record_filter], record_filter.at_ms
+        if at_ms is not None:
+            cut = cut_at(self.segments, log.fold.segments, at_ms, self.read_segment_bytes)
+            if cut is not None:
+                self.logs_by_times[record_filter] = log
+                self.logs[record_filter] = log.up_to(cut)
+                self.cut = None  # threads would read beyond the end
 
     @property
     def in_parts(self) -> bool:
@@ -253,6 +293,11 @@ class PartitionView:
         """The time of the newest record, regardless of filters; -1: no record has a time."""
         return max((piece.max_timestamp for piece in self.fold.segments), default=-1)
 
+    @property
+    def end_cut(self) -> Cut | None:
+        """Where the log ends as of a time of a request, if batches with earlier times follow."""
+        return next((log.cut for log in self.logs.values() if log.cut), None)
+
     @cached_property
     def complete_from_ms(self) -> int | None:
         """From when on the requested time is complete; None: from the log's start."""
@@ -284,7 +329,11 @@ class PartitionView:
                 for row, record in zip(folded.generations(), records[group].places, strict=True)
             ]
             histories[group] = GroupHistory(
-                group, records[group], rows, _clients(rows, records[group])
+                group,
+                records[group],
+                rows,
+                _clients(rows, records[group]),
+                self.trusted_from_ms is None,
             )
         return histories
 

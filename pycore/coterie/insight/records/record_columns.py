@@ -14,6 +14,7 @@ import numpy as np
 from coterie._core.fold.columns import KIND_NAMES
 from coterie._core.fold.history import OUTCOMES
 from coterie._core.fold.record_scan import RecordScan
+from coterie.log.clock import Begin
 
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}
 COMMITTED, ABORTED, PENDING = range(len(OUTCOMES))
@@ -113,6 +114,19 @@ class RecordColumns:
         """The byte position of a row's batch in its file, int64."""
         positions: Array = self.batches["position"][self.batch]
         return positions
+
+
+def is_early(records: RecordColumns, since_ms: int | None, begin: Begin | None) -> Array:
+    """Return which records precede the requested time; bool.
+
+    ``begin``: see ``PartitionView.since_begin``.
+    """
+    by_time = is_before(records.timestamp, since_ms)
+    if begin is None:
+        return by_time
+    offset = records.log_offset
+    early: Array = (offset < begin.log_offset) | ((offset < begin.next_offset) & by_time)
+    return early
 
 
 def is_before(timestamps: Array, since_ms: int | None) -> Array:

@@ -26,8 +26,10 @@ function banner(compacted) {  // what compaction may have taken must not be read
 }
 
 function warnings(compacted) {
-  const { faults } = DATA.log, note = banner(compacted);
-  return [...(note ? [note] : []), ...(faults ? [el("p", { class: "warn" },
+  const { faults, clock_notes: clocks } = DATA.log, note = banner(compacted);
+  const times = clocks.map((text) => el("div", { class: "banner", role: "note" },
+    el("strong", {}, "A clock went back. "), text + "."));
+  return [...(note ? [note] : []), ...times, ...(faults ? [el("p", { class: "warn" },
     plural(faults, "corrupt place") + " left out; coterie verify lists them.")] : [])];
 }
 

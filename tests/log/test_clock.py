@@ -1,0 +1,273 @@
+"""Logs whose times go back: where, and what a time means there, against a slow model."""
+
+import gzip
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie._core.fold import partial
+from coterie.insight.questions import undo
+from coterie.insight.records import log_reader
+from coterie.insight.records.partition_view import PartitionView
+from coterie.insight.records.record_columns import is_early
+from coterie.log import clock
+from coterie.log.folders import find_segments
+from support.commandline import coterie_ok
+from support.golden_data import GOLDEN, cases, log
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value
+
+TIMES = st.sampled_from([-1, 1_000, 1_001, 2_000, 2_500, 3_600_000, 3_601_000])
+STEPS = st.lists(st.tuples(TIMES, st.sampled_from("ab"), st.integers(0, 1)), max_size=20)
+ROLLS = st.sets(st.integers(1, 19), max_size=3)
+AT = st.sampled_from([999, 1_000, 1_500, 2_000, 3_000, 3_600_000, 4_000_000])
+
+
+def written(folder, steps, rolls=()):
+    """A batch of one commit for each step; the committed offset is the number of the step."""
+    place = Path(folder) / "__consumer_offsets-0"
+    place.mkdir(parents=True)
+    batches = [
+        batch(number, [(at_ms, *commit_of(group, partition, number))])
+        for number, (at_ms, group, partition) in enumerate(steps)
+    ]
+    bounds = sorted({0, len(steps), *(number for number in rolls if number < len(steps))})
+    for begin, end in pairwise([*bounds, len(steps)]):
+        (place / f"{begin:020}.log").write_bytes(b"".join(batches[begin:end]))
+    return find_segments([place]).segments
+
+
+def commit_of(group, partition, offset):
+    key = commit_key(1, group.encode(), b"t", partition)
+    return key, commit_value(offset, -1, b"", 7)
+
+
+def until(steps, at_ms):
+    """The numbered steps as of a time: those before the first later one, without what was written
+    since a step back that it makes up for."""
+    latest, stretch = -1, None
+    for number, (ms, _, _) in enumerate(steps):
+        if ms > at_ms:
+            returns = any(0 <= later <= at_ms for later, _, _ in steps[number:])
+            if stretch is None and not returns:
+                break  # the log's order and its times agree
+            return list(enumerate(steps[: number if stretch is None else stretch]))
+        if ms >= latest:
+            latest, stretch = ms, None
+        elif ms >= 0 and stretch is None:
+            stretch = number
+    return [entry for entry in enumerate(steps) if entry[1][0] <= at_ms]
+
+
+def offsets(steps):
+    """Key -> the last of its numbers among (number, step) pairs."""
+    return {(group, "t", partition): number for number, (_, group, partition) in steps}
+
+
+def of_fold(fold):
+    return {key: entry.offset for key, entry in partial.offset_entries(fold)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def a_batch_at_a_time():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_reader, "READ_PIECE_BYTES", 1)
+        patch.setattr(clock, "TIMES_PIECE_BYTES", 1)
+        yield
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
+@given(steps=STEPS, rolls=ROLLS, at_ms=AT)
+def test_a_log_as_of_a_time_is_what_precedes_the_first_later_batch(
+    piece_bytes, steps, rolls, at_ms, tmp_path_factory
+):
+    segments = written(tmp_path_factory.mktemp("clock"), steps, rolls)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_reader, "READ_PIECE_BYTES", piece_bytes)
+        view = PartitionView(0, segments, at_ms=at_ms)
+        counted = until(steps, at_ms)
+        assert of_fold(view.fold) == offsets(counted)
+        rows = [number for piece in view.pieces() for number in piece.log_offset.tolist()]
+        assert rows == [number for number, _ in counted]
+
+
+@given(steps=STEPS, rolls=ROLLS, since_ms=AT)
+def test_a_log_since_a_time_is_what_is_not_of_the_time_before(
+    steps, rolls, since_ms, tmp_path_factory
+):
+    segments = written(tmp_path_factory.mktemp("clock"), steps, rolls)
+    view = PartitionView(0, segments, since_ms=since_ms)
+    earlier = [number for number, _ in until(steps, since_ms - 1)]
+    begins = [number for number, (ms, _, _) in enumerate(steps) if ms >= since_ms]
+    if not begins:
+        assert view.since_begin is None
+        return
+    assert view.since_begin is not None
+    stretch = [number for number in range(begins[0]) if number not in earlier]
+    assert view.since_begin.log_offset == min([begins[0], *stretch])
+    for piece in view.pieces():
+        early = is_early(piece, since_ms, view.since_begin)
+        assert (early == (piece.log_offset < view.since_begin.log_offset)).all()
+
+
+@given(steps=STEPS, rolls=ROLLS, at_ms=AT)
+def test_undo_names_the_offset_by_record_times_where_it_differs(
+    steps, rolls, at_ms, tmp_path_factory
+):
+    segments = written(tmp_path_factory.mktemp("clock"), steps, rolls)
+    by_order = offsets(until(steps, at_ms))
+    by_times = offsets([entry for entry in enumerate(steps) if entry[1][0] <= at_ms])
+    for row in undo.rows(PartitionView(0, segments), undo.Parameters(at_ms)):
+        key = row["group_id"], row["topic"], row["partition"]
+        assert row["offset"] == by_order.get(key)
+        other = by_times.get(key)
+        expected = None if other == by_order.get(key) else -1 if other is None else other
+        assert row["offset_by_record_times"] == expected
+
+
+@given(steps=STEPS, rolls=ROLLS)
+def test_steps_back_are_those_between_neighbours(steps, rolls, tmp_path_factory):
+    segments = written(tmp_path_factory.mktemp("clock"), steps, rolls)
+    known = [(ms, number) for number, (ms, _, _) in enumerate(steps) if ms >= 0]
+    expected = [
+        (number, before, ms)
+        for (before, _), (ms, number) in pairwise(known)
+        if before - ms >= clock.ORDINARY_MS
+    ]
+    merged = clock.ClockSteps()
+    for segment in segments:
+        part = clock.ClockSteps()
+        for batches in clock.batch_times([segment]):
+            part.take_batches(batches)
+        merged.absorb(part)
+    for steps_back in (clock.steps_of(segments), merged.steps):
+        found = [(step.log_offset, step.before_ms, step.after_ms) for step in steps_back]
+        assert found == expected
+
+
+def set_back(folder):
+    """A member joins, the clock goes back by an hour for two batches, and comes back."""
+    hour_ms, begin_ms = 3_600_000, 1_800_000_000_000
+    place = Path(folder) / "__consumer_offsets-0"
+    place.mkdir(parents=True)
+    records = [
+        (begin_ms, group_key(b"g"), group_value(1, [b"m"])),
+        (begin_ms + 1_000, *commit_of("g", 0, 10)),
+        (begin_ms + 2_000 - hour_ms, *commit_of("g", 0, 20)),
+        (begin_ms + 3_000 - hour_ms, group_key(b"g"), group_value(2, [b"m", b"n"])),
+        (begin_ms + 41_000, *commit_of("g", 0, 30)),
+    ]
+    data = b"".join(batch(number, [record]) for number, record in enumerate(records))
+    (place / f"{0:020}.log").write_bytes(data)
+    return folder, begin_ms
+
+
+def test_verify_prints_where_the_time_goes_back_and_exits_with_0(tmp_path):
+    folder, _ = set_back(tmp_path)
+    (line,) = coterie_ok("verify", folder).stdout.splitlines()
+    step = json.loads(line)
+    assert (step["kind"], step["base_offset"]) == ("clock", 2)
+    assert step["detail"].startswith("the time goes back by 59m59s, from 2027-01-15T08:00:01.000Z")
+
+
+def test_explain_has_the_step_in_log_order_and_a_line_on_standard_error(tmp_path):
+    folder, _ = set_back(tmp_path)
+    result = coterie_ok("explain", folder, "--format", "json")
+    rows = json.loads(result.stdout)
+    events = [(row["event"], row["log_offset"]) for row in rows if row["log_offset"] is not None]
+    assert events == [
+        ("generation", 0),
+        ("commits", 1),
+        ("clock_back", 2),
+        ("generation", 3),
+        ("commits", 4),
+    ]
+    assert "times go back in partition 0, by up to 59m59s" in result.stderr
+
+
+def test_undo_goes_back_by_log_order_and_prints_the_offset_by_record_times(tmp_path):
+    folder, begin_ms = set_back(tmp_path)
+    result = coterie_ok("undo", folder, "--group", "g", "--at", str(begin_ms + 1_500))
+    assert result.stdout == "t,0,10\n"
+    assert "t-0 10 by log order, 20 by record times" in result.stderr
+    assert "ends before offset 2; by record times, 2 batches from there on would" in result.stderr
+
+
+def test_since_shows_what_follows_in_the_log(tmp_path):
+    folder, begin_ms = set_back(tmp_path)
+    since = ("--since", str(begin_ms + 500))
+    result = coterie_ok("explain", folder, *since, "--format", "json")
+    rows = json.loads(result.stdout)
+    events = [row["event"] for row in rows if row["log_offset"] is not None]
+    assert events == ["commits", "clock_back", "generation", "commits"]
+    assert rows[0]["count"] == 2
+
+
+@pytest.mark.parametrize("case", cases())
+def test_the_times_of_healthy_logs_do_not_go_back(case):
+    for segments in find_segments([log(case)]).partitions().values():
+        assert clock.steps_of(segments) == []
+
+
+def incident():
+    folder = GOLDEN / "incidents" / "clock-back"
+    if not folder.exists():
+        pytest.skip("there is no incident clock-back")
+    truth = json.loads((folder / "truth.json").read_text())
+    back, forth = [event["at_ms"] for event in truth["events"] if event["what"] == "clock set"]
+    with gzip.open(folder / "commits.jsonl.gz", "rt") as file:
+        commits = [json.loads(line) for line in file]
+    return folder / "log", back, forth, commits
+
+
+def test_a_real_clock_that_went_back_is_reported_by_how_much():
+    log_folder, back, _, _ = incident()
+    steps = [json.loads(line) for line in coterie_ok("verify", log_folder).stdout.splitlines()]
+    assert steps
+    assert {step["kind"] for step in steps} == {"clock"}
+    for segments in find_segments([log_folder]).partitions().values():
+        for step in clock.steps_of(segments):
+            assert step.before_ms <= back <= step.after_ms + 3_600_000
+
+
+def test_undo_to_a_time_while_a_real_clock_was_back_gives_what_was_committed_before_it():
+    """By record times, commits of up to 36 s later would count."""
+    log_folder, back, _, commits = incident()
+    expected = {}
+    for commit in commits:
+        if commit["group"] == "payments" and commit["at_ms"] < back:
+            expected |= commit["offsets"]
+    at = str(back + 4_000)
+    result = coterie_ok("undo", log_folder, "--group", "payments", "--at", at)
+    lines = [line.split(",") for line in result.stdout.splitlines()]
+    assert {f"{topic}-{number}": int(offset) for topic, number, offset in lines} == expected
+    assert "by record times" in result.stderr
+
+
+def test_since_a_real_clock_went_back_no_join_is_left_out():
+    log_folder, back, _, _ = incident()
+    result = coterie_ok(
+        "explain", log_folder, "--group", "payments", "--since", str(back), "--format", "json"
+    )
+    joined = [
+        cause["client_id"]
+        for row in json.loads(result.stdout)
+        if row["event"] == "generation"
+        for cause in row["causes"]
+        if cause["what"] == "joined"
+    ]
+    assert joined == ["pay-3"]
+
+
+def test_the_report_says_that_a_clock_went_back(tmp_path):
+    folder, _ = set_back(tmp_path / "log")
+    result = coterie_ok("report", folder, "--format", "markdown")
+    note = "times go back in partition 0, by up to 59m59s: rows are in log order"
+    assert f"> **A clock went back:** {note}" in result.stdout
+    assert f"coterie: {note}" in result.stderr
+    page = tmp_path / "page.html"
+    coterie_ok("report", folder, "-o", page)
+    assert note in page.read_text(encoding="utf-8")
