@@ -65,7 +65,7 @@ class Member:
     on_rebalance
         Called as ``on_rebalance("revoked" | "assigned" | "lost", [(topic, partition)])``.
     auto_commit_interval_ms
-        Commits :attr:`positions` this often, before a rebalance and before it leaves, as
+        Commits ``positions`` this often, before a rebalance and before it leaves, as
         ``enable.auto.commit`` does. None: only :meth:`commit` does.
     assignor, session_timeout_ms, heartbeat_interval_ms
         Of the classic protocol: ``"range"``, ``"roundrobin"`` or several in order of preference;

@@ -24,7 +24,12 @@ __all__ = ["Metrics"]
 
 Row = dict[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_UNKNOWN = dict.fromkeys(("commits", "rebalances", "empty_members", "commit_timestamp"))
+_UNKNOWN = dict.fromkeys(
+    (
+        *("commits", "rebalances", "empty_members", "commit_timestamp"),
+        *("skipped", "stalled", "stalled_since", "open_transactions", "open_since"),
+    )
+)
 
 
 class Metrics:
