@@ -8,11 +8,19 @@ from coterie.atomic_file import OutputError, OverlapError
 from coterie.cli import expire, growth, undo
 from coterie.cli.outfile import whole_file
 from coterie.cli.outfolder import whole_folder
+from coterie.insight.questions.undo import FIELDS, SAME
 from coterie.times import format_time
 from support.commandline import coterie, coterie_ok
 from support.log_writer import batch, commit, each, group_key, group_value
 
 DAY = 86_400_000
+NOTHING_TO_WARN_OF = dict.fromkeys(FIELDS) | {
+    "group_id": "g",
+    "state": "Empty",
+    "change": SAME,
+    "pending": False,
+    "trusted_from": None,
+}
 
 
 def log_of(folder, *partitions):
@@ -134,11 +142,8 @@ def test_groups_that_lose_nothing_stand_last(tmp_path):
 
 @pytest.mark.parametrize(("at_ms", "count"), [(999, 1), (1000, 0)])
 def test_a_compacted_log_is_warned_of_before_the_time_from_which_it_is_whole(at_ms, count):
-    row = {"group_id": "g", "state": "Empty", "trusted_from": 1000, "change": "same"}
-    row |= {"rewound_at": None, "expires_at": None}
-    commits = [
-        line for line in undo.warnings([row | {"pending": False}], at_ms) if "compacted" in line
-    ]
+    row = NOTHING_TO_WARN_OF | {"trusted_from": 1000}
+    commits = [line for line in undo.warnings([row], at_ms) if "compacted" in line]
     assert len(commits) == count
 
 
@@ -147,9 +152,8 @@ def test_a_compacted_log_is_warned_of_before_the_time_from_which_it_is_whole(at_
     [((950_000, 990_000), 950_000), ((990_000, 950_000), 950_000), ((940_000, 990_000), 990_000)],
 )
 def test_the_advice_on_rewinds_names_the_first_of_the_last_minute(rewound, before_ms):
-    row = {"group_id": "g", "state": "Empty", "trusted_from": None, "change": "same"}
-    row |= {"expires_at": None, "pending": False}
-    (line,) = undo.warnings([row | {"rewound_at": ms} for ms in rewound], 1_000_000)
+    rows = [NOTHING_TO_WARN_OF | {"rewound_at": ms} for ms in rewound]
+    (line,) = undo.warnings(rows, 1_000_000)
     assert f"--before {format_time(before_ms)} gives what was before it" in line
 
 

@@ -34,22 +34,19 @@ def command(logs: Logs) -> None:
     Kinds: length (below 14 or beyond the file's end), tail (fewer than 17 bytes, or only zeros, up
     to the end), magic, crc, codec, records, marker: of a batch; key, value: of a record.
     """
-    from coterie.log.leader_epochs import EpochJumps  # numpy is slow to import
-
     count = 0
-    listing, jumps = logs.listing, EpochJumps()
-    clocks: dict[int | None, ClockSteps] = {}
+    listing, hints = logs.listing, Hints()
     with TerminalProgress() as progress:
-        for fault in faults(listing, progress, jumps, clocks):
+        for fault in faults(listing, progress, hints):
             progress.clear()
             click.echo(json.dumps(fault._asdict(), ensure_ascii=False))
             count += 1
         progress.clear()
-        for clock in clocks.values():
+        for clock in hints.clocks.values():
             for step in clock.steps:
                 click.echo(json.dumps(clock_entry(step), ensure_ascii=False))
     say_left_alone(listing)
-    say_each(jumps.lines())
+    say_each(hints.epoch_lines())
     if count:
         raise click.exceptions.Exit(1)
 
@@ -66,33 +63,41 @@ def clock_entry(step: ClockStep) -> dict[str, Any]:
     }
 
 
-def faults(
-    listing: Listing,
-    progress: Progress,
-    jumps: EpochJumps,
-    clocks: dict[int | None, ClockSteps],
-) -> Iterator[Fault]:
-    """Yield the faults of all segments, in the order of the log.
+class Hints:
+    """Finds where the time of each partition goes back, and where its leader epoch jumps.
 
-    Adds the batches to ``jumps``, and where the time of each partition goes back to ``clocks``.
+    The first segment loads numpy: a log that cannot be read needs none.
     """
-    from coterie.log.batch_headers import batch_headers
 
+    def __init__(self) -> None:
+        self.clocks: dict[int | None, ClockSteps] = {}
+        self.jumps: EpochJumps | None = None
+
+    def add(self, segment: Segment, data: memoryview) -> None:
+        """Add a partition's next segment with these bytes."""
+        from coterie.log.batch_headers import batch_headers
+        from coterie.log.clock import ClockSteps
+        from coterie.log.leader_epochs import EpochJumps
+
+        self.jumps = self.jumps or EpochJumps()
+        self.jumps.add(segment, batch_headers(data))
+        clock = self.clocks.setdefault(segment.partition, ClockSteps())
+        clock.read([segment], lambda _: data)
+
+    def epoch_lines(self) -> Iterator[str]:
+        """Yield a line for each partition whose leader epoch jumps."""
+        if self.jumps is not None:
+            yield from self.jumps.lines()
+
+
+def faults(listing: Listing, progress: Progress, hints: Hints) -> Iterator[Fault]:
+    """Yield the faults of all segments, in the order of the log; add the segments to ``hints``."""
     progress.total(sum(segment.size for segment in listing.segments))
     for segment in listing.segments:
         data = memoryview(read_segment(segment, in_memory=True))
         yield from segment_faults(segment, data)
-        jumps.add(segment, batch_headers(data))
-        clock = clocks.setdefault(segment.partition, new_clock())
-        clock.read([segment], lambda _, data=data: data)  # type: ignore[misc]
+        hints.add(segment, data)
         progress.advance(segment.size)
-
-
-def new_clock() -> ClockSteps:
-    """Return what looks for times that go back; the first call loads numpy."""
-    from coterie.log.clock import ClockSteps
-
-    return ClockSteps()
 
 
 def segment_faults(segment: Segment, data: memoryview) -> Iterator[Fault]:
