@@ -67,13 +67,13 @@ def four_groups(folder):
         life(1000 * at, at + 1, *([member(f"x-{at}")] if at % 2 == 0 else []), group=b"a")
         for at in range(6)
     ]
-    return written(
-        folder,
-        *flaps,
+    commits = [
         *rewinding(b"b", [7] * 12),
         *rewinding(b"c", [5, 4]),
         *rewinding(b"d", [5, 4], (0, 1)),
-    )
+    ]
+    appends = [*([record] for record in flaps), *commits]
+    return written(folder, *sorted(appends, key=lambda records: records[0][0]))
 
 
 def test_findings_come_by_severity_then_by_count_then_by_group(tmp_path):
@@ -151,13 +151,20 @@ def test_a_group_that_begins_after_until_is_no_missing_group(tmp_path):
 
 def slow_rewinds(requests):
     """Findings of requests ({partition: offset}, each): (partitions, count, lowest, highest)."""
-    last, back = {}, defaultdict(list)
+    last, removed, back, loops = {}, set(), defaultdict(list), defaultdict(list)
     for number, request in enumerate(requests):
         for partition, offset in request.items():
-            if offset is not None and last.get(partition) is not None and offset < last[partition]:
-                back[partition].append((number, partition, offset, last[partition]))
+            if offset is None:
+                removed.add(partition)
+                continue
+            if offset < last.get(partition, 0):
+                event = number, partition, offset, last[partition]
+                if partition in removed:  # a finding of its own
+                    loops["removed", number].append(event)
+                else:
+                    back[partition].append(event)
             last[partition] = offset
-    loops = defaultdict(list)
+            removed.discard(partition)
     for of_partition in back.values():
         for event in of_partition:
             loops[event[0] if len(of_partition) < 3 else "again"].append(event)
@@ -290,13 +297,15 @@ def test_members_that_started_and_stopped_in_the_golden_logs_do_not_flap():
 def test_a_finder_decides_which_rows_are_one_finding_and_which_the_time_leaves_out(
     tmp_path, monkeypatch
 ):
+    finding = {"kind": "protocols", "group_id": "g", "timestamp": 0, "log_offset": 0}
+
     def rows(view, parameters, aggregate):
         assert aggregate is None
         for number in range(5):
-            row = {"kind": "protocols", "group_id": "g", "topic": "t", "partition": number}
-            yield row | {"timestamp": number, "detail": f"d{number}", "loop": number % 4 == 0}
-        yield {"kind": "protocols", "group_id": "g", "timestamp": 0, "detail": "old"}
-        yield {"kind": "protocols", "group_id": "g", "timestamp": 0, "detail": "yet", "always": 1}
+            place = {"topic": "t", "partition": number, "timestamp": number}
+            yield finding | place | {"detail": f"d{number}", "loop": number % 4 == 0}
+        yield finding | {"detail": "old"}
+        yield finding | {"detail": "yet", "always": 1}
 
     monkeypatch.setattr(audit, "FINDERS", (audit.Finder(("protocols",), rows),))
     (view,) = read_partitions([written(tmp_path, commit(1, {0: 1}))], since_ms=1)

@@ -170,9 +170,10 @@ def made_log(folder):
         return time, commit_key(1, group, b"t", partition), commit_value(7, -1, b"", time)
 
     parts = [
-        batch(0, [commit(b"g", 0, 900), commit(b"s", 0, 5000)]),
-        batch(2, [(1000, group_key(b"g"), group_value(3, []))]),
-        batch(3, [commit(b"g", 1, 3000)]),
+        batch(0, [commit(b"g", 0, 900)]),
+        batch(1, [(1000, group_key(b"g"), group_value(3, []))]),
+        batch(2, [commit(b"g", 1, 3000)]),
+        batch(3, [commit(b"s", 0, 5000)]),
         batch(4, [commit(b"s", 0, 6000)], producer_id=5, transactional=True),
         batch(5, [(6000, group_key(b"e"), group_value(1, []))]),
         marker(6, 9, 7000, commit=True),

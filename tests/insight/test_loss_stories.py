@@ -38,16 +38,21 @@ def away_for_eight_days(resumed):
 
 def test_offsets_that_expired_while_a_group_was_away_are_skipped_records(tmp_path):
     written(tmp_path, *away_for_eight_days({0: 590, 1: 588}))
-    first, second = findings(tmp_path, "skip")
-    assert (first["topic"], first["partition"]) == ("t", 0)
-    assert (first["previous_offset"], first["offset"]) == (167, 590)
+    (both,) = findings(tmp_path, "skip")  # one request: one finding
+    assert (both["topic"], both["partition"], both["count"]) == ("t", None, 2)
+    bounds = [(place["lowest_offset"], place["highest_offset"]) for place in both["partitions"]]
+    assert bounds == [(167, 590), (170, 588)]
+    assert both["detail"].startswith(
+        "2 partitions of t removed at 2026-11-25T11:11:40.000Z, resumed further on: "
+        f"about {423 + 418} records never committed: t-0 167 to 590, t-1 170 to 588"
+    )
+    assert both["timestamp"] == START + 8 * DAY + 5000
+    (first,) = findings(tmp_path, "skip", skip_by=420)
+    assert (first["partition"], first["previous_offset"], first["offset"]) == (0, 167, 590)
     assert first["detail"] == (
         "committed 167, removed at 2026-11-25T11:11:40.000Z, resumed near 590: "
         "about 423 records never committed"
     )
-    assert first["timestamp"] == START + 8 * DAY + 5000
-    assert second["offset"] - second["previous_offset"] == 418
-    assert len(findings(tmp_path, "skip", skip_by=420)) == 1
 
 
 def test_a_group_that_comes_back_at_the_earliest_offset_reads_again(tmp_path):

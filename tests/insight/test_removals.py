@@ -265,8 +265,7 @@ WHY = {  # in a truth -> what of a cause
     "offsets deleted": "offsets_deleted",
     "expired": "expired",
 }
-# In removals-4 the clean-up took the offsets of `pruned` before the tool's request came.
-ELSEWHERE = {"removals": (), "removals-4": ("pruned",)}
+RECORDED = ("removals", "removals-4")
 
 
 def incident(name):
@@ -276,7 +275,7 @@ def incident(name):
     return folder, json.loads((folder / "truth.json").read_text())["findings"]
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", RECORDED)
 def test_each_removal_of_a_real_broker_has_its_reason_from_the_logs(name):
     folder, findings = incident(name)
     logs = ["--server-log", folder / "server.log.gz"]
@@ -284,7 +283,7 @@ def test_each_removal_of_a_real_broker_has_its_reason_from_the_logs(name):
     rows = rows_of(folder / "log", *logs)
     removed = of_event(rows, "offsets_removed")
     for truth in findings:
-        if truth["kind"] != "removal" or truth["group"] in ELSEWHERE[name]:
+        if truth["kind"] != "removal":
             continue
         first = next(row for row in removed if row["group_id"] == truth["group"])
         since_ms, until_ms = truth["between_ms"]
@@ -305,17 +304,20 @@ def test_each_removal_of_a_real_broker_has_its_reason_from_the_logs(name):
         assert row["causes"][0]["client_id"] == "ops-console"
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", RECORDED)
 def test_the_records_alone_never_name_a_wrong_reason(name):
     folder, findings = incident(name)
-    possible = {"removed": set(WHY.values()), "offsets_deleted": {"offsets_deleted"}}
+    possible = {"removed": set(WHY.values())}
     removed = of_event(rows_of(folder / "log"), "offsets_removed")
     for truth in findings:
-        if truth["kind"] == "removal" and truth["group"] not in ELSEWHERE[name]:
+        if truth["kind"] == "removal":
             first = next(row for row in removed if row["group_id"] == truth["group"])
             what, actual = first["causes"][0]["what"], WHY[truth["why"]]
             if what == "group_deleted":  # the group went, with its topic or by a tool
                 assert "deleted, not expired" in first["cause"]
                 assert actual in ("group_deleted", "topic_deleted")
+            elif what == "offsets_deleted":
+                assert "deleted by a tool or with their topic" in first["cause"]
+                assert actual in ("offsets_deleted", "topic_deleted")
             else:
                 assert actual in possible.get(what, {what})

@@ -1,6 +1,7 @@
 """Contested static ids, flapping clients, group ids that two applications share."""
 
 import json
+from collections import defaultdict
 
 import pytest
 
@@ -86,30 +87,51 @@ def test_who_was_refused_took_nothing_over(fight, tmp_path):
     assert "other" not in row["detail"]
 
 
+def clients_of(rows):
+    return {(row["client_id"], row["client_host"]) for row in rows}
+
+
 def test_audit_and_explain_call_the_same_clients_flapping():
-    """For every golden log: audit counts by ids alone, explain by decoded members."""
+    """For every golden log: audit counts by ids alone, explain by decoded members.
+
+    A row of audit is of all clients of a group, a row of explain of one.
+    """
     actual = 0
     incidents = GOLDEN.glob("incidents/*/log")
     for folder in (*map(log, cases()), *incidents):
         for view in read_partitions([folder]):
-            audit_rows = audit.rows(view, audit.Parameters(only=("flapping",)))
-            audited = {(row["group_id"], row["detail"]) for row in audit_rows}
-            rows = explain.rows(view, explain.Parameters())
-            flaps = [row for row in rows if row["event"] == "flapping"]
-            assert audited == {(row["group_id"], row["cause"]) for row in flaps}
+            audited = {
+                row["group_id"]: (clients_of(row["clients"]), row["count"], row["last"])
+                for row in audit.rows(view, audit.Parameters(only=("flapping",)))
+            }
+            flaps = defaultdict(list)
+            for row in explain.rows(view, explain.Parameters()):
+                if row["event"] == "flapping":
+                    flaps[row["group_id"]].append(row)
+            assert audited == {
+                group: (
+                    clients_of(row["causes"][0] for row in rows),
+                    sum(row["count"] for row in rows),
+                    max(row["until"] for row in rows),
+                )
+                for group, rows in flaps.items()
+            }
             actual += len(audited)
     assert actual
 
 
 def coming_and_going(folder, *times, there=False):
-    """Write a log in which client `c` joins and leaves in turn, at these times in seconds."""
+    """Write a log in which client `c` joins and leaves in turn, at these times in seconds.
+
+    ``there``: it had joined before the log begins.
+    """
     stays = member("d", clientId="d")
     lives = [life(0, 7, stays, *([member("c-0")] if there else []))]
     for turn, at in enumerate(times):
         joins = (turn % 2 == 0) != there
         others = [member(f"c-{turn + 1}")] if joins else []
         lives.append(life(1000 * at, 8 + turn, stays, *others))
-    return written(folder, *lives)
+    return written(folder, *lives, first_offset=int(there))
 
 
 @pytest.mark.parametrize(

@@ -50,18 +50,19 @@ def commit(at_ms, offsets, group=b"g", topic=b"t"):
     ]
 
 
-def written(folder, *appends, number=0, epochs=None):
+def written(folder, *appends, number=0, epochs=None, first_offset=0):
     """Write a batch for each record or list of records as a partition; return the topic's folder.
 
-    ``epochs`` has the leader epoch of each batch.
+    ``epochs`` has the leader epoch of each batch. A log with a ``first_offset`` above 0 has lost
+    what was before it.
     """
     place = folder / f"__consumer_offsets-{number}"
     place.mkdir(parents=True)
-    offset, data = 0, b""
+    offset, data = first_offset, b""
     for index, append in enumerate(appends):
         records = append if isinstance(append, list) else [append]
         epoch = 0 if epochs is None else epochs[index]
         data += batch(offset, records, leader_epoch=epoch)
         offset += len(records)
-    (place / f"{0:020}.log").write_bytes(data)
+    (place / f"{first_offset:020}.log").write_bytes(data)
     return folder

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,8 +141,7 @@ def removal_row(removal: KeyRemoval) -> Row:
     assert removal.offset is not None  # such a removal is no finding
     assert removal.resumed is not None
     old, new = removal.offset, removal.resumed.offset
-    at_ms = removal.removed_ms
-    removed = "removed" if at_ms is None else f"removed at {format_time(at_ms)}"
+    removed = removed_text([removal.removed_ms])
     detail = f"committed {old}, {removed}, resumed near {new}: about {new - old} records never "
     detail += "committed"
     if new < old:
@@ -152,7 +151,8 @@ def removal_row(removal: KeyRemoval) -> Row:
         "kind": SKIP if new > old else REWIND,
         **dict(zip(("group_id", "topic", "partition"), removal.key, strict=True)),
         "detail": detail,
-        **moved(old, new, place.file, place.position, "removed before"),
+        **moved(old, new, place.file, place.position, "removed"),
+        "removed_ms": removal.removed_ms,
         "offset": new,
         "previous_offset": old,
         "timestamp": None if place.timestamp < 0 else place.timestamp,
@@ -163,14 +163,23 @@ def removal_row(removal: KeyRemoval) -> Row:
     }
 
 
-def moved(old: int, new: int, file: str, position: int, why: str) -> Row:
+def removed_text(times: Iterable[int | None]) -> str:
+    """Return when offsets were removed as text; a time is None if it is not known."""
+    known = sorted({at_ms for at_ms in times if at_ms is not None})
+    if not known:
+        return "removed"
+    if len(known) == 1:
+        return f"removed at {format_time(known[0])}"
+    return f"removed from {format_time(known[0])} to {format_time(known[-1])}"
+
+
+def moved(old: int, new: int, file: str, position: int, how: str) -> Row:
     """Return the fields by which the commits of one request are one finding."""
     return {
         "lowest_offset": min(old, new),
         "highest_offset": max(old, new),
         "moved": abs(new - old),
-        "why": why,
-        "loop": (why, file, position),
+        "loop": (how, file, position),
     }
 
 
@@ -182,11 +191,13 @@ def jump_row(jump: Jump) -> Row:
         why = "set by a tool or a consumer outside of the group: it had no members"
     else:
         why = f"in {at['ms']} ms; the group's other steps are at most {jump.ordinary}: a seek"
+    reason = why if jump.ordinary is None else "a seek"
     return {
         "kind": SKIP,
         **dict(zip(("group_id", "topic", "partition"), jump.key, strict=True)),
         "detail": f"from {old} forward to {new}, by {step}, {why}",
-        **moved(old, new, jump.file, at["position"], why if jump.ordinary is None else "a seek"),
+        **moved(old, new, jump.file, at["position"], reason),
+        "why": reason,
         "offset": new,
         "previous_offset": old,
         "timestamp": None if at["timestamp"] < 0 else at["timestamp"],

@@ -22,7 +22,7 @@ from coterie.insight.offsets.commit_findings import (
     again_and_again,
     in_seconds,
 )
-from coterie.insight.offsets.loss_findings import SKIP
+from coterie.insight.offsets.loss_findings import SKIP, removed_text
 from coterie.insight.questions.audit_groups import FLAPPING, MEMBERS
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.render.tables import shortened
@@ -143,18 +143,25 @@ def rewinds_text(rows: list[Row], row: Row) -> str:
     requests = {(one["file"], one["position"]) for one in rows}
     if len(requests) > 1 or row["count"] > len(rows):
         return f"{places} {again_and_again(row | {'moved': moved})}"
-    return (
-        f"{places} set back at once, by {counted(moved, 'offset')} together: {changes_text(rows)}"
-    )
+    how = removal_before(rows, "further back") or "set back at once"
+    return f"{places} {how}, by {counted(moved, 'offset')} together: {changes_text(rows)}"
 
 
 def skips_text(rows: list[Row], row: Row) -> str:
     """Return the skips of several partitions by one request as text."""
     passed = counted(sum(one["moved"] for one in rows), "record")
+    how = removal_before(rows, "further on") or f"set forward at once, {rows[0]['why']}"
     return (
-        f"{places_text(row['partitions'])} set forward at once, {rows[0]['why']}: about {passed} "
-        f"never committed: {changes_text(rows)}"
+        f"{places_text(row['partitions'])} {how}: about {passed} never committed: "
+        f"{changes_text(rows)}"
     )
+
+
+def removal_before(rows: list[Row], where: str) -> str:
+    """Return the removal before a request, and where it resumed, as text; empty: there is none."""
+    if "removed_ms" not in rows[0]:
+        return ""
+    return f"{removed_text(one['removed_ms'] for one in rows)}, resumed {where}"
 
 
 def changes_text(rows: list[Row]) -> str:
