@@ -298,6 +298,21 @@ def test_wrong_usage(args, says, tmp_path):
     assert folder_of(tmp_path) == []
 
 
+def test_a_traceback_is_printed_where_it_is_asked_for_and_nowhere_else(tmp_path, monkeypatch):
+    """The line comes first; the traceback ends with the exception."""
+    missing = ("verify", tmp_path / "nowhere")
+    fails(*missing, says="nowhere")
+    monkeypatch.setenv("COTERIE_TRACEBACK", "1")
+    ran = coterie(*missing)
+    assert ran.returncode == 1
+    line, heading, *_, last = ran.stderr.splitlines()
+    assert line.startswith("coterie: ")
+    assert heading == "Traceback (most recent call last):"
+    assert "Error: " in last
+    assert "nowhere" in last
+    assert coterie("--version").stderr == ""  # it ends with an exception that is no failure
+
+
 def test_stop_fails_at_the_first_fault(tmp_path):
     bad = golden_data.log("corrupt/value-empty")
     says = ("byte 14174", "offset 130", "value")

@@ -236,3 +236,49 @@ def test_nothing_is_loading_once_each_partition_was_loaded_by_itself():
     assert coordinator.list_groups().error == Error.NONE
     with pytest.raises(CoterieError, match="no load is under way"):
         coordinator.finish_load()
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+@pytest.mark.parametrize("partition", range(COUNT))
+def test_a_load_of_one_partition_loads_no_group_of_another_that_is_loading(partition, behaviour):
+    coordinator = GroupCoordinator(CONFIG | {"coterie.behaviour": behaviour})
+    for n, group_id in enumerate(GROUPS):
+        coordinator.offset_commit(group_id, {("t", 0): n})
+    coordinator.resign()
+    coordinator.begin_load()
+    coordinator.finish_load(partition)
+    offsets = {group_id: coordinator._core.offsets_of(group_id) for group_id in GROUPS}
+    assert {group_id for group_id, known in offsets.items() if known} == of({partition})
+    assert {error_of(coordinator, group_id) for group_id in of({partition})} == {Error.NONE}
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+def test_a_load_of_all_loads_the_groups_of_each_partition_that_is_loading(behaviour):
+    coordinator = GroupCoordinator(CONFIG | {"coterie.behaviour": behaviour})
+    for n, group_id in enumerate(GROUPS):
+        coordinator.offset_commit(group_id, {("t", 0): n})
+    coordinator.resign()
+    coordinator.begin_load(1)
+    coordinator.begin_load(2)
+    coordinator.finish_load()
+    for n, group_id in enumerate(GROUPS):
+        if group_id in of({1, 2}):
+            assert coordinator.offset_fetch(group_id)["t", 0].offset == n
+        else:
+            assert not coordinator._core.offsets_of(group_id)
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+def test_a_bad_record_fails_the_load_of_no_other_partition_that_is_loading(behaviour):
+    config = CONFIG | {"coterie.behaviour": behaviour}
+    coordinator = GroupCoordinator(config)
+    for group_id in GROUPS:
+        coordinator.offset_commit(group_id, {("t", 0): 5})
+    key = coordinator.log[0].records[0][0]
+    log = [Batch(0, records=((key, b"\0\x09"),)), *coordinator.log[1:]]
+    coordinator = GroupCoordinator(config, log=log)
+    coordinator.resign()
+    coordinator.begin_load()
+    for number in range(COUNT):
+        coordinator.finish_load(number)
+        assert (coordinator.load_error is not None) == (number == partition_for(GROUPS[0], COUNT))

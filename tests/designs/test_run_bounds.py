@@ -185,3 +185,14 @@ def test_a_ledger_says_the_same_of_all_consumers_at_once_as_of_each():
     ledger.produce(places[3], 5)
     ledger.give("a", places[:1], commit=False)
     assert ledger.owned_by_all() == {name: ledger.owned_by(name) for name in "ab"}
+
+
+def test_owners_are_counted_of_watched_partitions_alone_by_topic_and_number():
+    """A point shows them in this order, in whichever order consumers subscribed."""
+    ledger = Ledger()
+    ledger.watch([("u", 1), ("u", 0)])
+    ledger.watch([("t", 10), ("t", 9)])
+    ledger.take("a", [("u", 0), ("v", 0)])
+    ledger.take("b", [("u", 0), ("t", 10)])
+    expected = [(("t", 9), 0), (("t", 10), 1), (("u", 0), 2), (("u", 1), 0)]
+    assert list(ledger.owner_counts().items()) == expected

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie._core.fold.fold_state import Scanned
-from coterie.log.trust import trusted_from
+from coterie.log.trust import PARTITIONS_NAMED, trust_lines, trusted_from
 from coterie.state.partial import ScanOptions
+from coterie.times import format_time
 from support.log_writer import batch, commit_key
 
 KEYS = st.sampled_from("abc")
@@ -93,3 +94,25 @@ def test_a_gap_in_the_last_segment_itself_leaves_nothing_but_its_end():
     assert trusted_from(log) == 400
     cut = [piece("0", 0, 4, 100, 200), piece("0", 6, 8, 200, 300, position=50)]
     assert trusted_from(cut) == 300
+
+
+@pytest.mark.parametrize("count", [1, PARTITIONS_NAMED - 1, PARTITIONS_NAMED])
+def test_each_of_a_few_partitions_has_a_line_and_no_line_is_about_others(count):
+    lines = list(trust_lines({number: 1000 * number for number in range(count)}))
+    names = [line.partition(":")[0] for line in lines]
+    assert names == [f"partition {number}" for number in range(count)]
+
+
+def test_one_line_stands_for_the_other_partitions_with_their_number_and_the_latest_time():
+    count = PARTITIONS_NAMED + 3
+    lines = list(trust_lines({n: 1000 * (count - n) for n in range(count)}, "a hint"))
+    assert len(lines) == PARTITIONS_NAMED + 1
+    assert lines[-1] == (
+        "3 more partitions: compacted too; all are trusted since "
+        f"{format_time(1000 * count)}; a hint"
+    )
+    assert not any("a hint" in line for line in lines[:-1])
+
+
+def test_a_hint_needs_a_partition_that_was_compacted():
+    assert list(trust_lines({}, "a hint")) == []

@@ -272,6 +272,62 @@ def test_an_idle_peer_that_does_not_read_is_closed_at_once():
     assert (silent.ended, idle.ended) == ("aborted", "closed")
 
 
+def waits_for_data(peering):
+    _, transport = peering.connect()
+    partition = {"partition": 0, "fetchOffset": 40, "partitionMaxBytes": MB}
+    body = {"replicaId": -1, "maxWaitMs": 700, "minBytes": 1, "maxBytes": MB,
+            "topics": [{"topic": "t", "partitions": [partition]}]}  # fmt: skip
+    transport.protocol.data_received(request("Fetch", 12, body))
+    return transport, lambda: None  # the response is due at 700
+
+
+def receives_a_large_response(peering):
+    _, transport = peering.connect()
+    transport.protocol.data_received(fetching())
+    assert not transport.written
+    return transport, peering.loop.turn
+
+
+def reads_again(peering):
+    _, transport = peering.connect(room=0)
+    transport.protocol.data_received(fetching())
+    peering.loop.run()
+    assert transport.protocol._transport_is_full
+    return transport, lambda: transport.read(None)
+
+
+def sends_a_byte(peering):
+    _, transport = peering.connect()
+    return transport, lambda: transport.protocol.data_received(b"\0")
+
+
+@pytest.mark.parametrize(
+    "begin", [waits_for_data, receives_a_large_response, reads_again, sends_a_byte]
+)
+def test_a_connection_is_idle_from_its_last_bytes_in_either_direction_on(begin):
+    peering = Peering({"connections.max.idle.ms": 1000})
+    fill(peering.server, 40, 20_000)
+    waits = peering.server.cluster.waits
+    transport, act = begin(peering)
+    waits.advance(700)
+    act()
+    waits.advance(1699)
+    assert transport.ended is None
+    assert transport.written or begin is sends_a_byte
+    waits.advance(1700)
+    assert transport.ended is not None
+
+
+def test_a_connection_is_idle_from_its_start_on():
+    peering = Peering({"connections.max.idle.ms": 1000})
+    peering.server.cluster.waits.advance(700)
+    _, transport = peering.connect()
+    peering.server.cluster.waits.advance(1699)
+    assert transport.ended is None
+    peering.server.cluster.waits.advance(1700)
+    assert transport.ended == "closed"
+
+
 def with_topics(count, most_copied):
     """A server with so many topics, and a limit of unread encoded bytes."""
     peering = Peering({"group.initial.rebalance.delay.ms": 0})

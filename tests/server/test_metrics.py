@@ -1,6 +1,7 @@
 """``--metrics``: what Prometheus reads of a server."""
 
 import asyncio
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -79,6 +80,41 @@ def test_transactional_ids_are_told_by_state():
         transactions.init_producer_id(name, 60_000)
     found = samples(server, metrics)
     assert found["coterie_transactional_ids", ("state", "Empty")] == 2
+
+
+def test_topics_groups_requests_and_states_are_listed_in_order():
+    """The same state gives the same text, in whichever order clients made it."""
+    server, metrics, peer = begun()
+    for name in "bca":
+        server.cluster.topics.create(name, 1)
+    for group_id in "hig":
+        topics = [
+            {"name": name, "partitions": [{"partitionIndex": 0, "committedOffset": 3}]}
+            for name in "ba"
+        ]
+        body = {"groupId": group_id, "generationIdOrMemberEpoch": -1, "memberId": ""}
+        asking.ask(peer, "OffsetCommit", 2, {**body, "topics": topics})
+    asking.ask(peer, "ApiVersions", 0, {})
+    asking.member(peer, "j")
+    transactions = server.cluster.transactions
+    transactions.ready()
+    transactions.init_producer_id("x", 60_000)
+    transactions.add_partitions("x", 0, 0, [("a", 0)])
+    transactions.init_producer_id("y", 60_000)
+    text = metrics.text()
+    apis = ["OffsetCommit", "JoinGroup", "SyncGroup", "ApiVersions"]  # by their keys
+    for name, label, values in (
+        ("kafka_topic_partitions", "topic", "abc"),
+        ("kafka_topic_partition_current_offset", "topic", "abc"),
+        ("kafka_topic_partition_oldest_offset", "topic", "abc"),
+        ("kafka_consumergroup_current_offset", "consumergroup", "gghhii"),
+        ("kafka_consumergroup_current_offset", "topic", "ababab"),
+        ("kafka_consumergroup_members", "consumergroup", "ghij"),
+        ("coterie_requests_total", "api", apis),
+        ("coterie_transactional_ids", "state", ["Empty", "Ongoing"]),
+    ):
+        listed = re.findall(rf'^{name}{{.*\b{label}="(?!__)([^"]*)"', text, re.MULTILINE)
+        assert listed == list(values), name
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/metrics"), ("GET", "/")])

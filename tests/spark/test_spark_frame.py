@@ -126,3 +126,16 @@ def test_a_run_counts_its_first_offset_and_has_no_time_where_its_rows_have_none(
     (read,) = run.fold.segments
     assert (read.first_offset, read.last_offset, read.records) == (1, 2, 2)
     assert (read.first_timestamp, read.max_timestamp) == (-1, -1)
+
+
+def test_a_run_has_the_time_of_its_first_row_and_the_latest_of_all():
+    """A row that Spark gives twice counts once; a frame shows no batches."""
+    run = OffsetRun(3, 0, ScanOptions())
+    rows = [(7, 5_000), (8, 9_000), (8, 9_500), (9, 4_000)]
+    for offset, timestamp in rows:
+        run.add(offset, timestamp, commit_key(1, b"g", b"t", 0), commit_value(5, -1, b"", 9))
+    list(run.finish())
+    (read,) = run.fold.segments
+    assert (read.first_timestamp, read.max_timestamp) == (5_000, 9_000)
+    assert (read.position, read.first_offset, read.last_offset) == (7, 7, 9)
+    assert (read.records, read.batches) == (3, 0)
