@@ -1,0 +1,13 @@
+"""Commits that the clients of a recorded incident were told of."""
+
+import gzip
+import json
+
+from support.golden_data import incident
+
+
+def commit_answers(name, group):
+    """The commits of a group that were answered, in order of time; see the incidents' README."""
+    with gzip.open(incident(name) / "commits.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [row for row in rows if row["group"] == group]
