@@ -112,7 +112,8 @@ def partition_of(group):
     number = 0
     for letter in group:
         number = (31 * number + ord(letter)) & 0xFFFFFFFF
-    return (number & 0x7FFFFFFF) % len(REPLICAS)
+    signed = number - (1 << 32) if number >> 31 else number
+    return abs(signed) % len(REPLICAS)
 
 
 def commit_all(run, offset, phase):
