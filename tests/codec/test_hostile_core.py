@@ -19,7 +19,7 @@ from support.hostile import (
     walk_object,
     walk_spoiled,
 )
-from support.hostile_makers import CORE_GOOD, CORE_MAKERS, UNREADY, made_bare
+from support.hostile_makers import CORE_GOOD, CORE_MAKERS, CORE_UNREADY, made_bare
 
 pytestmark = OF_NUMPY_1
 
@@ -67,18 +67,18 @@ def test_no_argument_of_a_private_name_ends_the_process(path):
         walk_object(walk, CORE_MAKERS[name], MAY)
     elif isinstance(found, type):
         assert not methods(found), f"{path} has methods: CORE_MAKERS must make one"
-    check(walk, UNREADY)
+    check(walk, CORE_UNREADY)
 
 
 @pytest.mark.parametrize("name", CORE_MAKERS)
 def test_what_an_object_of_the_core_hands_out_may_be_written_to(name):
     walk = a_walk()
     walk_spoiled(walk, CORE_MAKERS[name], AFTERWARDS)
-    check(walk, UNREADY)
+    check(walk, CORE_UNREADY)
 
 
 @pytest.mark.parametrize("name", CORE_MAKERS)
 def test_an_object_of_the_core_that_is_made_a_second_time_ends_no_process(name):
     walk = a_walk()
     walk_made_again(walk, CORE_MAKERS[name], AFTERWARDS)
-    check(walk, UNREADY)
+    check(walk, CORE_UNREADY)

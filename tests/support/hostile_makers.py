@@ -5,6 +5,14 @@ import mmap
 from functools import partial
 
 import numpy as np
+from coterie._core.coordinator.classic.joins import Joins
+from coterie._core.coordinator.classic.rebalance import Rebalances
+from coterie._core.coordinator.consumer.assignors import Subscriber
+from coterie._core.coordinator.consumer.image import MetadataImage
+from coterie._core.coordinator.consumer.parse import parse_record
+from coterie._core.coordinator.consumer.protocol import ConsumerProtocol
+from coterie._core.coordinator.consumer.values import Assignment, TopicId
+from coterie._core.coordinator.offset_store import OffsetStore
 
 import coterie
 import coterie.testing
@@ -12,7 +20,7 @@ from coterie import GroupCoordinator, ScanOptions, messages, values, wire
 from coterie._core.codec.compress import compress
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.load import LoadFilter
-from coterie._core.coordinator.runtime import AppendOp
+from coterie._core.coordinator.runtime import AppendOp, Runtime
 from coterie._core.fold.dump import dump
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.generations import GroupLog
@@ -82,6 +90,12 @@ def a_client():
     return client
 
 
+def a_consumer_member():
+    coordinator = a_coordinator(config={"coterie.behaviour": "4.1"})
+    coordinator.set_topics({"t": 1})
+    return Member(coordinator, "c", client_id="c", topics=["t"], protocol="consumer")
+
+
 def answered():
     return GroupCoordinator().offset_commit("g", {("t", 0): 5})
 
@@ -114,6 +128,8 @@ MAKERS = {
     "PendingAppend": an_append,
     "TraceOutput": lambda: GroupCoordinator().play(coterie.load_trace(TRACE)),
     "Member": a_client,
+    "ClassicMember": a_client,
+    "ConsumerMember": a_consumer_member,
     "LogReader": lambda: messages.LogReader(LOG * 2),
     "Append": lambda: coterie.Append(0, "g", RECORD[2], RECORD[3], 0),
     "Batch": lambda: coterie.Batch(0),
@@ -126,7 +142,10 @@ MAKERS = {
 }
 # What no object above is ready for: a load that has begun, a protocol that was elected.
 CONSUMER_METHODS = {"consumer_group_heartbeat", "consumer_group_describe", "set_topics"}  # from 4.1
-UNREADY = {"finish_load", "current_member_metadata", *CONSUMER_METHODS}
+# A member of the consumer protocol has no SyncGroup.
+UNREADY = {"finish_load", "current_member_metadata", "sync", *CONSUMER_METHODS}
+# Python cannot make a member's fields with a classic part, nor a subscriber with an id.
+CORE_UNREADY = {*UNREADY, "add_classic", "range_order"}
 GOOD = {  # parameter, perhaps with its function and class -> a value, or what makes one
     "TypedGroupOverview.type": "consumer",
     "group_id": "g", "member_id": "m", "group_instance_id": "i", "old_member_id": "m",
@@ -239,6 +258,24 @@ def a_layout(*_):
     return wire.CODEC.layout(12, 4, "request")
 
 
+def a_protocol():
+    """The consumer protocol of a coordinator that has no group."""
+    settings = coordinator_config({"coterie.behaviour": "4.1"})
+    runtime = Runtime(settings, 1000, False, None)
+    rebalances = Rebalances(runtime, settings)
+    joins = Joins(runtime, rebalances, settings, None)
+    return ConsumerProtocol(runtime, OffsetStore(), rebalances, joins, settings)
+
+
+def a_topic_id():
+    return TopicId(bytes(16))
+
+
+def member_tombstone():
+    key = messages.encode_key({"version": 5, "data": {"groupId": "g", "memberId": "m"}})
+    return parse_record(key, None, MetadataImage())[1]
+
+
 CORE_MAKERS = {
     **{name: make for name, make in MAKERS.items() if name in (
         "TimerWheel", "OffsetMap", "GroupMetadata", "MemberMetadata", "LogReader")},
@@ -258,6 +295,8 @@ CORE_MAKERS = {
     "Layout": a_layout,
     "Request": MAKERS["coterie.wire.Request"],
     "Response": MAKERS["coterie.wire.Response"],
+    "ConsumerProtocol": a_protocol,
+    "Assignment": Assignment,
 }  # fmt: skip
 CORE_GOOD = {
     **GOOD,
@@ -291,6 +330,14 @@ CORE_GOOD = {
     "CallerLog.rows": lambda: lambda: (), "DirectLog.rows": lambda: lambda: (),
     "rows_of_partitions.rows": ROWS,
     "load_filter": lambda: LoadFilter(4, 0, False, {}), "others": False, "exceptions": {},
+    "ConsumerProtocol.load.rows": ROWS,
+    "parse_record.key": RAW_KEY, "parse_record.value": RAW_VALUE,
+    "key_order.key": ("t", 0), "record": member_tombstone, "order_of.topic": a_topic_id,
+    "topic_order.topic": a_topic_id, "compare_ids.one": a_topic_id, "compare_ids.other": a_topic_id,
+    "by_topic": lambda: {a_topic_id(): [0]}, "image": lambda: MetadataImage(), "regex": "t.*",
+    "range_order.member": Subscriber, "brokers": (), "deleted": (), "config": {},
+    "update_metadata.topics": (("t", bytes(16), ((),)),),
+    "add_classic.fields": None, "add_classic.target": None,
 }  # fmt: skip
 
 

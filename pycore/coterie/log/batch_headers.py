@@ -2,7 +2,8 @@
 
 No record is read, and no checksum is checked. A segment of 100 MiB with small batches takes about
 0.3 s and 44 bytes for each batch.
-Source: RecordBatch, DefaultRecordBatch, LegacyRecord. Rules: docs/rules/log-format.md.
+Source: RecordBatch, DefaultRecordBatch, LegacyRecord.
+Rules: docs/rules/log-format.md#record-batches, #message-sets.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from coterie.arguments import text
+from coterie.consumer_groups import ConsumerGroupHeartbeatResponse
 from coterie.coordinator.group_coordinator import GroupCoordinator
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, shown
 from coterie.testing.assignors import Partitions
 from coterie.testing.member import Member, flat, partition_counts, refusal
 from coterie.values import Error
@@ -251,6 +252,8 @@ class ConsumerMember(Member, protocol="consumer"):
 
     def receive(self, response: Any) -> None:
         """Take the response to a heartbeat; None: the connection broke, and there is none."""
+        if response is not None and not isinstance(response, ConsumerGroupHeartbeatResponse):
+            raise ArgumentError(f"response must be that to a heartbeat, not {shown(response)}")
         if response is None:
             self._sent = {}
             self.next_heartbeat_ms = self.coordinator.now_ms + RETRY_MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import Signature, signature
 from typing import Any, ClassVar
 
 from coterie.arguments import function, sequence, text, whole, within
@@ -154,10 +155,13 @@ class Member:
             rack_id=rack_id,
         )
 
+    # Of the class, too: ``inspect`` would show the parameters of ``__new__``.
+    __signature__ = Signature(list(signature(__init__).parameters.values())[1:])
+
     def _set_up(self, **options: Any) -> None:
         """Take the options of the protocol; refuse those of the other one."""
         for name, default in self._defaults_of_others.items():
-            if options[name] != default:
+            if type(options[name]) is not type(default) or options[name] != default:
                 raise ArgumentError(f"{name} is no option of this protocol: {shown(options[name])}")
 
     generation_id: int
