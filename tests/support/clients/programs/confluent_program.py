@@ -181,17 +181,18 @@ def fenced():
 def late_revocation():
     """Keep partitions that another member is to get, until the coordinator takes them away."""
     one, two = (consumer(max_poll_interval_ms=50000) for _ in range(2))
+    given = set()  # to the second one, ever: the first one joins again once it is fenced
 
     def on_revoke(_, partitions):
         tell(revoking=len(partitions))
-        divided([two])
-        tell(assigned=owned(two))
+        poll_until([two], lambda: len(given) == 3)
+        tell(assigned=sorted(given))
         os._exit(0)  # librdkafka may never end a consumer whose revocation has not returned
 
     one.subscribe([TOPIC], on_revoke=on_revoke)
     divided([one])
     tell(assigned=owned(one))
-    two.subscribe([TOPIC])
+    two.subscribe([TOPIC], on_assign=lambda _, parts: given.update(p.partition for p in parts))
     poll_until([one, two], lambda: False)
 
 
