@@ -13,7 +13,7 @@ from support import golden_data
 from support.commandline import coterie
 from support.doc_pages import DOCS, blocks
 from support.insight.broker_session import REQUESTS, SERVER, made_log
-from support.insight.copies import made_copies
+from support.insight.copies import history, write_copy
 
 ENDS = Path(__file__).parent / "insight" / "ends"
 
@@ -70,7 +70,9 @@ def folder(tmp_path_factory):
     (folder / "crash").symlink_to(golden_data.GOLDEN / "incidents" / "crash-loop")
     (folder / "deleted").symlink_to(golden_data.GOLDEN / "incidents" / "compaction")
     made_log(folder).rename(folder / "broker")
-    made_copies(golden_data.GOLDEN / "incidents" / "two-applications" / "log", folder)
+    for copy in ("broker-1", "broker-2", "broker-3"):
+        (folder / copy).symlink_to(golden_data.incident("unclean-election") / copy)
+    write_copy(folder / "alone", [*history(0, 0, 3), *history(3, 2, 2)], partition=3)
     for path in (REQUESTS, SERVER, ENDS / "ends.csv", ENDS / "ends.txt"):
         (folder / path.name).symlink_to(path)
     return folder

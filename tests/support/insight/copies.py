@@ -3,12 +3,8 @@
 A history is a list of (base offset, leader epoch, records), a record (offset, time, key, value).
 """
 
-from coterie._core.codec.reader import LogReader
 from coterie._core.codec.writer import encode_batch
 from support import log_writer as write
-
-ELECTED_WITHOUT, BEHIND_BY = 20, 40  # batches that the copies of a page lack
-LATER_MS = 30_000
 
 
 def commit(offset, time, group=b"g", value=7):
@@ -95,40 +91,3 @@ def common_until(copies, ends):
     for here, there in (epochs, epochs[::-1]):
         limits += [o for o in here for p in there if p >= o and there[p] < here[o]]
     return min(limits)
-
-
-def made_copies(source, folder):
-    """The copies of a page: ``broker-1`` to ``broker-3``, after an unclean election.
-
-    ``source`` has one segment for each partition. ``broker-1`` has all of it. ``broker-3`` lacks
-    the last batches; so did ``broker-2``, which was then elected and has commits of its own.
-    """
-    for path in sorted(source.glob("*/*.log")):
-        data = path.read_bytes()
-        batches = [data[b.position : b.position + b.size] for b in LogReader(data)]
-        for name, count in (
-            ("broker-1", 0),
-            ("broker-2", ELECTED_WITHOUT),
-            ("broker-3", BEHIND_BY),
-        ):
-            target = folder / name / path.parent.name / path.name
-            target.parent.mkdir(parents=True)
-            is_split = len(batches) > 2 * BEHIND_BY
-            left = batches[: len(batches) - count] if is_split else batches
-            if is_split and name == "broker-2":
-                left = left + new_batches(left[-1], batches[-ELECTED_WITHOUT:])
-            target.write_bytes(b"".join(left))
-
-
-def new_batches(last, batches):
-    """Batches that a new leader wrote after ``last``: the records of others, 30 s later."""
-    (before,) = LogReader(last)
-    base, out = before.last_offset + 1, []
-    for batch in LogReader(b"".join(batches)):
-        records = [
-            (base + at, record.timestamp + LATER_MS, record.key, record.value)
-            for at, record in enumerate(batch.records)
-        ]
-        out.append(encode_batch(records, base, leader_epoch=before.leader_epoch + 2))
-        base += len(records)
-    return out[: len(out) // 2]
