@@ -93,7 +93,7 @@ def test_offsets_that_a_tool_set_back_are_found_with_both_offsets(name):
 
 @pytest.mark.parametrize("name", SKIPPED)
 def test_a_group_that_begins_at_the_earliest_offset_is_found_by_its_first_commit(name):
-    """Where that is beyond the removed offset, it looks like a skip: see docs/audit.md."""
+    """Where that is beyond the removed offset, it looks like a skip, and its detail says so."""
     places = by_place(findings(name, "--only", "rewind", "--only", "skip"))
     expected = [row for row in true_findings(name, "repeat") if row.get("reset") == "earliest"]
     assert len(expected) == 4
@@ -103,6 +103,14 @@ def test_a_group_that_begins_at_the_earliest_offset_is_found_by_its_first_commit
         assert found["kind"] == ("rewind" if first < row["committed"] else "skip")
         assert (found["previous_offset"], found["offset"]) == (row["committed"], first)
         assert "removed at" in found["detail"]
+        assert ("read again" in found["detail"]) == (found["kind"] == "skip")
+
+
+@pytest.mark.parametrize("name", SKIPPED)
+def test_a_skip_of_a_group_that_began_at_the_latest_offset_is_no_second_reading(name):
+    rows = findings(name, "--only", "skip", "--group", "away-latest")
+    assert rows
+    assert not [row for row in rows if "read again" in row["detail"]]
 
 
 @pytest.mark.parametrize("name", SKIPPED)

@@ -126,24 +126,32 @@ def across_removals(
     if not columns:
         return
     change = columns["after_offset"] - columns["before_offset"]
+    resumed = columns["known"] & columns["resumed"]
     chosen = np.zeros(len(change), np.bool_)
+    went_back = set()
     if skip_by is not None:
         chosen |= change >= skip_by
+        back = select(columns, resumed & (change < 0))
+        went_back = {(*removal.key[:2], removal.removed_ms) for removal in removals.rows(back)}
     if rewind_by is not None:
         chosen |= change <= -rewind_by
-    chosen &= columns["known"] & columns["resumed"]
-    for removal in removals.rows(select(columns, chosen)):
-        yield removal_row(removal)
+    for removal in removals.rows(select(columns, chosen & resumed)):
+        yield removal_row(removal, (*removal.key[:2], removal.removed_ms) in went_back)
 
 
-def removal_row(removal: KeyRemoval) -> Row:
-    """Return the finding about a commit after a removal."""
+def removal_row(removal: KeyRemoval, others_went_back: bool) -> Row:
+    """Return the finding about a commit after a removal.
+
+    ``others_went_back``: whether other partitions of the topic, removed at the same time, did.
+    """
     assert removal.offset is not None  # such a removal is no finding
     assert removal.resumed is not None
     old, new = removal.offset, removal.resumed.offset
     removed = removed_text([removal.removed_ms])
     detail = f"committed {old}, {removed}, resumed near {new}: about {new - old} records never "
     detail += "committed"
+    if others_went_back:
+        detail += ", or read again from the earliest offset, as other partitions of the topic were"
     if new < old:
         detail = f"from {old}, {removed}, back to {new}, by {old - new}"
     place = removal.resumed
