@@ -188,7 +188,7 @@ set_option = click.option(
     metavar="FILE",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="The broker's server log: when it started again; repeatable.",
+    help="The broker's server log: when it started again or removed offsets; repeatable.",
 )
 @set_option
 @overwrite_option
@@ -208,6 +208,7 @@ def import_command(
     in its connections, and in its server log. Groups of the newer protocols are left out.
     """
     from coterie.cli.outfile import check_files_in
+    from coterie.traces.removals import removals
     from coterie.traces.requestlog import import_request_log
     from coterie.traces.restarts import started_times
 
@@ -217,7 +218,14 @@ def import_command(
     inputs = [str(log), *map(str, server_logs)]
     check_files_in(out, targets, overwrite=overwrite, inputs=inputs)
     started = [at_ms for file in server_logs for at_ms in read_lines(file, started_times)]
-    imported = read_lines(log, lambda lines: import_request_log(lines, config, title, started))
+    removed = [
+        removal
+        for file in server_logs
+        for removal in read_lines(file, lambda lines: list(removals(lines)))
+    ]
+    imported = read_lines(
+        log, lambda lines: import_request_log(lines, config, title, started, removed)
+    )
     for target, written in zip(targets, (imported.trace, imported.expected), strict=True):
         write_lines(target, written, overwrite=overwrite, inputs=inputs)
     say(f"{len(imported.trace) - 1} events from {imported.start} on")

@@ -20,6 +20,7 @@ from coterie.coordinator.config import DEFAULTS
 from coterie.errors import CoterieError
 from coterie.traces.arrivals import in_order
 from coterie.traces.close_requests import Step, in_answered_order
+from coterie.traces.removals import Removal, shows_deletion
 from coterie.traces.restarts import Outage, outages
 from coterie.values import Error
 from coterie.wire.apis import READERS
@@ -101,6 +102,7 @@ def import_request_log(
     config: dict[str, Any] | None = None,
     name: str = "imported",
     started_ms: Collection[float] = (),
+    removals: Collection[Removal] = (),
 ) -> ImportedTrace:
     """Make a trace of a broker's request log.
 
@@ -113,6 +115,8 @@ def import_request_log(
     started_ms
         The times of the broker's starts, from its server log
         (``coterie.traces.restarts.started_times``).
+    removals
+        When it removed offsets by itself, from its server log (``coterie.traces.removals``).
 
     Raises
     ------
@@ -127,25 +131,7 @@ def import_request_log(
             by_the_table(exchange)
         with as_kafka_logs_it(exchange):
             newer.update(_newer_groups(exchange))
-    steps: list[Step] = []
-    groups: dict[str, dict[str, Any]] = {}
-    committed: set[tuple[str, int]] = set()
-    for exchange in by_time:
-        with as_kafka_logs_it(exchange):
-            why, requests = _read(exchange, groups, newer)
-        if why is not None:
-            out.left_out[why] += 1
-        for event, answer in requests:
-            why = (
-                _drop_newer(event, answer, newer)
-                or _drop_not_passed_on(event, answer)
-                or _name_deleted(event, committed)
-            )
-            if why is not None:
-                out.left_out[why if why.startswith("group ") else f"{exchange.api}: {why}"] += 1
-                continue
-            steps.append((exchange, event, answer))
-            committed.update((o["topic"], o["partition"]) for o in event.get("offsets", ()))
+    steps = _steps(out, by_time, newer, removals)
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
     start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
@@ -157,33 +143,74 @@ def import_request_log(
         "doc": f"A broker's request log, from {out.start} of its clock on.",
         "config": _settings(steps, config or {}),
     }
-    failovers = list(_failovers(out, steps, outages(by_time, started_ms)))
+    own = [
+        (at_ms, {"op": "failover"})
+        for at_ms in _failovers(out, steps, outages(by_time, started_ms))
+    ]
+    # A line's time is cut to milliseconds: the removal stands at the end of its own.
+    own += [
+        (removal.at_ms + 1, _removed(removal)) for removal in removals if removal.at_ms >= start_ms
+    ]
+    own.sort(key=lambda entry: entry[0])
 
     def lines_of(steps: list[Step]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        trace, expected = _lines(steps, failovers, start_ms)
+        trace, expected = _lines(steps, own, start_ms)
         return [header, *trace], expected
 
     out.trace, out.expected = lines_of(in_answered_order(steps, lines_of))
     return out
 
 
+def _steps(
+    out: ImportedTrace,
+    by_time: list[Exchange],
+    newer: Collection[str],
+    removals: Collection[Removal],
+) -> list[Step]:
+    """Return the requests that the coordinator got, in order; count what is left out."""
+    steps: list[Step] = []
+    groups: dict[str, dict[str, Any]] = {}
+    committed: set[tuple[str, int]] = set()
+    markers = any(exchange.api == "WRITE_TXN_MARKERS" for exchange in by_time)
+    for exchange in by_time:
+        with as_kafka_logs_it(exchange):
+            why, requests = _read(exchange, groups, newer, markers)
+        if why is not None:
+            out.left_out[why] += 1
+        for event, answer in requests:
+            why = (
+                _drop_newer(event, answer, newer)
+                or _drop_not_passed_on(event, answer)
+                or _name_deleted(event, committed, exchange.came_ms, removals)
+            )
+            if why is not None:
+                out.left_out[why if why.startswith("group ") else f"{exchange.api}: {why}"] += 1
+                continue
+            steps.append((exchange, event, answer))
+            committed.update((o["topic"], o["partition"]) for o in event.get("offsets", ()))
+    return steps
+
+
 def _read(
-    exchange: Exchange, groups: dict[str, dict[str, Any]], newer: Collection[str]
+    exchange: Exchange,
+    groups: dict[str, dict[str, Any]],
+    newer: Collection[str],
+    markers: bool,
 ) -> tuple[str | None, list[tuple[dict[str, Any], dict[str, Any] | None]]]:
     """Return why a whole exchange is left out, or its events with their responses."""
     group = exchange.request.get("groupId") if isinstance(exchange.request, dict) else None
     if group is not None and group in newer:
         return _of_newer(group), []
     reader = READERS.get(exchange.api)
-    if reader is None:
+    if reader is None or (exchange.api == "END_TXN" and markers):  # the markers decide
         refused = exchange.api in HEARTBEATS
         why = "refused" if refused else "no request to a group coordinator"
         return f"{exchange.api}: {why}", []
     if not exchange.response:  # Kafka closed the connection instead
         return f"{exchange.api}: no response was logged", []
     read = list(reader(exchange, groups))
-    refused = exchange.api == "DELETE_TOPICS" and not read
-    return ("DELETE_TOPICS: refused" if refused else None), read
+    refused = exchange.api in ("DELETE_TOPICS", "END_TXN") and not read
+    return (f"{exchange.api}: refused" if refused else None), read
 
 
 def _newer_groups(exchange: Exchange) -> Iterator[str]:
@@ -251,11 +278,18 @@ def _drop_not_passed_on(event: dict[str, Any], answer: dict[str, Any] | None) ->
     return None
 
 
-def _name_deleted(event: dict[str, Any], committed: Collection[tuple[str, int]]) -> str | None:
+def _name_deleted(
+    event: dict[str, Any],
+    committed: Collection[tuple[str, int]],
+    came_ms: float,
+    removals: Collection[Removal],
+) -> str | None:
     """Name the partitions of deleted topics, which the request does not: those with commits."""
     if event["op"] != "delete_partitions":
         return None
-    topics = event.pop("topics")
+    topics = [t for t in event.pop("topics") if not shows_deletion(removals, t, came_ms)]
+    if not topics:
+        return "the server log says when the offsets were removed"
     event["partitions"] = [
         {"topic": topic, "partition": partition}
         for topic, partition in sorted(committed)
@@ -264,21 +298,33 @@ def _name_deleted(event: dict[str, Any], committed: Collection[tuple[str, int]])
     return None if event["partitions"] else "no group has committed offsets of the topics"
 
 
+def _removed(removal: Removal) -> dict[str, Any]:
+    """Return the event of a removal that the broker made by itself."""
+    if not removal.partitions:
+        return {"op": "cleanup"}
+    partitions = [{"topic": topic, "partition": n} for topic, n in removal.partitions]
+    return {"op": "delete_partitions", "partitions": partitions}
+
+
 def _clock(at_ms: float) -> str:
     moment = datetime.fromtimestamp(int(at_ms) / 1000, timezone.utc)
     return moment.isoformat(" ", "milliseconds")[:23]
 
 
 def _lines(
-    steps: list[Step], failovers: list[float], start_ms: int
+    steps: list[Step], own: list[tuple[float, dict[str, Any]]], start_ms: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the events of a trace, and the broker's responses; the steps do not change."""
+    """Return the events of a trace, and the broker's responses; the steps do not change.
+
+    ``own``: what the broker did by itself, and when, in order.
+    """
     trace: list[dict[str, Any]] = []
     expected: list[dict[str, Any]] = []
-    ids, left = MemberIds(), list(failovers)
+    ids, left = MemberIds(), list(own)
     for number, (exchange, event, answer) in enumerate(steps, 1):
-        while left and left[0] <= exchange.handled_ms:
-            trace.append({"at": int(left.pop(0)) - start_ms, "op": "failover"})
+        while left and left[0][0] <= exchange.handled_ms:
+            at_ms, did = left.pop(0)
+            trace.append({"at": int(at_ms) - start_ms} | did)
         new = event["op"] == "join_group" and not event.get("member_id")
         if new and answer is not None and _took_an_id(answer):
             prefix = event.get("group_instance_id") or event["client_id"]

@@ -217,6 +217,13 @@ def _markers(e: Exchange, groups: Groups) -> Iterator[Step]:
             )
 
 
+def _end_txn(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q = e.request
+    if not e.response["errorCode"]:
+        event = {"op": "end_txn", "producer_id": q["producerId"], "committed": q["committed"]}
+        yield event, None
+
+
 def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
     q, r = e.request, e.response
     requested = [q] if "groupId" in q or not q.has("groups") else q["groups"]
@@ -330,6 +337,7 @@ READERS: dict[str, Callable[[Exchange, Groups], Iterator[Step]]] = {
     "OFFSET_COMMIT": _commit,
     "TXN_OFFSET_COMMIT": _commit,
     "WRITE_TXN_MARKERS": _markers,
+    "END_TXN": _end_txn,
     "OFFSET_FETCH": _fetch,
     "OFFSET_DELETE": _offset_delete,
     "DESCRIBE_GROUPS": _describe,
