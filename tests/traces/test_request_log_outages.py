@@ -1,4 +1,4 @@
-"""A restart of the broker within a request log becomes a failover of the trace."""
+"""What the broker did by itself, in an imported trace: failovers and removals of offsets."""
 
 import json
 import re
@@ -143,6 +143,18 @@ def test_sessions_count_from_when_the_groups_were_loaded_as_the_server_log_tells
     # Loaded 3.7 s before it took requests: sessions of 4 s (README) had nearly ended by then.
     log = GOLDEN / "incidents" / "broker-killed" / "kafka-request.log.gz"
     settings = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
+    options = [word for setting in settings for word in ("--set", setting)]
+    server = ("--server-log", log.with_name("server.log.gz"))
+    coterie_ok("trace", "import", log, "--out", tmp_path, *server, *options)
+    coterie_ok("trace", "run", tmp_path, "--out", tmp_path)
+    ran = coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
+    assert ran.stdout == "1 passed, 0 failed\n"
+
+
+def test_offsets_expire_when_the_server_log_says_so(tmp_path):
+    log = GOLDEN / "incidents" / "skipped-records" / "kafka-request.log.gz"
+    settings = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000",
+                "offsets.retention.minutes=1")  # fmt: skip
     options = [word for setting in settings for word in ("--set", setting)]
     server = ("--server-log", log.with_name("server.log.gz"))
     coterie_ok("trace", "import", log, "--out", tmp_path, *server, *options)
