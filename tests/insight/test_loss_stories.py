@@ -62,6 +62,21 @@ def test_a_group_that_comes_back_at_the_earliest_offset_reads_again(tmp_path):
     assert row["detail"] == "from 167, removed at 2026-11-25T11:11:40.000Z, back to 100, by 67"
 
 
+def test_skips_of_one_request_say_that_another_partition_of_the_topic_was_read_again(tmp_path):
+    removed, back = START + 7 * DAY, START + 8 * DAY
+    for name, resumed, is_doubtful in (("a", 500, False), ("b", 100, True)):
+        folder = tmp_path / name
+        written(
+            folder,
+            commit(START, {0: 167, 1: 170, 2: 180}),
+            commit(removed, {0: None, 1: None, 2: None}),
+            commit(back, {0: 590, 1: 588, 2: resumed}),
+        )
+        (row,) = findings(folder, "skip")
+        assert row["count"] == (2 if is_doubtful else 3)
+        assert ("or read again from the earliest offset" in row["detail"]) == is_doubtful
+
+
 def test_expire_shows_the_removal_though_the_offset_was_committed_again(tmp_path):
     written(tmp_path, *away_for_eight_days({0: 590, 1: 588}))
     arguments = ("expire", tmp_path, "--format", "json")

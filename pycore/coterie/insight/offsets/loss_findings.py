@@ -28,6 +28,7 @@ from coterie.times import format_duration, format_time
 SKIP, STALL, OPEN_TRANSACTION = "skip", "stall", "open_transaction"
 KINDS = (SKIP, STALL, OPEN_TRANSACTION)
 NAMED = 3  # partitions and groups of a transaction
+READ_AGAIN = ", or read again from the earliest offset, as other partitions of the topic were"
 Row = dict[str, Any]
 
 
@@ -148,10 +149,9 @@ def removal_row(removal: KeyRemoval, others_went_back: bool) -> Row:
     assert removal.resumed is not None
     old, new = removal.offset, removal.resumed.offset
     removed = removed_text([removal.removed_ms])
+    doubt = READ_AGAIN if others_went_back else ""
     detail = f"committed {old}, {removed}, resumed near {new}: about {new - old} records never "
-    detail += "committed"
-    if others_went_back:
-        detail += ", or read again from the earliest offset, as other partitions of the topic were"
+    detail += f"committed{doubt}"
     if new < old:
         detail = f"from {old}, {removed}, back to {new}, by {old - new}"
     place = removal.resumed
@@ -161,6 +161,7 @@ def removal_row(removal: KeyRemoval, others_went_back: bool) -> Row:
         "detail": detail,
         **moved(old, new, place.file, place.position, "removed"),
         "removed_ms": removal.removed_ms,
+        "doubt": doubt,
         "offset": new,
         "previous_offset": old,
         "timestamp": None if place.timestamp < 0 else place.timestamp,

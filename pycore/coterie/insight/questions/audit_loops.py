@@ -151,8 +151,9 @@ def skips_text(rows: list[Row], row: Row) -> str:
     """Return the skips of several partitions by one request as text."""
     passed = counted(sum(one["moved"] for one in rows), "record")
     how = removal_before(rows, "further on") or f"set forward at once, {rows[0]['why']}"
+    doubt = max(one.get("doubt", "") for one in rows)
     return (
-        f"{places_text(row['partitions'])} {how}: about {passed} never committed: "
+        f"{places_text(row['partitions'])} {how}: about {passed} never committed{doubt}: "
         f"{changes_text(rows)}"
     )
 
