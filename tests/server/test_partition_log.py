@@ -5,6 +5,8 @@ import pytest
 from coterie._core.codec.writer import encode_message_set
 from coterie.messages import LogReader
 from coterie.server.services.data.checks import Refused
+from coterie.server.services.data.settings import LogSettings
+from support.server import playing
 from support.server.writing import (
     Clock,
     batch,
@@ -204,3 +206,35 @@ def test_a_log_that_was_deleted_holds_no_data_though_somebody_holds_it():
     partition.produce(batch(b"some value"))
     partition.delete()
     assert (partition.size, partition.data()) == (0, b"")
+
+
+def test_records_of_time_0_age_from_then_and_those_without_a_time_from_their_write():
+    """Source: LogSegment.largestTimestamp."""
+    for time_ms, start in ((0, 1), (-1, 0)):
+        clock = Clock(1000)
+        partition = log(clock, retention_ms=500)
+        partition.produce(batch(b"v", time_ms=time_ms))
+        clock.now_ms = 1500
+        partition.retain()
+        assert partition.log_start_offset == start
+    clock.now_ms = 1501
+    partition.retain()
+    assert partition.log_start_offset == 1
+
+
+def test_a_log_has_the_settings_of_segments_of_a_topic_of_kafka():
+    """Source: TopicConfig and LogConfig of Kafka: the default values."""
+    topic = playing.Server(None).cluster.topics.create("t", 1)
+    for settings in (LogSettings(), topic.settings):
+        assert settings.segment_bytes == 1 << 30
+        assert settings.segment_ms == 7 * 24 * 3_600_000
+        assert settings.index_interval_bytes == 4096
+        assert settings.max_message_bytes == (1 << 20) + 12
+
+
+def test_a_segment_ends_with_the_first_record_that_is_a_week_later():
+    partition = log(Clock(1000))
+    week_ms = 7 * 24 * 3_600_000
+    for time_ms, count in ((1000, 1), (1000 + week_ms, 1), (1001 + week_ms, 2)):
+        partition.produce(batch(b"v", time_ms=time_ms))
+        assert len(partition.segment_starts()) - 1 == count  # the last one is the end

@@ -1,9 +1,14 @@
 """What falls due later in a server: by deadline, then in the order of asking."""
 
+from types import SimpleNamespace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.server.clock import Timers
+from coterie.server.net.listener import Heart
+from support.server import playing
+from support.server.transports import Loop
 
 steps = st.lists(
     st.one_of(
@@ -55,3 +60,61 @@ def test_many_cancelled_timers_take_no_room():
     for _ in range(10_000):
         timers.call_later(1_000_000, lambda: None).cancel()
     assert len(timers._heap) < 200
+
+
+class Moving(Loop):
+    """A loop whose time is set by the test."""
+
+    now_s = 5000.0
+
+    def __init__(self):
+        super().__init__()
+        self.beats = []
+
+    def time(self):
+        return self.now_s
+
+    def call_at(self, when, function):
+        self.beats.append((when, function))
+        return SimpleNamespace(cancel=lambda: self.beats.remove((when, function)))
+
+
+def beating(*, virtual):
+    """A cluster that a loop drives, whose own clock is far from that of the loop."""
+    cluster, loop = playing.Server(None).cluster, Moving()
+    cluster.waits = Timers()
+    return cluster, loop, Heart(loop, cluster, virtual=virtual)
+
+
+def test_a_clusters_clock_goes_on_from_its_time_as_the_loops_does():
+    cluster, loop, heart = beating(virtual=False)
+    start_ms = cluster.now_ms
+    assert start_ms != 5_000_000
+    for moved_ms in (0, 250, 60_250):
+        loop.now_s = 5000 + moved_ms / 1000
+        heart.tick()
+        assert cluster.now_ms == start_ms + moved_ms
+        assert cluster.waits.now_ms == 5_000_000 + moved_ms
+
+
+def test_a_virtual_clock_stands_while_the_loops_goes_on():
+    cluster, loop, heart = beating(virtual=True)
+    start_ms = cluster.now_ms
+    loop.now_s += 60
+    heart.tick()
+    assert (cluster.now_ms, cluster.waits.now_ms) == (start_ms, 5_060_000)
+
+
+def test_a_beat_is_due_with_the_first_deadline_of_either_clock():
+    cluster, loop, _ = beating(virtual=False)
+    fired = []
+    cluster.timers.call_at(cluster.now_ms + 300, lambda: fired.append("cluster"))
+    cluster.waits.call_later(200, lambda: fired.append("wait"))
+    for due_s, names in ((5000.2, ["wait"]), (5000.3, ["wait", "cluster"])):
+        loop.run()
+        ((when, beat),) = loop.beats
+        assert due_s <= when < due_s + 0.001
+        loop.now_s = when
+        loop.beats.clear()
+        beat()
+        assert fired == names

@@ -290,3 +290,11 @@ def test_what_there_is_not_is_answered_as_by_a_broker_without_it(peer):
     make(peer, {"name": "a"})
     (place,) = ask(peer, "DescribeLogDirs", 4, {"topics": None})["results"]
     assert [each["name"] for each in place["topics"]] == ["a"]
+
+
+def test_a_name_collides_with_no_topic_that_was_deleted(peer):
+    for name, alike in (("a.b", "a_b"), ("a_b", "a.b")):
+        assert make(peer, {"name": name})[0]["errorCode"] == 0
+        assert make(peer, {"name": alike})[0]["errorCode"] == 17
+        deleted = ask(peer, "DeleteTopics", 5, {"topicNames": [name]})["responses"]
+        assert [row["errorCode"] for row in deleted] == [0]

@@ -1,0 +1,50 @@
+"""The time range of a log, as messages about ``--at`` and ``--log-until`` say it."""
+
+import pytest
+
+from coterie.cli import newest
+from coterie.times import format_time
+from support.commandline import coterie_ok, fails
+from support.log_writer import batch, commit
+
+
+def log_of(folder, *partitions):
+    """Write a log with commits at these times in its partitions, each in a batch of its own."""
+    for number, times in enumerate(partitions):
+        place = folder / "log" / f"__consumer_offsets-{number}"
+        place.mkdir(parents=True)
+        data = [batch(at, [(ms, *commit(at)[1:])]) for at, ms in enumerate(times)]
+        (place / f"{0:020}.log").write_bytes(b"".join(data))
+    ends = folder / "ends.txt"
+    ends.write_text("t:0:9\n")
+    return folder / "log", "--end-offsets", ends
+
+
+@pytest.mark.parametrize(
+    ("partitions", "first_ms", "newest_ms"),
+    [
+        (([2000, 3000], [1000, 9000]), 1000, 9000),
+        (([-1, 3000], [2000, 9000]), 2000, 9000),  # a batch without a time begins no range
+        (([-1, 3000], [-1, 9000]), 3000, 9000),  # nor do two: it has what is known of each
+        (([-1], [2000, 4000]), 2000, 4000),
+    ],
+)
+def test_a_log_covers_the_times_of_all_its_partitions(tmp_path, partitions, first_ms, newest_ms):
+    lag = ("lag", *log_of(tmp_path, *partitions))
+    covers = f"the log covers {format_time(first_ms)} to {format_time(newest_ms)}"
+    fails(*lag, "--at", newest_ms + 1, status=2, says=("is after the log ends", covers))
+    fails(*lag, "--log-until", newest_ms - 1, status=2, says=("is too early", covers))
+
+
+def test_the_newest_time_itself_is_within_the_log(tmp_path):
+    lag = ("lag", *log_of(tmp_path, [1000, 2000]))
+    coterie_ok(*lag, "--at", 2000)
+    coterie_ok(*lag, "--log-until", 2000)
+    coterie_ok(*lag, "--at", 3000, "--log-until", 3000)
+    late = ("--at", 3001, "--log-until", 3000)
+    fails(*lag, *late, status=2, says=f"is after --log-until {format_time(3000)}")
+
+
+def test_a_log_without_a_time_says_which_option_gives_one(tmp_path):
+    fails("lag", *log_of(tmp_path, [-1]), "--at", 5, says="--log-until TIME")
+    assert str(newest.without_time("--now")).endswith("give --now TIME")
