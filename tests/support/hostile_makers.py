@@ -144,8 +144,7 @@ MAKERS = {
 CONSUMER_METHODS = {"consumer_group_heartbeat", "consumer_group_describe", "set_topics"}  # from 4.1
 # A member of the consumer protocol has no SyncGroup.
 UNREADY = {"finish_load", "current_member_metadata", "sync", *CONSUMER_METHODS}
-# Python cannot make a member's fields with a classic part, nor a subscriber with an id.
-CORE_UNREADY = {*UNREADY, "add_classic", "range_order"}
+CORE_UNREADY = {*UNREADY, "range_order"}  # Python cannot make a subscriber with an id
 GOOD = {  # parameter, perhaps with its function and class -> a value, or what makes one
     "TypedGroupOverview.type": "consumer",
     "group_id": "g", "member_id": "m", "group_instance_id": "i", "old_member_id": "m",

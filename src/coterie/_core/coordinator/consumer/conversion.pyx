@@ -119,6 +119,7 @@ cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMe
     """
     cdef GroupMetadata made = new_group(group.group_id, now_ms)
     cdef ConsumerMember member
+    cdef Assignment target
     cdef dict rows = {}
     for member in group.order:
         if member is not replaced and member.member_id not in leaving:
@@ -126,7 +127,8 @@ cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMe
     if replaced is not None:
         rows[new_id] = (fields, replaced.target)
     for member_id in utf16_sorted(rows):
-        add_classic(made, member_id, *rows[member_id])
+        fields, target = rows[member_id]
+        add_classic(made, member_id, fields, target)
     made.generation_id = group.epoch
     made.protocol_type = "consumer"
     made.protocol_name = made.vote()
@@ -136,9 +138,9 @@ cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMe
     return made
 
 
-def add_classic(GroupMetadata group not None, str member_id, MemberFields fields not None,
-                Assignment target):
-    """Add a member of a consumer group to a classic one."""
+cdef int add_classic(GroupMetadata group, str member_id, MemberFields fields,
+                     Assignment target) except -1:
+    """Add a member of a consumer group that speaks the classic protocol to a classic group."""
     cdef ClassicPart part = fields.classic
     cdef MemberMetadata member = new_member(
         member_id, fields.instance_id, part.protocols, "consumer", fields.rebalance_timeout_ms,
@@ -147,3 +149,4 @@ def add_classic(GroupMetadata group not None, str member_id, MemberFields fields
     member.assignment = written_assignment(no_partitions() if target is None else target,
                                            part.protocols[0][1])
     group.add_member(member, None)
+    return 0
