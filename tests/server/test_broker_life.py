@@ -204,8 +204,8 @@ def test_a_wait_ends_whether_it_begins_before_or_after_what_happens(broker):
         thread.start()
         return thread
 
-    by_a_request = waiting(members=1)
     connection = sockets.connect(broker)
+    by_a_request = waiting(members=1)
     connection.send(asking.request("JoinGroup", 3, asking.joining("g")))
     by_a_request.join()
     by_time = waiting(state="CompletingRebalance")
