@@ -188,6 +188,24 @@ def test_batches_that_cannot_be_read_are_counted_on_standard_error(tmp_path):
     assert ran.stderr == "coterie: 1 corrupt place was left out; `coterie verify` lists them\n"
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1],
+        lambda data: data + bytes(40),
+        lambda data: bytes(len(data)),
+        lambda data: data[: next(LogReader(data)).size] + bytes([255]) * 200,
+    ],
+    ids=["truncated", "zeros behind", "only zeros", "other bytes"],
+)
+def test_bytes_that_are_no_whole_batch_are_one_corrupt_place(tmp_path, damage):
+    copies = [write_copy(tmp_path / name, history(0, 1, 10)) for name in "ab"]
+    path = tmp_path / "b" / "__consumer_offsets-0" / f"{0:020}.log"
+    path.write_bytes(damage(path.read_bytes()))
+    assert compared(*copies)["b"]["faults"] == 1
+    assert coterie("compare", *copies).stderr.startswith("coterie: 1 corrupt place was left out")
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_segment_files_are_copies_too_however_they_are_compressed(tmp_path, suffix):
     import cramjam

@@ -50,7 +50,7 @@ class PartitionCopy:
     spans : list of EpochSpan
         Which offsets were written under which epoch, by the batches and by the checkpoint.
     faults : int
-        Batches at the end that cannot be read.
+        Batches at the end that cannot be read, and stretches of bytes that are no whole batch.
     """
 
     def __init__(
@@ -89,6 +89,8 @@ class PartitionCopy:
         data = self.bytes_of(number)
         with intact(data):
             headers = batch_headers(data)
+        ends = headers["position"] + headers["size"]
+        self.faults += int((np.append(0, ends) != np.append(headers["position"], len(data))).sum())
         while not self.summaries and len(headers) and self._is_unreadable(number, headers[-1]):
             headers = headers[:-1]
             self.faults += 1
