@@ -144,9 +144,9 @@ def test_a_bare_segment_is_verified_under_any_folder(tmp_path):
 def test_an_epoch_that_rises_by_two_is_a_hint_and_no_fault(tmp_path):
     batches = history(0, 1, 3) + history(3, 2, 2) + history(5, 4, 2) + history(7, 9, 1)
     copy = write_copy(tmp_path / "a", batches, cuts=(5,))
-    status, faults, said = verified(copy)
+    status, faults, stderr = verified(copy)
     assert (status, faults) == (0, [])
-    (line,) = said.splitlines()
+    (line,) = stderr.splitlines()
     assert f"{5:020}.log, byte 0)" in line
     assert "partition 0: the leader epoch rises from 2 to 4 at offset 5" in line
     assert "(the first of 2 such places)" in line

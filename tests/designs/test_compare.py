@@ -91,22 +91,22 @@ def test_every_golden_scenario_runs_under_the_later_designs_and_the_same_each_ti
 
 
 def test_the_command_prints_a_column_for_each_design():
-    told = coterie("designs", "compare", "herd")
-    assert told.stdout.splitlines()[0].split() == ["cost", *DESIGNS]
-    assert told.stdout.splitlines()[1].split() == ["rebalances", "78", "12", "12", "12"]
+    done = coterie("designs", "compare", "herd")
+    assert done.stdout.splitlines()[0].split() == ["cost", *DESIGNS]
+    assert done.stdout.splitlines()[1].split() == ["rebalances", "78", "12", "12", "12"]
 
 
 def test_the_command_takes_one_design_a_setting_and_gives_json():
-    told = coterie(
+    done = coterie(
         *("designs", "compare", "crash-and-return", "--design", COORDINATOR, "--format", "json"),
         *("--set", "zookeeper.session.timeout.ms=6000"),
     )
-    found = json.loads(told.stdout)
+    found = json.loads(done.stdout)
     assert found["name"] == "crash-and-return"
     # two partitions, a session of 6 s, and what is left of an interval of 2 s
     assert 8 <= found["costs"][COORDINATOR]["unowned_seconds"] <= 30
 
 
 def test_list_names_designs_and_scenarios():
-    told = coterie("designs", "list").stdout
-    assert all(f"  {name}" in told for name in [*DESIGNS, *shipped()])
+    done = coterie("designs", "list").stdout
+    assert all(f"  {name}" in done for name in [*DESIGNS, *shipped()])

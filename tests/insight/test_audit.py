@@ -82,7 +82,7 @@ def finding_of(group, events):
 def test_rewinds_are_the_commits_below_the_one_before(case, least):
     """Three of a partition are a loop, with the other loops of its group; others by request.
 
-    Those across a removal are by request, too, apart from the request's others.
+    Rewinds across a removal are also one finding per request, but never with the other rewinds.
     """
     loops = defaultdict(list)
     for (group, *place), of_key in committed(case).items():

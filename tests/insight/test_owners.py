@@ -18,12 +18,12 @@ from support.insight.lives import commit, life, member, written
 def consumer(name, held, owned=None, **fields):
     """A member that is assigned partitions of `t`; `owned`: those it named when it joined."""
     version = 0 if owned is None else 1
-    told = None if owned is None else {"t": sorted(owned)}
+    owned_by_topic = None if owned is None else {"t": sorted(owned)}
     return member(
         name,
         clientId=fields.pop("clientId", name),
         held={"t": sorted(held)},
-        subscription=subscription(["t"], version, owned=told),
+        subscription=subscription(["t"], version, owned=owned_by_topic),
         **fields,
     )
 
@@ -133,14 +133,14 @@ def lives(draw):
                 given_up[place], owner[place] = up_ms, None
         owned = {name: [p for p in partitions if owner[p] == name] for name in members}
         at_ms = complete + draw(st.integers(0, 300))
-        wanted = {place: draw(st.sampled_from(members)) for place in partitions}
+        next_owner = {place: draw(st.sampled_from(members)) for place in partitions}
         assigned, total = {}, 0
         for place in partitions:
             if owner[place] is None:
-                assigned[place] = wanted[place]
+                assigned[place] = next_owner[place]
                 total += at_ms - given_up.pop(place, at_ms)
-            elif wanted[place] == owner[place]:
-                assigned[place] = wanted[place]
+            elif next_owner[place] == owner[place]:
+                assigned[place] = next_owner[place]
         owner |= assigned
         before = {place: assigned.get(place) for place in partitions}
         records = [

@@ -67,8 +67,8 @@ def fetch(t):
     """Fetch offsets as a member."""
     group, member_id = t.group(), t.random.choice([*MEMBERS, None])
     epoch = t.generations.get("epochs", {}).get((group, member_id), -1)
-    asked = {"groupId": group, "memberId": member_id, "memberEpoch": epoch, "topics": None}
-    t.both.ask("main", "OffsetFetch", 9, {"groups": [asked], "requireStable": t.often(0.5)})
+    fetched = {"groupId": group, "memberId": member_id, "memberEpoch": epoch, "topics": None}
+    t.both.ask("main", "OffsetFetch", 9, {"groups": [fetched], "requireStable": t.often(0.5)})
 
 
 def describe_classic(t):

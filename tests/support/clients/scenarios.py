@@ -31,7 +31,7 @@ With ``GROUP_PROTOCOL=consumer`` in its environment a program's members speak th
 (KIP-848). For that, and by the clock of the server:
 
 ``regex``            A consumer subscribes to ``ord.*``, which the coordinator resolves, and is
-                     assigned the topic; ``orders-2`` is made, and is assigned, too.
+                     assigned the topic; ``orders-2`` is created and assigned as well.
 ``migrate``          Two classic consumers. Each is replaced by one of the consumer protocol, then
                      each of these by a classic one: the older one closes, and a new one joins.
                      After each step the owner of partition 0 commits the number of the step, and

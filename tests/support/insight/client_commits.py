@@ -1,4 +1,4 @@
-"""Commits that the clients of a recorded incident were told of."""
+"""Commits of a recorded incident that the brokers confirmed to the clients."""
 
 import gzip
 import json

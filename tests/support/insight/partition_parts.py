@@ -1,4 +1,4 @@
-"""Questions asked of a partition in parts, each read by itself, as by several processes."""
+"""Answers about a partition in parts, each read by itself, as by several processes."""
 
 from itertools import pairwise
 

@@ -175,7 +175,7 @@ class PartitionTimelines:
         return filled_together | (self.of_all_groups() if view.parts is not None else {})
 
     def of_all_groups(self) -> dict[str, tuple[RecordFilter, Aggregate]]:
-        """Return the aggregate of the removals of groups that are not requested, too."""
+        """Return the aggregate of the removals of all groups, requested or not."""
         whole = self.view.whole()
         if whole is self.view:
             return {}
