@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from coterie.errors import CoterieError
 from coterie.server.api.lookup import handler_of
 from coterie.server.api.table import SERVED
-from support.server.asking import ask, framed, heartbeat, joining, member, request
+from support.server.asking import (
+    ask,
+    correlation_ids,
+    framed,
+    frames_of,
+    heartbeat,
+    joining,
+    member,
+    request,
+)
 from support.server.playing import Server
 
 VERSIONS = request("ApiVersions", 0, {}, correlation_id=7)
@@ -19,20 +28,6 @@ VERSIONS = request("ApiVersions", 0, {}, correlation_id=7)
 @pytest.fixture
 def server():
     return Server({"group.initial.rebalance.delay.ms": 0})
-
-
-def frames(data):
-    """Cut what was sent into its frames."""
-    found = []
-    while data:
-        (size,) = struct.unpack_from(">i", data)
-        found.append(data[4 : 4 + size])
-        data = data[4 + size :]
-    return found
-
-
-def correlation_ids(peer):
-    return [struct.unpack_from(">i", frame)[0] for frame in frames(peer.take())]
 
 
 def test_every_row_of_the_table_has_its_function():
@@ -46,14 +41,14 @@ def test_where_the_bytes_are_cut_changes_no_answer(cuts):
     bounds = [0, *sorted(cuts), len(sent)]
     for start, stop in pairwise(bounds):
         peer.send(sent[start:stop])
-    assert correlation_ids(peer) == [0, 1, 2]
+    assert correlation_ids(peer.take()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 2**31 - 1, 104857601])
 def test_a_frame_of_such_a_length_closes_before_its_bytes_come(server, size):
     peer = server.connect()
     peer.send(VERSIONS + struct.pack(">i", size))
-    assert correlation_ids(peer) == [7]
+    assert correlation_ids(peer.take()) == [7]
     assert peer.connection.closing
 
 
@@ -64,7 +59,7 @@ def test_a_wrong_frame_behind_one_that_waits_is_seen_once_that_is_answered(serve
     assert not second.take()
     assert not second.connection.closing
     ask(first, "LeaveGroup", 0, {"groupId": "g", "memberId": member_id})
-    assert len(frames(second.take())) == 1
+    assert len(frames_of(second.take())) == 1
     assert second.connection.closing
 
 
@@ -77,7 +72,7 @@ def test_what_waits_holds_back_what_was_sent_behind_it_and_nothing_elsewhere(ser
     assert response["errorCode"] == 27  # REBALANCE_IN_PROGRESS
     assert not second.take()
     first.send(request("JoinGroup", 3, joining("g", member_id)))
-    assert correlation_ids(second) == [1, 2]
+    assert correlation_ids(second.take()) == [1, 2]
 
 
 def test_a_peer_that_does_not_read_has_no_more_requests_handled(server):
@@ -87,7 +82,7 @@ def test_a_peer_that_does_not_read_has_no_more_requests_handled(server):
     assert not peer.take()
     peer.connection.write_paused = False
     peer.connection.go_on()
-    assert correlation_ids(peer) == [7]
+    assert correlation_ids(peer.take()) == [7]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +101,7 @@ def test_an_unknown_version_of_api_versions_has_the_header_of_the_last(
     """Below 0 it has that of the first: no tagged fields (ApiKeys.requestHeaderVersion)."""
     peer = server.connect()
     peer.send(framed(struct.pack(">hhih", 18, version, 7, -1) + tags))
-    assert correlation_ids(peer) == [7] * answered
+    assert correlation_ids(peer.take()) == [7] * answered
     assert peer.connection.closing == (not answered)
 
 
@@ -139,7 +134,7 @@ def test_a_join_over_a_second_connection_is_answered_there_alone(server):
     first.send(again)
     second.send(again)
     other.send(request("JoinGroup", 3, joining("g", member_id)))
-    assert len(frames(second.take())) == 1
+    assert len(frames_of(second.take())) == 1
     server.run(60_000)
     assert not first.take()
     assert not first.connection.closing

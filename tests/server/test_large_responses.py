@@ -13,7 +13,7 @@ from coterie.server.services.data.fetch_sessions import PartitionRow
 from coterie.server.services.data.records import RecordRange
 from coterie.server.services.data.segment import StoredBatch
 from coterie.server.unsent import Unsent
-from support.server.asking import ask, heartbeat, request
+from support.server.asking import ask, correlation_ids, frames_of, heartbeat, request
 from support.server.transports import Peering
 from support.server.writing import batch
 
@@ -35,19 +35,6 @@ def fill(server, count, size):
     for _ in range(count):
         log.produce(batch(b"v" * size))
     return [stored.data for stored in log._batches()]
-
-
-def frames(data):
-    found = []
-    while data:
-        end = 4 + int.from_bytes(data[:4], "big")
-        found.append(data[4:end])
-        data = data[end:]
-    return found
-
-
-def correlation_ids(data):
-    return [int.from_bytes(frame[:4], "big") for frame in frames(data)]
 
 
 def stored_range(sizes, cut):
@@ -257,7 +244,7 @@ def test_a_connection_that_ends_sends_what_is_decided_first():
     assert transport.ended is None
     peering.loop.run()
     assert transport.ended == "closed"
-    (frame,) = frames(b"".join(transport.written))
+    (frame,) = frames_of(b"".join(transport.written))
     assert len(frame) > 40 * 20_000
 
 

@@ -15,7 +15,7 @@ from coterie.server.api.table import SERVED
 from coterie.server.net.listener import Peer
 from support.patience import HANG_S
 from support.server import sockets
-from support.server.asking import KEY, ask, commit, request
+from support.server.asking import KEY, ask, commit, correlation_ids, frames_of, request
 from support.server.playing import Server
 
 MANY, TOPICS, GROUPS, PARTITIONS = 400, 300, 300, 2500
@@ -31,19 +31,6 @@ SHORT = {
     "DescribeCluster", "ListPartitionReassignments", "ListClientMetricsResources",
     "ConsumerGroupHeartbeat",
 }  # fmt: skip
-
-
-def correlation_ids(data):
-    return [int.from_bytes(frame[:4], "big") for frame in frames(data)]
-
-
-def frames(data):
-    found = []
-    while data:
-        end = 4 + int.from_bytes(data[:4], "big")
-        found.append(data[4:end])
-        data = data[end:]
-    return found
 
 
 def creating(count):
@@ -238,7 +225,7 @@ def test_others_are_answered_between_slices_and_the_response_is_the_one_at_once(
     assert data == at_once
     assert between > 1
     assert correlation_ids(data) == [1, 7]
-    frame = frames(data)[0]
+    frame = frames_of(data)[0]
     decoded = wire.decode_response(KEY[api], version, frame)
     assert decoded.left_over == 0
     assert wire.encode_response(KEY[api], version, decoded.body, correlation_id=1) == frame
@@ -292,7 +279,7 @@ def test_topics_that_another_request_deletes_between_slices_are_unknown():
     assert ask(second, "DeleteTopics", 5, deleted)["responses"][0]["errorCode"] == 0
     while soon:
         soon.pop(0)()
-    (frame,) = frames(first.take())
+    (frame,) = frames_of(first.take())
     rows = wire.decode_response(KEY["DeleteTopics"], 5, frame).body["responses"]
     unknown = {row["name"]: row["errorCode"] for row in rows if row["errorCode"]}
     assert unknown == {f"t{MANY - 1}": 3}  # UNKNOWN_TOPIC_OR_PARTITION

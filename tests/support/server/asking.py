@@ -94,3 +94,17 @@ def scram(server, user, password):
         return first["errorCode"]
     final, _ = play().scram("SCRAM-SHA-256", password, bare, first["authBytes"].decode())
     return authenticate(server, peer, final.encode())["errorCode"]
+
+
+def frames_of(data):
+    """The frames of a connection's bytes, without their lengths."""
+    found = []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        found.append(data[4:end])
+        data = data[end:]
+    return found
+
+
+def correlation_ids(data):
+    return [int.from_bytes(frame[:4], "big") for frame in frames_of(data)]
