@@ -21,45 +21,45 @@ from coterie._core.structures.offsets cimport OffsetMap
 
 from coterie.operations import NUMBER
 
-cdef int OFFSET_DELETE = NUMBER["offset_delete"], DELETE_GROUPS = NUMBER["delete_groups"]
-cdef int LIST_GROUPS = NUMBER["list_groups"]
+OFFSET_DELETE, DELETE_GROUPS = NUMBER["offset_delete"], NUMBER["delete_groups"]
+LIST_GROUPS = NUMBER["list_groups"]
 
 
 cdef int decide_offset_delete(component, int op, int64_t id, Group group, str group_id,
                               int32_t generation_id, str member_id, str instance,
                               tuple details) except -1:
-    return (<Admin>component).delete_offsets(id, group, group_id, details)
+    return (<AdminOperations>component).delete_offsets(id, group, group_id, details)
 
 
 cdef int decide_delete_groups(component, int op, int64_t id, Group group, str group_id,
                               int32_t generation_id, str member_id, str instance,
                               tuple details) except -1:
-    return (<Admin>component).delete_groups(id, details)
+    return (<AdminOperations>component).delete_groups(id, details)
 
 
 cdef int decide_delete_partitions(component, int op, int64_t id, Group group, str group_id,
                                   int32_t generation_id, str member_id, str instance,
                                   tuple details) except -1:
-    return (<Admin>component).delete_partitions(details)
+    return (<AdminOperations>component).delete_partitions(details)
 
 
 cdef int decide_cleanup(component, int op, int64_t id, Group group, str group_id,
                         int32_t generation_id, str member_id, str instance,
                         tuple details) except -1:
-    return (<Admin>component).clean_up()
+    return (<AdminOperations>component).clean_up()
 
 
 cdef int decide_list_groups(component, int op, int64_t id, Group group, str group_id,
                             int32_t generation_id, str member_id, str instance,
                             tuple details) except -1:
-    return (<Admin>component).list_groups(id, details[0])
+    return (<AdminOperations>component).list_groups(id, details)
 
 
-@cython.final
-cdef class Admin(Component):
-    """Removal of offsets and groups, and the list of groups. The clean-up has a timer."""
+cdef class AdminOperations(Component):
+    """The operations that remove offsets and groups, and list groups; each release decides them."""
 
-    def __cinit__(self, Runtime runtime not None, OffsetStore store not None, settings):
+    cdef int join_operations(self, Runtime runtime, OffsetStore store, settings) except -1:
+        """Register the operations, and the kind of the clean-up's timer."""
         self.join_runtime(runtime, 1)
         runtime.register("offset_delete", self, decide_offset_delete, EVERY_TYPE)
         runtime.register("delete_groups", self, decide_delete_groups, NO_GROUP)
@@ -68,6 +68,30 @@ cdef class Admin(Component):
         runtime.register("list_groups", self, decide_list_groups, NO_GROUP)
         self.store = store
         self.check_interval_ms = settings["offsets.retention.check.interval.ms"]
+        return 0
+
+    cdef int delete_offsets(self, int64_t id, Group group, str group_id, tuple keys) except -1:
+        raise NotImplementedError
+
+    cdef int delete_groups(self, int64_t id, tuple group_ids) except -1:
+        raise NotImplementedError
+
+    cdef int delete_partitions(self, tuple keys) except -1:
+        raise NotImplementedError
+
+    cdef int clean_up(self) except -1:
+        raise NotImplementedError
+
+    cdef int list_groups(self, int64_t id, tuple details) except -1:
+        raise NotImplementedError
+
+
+@cython.final
+cdef class Admin(AdminOperations):
+    """Removal of offsets and groups, and the list of groups. The clean-up has a timer."""
+
+    def __cinit__(self, Runtime runtime not None, OffsetStore store not None, settings):
+        self.join_operations(runtime, store, settings)
         if settings["coterie.cleanup"] == "periodic":
             self.arm_clean_up()
 
@@ -148,8 +172,8 @@ cdef class Admin(Component):
                 AppendOp.__new__(AppendOp), "tombstones", batch))
         return 0
 
-    cdef int list_groups(self, int64_t id, tuple states) except -1:
-        cdef set names = {state.lower() for state in states}
+    cdef int list_groups(self, int64_t id, tuple details) except -1:
+        cdef set names = {state.lower() for state in details[0]}
         cdef list rows = []
         cdef tuple row
         cdef int error = NONE

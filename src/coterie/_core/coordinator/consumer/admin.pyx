@@ -8,51 +8,18 @@ Rules: docs/rules/consumer-groups.md#administration.
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
+from coterie._core.coordinator.admin cimport (
+    DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, AdminOperations)
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE)
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
 from coterie._core.coordinator.consumer.writes cimport respond_committed, write_all, write_error
 from coterie._core.coordinator.offset_store cimport OffsetStore
-from coterie._core.coordinator.runtime cimport (
-    EVERY_TYPE, NO_GROUP, NO_OWNER, NO_TIMER, Component, Group, Runtime)
+from coterie._core.coordinator.runtime cimport NO_OWNER, NO_TIMER, Group, Runtime
 from coterie._core.structures.offsets cimport Offset, OffsetMap
 
 from coterie._core.coordinator.consumer.values import utf16_units
-from coterie.operations import NUMBER
-
-cdef int OFFSET_DELETE = NUMBER["offset_delete"], DELETE_GROUPS = NUMBER["delete_groups"]
-cdef int LIST_GROUPS = NUMBER["list_groups"]
-
-
-cdef int decide_offset_delete(component, int op, int64_t id, Group group, str group_id,
-                              int32_t generation_id, str member_id, str instance,
-                              tuple details) except -1:
-    return (<ReplayedAdmin>component).delete_offsets(id, group, group_id, details)
-
-
-cdef int decide_delete_groups(component, int op, int64_t id, Group group, str group_id,
-                              int32_t generation_id, str member_id, str instance,
-                              tuple details) except -1:
-    return (<ReplayedAdmin>component).delete_groups(id, details)
-
-
-cdef int decide_delete_partitions(component, int op, int64_t id, Group group, str group_id,
-                                  int32_t generation_id, str member_id, str instance,
-                                  tuple details) except -1:
-    return (<ReplayedAdmin>component).delete_partitions(details)
-
-
-cdef int decide_cleanup(component, int op, int64_t id, Group group, str group_id,
-                        int32_t generation_id, str member_id, str instance,
-                        tuple details) except -1:
-    return (<ReplayedAdmin>component).clean_up()
-
-
-cdef int decide_list_groups(component, int op, int64_t id, Group group, str group_id,
-                            int32_t generation_id, str member_id, str instance,
-                            tuple details) except -1:
-    return (<ReplayedAdmin>component).list_groups(id, details)
 
 
 def key_order(tuple key not None):
@@ -60,20 +27,13 @@ def key_order(tuple key not None):
 
 
 @cython.final
-cdef class ReplayedAdmin(Component):
+cdef class ReplayedAdmin(AdminOperations):
     """Removal of offsets and groups, and the list of groups. The clean-up has a timer."""
 
     def __cinit__(self, Runtime runtime not None, OffsetStore store not None,
                   ConsumerProtocol consumer not None, settings):
-        self.join_runtime(runtime, 1)
-        runtime.register("offset_delete", self, decide_offset_delete, EVERY_TYPE)
-        runtime.register("delete_groups", self, decide_delete_groups, NO_GROUP)
-        runtime.register("delete_partitions", self, decide_delete_partitions, NO_GROUP)
-        runtime.register("cleanup", self, decide_cleanup, NO_GROUP)
-        runtime.register("list_groups", self, decide_list_groups, NO_GROUP)
-        self.store = store
+        self.join_operations(runtime, store, settings)
         self.consumer = consumer
-        self.check_interval_ms = settings["offsets.retention.check.interval.ms"]
         self.retention_ms = 60000 * <int64_t>settings["offsets.retention.minutes"]
         self.periodic = settings["coterie.cleanup"] == "periodic"
         self.timer = NO_TIMER
