@@ -57,6 +57,13 @@ def test_listing_the_commands_loads_none_of_them():
     assert not [name for name in modules if name.startswith("coterie._core")]
 
 
+def test_only_the_groups_of_a_log_with_consumer_groups_load_the_coordinator():
+    coordinator = "coterie._core.coordinator"
+    for case, needs_it in (("basic", False), ("kip848", True)):
+        modules = loaded_by(["groups", str(LOGS / case), "--list"])
+        assert any(name.startswith(coordinator) for name in modules) == needs_it
+
+
 def test_the_groups_of_a_log_need_nothing_slow_and_no_other_command():
     views = (["--list"], ["--describe", "--all-groups"], ["--list", "--format", "json"])
     modules = loaded_by(*(["groups", SMALL, *view] for view in views))

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from coterie._core.codec.schema import decode_key, decode_value
-from coterie._core.coordinator.consumer.replayed import replayed_group
 from coterie.consumer_groups import encode_topic_id
 from coterie.ordering import java_order
 
@@ -87,6 +86,9 @@ class GroupRecords:
 
     def replayed(self) -> Row:
         """Return the consumer group that the core makes of its records."""
+        # The coordinator's modules take long to load, and most logs have no such group.
+        from coterie._core.coordinator.consumer.replayed import replayed_group
+
         ordered = sorted(self.of_consumers, key=lambda record: record[0])
         return replayed_group([(key, value) for _, key, value in ordered])
 

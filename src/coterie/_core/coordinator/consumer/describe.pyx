@@ -2,9 +2,8 @@
 from libc.stdint cimport int64_t
 
 from coterie._core.coordinator.codes cimport GROUP_ID_NOT_FOUND, NONE
-from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
+from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember, preferred
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
-from coterie._core.coordinator.consumer.targets cimport preferred
 from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields, TopicId
 from coterie._core.coordinator.consumer.writes cimport committed_group
 

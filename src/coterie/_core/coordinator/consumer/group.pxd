@@ -134,6 +134,7 @@ cdef class Subscriptions:          # of all groups: which topics any of them rea
     cdef int begin(self, str topic, str group_id) except -1
     cdef int finish(self, str topic, str group_id) except -1
 
+cdef str preferred(dict votes, tuple assignors)
 cdef ConsumerGroup new_group(str group_id, int revision)
 cdef ConsumerMember new_member(str member_id)
 cdef Subscriber new_subscriber(str member_id, Assignment target)

@@ -450,6 +450,15 @@ cdef class ConsumerGroup(Group):
         return 0
 
 
+cdef str preferred(dict votes, tuple assignors):
+    """The assignor with the most votes, the first by name of several; without votes the default."""
+    if not votes:
+        return assignors[0]
+    if len(votes) == 1:
+        return next(iter(votes))
+    return min(votes, key=lambda name: (-votes[name], name))
+
+
 cdef bint any_target(ConsumerGroup group) except -1:
     """Whether any member, or an id without a member, has a target."""
     cdef ConsumerMember member

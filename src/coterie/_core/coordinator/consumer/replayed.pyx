@@ -7,9 +7,8 @@ record with an impossible partition is passed over.
 Source: ConsumerGroup.java, GroupMetadataManager.java (replay).
 """
 from coterie._core.coordinator.consumer.group cimport (
-    AS_RECORDED, ConsumerGroup, ConsumerMember, Record, new_group)
+    AS_RECORDED, ConsumerGroup, ConsumerMember, Record, new_group, preferred)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
-from coterie._core.coordinator.consumer.targets cimport preferred
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, utf16_sorted)
 

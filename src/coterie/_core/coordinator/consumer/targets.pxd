@@ -8,4 +8,3 @@ from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields
 cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
                                ConsumerMember member, MemberFields fields, ConsumerMember replaced,
                                bint homogeneous, int32_t epoch, list records)
-cdef str preferred(dict votes, tuple assignors)

@@ -7,7 +7,8 @@ from libc.stdint cimport int32_t
 from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.assignors cimport assign as assign_all
 from coterie._core.coordinator.consumer.group cimport (
-    TARGET, ConsumerGroup, ConsumerMember, new_record, new_subscriber, target_epoch_record)
+    TARGET, ConsumerGroup, ConsumerMember, new_record, new_subscriber, preferred,
+    target_epoch_record)
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, TopicId, drop_one)
@@ -95,14 +96,6 @@ cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMem
         if fields.assignor is not None:
             votes[fields.assignor] = votes.get(fields.assignor, 0) + 1
     return preferred(votes, protocol.assignors)
-
-
-cdef str preferred(dict votes, tuple assignors):
-    if not votes:
-        return assignors[0]
-    if len(votes) == 1:
-        return next(iter(votes))
-    return min(votes, key=lambda name: (-votes[name], name))
 
 
 cdef Py_ssize_t place_of(list subscribers, str member_id) except -1:
