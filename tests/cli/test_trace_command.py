@@ -34,6 +34,14 @@ def test_run_keeps_subfolders_and_diff_finds_no_difference(traces):
     assert (same.returncode, same.stdout) == (0, "3 passed, 0 failed\n")
 
 
+def test_an_output_that_cannot_be_written_is_named_instead_of_the_trace(traces):
+    (traces / "file").touch()
+    folder = traces / "file" / "out"
+    ran = coterie("trace", "run", traces / "in" / "sub" / "vote-tie.trace.jsonl", "--out", folder)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.splitlines() == [f"coterie: {folder}: Not a directory", "0 run, 1 failed"]
+
+
 def test_run_reads_gzip_and_single_files(traces):
     source = traces / "in" / "sub" / "vote-tie.trace.jsonl"
     zipped = traces / "tie.trace.jsonl.gz"

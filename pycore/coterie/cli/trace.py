@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from coterie.cli.failures import say
+from coterie.cli.failures import FULL, say
 from coterie.coordinator.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
 from coterie.traces.files import found_traces, stem
@@ -33,7 +33,9 @@ def command() -> None:
 
 
 def unreadable(path: Path, error: Exception) -> str:
-    """Return the line about a file that cannot be read."""
+    """Return the line about a file that cannot be read, or about its output, which has a name."""
+    if isinstance(error, OSError) and error.filename:
+        path = error.filename
     what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, RecursionError):
         what = "nested too deeply"
@@ -82,11 +84,7 @@ def run_command(
     """
     from coterie.cli.outfile import check_files_in
 
-    try:
-        chosen = dict(parse_setting(setting) for setting in settings)
-        coordinator_config(chosen)
-    except ConfigError as error:
-        raise click.UsageError(f"--set: {error}") from None
+    chosen = config_of(settings)
     source: dict[Path, Path] = {}
     for path, place in found_traces(traces):
         target = Path(out) / place.with_name(place.name + ".actual.jsonl")
@@ -114,6 +112,8 @@ def run_one(
         with open_lines(path) as lines:
             write_lines(target, run_trace(lines, settings), overwrite=overwrite, inputs=inputs)
     except READ_ERRORS as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise  # no trace is at fault, and the next ones would fail as well
         say(f"coterie: {unreadable(path, error)}")
         return False
     return True
@@ -163,7 +163,7 @@ def diff_command(expected: Path, actual: Path, show_all: bool, responses: bool) 
         raise click.exceptions.Exit(1)
 
 
-def settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+def config_of(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Parse ``--set`` options; raise a usage error for a wrong setting."""
     try:
         config = dict(map(parse_setting, pairs))
@@ -212,7 +212,7 @@ def import_command(
     from coterie.traces.requestlog import import_request_log
     from coterie.traces.restarts import started_times
 
-    config = settings(pairs)
+    config = config_of(pairs)
     title = name or log.name.removesuffix(".gz").removesuffix(".log")
     targets = [Path(out) / f"{title}.{kind}.jsonl" for kind in ("trace", "expected")]
     inputs = [str(log), *map(str, server_logs)]
@@ -276,7 +276,7 @@ def whatif_command(
     from coterie.traces.trace import load_trace
     from coterie.traces.whatif import Changes, what_if
 
-    changes = Changes(settings(pairs), factors(scale_session), frozenset(static))
+    changes = Changes(config_of(pairs), factors(scale_session), frozenset(static))
     try:
         with open_lines(trace) as lines:
             base, changed = what_if(load_trace(lines), changes)
