@@ -141,15 +141,6 @@ def batch_times(
             yield times_of(segment.name, piece["batches"])
 
 
-def steps_of(
-    segments: Iterable[Segment], read: Callable[[Segment], Buffer] = read_segment
-) -> list[ClockStep]:
-    """Return where the time of a partition goes back; reads the partition."""
-    steps = ClockSteps()
-    steps.read(segments, read)
-    return steps.steps
-
-
 class Cut(NamedTuple):
     """The end of a log as of a time.
 

@@ -109,7 +109,6 @@ cdef class ConsumerGroup(Group):
     cdef bint is_homogeneous(self) except -1
     cdef ConsumerGroup copy(self)
     cdef int32_t owner_epoch(self, TopicId topic, int32_t partition) except? -7
-    cdef Assignment target_of(self, str member_id)
     cdef int apply(self, Record record, Subscriptions subscriptions) except -1
     cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1
     cdef int apply_current(self, Record record) except -1

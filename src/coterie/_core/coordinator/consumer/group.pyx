@@ -237,13 +237,6 @@ cdef class ConsumerGroup(Group):
             return -1
         return (<Owners>owners).epochs[partition]
 
-    cdef Assignment target_of(self, str member_id):
-        """The stored target of a member id; None without one."""
-        member = self.members.get(member_id)
-        if member is None:
-            member = self.absent.get(member_id)
-        return None if member is None else (<ConsumerMember>member).target
-
     cdef int apply(self, Record record, Subscriptions subscriptions) except -1:
         """Replay a record; CorruptData where Kafka's replay throws."""
         if record.kind == CURRENT:
