@@ -39,7 +39,17 @@ def is_trusted(since_ms, at_ms):
     return since_ms is None or at_ms >= since_ms
 
 
+REMOVED_BEFORE = [  # the cleaner takes the tombstone
+    (1, "delete", (GROUPS[0], TOPICS[0], 0)),
+    (0, "commit", ((GROUPS[0], TOPICS[0], 0), 0)),
+    (0, "roll", None),
+    (0, "commit", ((GROUPS[0], TOPICS[0], 0), 0)),
+    (0, "clean", 0),
+]
+
+
 @given(operations(), TIMES)
+@example(REMOVED_BEFORE, {0})
 def test_undo_tells_what_was_or_that_it_is_not_known(steps, times):
     with tempfile.TemporaryDirectory() as home:
         log = written(steps)
@@ -63,7 +73,7 @@ def test_undo_tells_what_was_or_that_it_is_not_known(steps, times):
 
 
 THEN = ("offset", "difference", "leader_epoch", "metadata", "commit_timestamp", "rewound_from")
-THEN = (*THEN, "rewound_at", "expires_at")
+THEN = (*THEN, "rewound_at", "expires_at", "removed_at", "removal", "note")
 
 
 @given(operations(), TIMES)
@@ -176,7 +186,19 @@ def rows_since(folder, since_ms, question, parameters):
     ]
 
 
+LARGE_BEFORE_AND_SINCE = [  # equal metadata in one key, the first before the log is whole
+    (0, "commit", ((GROUPS[0], TOPICS[0], 0), 0)),
+    (0, "write", (1, (GROUPS[2], TOPICS[0], 0), 1)),
+    (0, "roll", None),
+    (0, "commit", ((GROUPS[0], TOPICS[0], 0), 0)),
+    (1, "write", (1, (GROUPS[2], TOPICS[0], 0), 1)),
+    (0, "end", (1, False)),
+    (0, "clean", 0),
+]
+
+
 @given(operations())
+@example(LARGE_BEFORE_AND_SINCE)
 def test_the_audit_finds_all_that_happened_since_the_log_is_whole(steps):
     with tempfile.TemporaryDirectory() as home:
         whole, left = folders(written(steps), home)

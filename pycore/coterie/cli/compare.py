@@ -35,7 +35,6 @@ SHOWN = (
     *("offsets_partition", "copy", "status", "start_offset", "end_offset", "last_epoch"),
     *("common_until", "commits_only_here", "commits_lacking"),
 )
-PLACE = {"offsets_partition": "int32", "copy": "string"}
 WORSE_LAST = (SAME, MISSING, BEHIND, DIVERGED)
 
 

@@ -47,4 +47,4 @@ class ClockNotes:
                 f"{cut.log_offset}; by record times, {count} from there on would count"
             )
         if len(self.cuts) > NAMED:
-            yield f"so it is in {len(self.cuts) - NAMED} more partitions"
+            yield f"the same holds for {len(self.cuts) - NAMED} more partitions"

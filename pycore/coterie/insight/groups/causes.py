@@ -14,9 +14,10 @@ from typing import Any
 
 from coterie.errors import CorruptData
 from coterie.insight.groups.metadata_changes import changes, leader_notes, unexplained
+from coterie.insight.groups.unowned import assignments
 from coterie.insight.records.partition_view import GroupHistory
 from coterie.insight.render.tables import shortened
-from coterie.log.consumer_protocol import owned_partitions, read_subscription
+from coterie.log.consumer_protocol import read_subscription
 
 RECORDS = "records"
 NAMES_CLIENTS = "request log"  # the only source that names the client of a request
@@ -199,16 +200,8 @@ def _renewed(before: State, now: State) -> str | None:
 
 def assigned(state: State) -> Partitions | None:
     """Return all assigned partitions; None: an assignment is unreadable."""
-    if state["protocol_type"] != "consumer":
-        return None
-    partitions: Partitions = set()
-    try:
-        for member in state["members"]:
-            for topic, numbers in owned_partitions(member["assignment"]).items():
-                partitions.update((topic, number) for number in numbers)
-    except CorruptData:
-        return None
-    return partitions
+    by_member = assignments(state)
+    return None if by_member is None else set().union(*by_member.values())
 
 
 def partition_text(partitions: Iterable[tuple[str, int]]) -> str:
@@ -251,6 +244,11 @@ def host_of(cause: Cause) -> str | None:
 def client_of(cause: Cause) -> str:
     """Return the name that a client's causes are grouped by."""
     return shortened(str(cause["group_instance_id"])) if cause["group_instance_id"] else who(cause)
+
+
+def client_text(client_id: str | None, host: str | None) -> str:
+    """Return a client with its host as text."""
+    return shortened(client_id or "a client") + hosts_in_words([host])
 
 
 def hosts_in_words(hosts: Iterable[str | None]) -> str:

@@ -96,7 +96,7 @@ class CommitFindings:
         if not len(self.keys):
             return
         self._fit()
-        self._store_firsts(commits)
+        store_firsts(self.first, commits)
         follows = (commits.previous == COMMIT) & ~commits.tombstone
         change = commits.offset - commits.previous_offset
         if self.rewind_by is not None:
@@ -180,14 +180,6 @@ class CommitFindings:
         assert self.no_progress is not None  # otherwise runs are not tracked
         long = keys[(table["count"][keys] >= self.no_progress) & ~table["gone"][keys]]
         self._put_runs(long, select(table.columns, long))
-
-    def _store_firsts(self, commits: RecordColumns) -> None:
-        """Store the first commit of each key, to compare with the commits of an earlier part."""
-        rows = np.flatnonzero((commits.previous == NO_RECORD) & commits.effective)
-        keys = commits.key[rows]
-        for name, column in places_of(commits, rows).items():
-            self.first[name][keys] = column
-        self.first["gone"][keys] = commits.tombstone[rows]
 
     def rows(self) -> Iterator[Row]:
         """Yield the findings of each key; call it after the last piece.
@@ -398,6 +390,22 @@ def large_metadata_row(large: LargeMetadata) -> Row:
         "previous_log_offset": large.first_log_offset,
         **{"size": large.size, "loop": AGAIN},
     }
+
+
+def store_firsts(first: Table, commits: RecordColumns) -> Array:
+    """Store the first commit of each key, to compare with the commits of an earlier part.
+
+    Returns
+    -------
+    int64 array
+        The rows of these commits.
+    """
+    rows = np.flatnonzero((commits.previous == NO_RECORD) & commits.effective)
+    keys = commits.key[rows]
+    for name, column in places_of(commits, rows).items():
+        first[name][keys] = column
+    first["gone"][keys] = commits.tombstone[rows]
+    return rows
 
 
 def places_of(commits: RecordColumns, rows: Array) -> dict[str, Array]:

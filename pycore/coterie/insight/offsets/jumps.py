@@ -16,12 +16,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from coterie.insight.groups import protocol_switches
-from coterie.insight.offsets.commit_findings import PLACE, PLACES, START, places_of, select
+from coterie.insight.offsets.commit_findings import (
+    PLACE,
+    PLACES,
+    START,
+    places_of,
+    select,
+    store_firsts,
+)
 from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import Key, Keys, Table, pair_ranks
 from coterie.insight.records.partition_view import PartitionView
@@ -154,7 +162,10 @@ class Jumps:
         follows = (commits.previous == COMMIT) & ~commits.tombstone
         follows &= ~is_before(commits.previous_timestamp, self.trusted_from_ms)
         step = np.where(follows, commits.offset - commits.previous_offset, 0)
-        self._store_firsts(commits, np.flatnonzero(effective & (commits.previous == NO_RECORD)))
+        firsts = store_firsts(self.first, commits)
+        self.first["span"][keys[firsts]] = np.where(
+            commits.in_transaction[firsts], -1, self.spans.of(commits, firsts)
+        )
         forward = np.flatnonzero(step > 0)
         if len(forward):
             self.of_key.add("steps", keys[forward])
@@ -172,16 +183,6 @@ class Jumps:
     def _fit(self) -> None:
         for table in (self.of_key, self.first):
             table.fit(len(self.keys))
-
-    def _store_firsts(self, commits: RecordColumns, rows: Array) -> None:
-        """Store the first commit of each key, to compare with the commits of an earlier part."""
-        keys = commits.key[rows]
-        for name, column in places_of(commits, rows).items():
-            self.first[name][keys] = column
-        self.first["gone"][keys] = commits.tombstone[rows]
-        self.first["span"][keys] = np.where(
-            commits.in_transaction[rows], -1, self.spans.of(commits, rows)
-        )
 
     def _steps_before(self, commits: RecordColumns, rows: Array, step: Array) -> Array:
         """Return the step before each row's; ``UNKNOWN``: it depends on an earlier part."""
@@ -343,11 +344,11 @@ class Jumps:
         history = view.histories.get(jump.key[0])
         if history is None:
             return False
-        places = [row["log_offset"] for row in history.generations]
-        index = bisect_right(places, at["log_offset"]) - 1
-        if index < 0 or places[index] < at["previous_log_offset"]:
+        place = bisect_right(history.generations, at["log_offset"], key=itemgetter("log_offset"))
+        latest = history.generations[place - 1] if place else None
+        if latest is None or latest["log_offset"] < at["previous_log_offset"]:
             return False
-        rejoined_ms: int = history.generations[index]["timestamp"]
+        rejoined_ms: int = latest["timestamp"]
         if not 0 <= rejoined_ms <= at["timestamp"]:
             return False
         return moved >= TIMES_FASTER * self.skip_rate * max(at["timestamp"] - rejoined_ms, LEAST_MS)

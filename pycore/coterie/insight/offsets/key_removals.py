@@ -13,7 +13,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from coterie.insight.offsets.commit_findings import PLACE, PLACES, START, places_of, select
+from coterie.insight.offsets.commit_findings import (
+    PLACE,
+    PLACES,
+    START,
+    places_of,
+    select,
+    store_firsts,
+)
 from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import Key, Keys, Table
 from coterie.insight.records.record_columns import (
@@ -88,10 +95,7 @@ class KeyRemovals:
         if not len(self.keys):
             return
         effective, gone, previous = commits.effective, commits.tombstone, commits.previous
-        firsts = np.flatnonzero(effective & (previous == NO_RECORD))
-        for name, column in places_of(commits, firsts).items():
-            self.first[name][commits.key[firsts]] = column
-        self.first["gone"][commits.key[firsts]] = gone[firsts]
+        store_firsts(self.first, commits)
         rows = np.flatnonzero(effective & ((previous == TOMBSTONE) != gone))
         if len(rows):
             self._put(commits, rows)

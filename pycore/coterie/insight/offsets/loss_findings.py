@@ -8,11 +8,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from coterie.insight.groups.causes import counted, hosts_in_words
+from coterie.insight.groups.causes import client_text, counted
+from coterie.insight.groups.shared_group_ids import few
 from coterie.insight.offsets.commit_findings import REWIND, select
 from coterie.insight.offsets.jumps import Jump, Jumps
 from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
@@ -27,7 +29,6 @@ from coterie.times import format_duration, format_time
 
 SKIP, STALL, OPEN_TRANSACTION = "skip", "stall", "open_transaction"
 KINDS = (SKIP, STALL, OPEN_TRANSACTION)
-NAMED = 3  # partitions and groups of a transaction
 READ_AGAIN = ", or read again from the earliest offset, as other partitions of the topic were"
 Row = dict[str, Any]
 
@@ -247,7 +248,7 @@ class Owner:
     host: str
 
     def __str__(self) -> str:
-        return shortened(self.client_id or "a client") + hosts_in_words([self.host])
+        return client_text(self.client_id, self.host)
 
 
 def owner_of(view: PartitionView, stall: Stall) -> Owner | None:
@@ -259,8 +260,10 @@ def owner_of(view: PartitionView, stall: Stall) -> Owner | None:
     row = view.group_rows.get(group)
     history = view.histories.get(group)
     if history is not None and (row is None or row["type"] == "classic"):
-        places = [place.log_offset for place in history.records.places]
-        index = len(places) if stall.until_ms is None else bisect_left(places, stall.log_offset)
+        places = history.records.places
+        index = len(places)
+        if stall.until_ms is not None:
+            index = bisect_left(places, stall.log_offset, key=attrgetter("log_offset"))
         state = history.state(index - 1) if index else None
         row = None if state is None else {"type": "classic", **state}
     if row is None:
@@ -288,7 +291,7 @@ def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) ->
         since = "an unknown time" if since_ms < 0 else format_time(since_ms)
         places = [f"{shortened(key[1])}-{key[2]}" for key, _ in transaction.offsets]
         others = [group for group in groups[transaction.producer_id] if group != transaction.group]
-        also = f"; also of {named(others)}" if others else ""
+        also = f"; also of {few(others)}" if others else ""
         ((_, topic, partition), offset), *more = transaction.offsets
         yield {
             "kind": OPEN_TRANSACTION,
@@ -298,16 +301,10 @@ def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) ->
             "partition": None if more else partition,
             "offset": None if more else offset,
             "detail": f"producer {transaction.producer_id} holds "
-            f"{counted(len(places), 'offset')} since {since}: {named(places)}{also}",
+            f"{counted(len(places), 'offset')} since {since}: {few(places)}{also}",
             "count": transaction.commits,
             "timestamp": None if since_ms < 0 else since_ms,
             "log_offset": transaction.log_offset,
             "file": transaction.file,
             "position": transaction.position,
         }
-
-
-def named(names: list[str]) -> str:
-    """Return the first names, and the number of others."""
-    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
-    return ", ".join([*map(shortened, names[:NAMED]), *more])

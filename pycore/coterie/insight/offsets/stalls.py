@@ -15,7 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.insight.offsets.commit_findings import PLACE, PLACES, places_of, select
+from coterie.insight.offsets.commit_findings import (
+    PLACE,
+    PLACES,
+    places_of,
+    select,
+    store_firsts,
+)
 from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import LOW, Key, Keys, Table, rows_by_key
 from coterie.insight.records.record_columns import (
@@ -106,10 +112,7 @@ class Stalls:
         if not len(self.keys):
             return
         self._fit()
-        firsts = np.flatnonzero((commits.previous == NO_RECORD) & commits.effective)
-        for name, column in places_of(commits, firsts).items():
-            self.first[name][commits.key[firsts]] = column
-        self.first["gone"][commits.key[firsts]] = commits.tombstone[firsts]
+        store_firsts(self.first, commits)
         moves = (commits.previous == COMMIT) & (commits.offset != commits.previous_offset)
         moves &= commits.timestamp >= 0
         rows = np.flatnonzero(np.where(commits.tombstone, commits.effective, moves))
@@ -223,7 +226,7 @@ class Stalls:
 
     def _open_pauses(self, end_ms: int) -> Columns:
         """Return the pauses at the end of the log that are long enough."""
-        moved = {name: self.moved[name] for name in self.moved.columns}
+        moved = self.moved
         keys = np.arange(self.moved.count)
         ends = np.where(moved["ms"] >= 0, end_ms, NEVER)
         pause = pauses(ends, moved["ms"])

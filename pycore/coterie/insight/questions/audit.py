@@ -255,9 +255,13 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     atoms: list[Row] = []
     for finder in finders(parameters):
         atoms += finder.rows(view, parameters, filled.get(finder.name))
+    # A loop that began before the log is whole would hide what happened since.
+    since_ms = view.trusted_from_ms or 0
+    older = [row for row in atoms if row["timestamp"] is not None and row["timestamp"] < since_ms]
+    newer = [row for row in atoms if row["timestamp"] is None or row["timestamp"] >= since_ms]
     found_rows = [
         row
-        for row in audit_loops.merged(atoms)
+        for row in audit_loops.merged(older) + audit_loops.merged(newer)
         if row.get("always") or view.is_requested(row["timestamp"], row["log_offset"])
     ]
     audit_loops.add_owners(view, found_rows)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
 from coterie.insight.brokerlogs.server_log import JOINED
 from coterie.insight.groups import epochs, flapping, protocol_switches
-from coterie.insight.groups.causes import client_of, hosts_in_words
+from coterie.insight.groups.causes import client_of, client_text
 from coterie.insight.groups.shared_group_ids import SharedGroupId
 from coterie.insight.offsets.commit_findings import AGAIN
 from coterie.insight.records.partition_view import Client, GroupHistory, PartitionView
@@ -157,7 +157,7 @@ def rivals(
 
 def named(client: tuple[str | None, ...]) -> str:
     """Return a client id and host as text."""
-    return shortened(client[0] or "a client") + hosts_in_words([client[1]])
+    return client_text(client[0], client[1])
 
 
 def how_often(number: int) -> str:

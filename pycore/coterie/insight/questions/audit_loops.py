@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
-from coterie.errors import CorruptData
-from coterie.insight.groups.causes import counted, hosts_in_words
+from coterie.insight.groups.causes import client_text, counted
 from coterie.insight.groups.flapping import flapping_text
 from coterie.insight.offsets.commit_findings import (
     AGAIN,
@@ -26,7 +26,7 @@ from coterie.insight.offsets.loss_findings import SKIP, removed_text
 from coterie.insight.questions.audit_groups import FLAPPING, MEMBERS
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.render.tables import shortened
-from coterie.log.consumer_protocol import owned_partitions
+from coterie.state.assignments import assignments
 
 NAMED = 3  # findings and partitions in a text
 PARTITION = {
@@ -239,8 +239,8 @@ def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
             continue
         if not row["partitions"]:
             continue
-        places = [record["log_offset"] for record in history.generations]
-        index = bisect_right(places, row["log_offset"]) - 1
+        place = itemgetter("log_offset")
+        index = bisect_right(history.generations, row["log_offset"], key=place) - 1
         if index < 0:
             continue
         name = row["group_id"], index
@@ -259,22 +259,20 @@ def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
 
 def clients_text(clients: list[tuple[str | None, str | None]]) -> str:
     """Return the clients that own partitions as text."""
-    names = [shortened(name or "a client") + hosts_in_words([host]) for name, host in clients]
+    names = [client_text(name, host) for name, host in clients]
     more = [f"{len(names) - NAMED} more clients"] if len(names) > NAMED else []
     return f"owned by {', '.join([*names[:NAMED], *more])}"
 
 
 def owners_of(state: Row | None, places: Iterable[Row]) -> list[Row]:
     """Return the members of a classic group that own any of these partitions."""
-    if state is None or state["protocol_type"] != "consumer":
+    if state is None:
         return []
     searched = {(place["topic"], place["partition"]) for place in places}
-    owners = []
-    for member in state["members"]:
-        try:
-            owned = owned_partitions(member["assignment"])
-        except CorruptData:
-            continue
-        if any((topic, number) in searched for topic in owned for number in owned[topic]):
-            owners.append(member)
-    return owners
+    assigned = assignments({"type": "classic", **state})
+    return [
+        member
+        for member in state["members"]
+        for owned in [assigned[member["member_id"]][0]]
+        if any((topic, number) in searched for topic in owned for number in owned[topic])
+    ]

@@ -362,10 +362,8 @@ def set_reason(event: Row, reason: Reason, offsets: int) -> None:
     if reason.what == EXPIRED:
         why = "its last offsets expired" if offsets else "it had no offsets left"
         text = f"the group was removed{its}: {why} [{SERVER}]"
-    elif reason.request is not None or reason.line is not None:
-        text = f"the group was removed{its}: {reason_text(reason)}"
-        if reason.what == GROUP_DELETED:
-            text = reason_text(reason).replace("was deleted", f"was deleted{its}", 1)
+    elif reason.what == GROUP_DELETED and (reason.request, reason.line) != (None, None):
+        text = reason_text(reason).replace("was deleted", f"was deleted{its}", 1)
     else:
         text = f"the group was removed{its}: {reason_text(reason)}"
     event.update(reason.fields(), cause=text)
