@@ -119,7 +119,7 @@ def test_slices_are_the_parts_in_order_and_bounded(parts):
     backlog.add(parts)
     assert backlog.size == unsent.stored + unsent.copied == sum(map(len, parts))
     while backlog.size:
-        buffers = backlog.take()
+        buffers = backlog.take(SLICE_BYTES)
         assert len(buffers) <= SLICE_BUFFERS
         assert 0 < sum(map(len, buffers)) <= SLICE_BYTES
         taken += b"".join(buffers)
@@ -134,12 +134,12 @@ def test_a_lost_connection_leaves_nothing_counted(parts, taken):
     backlog = Backlog(unsent)
     backlog.add(parts)
     for _ in range(taken):
-        backlog.take()
+        backlog.take(SLICE_BYTES)
         if taken % 2:
             backlog.settle()
     backlog.clear()
     assert (unsent.stored, unsent.copied, backlog.size) == (0, 0, 0)
-    assert not backlog.take()
+    assert not backlog.take(SLICE_BYTES)
 
 
 def test_a_fetch_hands_the_stored_batches_themselves_to_the_transport():

@@ -221,6 +221,7 @@ class Running:
                 await asyncio.wait_for(self._all_gone(), _GOODBYE_S)
             for peer in list(self._peers.all):
                 peer.transport.abort()
+            self._peers.senders.close()
             self._heart.stop()
 
     async def _all_gone(self) -> None:

@@ -18,6 +18,8 @@ class Loop:
     def call_soon(self, function):
         self.soon.append(function)
 
+    call_soon_threadsafe = call_soon
+
     def call_at(self, when, function):
         return None
 

@@ -51,10 +51,10 @@ class Backlog:
         self.size += stored + copied
         self._unsent.add(stored, copied)
 
-    def take(self) -> list[Buffer]:
-        """Remove and return the next slice; buffers are never copied."""
+    def take(self, most_bytes: int) -> list[Buffer]:
+        """Remove and return the next slice of at most so many bytes; buffers are never copied."""
         taken: list[Buffer] = []
-        parts, room, stored = self._parts, SLICE_BYTES, 0
+        parts, room, stored = self._parts, most_bytes, 0
         while room and parts and len(taken) < SLICE_BUFFERS:
             part, start = parts[0], self._start
             if isinstance(part, RecordRange):
@@ -72,7 +72,7 @@ class Backlog:
                 self._start = 0
                 if not isinstance(part, RecordRange):  # it is freed as a whole
                     self._taken_copied += len(part)
-        self.size -= SLICE_BYTES - room
+        self.size -= most_bytes - room
         self._unsent.subtract(stored, 0)
         return taken
 

@@ -14,9 +14,11 @@ from typing import cast
 
 from coterie.server.api.call import Dispatcher
 from coterie.server.cluster import Cluster, Listener, Node
-from coterie.server.net.backlog import Backlog, Turns
+from coterie.server.net.backlog import SLICE_BYTES, Backlog, Turns
 from coterie.server.net.connection import Connection
+from coterie.server.net.sender import SEND_BYTES, Sender, Senders
 from coterie.server.net.tls import handshake_failure, peer_principal
+from coterie.server.services.data.records import Buffer
 
 __all__ = ["Heart", "Peer", "Peers", "new_loop"]
 
@@ -45,7 +47,7 @@ class Heart:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cluster: Cluster, *, virtual: bool) -> None:
         self._loop, self._cluster = loop, cluster
-        self.call_soon = loop.call_soon
+        self.call_soon, self.call_soon_threadsafe = loop.call_soon, loop.call_soon_threadsafe
         self._now = loop.time
         cluster.waits.now_ms = self._last_ms = int(self._now() * 1000)
         # The offset to the loop's monotonic time: setting the system clock affects no session.
@@ -108,6 +110,7 @@ class Peers:
         self.dispatcher, self.cluster, self.heart = dispatcher, dispatcher.cluster, heart
         self.all: dict[Peer, None] = {}
         self.turns = Turns(lambda function: heart.call_soon(function))
+        self.senders = Senders(lambda function: heart.call_soon_threadsafe(function))
         self._of_listener: Counter[str] = Counter()  # by its name
         self._idle_ms: int = self.cluster.config["connections.max.idle.ms"]
         if self._idle_ms >= 0:
@@ -166,7 +169,10 @@ class Peer(asyncio.Protocol):
         self._tick, self._arm = peers.heart.tick, peers.heart.arm
         self._waits = peers.cluster.waits
         self._backlog: Backlog | None = None  # of large responses; most connections have none
-        self._transport_is_full = False
+        self._transport_is_full = False  # or a thread sends in its place
+        self._sender: Sender | None = None  # of the large response that is being sent
+        self._is_sending = self._is_slow = False
+        self._send_bytes = SLICE_BYTES  # more, once a peer has read so many without a pause
         self._tick()
         self.active_ms = 0
 
@@ -257,8 +263,11 @@ class Peer(asyncio.Protocol):
         backlog = self._backlog
         if backlog is None or not backlog.size or self._transport_is_full:
             return 0
+        if backlog.size > SLICE_BYTES and self._can_send():
+            self._send(backlog)
+            return 0
         before = backlog.size
-        self.transport.writelines(backlog.take())
+        self.transport.writelines(backlog.take(SLICE_BYTES))
         self.active_ms = self._waits.now_ms
         if not self._transport_is_full:
             backlog.settle()
@@ -267,12 +276,59 @@ class Peer(asyncio.Protocol):
         if self.connection.closing:
             self._close_when_sent()
         elif not self._transport_is_full:
-            self._backlog = None
-            self._go_on()
+            self._end_backlog()
         return before
 
+    def _can_send(self) -> bool:
+        """Return whether a thread may send, and prepare the first time."""
+        if self._sender is None and not (self._is_slow or self._listener.tls):
+            connected = self.transport.get_extra_info("socket")
+            if connected is not None and not self.transport.get_write_buffer_size():
+                self._sender = Sender(connected)
+        return self._sender is not None
+
+    def _send(self, backlog: Backlog) -> None:
+        """Let a thread send; the transport must not use the socket meanwhile."""
+        assert self._sender is not None
+        self._is_sending = self._transport_is_full = True
+        if not self.connection.read_paused:
+            self.connection.read_paused = True
+            self.transport.pause_reading()
+        self._peers.senders.submit(self._sender, backlog.take(self._send_bytes), self._sent)
+
+    def _sent(self, unsent: list[Buffer]) -> None:
+        """Continue after a thread has sent; the transport writes the rest for a slow peer."""
+        self._is_sending = self._transport_is_full = False
+        if self._backlog is None:  # the connection has ended
+            return self._end_sender()
+        self._tick()
+        self.active_ms = self._waits.now_ms
+        self.connection.read_paused = False
+        self.transport.resume_reading()
+        self._is_slow = bool(unsent)
+        self._send_bytes = SLICE_BYTES if unsent else SEND_BYTES
+        if unsent:
+            self._end_sender()
+            self.transport.writelines(unsent)
+        if self.connection.closing:
+            return self._peers.turns.add(self) if self._backlog.size else self._close_when_sent()
+        if not self._transport_is_full:
+            self.resume_writing()
+        return None
+
+    def _end_sender(self) -> None:
+        if self._sender is not None and not self._is_sending:
+            self._sender.close()
+            self._sender = None
+
+    def _end_backlog(self) -> None:
+        """Continue after all of a response is with the transport."""
+        self._backlog, self._is_slow = None, False
+        self._end_sender()
+        self._go_on()
+
     def _close_when_sent(self) -> None:
-        if self._backlog is None or not self._backlog.size:
+        if self._backlog is None or not (self._backlog.size or self._is_sending):
             self.transport.close()
 
     def finish(self) -> None:
@@ -300,8 +356,7 @@ class Peer(asyncio.Protocol):
             self._backlog.settle()
             if self._backlog.size:
                 return self._peers.turns.add(self)
-            self._backlog = None
-        return self._go_on()
+        return self._end_backlog()
 
     def _go_on(self) -> None:
         """Handle requests again."""
@@ -320,6 +375,9 @@ class Peer(asyncio.Protocol):
         backlog, self._backlog = self._backlog, None
         if backlog is not None:
             backlog.clear()
+        if self._sender is not None and self._is_sending:
+            self._sender.abort()
+        self._end_sender()
 
 
 def host_of(peername: object) -> str:
