@@ -1,6 +1,6 @@
 """The sockets and the clock of a server; no other module has either.
 
-One asyncio loop serves all connections. Received bytes go to a ``Connection`` and its output goes
+One asyncio loop serves all connections; threads only send large responses. Received bytes go to a ``Connection`` and its output goes
 to the transport. The cluster gets the time with each received message and when a timer expires.
 """
 
