@@ -38,6 +38,7 @@ NEVER = {  # package -> outside modules barred from it
 ALLOWED = {  # where a module does what its package else does not
     "spark_udfs/coterie_spark/session/master.py": {"socket"},  # does a master answer?
     "pycore/coterie/server/net/accepting.py": {"socket"},  # what clients connect to
+    "pycore/coterie/server/net/sender.py": {"socket"},  # what large responses are written to
 }
 LAZY = {  # package -> outside modules that only a function may import, be they optional or slow
     "pycore/coterie": {"pyarrow", "jinja2", "markupsafe", "rich"},

@@ -1,7 +1,8 @@
 """The sockets and the clock of a server; no other module has either.
 
-One asyncio loop serves all connections; threads only send large responses. Received bytes go to a ``Connection`` and its output goes
-to the transport. The cluster gets the time with each received message and when a timer expires.
+One asyncio loop serves all connections; threads only send large responses. Received bytes go to a
+``Connection`` and its output goes to the transport. The cluster gets the time with each received
+message and when a timer expires.
 """
 
 from __future__ import annotations
