@@ -147,6 +147,24 @@ def test_no_partition_that_moves_or_has_no_records_is_stalled(name):
     assert {row["group_id"] for row in found} <= {"stuck", "was-stuck"} | waits
 
 
+def test_a_partition_that_stands_still_while_others_move_is_a_stall_of_its_owner():
+    found = by_place(findings("stalls", "--only", "stall"))
+    assert set(found) == {key_of(row) for row in true_findings("stalls", "stall")}
+    for row in true_findings("stalls", "stall"):
+        finding, bounds = found[key_of(row)]
+        place = f"{row['topic']}-{row['partition']}"
+        stood = [
+            commit
+            for commit in commits_of("stalls", row["group"], place)
+            if commit["offsets"][place] == row["offset"]
+        ]
+        assert stood[0]["since_ms"] <= finding["first"] <= stood[0]["at_ms"]
+        assert bounds["lowest_offset"] == bounds["highest_offset"] == row["offset"]
+        assert [client["client_id"] for client in finding["clients"]] == [row["member"]]
+        if row["until_ms"] is not None:
+            assert row["until_ms"] <= finding["last"]
+
+
 def open_groups(name):
     """Group -> the finding of the truth, and the offsets that wait, by place."""
     return {

@@ -80,9 +80,48 @@ def skipped_records(run):
         went = was_stuck.order("go past", "go past")
         expire_and_return(run, away)
         sleep(10)
-    stalls(run, went)
+    write_stalls(run, went, (("stuck", "orders-2", 40), ("was-stuck", "orders-0", 60)))
     sleep(4)
     run.sample("at the end")
+    run.copy("log")
+
+
+def stalls(run):
+    """Partitions that stand still for more than a minute, while others of their topic go forward.
+
+    `orders` has 4 partitions and gets 10 records a second in each; `seldom` has 2 and gets records
+    in the first of them only, after half a minute. Each member commits every 2 s the positions of
+    all its partitions.
+
+    - `steady`: one member on both topics; nothing goes wrong.
+    - `stuck`: two members; one cannot process record 500 of `orders-2`, tries it again and again,
+      and commits 500 each time, until the end.
+    - `was-stuck`: one member; the same at record 500 of `orders-0`, which it goes past after
+      80 s.
+
+    `findings` in `truth.json` has for each stall the offset, when a commit first had it, when the
+    client went past it, and the member that owned the partition.
+    """
+    run.topics(orders=4, seldom=2)
+    run.produce(orders=[100] * 4, seldom=[10, 10])
+    options = {"commit_s": 2}
+    with traffic(run, orders=(4, 10)):
+        run.start("steady-1", "steady", ["orders", "seldom"], **options)
+        for n in (1, 2):
+            stuck = {"orders-2": 500}
+            run.start(f"stuck-{n}", "stuck", ["orders"], stuck_at=stuck, **options)
+        past = {"orders-0": 500}
+        was_stuck = run.start("was-stuck-1", "was-stuck", ["orders"], stuck_at=past, **options)
+        sleep(30)
+        run.produce(seldom=[100, 0])
+        while last_commit(was_stuck).get("orders-0") != 500:
+            sleep(1)
+        sleep(80)
+        run.note("told to go past", member="was-stuck-1")
+        went = was_stuck.order("go past", "go past")
+        sleep(20)
+    write_stalls(run, went, (("stuck", "orders-2", 500), ("was-stuck", "orders-0", 500)))
+    sleep(4)
     run.copy("log")
 
 
@@ -133,9 +172,9 @@ def expire_and_return(run, away):
         jumps(run, kind, group, committed, first_records(member, 4), **details)
 
 
-def stalls(run, went):
-    """Record the two stalls: since when the commits have the offset, and until when."""
-    for group, place, at in (("stuck", "orders-2", 40), ("was-stuck", "orders-0", 60)):
+def write_stalls(run, went, stalled):
+    """Record two stalls: since when the commits have the offset, and until when."""
+    for group, place, at in stalled:
         same = [
             (event["at_ms"], member.name)
             for member in run.members
@@ -150,6 +189,7 @@ def stalls(run, went):
 
 
 INCIDENTS = {
+    "stalls": (stalls, {"kind": NativeMember}),
     "skipped-records": (skipped_records, {"settings": EXPIRING, "kind": NativeMember}),
     "skipped-records-4": (
         skipped_records,

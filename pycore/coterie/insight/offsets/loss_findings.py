@@ -231,6 +231,9 @@ def stall_row(view: PartitionView, stall: Stall, owner: Owner) -> Row:
         "detail": f"{how}, while others of the topic move; owned by {owner}; "
         f"its longest pause before was {longest}",
         "offset": stall.offset,
+        "lowest_offset": stall.offset,
+        "highest_offset": stall.offset,
+        "first": stall.since_ms,
         "clients": [{"client_id": owner.client_id, "client_host": owner.host, "topics": None}],
         "timestamp": end_of(view) if stall.until_ms is None else stall.until_ms,
         "log_offset": stall.log_offset,
