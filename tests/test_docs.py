@@ -68,6 +68,7 @@ def folder(tmp_path_factory):
         (folder / case).symlink_to(golden_data.log(case))
     (folder / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
     (folder / "crash").symlink_to(golden_data.GOLDEN / "incidents" / "crash-loop")
+    (folder / "stalls").symlink_to(golden_data.incident("stalls") / "log")
     (folder / "deleted").symlink_to(golden_data.GOLDEN / "incidents" / "compaction")
     made_log(folder).rename(folder / "broker")
     for copy in ("broker-1", "broker-2", "broker-3"):
