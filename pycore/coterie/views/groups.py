@@ -118,8 +118,19 @@ def member_rows(group: Row) -> list[Row]:
             "target_epoch": group["target_assignment_epoch"] if modern else None,
             "target_assignment": by_topic(member["target_assignment"]) if modern else {},
             "upgraded": member["upgraded"] if modern else None,
+            "member_state": member["member_state"] if modern else None,
+            "pending_revocation": by_topic(member["pending_revocation"]) if modern else {},
         }
         for member in group["members"]
+    ]
+
+
+def unreconciled_rows(group: Row) -> list[Row]:
+    """Return the members of a consumer group that do not have their target assignment yet."""
+    return [
+        row
+        for row in (member_rows(group) if group["type"] == "consumer" else ())
+        if (row["current_epoch"], row["member_state"]) != (row["target_epoch"], "stable")
     ]
 
 

@@ -99,7 +99,8 @@ def appends(name, behaviour="4.1"):
                 yield Append(START_MS + raw["at"], records_of([raw]), None), [raw]
             yield Append(START_MS + batch[0]["at"], records, by), batch
             batch = [line] if line["event"] == "append" else []
-        timer = line["key"] if line["event"] == "timer" else ""
+        if line["event"] != "transition":
+            timer = line["key"] if line["event"] == "timer" else ""
 
 
 def log_of(folder, name, behaviour="4.1"):

@@ -33,7 +33,6 @@ from coterie.state.consumer_protocol_groups import (
     PROTOCOLS,
     REGULAR_EXPRESSION,
     TYPE_OF,
-    settle_names,
 )
 
 EPOCH = {protocol.epoch: name for name, protocol in PROTOCOLS.items()}
@@ -85,25 +84,6 @@ def empty_since(records: GroupRecords) -> dict[str, int]:
             elif row["timestamp"] is not None:
                 since.setdefault(group, row["timestamp"])
     return since
-
-
-def learn_names(records: GroupRecords, names: dict[str, str]) -> None:
-    """Derive names of topic ids from past assignments, and add them to ``names`` (id -> name).
-
-    A target assignment has only topics that its member is subscribed to at the time.
-    """
-    claims: dict[tuple[frozenset[str], frozenset[str]], None] = {}
-    for of_group in records.by_group().values():
-        for record, member_id, group in replay(of_group):
-            if record.version not in TARGET or TYPE_OF[record.version] == "streams":
-                continue
-            member = group.member(record.version, member_id or "")
-            if member is None or member["subscribed_regex"] or not member["subscribed_topics"]:
-                continue
-            ids = frozenset(topic["topic_id"] for topic in member["target_assignment"])
-            if ids:
-                claims[frozenset(member["subscribed_topics"]), ids] = None
-    settle_names(list(claims), names)
 
 
 class EpochTimeline:
