@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from coterie.insight.questions import audit
+from coterie.insight.questions import audit, metrics
 from coterie.insight.questions.audit_revocations import REVOCATION, slow_revocations
 from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie
@@ -78,3 +78,19 @@ def test_a_finding_names_the_member_and_the_severity(tmp_path):
     (row,) = audited(log)
     assert (row["severity"], row["count"], row["members"]) == (audit.PROGRESS, 1, ["A"])
     assert row["clients"] == [{"client_id": "c-a", "client_host": "/10.0.0.1", "topics": None}]
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "expected"),
+    [
+        (500, (2, None, 0)),  # A has not heard of it yet, and B waits
+        (15_000, (2, 1_000, 0)),  # A has not given up its partitions since
+        (30_000, (0, None, 1)),  # and was fenced
+    ],
+)
+def test_metrics_count_members_without_their_target_and_those_fenced(tmp_path, after_ms, expected):
+    log = trace_causes.log_of(tmp_path / "log", "scenarios/rebalance-timeout")
+    (view,) = read_partitions([log], at_ms=trace_causes.START_MS + after_ms)
+    (row,) = metrics.rows(view, metrics.Parameters())
+    since_ms = row["revoking_since"] and row["revoking_since"] - trace_causes.START_MS
+    assert (row["unreconciled"], since_ms, row["revocation_timeouts"]) == expected

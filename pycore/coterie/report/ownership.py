@@ -166,14 +166,14 @@ def newer_bars(
     records: Iterable[GroupRecord], names: dict[str, str], end_ms: int
 ) -> Iterator[MemberBar]:
     """Yield the bars of a newer group; ``names``: topic id -> name, as far as known."""
-    open_bars: dict[str, tuple[int, int, Assigned, Assigned]] = {}
+    open_bars: dict[str, MemberBar] = {}
     for record, member_id, group in replay(records):
-        if record.version not in CURRENT or member_id is None or record.timestamp < 0:
+        at_ms = record.timestamp
+        if record.version not in CURRENT or member_id is None or at_ms < 0:
             continue
-        if member_id in open_bars:
-            start_ms, *bar = open_bars.pop(member_id)
-            if record.timestamp > start_ms:
-                yield MemberBar(member_id, start_ms, record.timestamp, *bar)
+        bar = open_bars.pop(member_id, None)
+        if bar is not None and at_ms > bar.start_ms:
+            yield bar._replace(end_ms=at_ms)
         row = None if record.value is None else group.member(record.version, member_id)
         if row is not None and "current_assignment" in row:
             assigned, revoking = (
@@ -183,9 +183,10 @@ def newer_bars(
                 }
                 for kind in ("current_assignment", "pending_revocation")
             )
-            open_bars[member_id] = record.timestamp, row["member_epoch"], assigned, revoking
-    for member_id, (start_ms, *bar) in open_bars.items():
-        yield MemberBar(member_id, start_ms, max(end_ms, start_ms), *bar)
+            bounds = member_id, at_ms, at_ms
+            open_bars[member_id] = MemberBar(*bounds, row["member_epoch"], assigned, revoking)
+    for bar in open_bars.values():
+        yield bar._replace(end_ms=max(end_ms, bar.start_ms))
 
 
 def newer_clients(records: Iterable[GroupRecord]) -> dict[str, tuple[Any, ...]]:

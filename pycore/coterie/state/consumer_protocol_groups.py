@@ -177,6 +177,16 @@ def consumer_member(member: Row) -> Row:
     }
 
 
+def unreconciled(group: Row) -> list[Row]:
+    """Return the members of a consumer group's row that do not have their target yet."""
+    reached = group["target_assignment_epoch"], "stable"
+    return [
+        member
+        for member in group["members"]
+        if (member["member_epoch"], member["member_state"]) != reached
+    ]
+
+
 def _base_row(
     name: str,
     group: GroupRecords,

@@ -17,6 +17,7 @@ from coterie.errors import CorruptData
 from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_assignment, read_state, work_of
 from coterie.ordering import java_order, place_order
 from coterie.state.assignments import Assignment, assignments, by_topic
+from coterie.state.consumer_protocol_groups import unreconciled
 
 Row = dict[str, Any]
 KINDS = ("consumer", "share", "streams")
@@ -127,11 +128,8 @@ def member_rows(group: Row) -> list[Row]:
 
 def unreconciled_rows(group: Row) -> list[Row]:
     """Return the members of a consumer group that do not have their target assignment yet."""
-    return [
-        row
-        for row in (member_rows(group) if group["type"] == "consumer" else ())
-        if (row["current_epoch"], row["member_state"]) != (row["target_epoch"], "stable")
-    ]
+    is_consumer = group["type"] == "consumer"
+    return member_rows(group | {"members": unreconciled(group)}) if is_consumer else []
 
 
 def worker_rows(group: Row) -> list[Row]:
