@@ -64,7 +64,7 @@ def folder(tmp_path_factory):
     """The paths in the pages of questions: ``copy``, ``broker`` and a broker's logs."""
     folder = tmp_path_factory.mktemp("docs")
     (folder / "copy").symlink_to(golden_data.log("basic"))
-    for case in ("compacted", "compression-snappy", "transactions"):
+    for case in ("compacted", "compression-snappy", "kip848", "transactions"):
         (folder / case).symlink_to(golden_data.log(case))
     (folder / "fight").symlink_to(golden_data.GOLDEN / "incidents" / "static-fight")
     (folder / "crash").symlink_to(golden_data.GOLDEN / "incidents" / "crash-loop")

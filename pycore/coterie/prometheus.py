@@ -145,6 +145,21 @@ FAMILIES = (
         "Since when a partition stands still, in seconds since January 1, 1970 UTC",
     ),
     Family(
+        *("coterie", "coterie_consumergroup_unreconciled_members", "gauge", "group"),
+        *(GROUP, field("unreconciled"), "Members that do not have their target assignment yet"),
+    ),
+    Family(
+        "coterie",
+        *("coterie_consumergroup_revocation_start_timestamp_seconds", "gauge", "group"),
+        *(GROUP, seconds("revoking_since")),
+        "Since when a member has not given up partitions, in seconds since January 1, 1970 UTC",
+    ),
+    Family(
+        *("coterie", "coterie_consumergroup_revocation_timeouts_total", "counter", "group"),
+        *(GROUP, field("revocation_timeouts")),
+        f"Members fenced because they did not give up partitions {COUNTED}",
+    ),
+    Family(
         *("coterie", "coterie_consumergroup_open_transactions", "gauge", "group"),
         *(GROUP, field("open_transactions"), "Transactions that hold offsets of a group"),
     ),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie.insight.groups.epochs import learn_names
+from coterie.insight.groups.topic_names import learn_names
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
 from coterie.messages import encode_key, encode_value

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from support.golden_data import GOLDEN
+from support.insight import trace_causes
 from support.report.pages import report
 
 pytest.importorskip("jinja2")
@@ -46,3 +47,15 @@ def test_a_lane_has_no_gap_where_the_group_is_upgraded(page, truth, client, over
     before, after = (text.removeprefix("orders: ") for _, _, text in bars[at : at + 2])
     assert bars[at + 1][2].startswith("orders: ")  # by name, as before
     assert set(after) <= set(before)  # app-3 gets some of them
+
+
+def test_a_lane_of_a_consumer_group_names_the_partitions_that_its_member_has_to_give_up(tmp_path):
+    """A owns all partitions, has to give up three at 1 s, and is fenced at 21 s: B gets all."""
+    log = trace_causes.log_of(tmp_path / "log", "scenarios/rebalance-timeout")
+    bars = lanes(report(tmp_path, log), "g")
+    start_ms = trace_causes.START_MS
+    assert bars["c-a"] == [
+        (start_ms, start_ms + 1_000, "t: 0-5"),
+        (start_ms + 1_000, start_ms + 21_000, "t: 0-2; to give up t: 3-5"),
+    ]
+    assert bars["c-b"][-1] == (start_ms + 21_000, start_ms + 21_000, "t: 0-5")

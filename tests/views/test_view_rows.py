@@ -11,6 +11,7 @@ ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands bef
 def member(member_id, topic_ids=(), **fields):
     row = {"member_id": member_id, "group_instance_id": None, "client_host": "/h"}
     row |= {"client_id": "c", "member_epoch": 1, "upgraded": True, "target_assignment": []}
+    row |= {"member_state": "stable", "pending_revocation": []}
     assigned = [
         {"topic_id": topic, "topic": topic, "partitions": list(n)} for topic, n in topic_ids
     ]
@@ -123,3 +124,17 @@ def test_3_9_lists_partitions_sorted_as_text_and_4_1_as_numbers():
     assigned = {"t": [10, 2, 1]}
     assert tabular.partition_lists(assigned) == "(1,10,2)"
     assert tabular.assignment_text(assigned) == "t:1,2,10"
+
+
+def test_only_members_of_consumer_groups_can_lack_their_target():
+    pending = [{"topic_id": "t", "topic": "t", "partitions": [1]}]
+    states = {"member_epoch": 8, "member_state": "unrevoked_partitions"}
+    late = member("late", [("t", [0])], pending_revocation=pending, **states)
+    waits = member("waits", member_epoch=8, member_state="unreleased_partitions")
+    behind, there = member("behind", member_epoch=7), member("there", member_epoch=8)
+    whole = group(members=[late, waits, behind, there])
+    rows = views.unreconciled_rows(whole)
+    assert [(row["consumer_id"], row["pending_revocation"]) for row in rows] == [
+        ("late", {"t": [1]}), ("waits", {}), ("behind", {}),
+    ]  # fmt: skip
+    assert views.unreconciled_rows(whole | {"type": "share"}) == []

@@ -70,6 +70,14 @@ DEFAULT = audit.Parameters()
     help="Report metadata larger than this.",
 )
 @click.option(
+    "--revoking-for",
+    "revoking_ms",
+    type=DURATION,
+    default="1m",
+    show_default=True,
+    help="Report a member of a consumer group that does not give up partitions for so long.",
+)
+@click.option(
     "--takeovers",
     type=click.IntRange(min=2),
     default=DEFAULT.takeovers,
@@ -105,10 +113,11 @@ def command(
     """Look for what is wrong in a log; exit 1 if anything is found.
 
     Records that a group passed over or read again, commits and partitions that do not go on, open
-    transactions, large metadata, generations without a record, static members that fence each other
-    (with --request-log: whose), clients that come and go, a group id that several protocols or
-    applications share, and, with --live, where a live state is not the log's. A loop is one
-    finding. The most severe come first: data lost or repeated, then no progress, then cost.
+    transactions, members that do not give up partitions, large metadata, generations without a
+    record, static members that fence each other (with --request-log: whose), clients that come and
+    go, a group id that several protocols or applications share, and, with --live, where a live
+    state is not the log's. A loop is one finding. The most severe come first: data lost or
+    repeated, then no progress, then cost.
     """
     asking.check(options)
     options.files.extend(request_logs)

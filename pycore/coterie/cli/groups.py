@@ -227,12 +227,15 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
         rows += group_rows
         # Kafka prints the headings of `--members` also for a group without members.
         if form == "table" and (group_rows or (kind, view) in HEADED):
-            _print(
-                tabular.draw(tabular.TableStyle(kind, view, old, verbose), group_rows, first=first)
-            )
+            style = tabular.TableStyle(kind, view, old, verbose)
+            _print(tabular.draw(style, group_rows, first=first))
             first = False
+        style = tabular.TableStyle(kind, view, old, verbose)
         if view == "offsets" and group["pending_transactional_offsets"]:
-            say_open_transactions(group, tabular.TableStyle(kind, view, old, verbose))
+            say_open_transactions(group, style)
+        if view == "members" and form == "table" and (late := views.unreconciled_rows(group)):
+            table = tabular.draw_unreconciled(style, late)
+            say(f"\nMembers of group '{group['group_id']}' without their target:\n{table.rstrip()}")
     if form != "table":
         _print_rows(rows, form)
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.insight.groups.epochs import learn_names
 from coterie.insight.groups.rebalances import rebalances
+from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.questions.explain import REQUESTS
 from coterie.insight.questions.metrics import commit_counts, counted_state, head_of
 from coterie.insight.records.aggregates import run_aggregates
@@ -336,17 +336,3 @@ class GroupDetails:
         drawn.sort(key=lambda line: place_order((line["topic"], line["partition"])))
         left_out = len(self.drawable.get(group, ())) - len(drawn)
         return {"span_ms": plan.span_ms, "lines": drawn, "left_out": left_out}
-
-
-def topic_names(view: PartitionView) -> dict[str, str]:
-    """Return the names of topic ids that occur in a partition's newer groups."""
-    names = {
-        topic["topic_id"]: topic["topic"]
-        for row in view.group_rows.values()
-        for member in row["members"]
-        for kind in ("current_assignment", "target_assignment")
-        for topic in member.get(kind, ())
-        if topic["topic"] is not None
-    }
-    learn_names(view.newer_records, names)
-    return names

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coterie.errors import CorruptData
-from coterie.insight.groups.epochs import decoded, is_readable
+from coterie.insight.groups.epochs import CURRENT
+from coterie.insight.groups.member_changes import MEMBER
 from coterie.insight.records.group_log import GroupRecord
+from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory
 from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_work
 from coterie.log.consumer_protocol import owned_partitions
-from coterie.state.consumer_protocol_groups import PROTOCOLS
 
 GENERATIONS = 400  # the last ones are shown
 MEMBERS = 150  # those that were members longest are shown
@@ -26,13 +27,17 @@ Lane = tuple[bool, str]  # whether the id is a static one, and the id
 
 
 class MemberBar(NamedTuple):
-    """A member's partitions from ``start_ms`` to ``end_ms``; None: not an assignment of topics."""
+    """A member's partitions from ``start_ms`` to ``end_ms``; None: not an assignment of topics.
+
+    ``revoking``: the partitions of a consumer group's member that it has to give up.
+    """
 
     member_id: str
     start_ms: int
     end_ms: int
     generation: int | None
     assigned: Assigned | None
+    revoking: Assigned | None = None
 
 
 def timeline(bars: list[MemberBar], clients: Mapping[str, Sequence[Any]], left_out: int) -> Row:
@@ -60,7 +65,7 @@ def timeline(bars: list[MemberBar], clients: Mapping[str, Sequence[Any]], left_o
     drawn = [
         [
             *(places[lanes[bar.member_id]], bar.start_ms, bar.end_ms, bar.generation),
-            texts.setdefault(assignment_text(bar.assigned), len(texts)),
+            texts.setdefault(assignment_text(bar.assigned, bar.revoking), len(texts)),
             ids.setdefault(bar.member_id, len(ids)),
         ]
         for bar in bars
@@ -95,13 +100,19 @@ def classic_clients(life: GroupHistory) -> dict[str, tuple[str | None, str | Non
     }
 
 
-def assignment_text(assigned: Assigned | None) -> tuple[int | None, str]:
-    """Return the number of assigned partitions, and their names."""
+def assignment_text(
+    assigned: Assigned | None, revoking: Assigned | None = None
+) -> tuple[int | None, str]:
+    """Return the number of assigned partitions, and the names of all."""
     if assigned is None:
         return None, ""
     texts = [
         f"{topic}: {ranges(numbers)}" if numbers else topic
         for topic, numbers in sorted(assigned.items())
+    ]
+    texts += [
+        f"to give up {topic}: {ranges(numbers)}"
+        for topic, numbers in sorted((revoking or {}).items())
     ]
     return sum(map(len, assigned.values())), "; ".join(texts)
 
@@ -155,35 +166,36 @@ def newer_bars(
     records: Iterable[GroupRecord], names: dict[str, str], end_ms: int
 ) -> Iterator[MemberBar]:
     """Yield the bars of a newer group; ``names``: topic id -> name, as far as known."""
-    open_bars: dict[str, tuple[int, int, Assigned]] = {}
-    current = {protocol.current for protocol in PROTOCOLS.values()}
-    for record in filter(is_readable, records):
-        if record.version not in current or record.timestamp < 0:
+    open_bars: dict[str, MemberBar] = {}
+    for record, member_id, group in replay(records):
+        at_ms = record.timestamp
+        if record.version not in CURRENT or member_id is None or at_ms < 0:
             continue
-        key, value = decoded(record)
-        member = key["data"]["memberId"]
-        if member in open_bars:
-            start_ms, epoch, assigned = open_bars.pop(member)
-            if record.timestamp > start_ms:
-                yield MemberBar(member, start_ms, record.timestamp, epoch, assigned)
-        if value is not None and "assignedPartitions" in value:
-            assigned = {
-                names.get(topic["topicId"], topic["topicId"]): sorted(topic["partitions"])
-                for topic in value["assignedPartitions"]
-            }
-            open_bars[member] = record.timestamp, value["memberEpoch"], assigned
-    for member, (start_ms, epoch, assigned) in open_bars.items():
-        yield MemberBar(member, start_ms, max(end_ms, start_ms), epoch, assigned)
+        bar = open_bars.pop(member_id, None)
+        if bar is not None and at_ms > bar.start_ms:
+            yield bar._replace(end_ms=at_ms)
+        row = None if record.value is None else group.member(record.version, member_id)
+        if row is not None and "current_assignment" in row:
+            assigned, revoking = (
+                {
+                    names.get(topic["topic_id"], topic["topic_id"]): sorted(topic["partitions"])
+                    for topic in row[kind]
+                }
+                for kind in ("current_assignment", "pending_revocation")
+            )
+            bounds = member_id, at_ms, at_ms
+            open_bars[member_id] = MemberBar(*bounds, row["member_epoch"], assigned, revoking)
+    for bar in open_bars.values():
+        yield bar._replace(end_ms=max(end_ms, bar.start_ms))
 
 
 def newer_clients(records: Iterable[GroupRecord]) -> dict[str, tuple[Any, ...]]:
     """Return member id -> (client id, host, static id) of a newer group."""
-    member_versions = {protocol.member for protocol in PROTOCOLS.values()}
     found: dict[str, tuple[Any, ...]] = {}
-    for record in filter(is_readable, records):
-        if record.version in member_versions:
-            key, value = decoded(record)
-            if value is not None:
-                names = ("clientId", "clientHost", "instanceId")
-                found[key["data"]["memberId"]] = tuple(value.get(name) for name in names)
+    for record, member_id, group in replay(records):
+        if record.version in MEMBER and member_id is not None and record.value is not None:
+            row = group.member(record.version, member_id)
+            if row is not None:
+                names = ("client_id", "client_host", "group_instance_id")
+                found[member_id] = tuple(row[name] for name in names)
     return found

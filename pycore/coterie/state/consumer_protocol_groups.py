@@ -10,11 +10,16 @@ Sources: ShareGroup, StreamsGroup, GroupMetadataManager.replay.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie.consumer_groups import encode_topic_id
+from coterie.errors import CorruptData
 from coterie.ordering import java_order
+
+if TYPE_CHECKING:
+    from coterie._core.coordinator.consumer.replayed import ReplayedGroup
 
 Row = dict[str, Any]
 Records = Mapping[bytes, tuple["bytes | None", int, int]]
@@ -51,6 +56,7 @@ MEMBER_STATES = {  # modern.MemberState, streams.MemberState
     "streams": ("unknown", "stable", "unrevoked_tasks", "unreleased_tasks"),
 }
 REPLAYED = {*PROTOCOLS["consumer"], REGULAR_EXPRESSION} - {PROTOCOLS["consumer"].partition_metadata}
+ASSIGNMENTS = ("current_assignment", "pending_revocation", "target_assignment")
 TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
 
 
@@ -84,13 +90,13 @@ class GroupRecords:
             name = TYPE_OF[version]
             self.last_offset[name] = max(offset, self.last_offset.get(name, -1))
 
-    def replayed(self) -> Row:
+    def replayed(self) -> ReplayedGroup:
         """Return the consumer group that the core makes of its records."""
-        # The coordinator's modules take long to load, and most logs have no such group.
-        from coterie._core.coordinator.consumer.replayed import replayed_group
-
-        ordered = sorted(self.of_consumers, key=lambda record: record[0])
-        return replayed_group([(key, value) for _, key, value in ordered])
+        group = new_consumer_group()
+        for _, key, value in sorted(self.of_consumers, key=lambda record: record[0]):
+            with suppress(CorruptData):  # the fold reports it as a fault
+                group.take(key, value)
+        return group
 
     def member_ids(self, protocol: Protocol) -> list[str]:
         """Return the ids with a member record, or an assignment without a later tombstone."""
@@ -102,6 +108,14 @@ class GroupRecords:
     def of_member(self, version: int, member_id: str) -> Row:
         """Return the member's value of a key version; empty if there is none."""
         return self.by_member.get(version, {}).get(member_id) or {}
+
+
+def new_consumer_group() -> ReplayedGroup:
+    """Return a consumer group of the core that has taken no record yet."""
+    # The coordinator's modules take long to load, and most logs have no such group.
+    from coterie._core.coordinator.consumer.replayed import ReplayedGroup
+
+    return ReplayedGroup()
 
 
 def newer_groups(records: Records, classic: Mapping[str, int] | None = None) -> dict[str, Row]:
@@ -136,20 +150,20 @@ def newer_groups(records: Records, classic: Mapping[str, int] | None = None) -> 
 
 
 def _consumer_row(group: GroupRecords) -> Row:
-    state = group.replayed()
-    members = [_consumer_member(member) for member in state["members"]]
-    expressions = state["regular_expressions"]
+    replayed = group.replayed()
+    members = [consumer_member(member) for member in replayed.members()]
+    expressions = replayed.regular_expressions
     topics = {topic for member in members for topic in _names(member, expressions)}
-    epochs = (state["group_epoch"], state["target_assignment_epoch"])
+    epochs = (replayed.group_epoch, replayed.target_assignment_epoch)
     return {
-        **_base_row("consumer", group, state["state"], epochs, topics, members),
-        "protocol": state["assignor"],
+        **_base_row("consumer", group, replayed.state, epochs, topics, members),
+        "protocol": replayed.assignor,
         "regular_expressions": expressions,
     }
 
 
-def _consumer_member(member: Row) -> Row:
-    assignments = ("current_assignment", "pending_revocation", "target_assignment")
+def consumer_member(member: Row) -> Row:
+    """Return the row of a consumer group's member, of the core's."""
     return {
         **member,
         "member_state": _member_state("consumer", member["member_state"]),
@@ -158,9 +172,19 @@ def _consumer_member(member: Row) -> Row:
                 {"topic_id": encode_topic_id(topic_id), "topic": None, "partitions": partitions}
                 for topic_id, partitions in member[name]
             ]
-            for name in assignments
+            for name in ASSIGNMENTS
         },
     }
+
+
+def unreconciled(group: Row) -> list[Row]:
+    """Return the members of a consumer group's row that do not have their target yet."""
+    reached = group["target_assignment_epoch"], "stable"
+    return [
+        member
+        for member in group["members"]
+        if (member["member_epoch"], member["member_state"]) != reached
+    ]
 
 
 def _base_row(
@@ -193,8 +217,7 @@ def _row(name: str, group: GroupRecords) -> Row:
     protocol = PROTOCOLS[name]
     group_epoch = group.values.get(protocol.epoch, {}).get("epoch", 0)
     target_epoch = group.values.get(protocol.target_epoch, {}).get("assignmentEpoch", 0)
-    member = _streams_member if name == "streams" else _share_member
-    members = [member(name, group, member_id) for member_id in group.member_ids(protocol)]
+    members = [other_member(name, group, member_id) for member_id in group.member_ids(protocol)]
     topics = _subscribed(name, group, members)
     state = _state(name, group, members, group_epoch, target_epoch)
     row = _base_row(name, group, state, (group_epoch, target_epoch), topics, members)
@@ -262,6 +285,12 @@ def _base_member(name: str, group: GroupRecords, member_id: str) -> tuple[Row, R
         "previous_member_epoch": current.get("previousMemberEpoch", -1),
         "member_state": _member_state(name, current.get("state")),
     }
+
+
+def other_member(name: str, group: GroupRecords, member_id: str) -> Row:
+    """Return the row of a member of a share or streams group."""
+    member = _streams_member if name == "streams" else _share_member
+    return member(name, group, member_id)
 
 
 def _share_member(name: str, group: GroupRecords, member_id: str) -> Row:
@@ -339,7 +368,7 @@ def name_topics(rows: Iterable[Row]) -> None:
     settle_names(claims, names)
     for row in consumers:
         for member in row["members"]:
-            for kind in ("current_assignment", "pending_revocation", "target_assignment"):
+            for kind in ASSIGNMENTS:
                 for topic in member[kind]:
                     topic["topic"] = names.get(topic["topic_id"])
 

@@ -17,6 +17,7 @@ from coterie.errors import CorruptData
 from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_assignment, read_state, work_of
 from coterie.ordering import java_order, place_order
 from coterie.state.assignments import Assignment, assignments, by_topic
+from coterie.state.consumer_protocol_groups import unreconciled
 
 Row = dict[str, Any]
 KINDS = ("consumer", "share", "streams")
@@ -118,9 +119,17 @@ def member_rows(group: Row) -> list[Row]:
             "target_epoch": group["target_assignment_epoch"] if modern else None,
             "target_assignment": by_topic(member["target_assignment"]) if modern else {},
             "upgraded": member["upgraded"] if modern else None,
+            "member_state": member["member_state"] if modern else None,
+            "pending_revocation": by_topic(member["pending_revocation"]) if modern else {},
         }
         for member in group["members"]
     ]
+
+
+def unreconciled_rows(group: Row) -> list[Row]:
+    """Return the members of a consumer group that do not have their target assignment yet."""
+    is_consumer = group["type"] == "consumer"
+    return member_rows(group | {"members": unreconciled(group)}) if is_consumer else []
 
 
 def worker_rows(group: Row) -> list[Row]:

@@ -60,6 +60,16 @@ OPEN_TRANSACTION = (
     CURRENT_OFFSET,
     TableColumn("PENDING-OFFSET", "pending_offset"),
 )
+UNRECONCILED = (
+    GROUP,
+    CONSUMER_ID,
+    TableColumn("MEMBER-STATE", "member_state", 21),
+    TableColumn("CURRENT-EPOCH", "current_epoch", NARROW),
+    TableColumn("TARGET-EPOCH", "target_epoch", NARROW),
+    TableColumn("CURRENT-ASSIGNMENT", "current_assignment", 20, True),
+    TableColumn("TO-GIVE-UP", "pending_revocation", NARROW, True),
+    TableColumn("TARGET-ASSIGNMENT", "target_assignment"),
+)
 
 
 def columns(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
@@ -191,6 +201,11 @@ def draw_open_transactions(style: TableStyle, rows: Sequence[Row]) -> str:
     """Return the table of the offsets that open transactions hold; Kafka's tool has none."""
     shown = [{**row, "since": format_time(row["since"])} for row in rows]
     return _draw(style, OPEN_TRANSACTION, shown)
+
+
+def draw_unreconciled(style: TableStyle, rows: Sequence[Row]) -> str:
+    """Return the table of members that do not have their target yet; Kafka's tool has none."""
+    return _draw(style, UNRECONCILED, rows)
 
 
 def _draw(style: TableStyle, table_columns: Sequence[TableColumn], shown: Sequence[Row]) -> str:

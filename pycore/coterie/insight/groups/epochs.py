@@ -1,49 +1,57 @@
 """Groups of the newer protocols: their epochs, and changes of members without a new epoch.
 
-A coordinator writes an epoch after the records that caused it. So the records since the epoch
-before explain it: new, lost or changed members, and topics with changed metadata. Some changes
-bring no epoch: a static member leaves temporarily (member epoch -2), or another one replaces it.
-Each such change is a row at the time of its own record. A lost member left, was fenced or failed:
-records do not tell which.
+A coordinator writes an epoch after the records of the request that caused it, in one batch. So
+these records explain it: new, lost or changed members, expressions with other topics. The epoch's
+hash shows that the metadata of topics changed. Some changes bring no epoch: a static member leaves
+temporarily (member epoch -2), or another one replaces it; a member subscribes by an expression that
+is still to be resolved. Each such change is a row at the time of its own record. A lost member
+left, was fenced or failed: records do not tell which. What a record makes of a consumer group is
+replayed by the core (``coterie.insight.records.group_replay``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
-from coterie._core.codec.schema import decode_key, decode_value
-from coterie.errors import CorruptData
-from coterie.insight.groups.causes import RECORDS, in_words
+from coterie._core.codec.schema import decode_value
+from coterie.insight.groups.causes import in_words
+from coterie.insight.groups.held_partitions import HeldPartitions, Revocation
+from coterie.insight.groups.member_changes import (
+    MEMBER,
+    Change,
+    MemberChanges,
+    cause_of,
+    row_of,
+)
+from coterie.insight.groups.reconciliation import Reconciliation, time_of
+from coterie.insight.groups.topic_metadata import TopicMetadata
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
+from coterie.insight.records.group_replay import GroupReplay, replay
 from coterie.state.consumer_protocol_groups import (
     LEFT_FOR_NOW,
-    MEMBER_STATES,
     PROTOCOLS,
     REGULAR_EXPRESSION,
     TYPE_OF,
-    settle_names,
 )
 
 EPOCH = {protocol.epoch: name for name, protocol in PROTOCOLS.items()}
-MEMBER = {protocol.member for protocol in PROTOCOLS.values()}
 CURRENT = {protocol.current for protocol in PROTOCOLS.values()}
 TARGET = {protocol.target for protocol in PROTOCOLS.values()}
+TARGET_EPOCH = {protocol.target_epoch for protocol in PROTOCOLS.values()}
 METADATA = {protocol.partition_metadata for protocol in PROTOCOLS.values()}
-EPOCH_EVENT, STATIC_LEAVE, MEMBER_CHANGED = "epoch", "static_leave", "member_changed"
-STATIC_REPLACEMENT, DELETED = "static_replacement", "deleted"
-WORDS = {  # field of a member's record -> its name in texts
-    "clientId": "client id",
-    "clientHost": "host",
-    "instanceId": "instance id",
-    "rackId": "rack",
-    "serverAssignor": "assignor",
-    "rebalanceTimeoutMs": "rebalance timeout",
-    "topologyEpoch": "topology epoch",
-    "processId": "process id",
-    "userEndpoint": "endpoint",
-    "clientTags": "client tags",
+EPOCH_EVENT, STATIC_LEAVE, DELETED = "epoch", "static_leave", "deleted"
+WORDS = {  # field of a member's row -> its name in texts
+    "client_id": "client id",
+    "client_host": "host",
+    "group_instance_id": "instance id",
+    "rack_id": "rack",
+    "server_assignor": "assignor",
+    "rebalance_timeout_ms": "rebalance timeout",
+    "topology_epoch": "topology epoch",
+    "process_id": "process id",
+    "user_endpoint": "endpoint",
+    "client_tags": "client tags",
 }
 Row = dict[str, Any]
 
@@ -54,12 +62,16 @@ def timeline(records: Iterable[GroupRecord], switch_offsets: Collection[int] = (
     ``switch_offsets``: log offsets of epoch records that belong to a change of the protocol
     (``coterie.insight.groups.protocol_switches``). They and the changes before them make no row.
     """
-    builder = _EpochTimeline(switch_offsets)
-    for record in records:
-        with suppress(CorruptData):  # the fold reports it as a fault
-            builder.take(record)
-    builder.take_pending(None)
-    return builder.rows
+    return followed(records, switch_offsets).rows
+
+
+def followed(records: Iterable[GroupRecord], switch_offsets: Collection[int] = ()) -> EpochTimeline:
+    """Return the timeline of a group at the end of its records; see :func:`timeline`."""
+    builder = EpochTimeline(switch_offsets)
+    for record, name, group in replay(records):
+        builder.take(record, name, group)
+    builder.end()
+    return builder
 
 
 def empty_since(records: GroupRecords) -> dict[str, int]:
@@ -74,269 +86,231 @@ def empty_since(records: GroupRecords) -> dict[str, int]:
     return since
 
 
-def learn_names(records: Iterable[GroupRecord], names: dict[str, str]) -> None:
-    """Derive names of topic ids from past assignments, and add them to ``names`` (id -> name).
+class EpochTimeline:
+    """Builds the timeline of one group; ``rows`` are not in log order.
 
-    A target assignment has only topics that its member is subscribed to at the time.
+    Attributes
+    ----------
+    rows : list of dict
+        A row for each epoch, and for each change without one.
+    ended_revocations : list of Revocation
+        What members of a consumer group had to give up, and gave up.
+    partitions : HeldPartitions
+        The partitions of a consumer group's members.
     """
-    subscribed: dict[tuple[str, str], frozenset[str]] = {}
-    claims: dict[tuple[frozenset[str], frozenset[str]], None] = {}
-    for record in filter(is_readable, records):
-        if record.version not in MEMBER | TARGET:
-            continue
-        key, value = decoded(record)
-        member = record.group, key["data"]["memberId"]
-        if record.version in TARGET:
-            ids = frozenset(topic["topicId"] for topic in (value or {}).get("topicPartitions", ()))
-            if ids and subscribed.get(member):
-                claims[subscribed[member], ids] = None
-        elif value is None or value.get("subscribedTopicRegex"):
-            subscribed.pop(member, None)
-        else:
-            subscribed[member] = frozenset(value.get("subscribedTopicNames") or ())
-    settle_names(list(claims), names)
-
-
-def decoded(record: GroupRecord) -> tuple[Row, Row | None]:
-    """Return the key and the value's data (None: a tombstone); see ``is_readable``."""
-    key: Row = decode_key(record.key)
-    if record.value is None:
-        return key, None
-    value: Row = decode_value(record.version, record.value)["data"]
-    return key, value
-
-
-def is_readable(record: GroupRecord) -> bool:
-    """Whether a record can be decoded; the fold reports other records as faults."""
-    try:
-        decoded(record)
-    except CorruptData:
-        return False
-    return True
-
-
-class _EpochTimeline:
-    """Builds the timeline of one group; ``rows`` are not in log order."""
 
     def __init__(self, switch_offsets: Collection[int]) -> None:
         self.switch_offsets = switch_offsets
         self.rows: list[Row] = []
-        self.unreconciled_row: Row | None = None  # of the last epoch, until all have reached it
+        self.ended_revocations: list[Revocation] = []
+        self.changes = MemberChanges(self.rows)
+        self.epoch: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with a group that has no record yet."""
+        self.partitions = HeldPartitions(self.ended_revocations)
+        self.reconciliation = Reconciliation()
+        self.topics = TopicMetadata()
         self.members: dict[str, Row] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
-        self.away: set[str] = set()  # static members that left temporarily
-        self.epoch: int | None = None
-        self.metadata_hash: int | None = None
-        self.pending: list[tuple[GroupRecord, Row, int]] = []  # causes since the last epoch
-        self.unreconciled: set[str] = set()  # members that do not have the epoch's assignment yet
+        self.away: dict[str, Row] = {}  # static members that left temporarily -> that row
+        self.expressions: dict[str, list[str]] = {}
+        self.assignor: str | None = None  # that members named when the last target was computed
+        self.row: Row | None = None  # of the last epoch
 
-    def take(self, record: GroupRecord) -> None:
-        """Take the next record."""
-        key, value = decoded(record)
-        if record.version in EPOCH:
-            self._epoch(record, value)
-        elif record.version in MEMBER:
-            self._member(record, key["data"]["memberId"], value)
-        elif record.version in CURRENT:
-            self._current(record, key["data"]["memberId"], value)
-        elif record.version in METADATA and value is not None:
-            self._add_cause(record, cause_of("topics_changed"))
-        elif record.version == REGULAR_EXPRESSION and value is not None:
-            self._add_cause(
-                record, cause_of("regex_resolved", detail=key["data"]["regularExpression"])
-            )
+    def take(self, record: GroupRecord, name: str | None, group: GroupReplay) -> None:
+        """Take the next record: of member or expression ``name``; ``group``: as of the record."""
+        version = record.version
+        if self.epoch is not None:  # records before the first epoch may have lost theirs
+            self.changes.before(record, name)
+        if version in EPOCH:
+            self._epoch(record, group)
+        elif version in METADATA:
+            self._partition_metadata(record, group)
+        elif version in TARGET_EPOCH:
+            self._target_computed(record, group)
+        elif name is None:
+            return
+        elif version == REGULAR_EXPRESSION:
+            self._expression(record, name, group)
+        elif version in MEMBER:
+            is_gone = record.value is None
+            self._member(record, name, None if is_gone else group.member(version, name))
+        elif version in CURRENT:
+            is_gone = record.value is None
+            self._current(record, name, None if is_gone else group.member(version, name))
+        elif version in TARGET and is_consumer(version):
+            self.partitions.take_target(name, group.member(version, name))
 
-    def _add_cause(self, record: GroupRecord, cause: Row) -> None:
-        self.pending.append((record, cause, len(self.members)))
+    def end(self) -> None:
+        """End with the log."""
+        self.changes.settle(None, self.epoch)
+        self.reconciliation.end()
 
-    def _epoch(self, record: GroupRecord, value: Row | None) -> None:
-        previous, self.epoch = self.epoch, None if value is None else value["epoch"]
-        if record.log_offset in self.switch_offsets:
-            self.pending.clear()
-        elif value is None:
-            self.pending.clear()
-            row = _row(record, DELETED, None, previous, [], None)
-            self.rows.append(row | {"cause": "the group was deleted, or changed its protocol"})
-        else:
-            causes = self.take_pending(record, previous)
-            if previous is None and value["epoch"] > 1:  # the log begins here: no member is new
-                first_causes = {"joined": "present"}
-                causes = [
-                    cause | {"what": first_causes.get(cause["what"], cause["what"])}
-                    for cause in causes
-                ]
-            causes += self._new_metadata(value, causes)
-            count = len(self.members)
-            self.rows.append(_row(record, EPOCH_EVENT, self.epoch, previous, causes, count))
-            self.unreconciled_row, self.unreconciled = self.rows[-1], set(self.members)
+    def _add(self, record: GroupRecord, cause: Row) -> None:
+        self.changes.add(Change(record, cause, len(self.members)))
+
+    def _epoch(self, record: GroupRecord, group: GroupReplay) -> None:
+        previous, self.epoch = self.epoch, None
+        self.reconciliation.end()
+        is_switch = record.log_offset in self.switch_offsets
+        if record.value is None:
+            self.changes.clear()
+            if not is_switch:
+                row = row_of(record, DELETED, None, previous, [], None)
+                self.rows.append(row | {"cause": "the group was deleted, or changed its protocol"})
+            self._begin()
+            return
+        self.epoch, digest = group.epoch(record.version)
+        changed = self.topics.hash_changed(digest, subscribed(record, group))
+        if is_switch:
+            self.changes.clear()
+            return
+        causes = self.changes.settle(record, previous)
+        if previous is None and self.epoch > 1:  # the log begins here: no member is new
+            causes = [
+                cause | {"what": "present" if cause["what"] == "joined" else cause["what"]}
+                for cause in causes
+            ]
+        if changed or (changed is None and not causes):
+            causes = [cause for cause in causes if cause["what"] != "topics_changed"]
+            causes.append(cause_of("topics_changed"))
+        self.row = row_of(record, EPOCH_EVENT, self.epoch, previous, causes, len(self.members))
+        self.rows.append(self.row)
+        self.reconciliation.begin(self.row, self.members)
+
+    def _partition_metadata(self, record: GroupRecord, group: GroupReplay) -> None:
+        """Take the metadata of topics that a broker before Kafka 4.1 wrote; 4.1 deletes it."""
+        value = None
+        if record.value is not None:
+            value = decode_value(record.version, record.value)["data"]
+        if self.topics.topics_changed(value, subscribed(record, group)):
+            self._add(record, cause_of("topics_changed"))
         if value is None:
-            self.members, self.static, self.unreconciled_row = {}, {}, None
-        self.metadata_hash = (value or {}).get("metadataHash")
+            self.topics.hash = None
+            self._add(record, cause_of("metadata_hashed"))
 
-    def _new_metadata(self, value: Row, causes: list[Row]) -> list[Row]:
-        """Return a cause if the hash of the topics' metadata changed; since 4.1 epochs have it."""
-        explained = any(cause["what"] != "member_changed" for cause in causes)
-        if explained or self.metadata_hash in (None, value.get("metadataHash")):
-            return []
-        return [cause_of("topics_changed")]
+    def _target_computed(self, record: GroupRecord, group: GroupReplay) -> None:
+        if record.value is None:
+            return
+        self.reconciliation.target_computed(record)
+        if not is_consumer(record.version):
+            return
+        self.partitions.target_computed()
+        before = self.assignor
+        self.assignor = group.consumer.assignor if group.consumer.votes else None
+        if self.row is not None and None not in (before, self.assignor) and before != self.assignor:
+            detail = f"{before} to {self.assignor}"
+            self.row["causes"].append(cause_of("assignor_changed", detail=detail))
+            self.row["cause"] = in_words(self.row["causes"])
 
-    def take_pending(self, epoch: GroupRecord | None, generation: int | None = None) -> list[Row]:
-        """Return the causes of this epoch; add rows for the changes that brought no epoch.
+    def _expression(self, record: GroupRecord, expression: str, group: GroupReplay) -> None:
+        """Take a resolved expression: other topics bring an epoch."""
+        before = self.expressions.pop(expression, [])
+        if record.value is not None:
+            topics = group.consumer.regular_expressions[expression]
+            self.expressions[expression] = topics
+            if topics != before:
+                self._add(record, cause_of("regex_resolved", detail=expression))
 
-        A replacement brings an epoch if the new member has another subscription. Any other change
-        of a member brings one only if the epoch's record follows immediately (streams groups).
-        """
-        generation = self.epoch if epoch is None else generation
-        pending, self.pending = self.pending, []
-        kinds = {(cause["what"], cause["member_id"]) for _, cause, _ in pending}
-        replaced = {member for what, member in kinds if what == "replaced"}
-        replaced -= {member for what, member in kinds if what == "subscription_changed"}
-        latest = [cause["member_id"] for _, cause, _ in pending if cause["member_id"]][-1:]
-        causes: list[Row] = []
-        separate: dict[Any, list[tuple[GroupRecord, Row, int]]] = {}
-        for record, cause, count in pending:
-            what, member = cause["what"], cause["member_id"]
-            # Only records of topic metadata or of a regular expression can lie between.
-            is_adjacent = epoch is not None and epoch.log_offset - record.log_offset <= 2
-            if what in ("replaced", "member_changed") and member in replaced:
-                separate.setdefault(member, []).append((record, cause, count))
-            elif what == "member_changed" and not (is_adjacent and [member] == latest):
-                separate[record.log_offset] = [(record, cause, count)]
-            else:
-                causes.append(cause)
-        for entries in separate.values():
-            record, first, count = entries[0]
-            event = STATIC_REPLACEMENT if first["what"] == "replaced" else MEMBER_CHANGED
-            own_causes = [cause for _, cause, _ in entries]
-            self.rows.append(_row(record, event, generation, generation, own_causes, count))
-        return causes
-
-    def _member(self, record: GroupRecord, member_id: str, value: Row | None) -> None:
+    def _member(self, record: GroupRecord, member_id: str, member: Row | None) -> None:
         before = self.members.pop(member_id, None)
-        if value is None:
+        if member is None:
+            away = self.away.pop(member_id, None)
+            if away is not None:
+                away["until"] = time_of(record)
             if before is not None:
-                away = member_id in self.away
-                detail = "had left for now, and did not come back" if away else None
-                self._add_cause(record, cause_of("left_or_evicted", member_id, before, detail))
+                detail = None
+                if away is not None:
+                    detail = "had left for now, and did not come back"
+                elif (timeout := self.partitions.timed_out(member_id)) is not None:
+                    detail = f"perhaps fenced: it did not give up {timeout}"
+                self._add(record, cause_of("left_or_evicted", member_id, before, detail))
+            if not self.members:
+                self.partitions.lost.clear()
             return
-        self.members[member_id] = value
         if before is not None:
-            for cause in _changes(member_id, before, value):
-                self._add_cause(record, cause)
-            # A replacing member is first written with the old member's values, then with its own.
-            for place, (entry_record, cause, count) in enumerate(self.pending):
-                if cause["what"] == "replaced" and cause["member_id"] == member_id:
-                    new = cause_of("replaced", member_id, value, cause["detail"])
-                    self.pending[place] = entry_record, new, count
+            self.members[member_id] = member
+            for cause in _changes(member_id, before, member):
+                self._add(record, cause)
+            self.changes.renew(member_id, member)
             return
-        instance = value.get("instanceId")
+        instance = member["group_instance_id"]
         old = None if instance is None else self._taken_over(instance)
+        self.members[member_id] = member
         if instance is not None:
             self.static[instance] = member_id
-        if old in self.unreconciled:
-            self.unreconciled.remove(old)
-            self.unreconciled.add(member_id)
+        self.reconciliation.replace(old, member)
         what = "joined" if old is None else "replaced"
-        self._add_cause(record, cause_of(what, member_id, value, old))
+        self._add(record, cause_of(what, member_id, member, old))
 
     def _taken_over(self, instance: str) -> str | None:
         """Return the member id that a static member replaces: present, or removed just before."""
         old = self.static.get(instance)
         if old is None or self.members.pop(old, None) is not None:
             return old
-        for entry in self.pending:
-            if entry[1]["what"] == "left_or_evicted" and entry[1]["member_id"] == old:
-                self.pending.remove(entry)
-                return old
-        return None
+        return old if self.changes.take_back("left_or_evicted", old) else None
 
-    def _current(self, record: GroupRecord, member_id: str, value: Row | None) -> None:
-        """Take a member's current state: it may have left temporarily, or reconciled."""
-        if value is None:
+    def _current(self, record: GroupRecord, member_id: str, member: Row | None) -> None:
+        """Take a member's current assignment: it may have left temporarily, or reconciled."""
+        if is_consumer(record.version):
+            least_ms, most_ms = self.partitions.take(record, member_id, member)
+            if self.row is not None:
+                for name, ms in (("unowned_least_ms", least_ms), ("unowned_most_ms", most_ms)):
+                    self.row[name] = (self.row.get(name) or 0) + ms
+        if member is None:
             return  # the member's own record follows
-        left = value.get("memberEpoch") == LEFT_FOR_NOW
+        left = member["member_epoch"] == LEFT_FOR_NOW
         if left and member_id not in self.away:
             cause = cause_of("static_left", member_id, self.members.get(member_id))
-            count = len(self.members)
-            self.rows.append(_row(record, STATIC_LEAVE, self.epoch, self.epoch, [cause], count))
-        (self.away.add if left else self.away.discard)(member_id)
-        self._reach(record, member_id, value)
-
-    def _reach(self, record: GroupRecord, member_id: str, value: Row) -> None:
-        """Set the time at which the last member had the new assignment, in the epoch's row."""
-        stable = MEMBER_STATES[TYPE_OF[record.version]].index("stable")
-        if value.get("memberEpoch") == self.epoch and value.get("state", stable) == stable:
-            self.unreconciled.discard(member_id)
-        if not self.unreconciled and self.unreconciled_row is not None:
-            self.unreconciled_row["until"] = None if record.timestamp < 0 else record.timestamp
-            self.unreconciled_row = None
+            head = record, STATIC_LEAVE, self.epoch, self.epoch
+            self.away[member_id] = row_of(*head, [cause], len(self.members))
+            self.rows.append(self.away[member_id])
+            self.reconciliation.left_for_now(member)
+        elif not left:
+            self.away.pop(member_id, None)
+        if member["member_epoch"] == self.epoch and member["member_state"] == "stable":
+            self.reconciliation.reached(record, member)
 
 
-def _changes(member_id: str, before: Row, value: Row) -> Iterator[Row]:
-    """Yield the changes in a member's record, except fields that the classic protocol renews."""
-    detail = list(_topics(before, value))
+def _changes(member_id: str, before: Row, member: Row) -> Iterator[Row]:
+    """Yield the changes of a member, except fields that the classic protocol renews."""
+    detail = list(_topics(before, member))
     if detail:
-        yield cause_of("subscription_changed", member_id, value, " ".join(detail))
+        yield cause_of("subscription_changed", member_id, member, " ".join(detail))
     changed = [
-        f"{words} {_text(before.get(name))} to {_text(value.get(name))}"
+        f"{words} {_text(before.get(name))} to {_text(member.get(name))}"
         for name, words in WORDS.items()
-        if before.get(name) != value.get(name)
+        if before.get(name) != member.get(name)
     ]
     if changed:
-        yield cause_of("member_changed", member_id, value, ", ".join(changed))
+        yield cause_of("member_changed", member_id, member, ", ".join(changed))
 
 
-def _topics(before: Row, value: Row) -> Iterator[str]:
-    old, new = (set(data.get("subscribedTopicNames") or ()) for data in (before, value))
+def _topics(before: Row, member: Row) -> Iterator[str]:
+    old, new = (set(row.get("subscribed_topics") or ()) for row in (before, member))
     yield from (f"+{topic}" for topic in sorted(new - old))
     yield from (f"-{topic}" for topic in sorted(old - new))
-    old_regex, new_regex = (data.get("subscribedTopicRegex") or "" for data in (before, value))
+    old_regex, new_regex = (row.get("subscribed_regex") or "" for row in (before, member))
     if old_regex != new_regex:
         yield f"regex {_text(old_regex)} to {_text(new_regex)}"
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(f"{tag['key']}={tag['value']}" for tag in value) or "none"
-    if isinstance(value, dict):
-        return ":".join(map(str, value.values()))
+    if isinstance(value, dict):  # tags of a client, or its endpoint
+        is_endpoint = value.keys() == {"host", "port"}
+        tags = ",".join(f"{key}={tag}" for key, tag in value.items()) or "none"
+        return ":".join(map(str, value.values())) if is_endpoint else tags
     return "none" if value in (None, "") else str(value)
 
 
-def cause_of(
-    what: str, member_id: str | None = None, value: Row | None = None, detail: str | None = None
-) -> Row:
-    """Build a cause from a newer group's records; ``value``: the value of the member's record."""
-    value = value or {}
-    return {
-        "what": what,
-        "member_id": member_id,
-        "client_id": value.get("clientId"),
-        "client_host": value.get("clientHost"),
-        "group_instance_id": value.get("instanceId"),
-        "detail": detail,
-        "source": RECORDS,
-    }
+def is_consumer(version: int) -> bool:
+    """Whether a key version is a consumer group's."""
+    return TYPE_OF.get(version) == "consumer"
 
 
-def _row(
-    record: GroupRecord,
-    event: str,
-    epoch: int | None,
-    previous: int | None,
-    causes: list[Row],
-    member_count: int | None,
-) -> Row:
-    return {
-        "event": event,
-        "timestamp": None if record.timestamp < 0 else record.timestamp,
-        "log_offset": record.log_offset,
-        "generation": epoch,
-        "previous_generation": previous,
-        "member_count": member_count,
-        "protocol": TYPE_OF[record.version],
-        "cause": in_words(causes) or "the records do not tell why",
-        "causes": causes,
-        "file": record.file,
-        "position": record.position,
-    }
+def subscribed(record: GroupRecord, group: GroupReplay) -> frozenset[str] | None:
+    """Return the topics that a consumer group subscribes to; None: a group of another type."""
+    of_consumers = record.version in PROTOCOLS["consumer"]
+    return group.consumer.subscribed_topics if of_consumers else None

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 from coterie.insight.groups import epochs
 from coterie.insight.groups.causes import cause, in_words
-from coterie.insight.groups.epochs import EPOCH, MEMBER, cause_of, decoded, is_readable
+from coterie.insight.groups.epochs import EPOCH
+from coterie.insight.groups.member_changes import MEMBER, cause_of
 from coterie.insight.groups.timeline import EMPTY, timeline
 from coterie.insight.records.group_log import GroupRecord
+from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory
 
 UPGRADED, DOWNGRADED = "upgraded", "downgraded"
@@ -29,7 +31,7 @@ class ProtocolSwitch(NamedTuple):
 
     ``epoch_offset`` is the log offset of the newer group's first epoch record, or of its tombstone.
     ``epoch`` is its number, None for a tombstone. ``members`` are the newer group's, right after
-    an upgrade or before a downgrade: id -> value of the member's record.
+    an upgrade or before a downgrade: id -> row.
     """
 
     what: str
@@ -62,28 +64,27 @@ def switches(
     members: dict[str, Row] = {}
     removed: dict[str, Row] = {}  # in the current batch: a downgrade removes the members first
     batch = None
-    for record in filter(is_readable, records):
+    for record, name, group in replay(records):
         place = record.file, record.position
         if place != batch:
             batch, removed = place, {}
-        key, value = decoded(record)
-        if record.version in MEMBER:
-            member_id = key["data"]["memberId"]
-            before = members.pop(member_id, None)
-            if value is not None:
-                members[member_id] = value
-            elif before is not None:
-                removed[member_id] = before
+        if record.version in MEMBER and name is not None:
+            before = members.pop(name, None)
+            if record.value is None:
+                removed |= {} if before is None else {name: before}
+            elif (member := group.member(record.version, name)) is not None:
+                members[name] = member
         elif record.version in EPOCH:
-            present = members if value is not None else {**removed, **members}
+            is_end = record.value is None
+            present = {**removed, **members} if is_end else members
             for index in classic.get(place, ()):
                 what = _direction(history.records[index], record)
                 if what is not None and index not in switched:
                     head = what, EPOCH[record.version], record.log_offset
-                    epoch_number = None if value is None else value["epoch"]
+                    epoch_number = None if is_end else group.epoch(record.version)[0]
                     switched[index] = ProtocolSwitch(*head, epoch_number, dict(present))
                     break
-            if value is None:
+            if is_end:
                 members = {}
     return switched
 
@@ -177,12 +178,12 @@ def _lost_members(history: GroupHistory, classic: Row, switch: ProtocolSwitch) -
         if member["member_id"] not in switch.members
     }
     causes = []
-    for member_id, value in switch.members.items():
+    for member_id, row in switch.members.items():
         if any(member["member_id"] == member_id for member in classic["members"]):
             continue
-        instance = value.get("instanceId")
+        instance = row["group_instance_id"]
         if instance is not None and instance in new:
             causes.append(cause(history, "replaced", new[instance], member_id))
         else:
-            causes.append(cause_of("left_or_evicted", member_id, value))
+            causes.append(cause_of("left_or_evicted", member_id, row))
     return causes

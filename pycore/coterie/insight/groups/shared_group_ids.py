@@ -12,8 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from coterie.errors import CorruptData
-from coterie.insight.groups import epochs, protocol_switches
+from coterie.insight.groups import protocol_switches
 from coterie.insight.groups.causes import hosts_in_words
+from coterie.insight.groups.member_changes import MEMBER
+from coterie.insight.records.group_log import GroupRecord
+from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory, PartitionView
 from coterie.insight.render.tables import shortened
 from coterie.log.consumer_protocol import read_subscription
@@ -151,18 +154,19 @@ def classic_subscribers(
         before = row
 
 
-def newer_subscribers(records: Iterable[Any]) -> Iterator[tuple[Row, Row | None, list[Subscriber]]]:
+def newer_subscribers(
+    records: Iterable[GroupRecord],
+) -> Iterator[tuple[Row, Row | None, list[Subscriber]]]:
     """Yield each member record of a newer group, the record before it, and all members then."""
     members: dict[str, Subscriber] = {}
     before = None
-    for record in records:
-        if record.version in epochs.MEMBER and epochs.is_readable(record):
-            key, value = epochs.decoded(record)
-            members.pop(key["data"]["memberId"], None)
-            if value is not None:
-                topics = frozenset(value.get("subscribedTopicNames") or ())
-                subscriber = Subscriber(value.get("clientId"), value.get("clientHost"), topics)
-                members[key["data"]["memberId"]] = subscriber
+    for record, name, group in replay(records):
+        if record.version in MEMBER and name is not None:
+            members.pop(name, None)
+            row = None if record.value is None else group.member(record.version, name)
+            if row is not None:
+                topics = frozenset(row.get("subscribed_topics", ()))
+                members[name] = Subscriber(row["client_id"], row["client_host"], topics)
                 yield record._asdict(), before, list(dict.fromkeys(members.values()))
             before = record._asdict()
 

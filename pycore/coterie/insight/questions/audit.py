@@ -43,6 +43,7 @@ from coterie.insight.questions.audit_groups import (
     shared_ids,
     static_fights,
 )
+from coterie.insight.questions.audit_revocations import REVOCATION, slow_revocations
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import java_order
@@ -87,6 +88,7 @@ KINDS = {  # in order of severity
     DIVERGENCE: Kind(DATA, "a live state that differs from the log's"),
     OPEN_TRANSACTION: Kind(PROGRESS, "offsets that wait for the end of a transaction"),
     STALL: Kind(PROGRESS, "a partition that stands still while others of its topic move"),
+    REVOCATION: Kind(PROGRESS, "a member that does not give up its partitions to others"),
     STATIC_FIGHT: Kind(PROGRESS, "a static member's id taken over again and again"),
     GENERATION_GAP: Kind(PROGRESS, "generations without a record, or that go back"),
     NO_PROGRESS: Kind(PROGRESS, "the same offset committed again and again"),
@@ -118,6 +120,9 @@ class Parameters:
         The shortest stall.
     open_ms : int
         The least age of an open transaction.
+    revoking_ms : int
+        The least time in which a member does not give up partitions; one that was fenced for it
+        is a finding, whatever its rebalance timeout was.
     takeovers, window_ms : int
         A static id is contested if it is taken over this many times within this window.
     flap_count, flap_window_ms : int
@@ -136,6 +141,7 @@ class Parameters:
     skip_rate: int = 1000
     stall_ms: int = 60_000
     open_ms: int = 10_000
+    revoking_ms: int = 60_000
     takeovers: int = 3
     window_ms: int = 600_000
     flap_count: int = 4
@@ -213,6 +219,10 @@ FINDERS = (
         (SKIP, REWIND, STALL, OPEN_TRANSACTION),
         lambda view, parameters, found: found.rows(view),
         losses,
+    ),
+    Finder(
+        (REVOCATION,),
+        lambda view, parameters, _: slow_revocations(view, parameters.revoking_ms),
     ),
     Finder((STATIC_FIGHT,), fight_rows),
     Finder((GENERATION_GAP,), gap_rows),

@@ -26,8 +26,10 @@ from coterie.insight.groups import (
     outages,
     protocol_switches,
 )
+from coterie.insight.groups.member_changes import MEMBER_CHANGED
 from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.groups.rebalances import counts, is_rebalance, replacements
+from coterie.insight.groups.reconciliation import MEMBER
 from coterie.insight.groups.timeline import (
     DELETED,
     EMPTY,
@@ -78,6 +80,9 @@ FIELDS = {
     "position": "int64",
     "unowned_least_ms": "int64",  # partition-milliseconds without an owner: at least
     "unowned_most_ms": "int64",  # at most
+    "target_at": "timestamp",  # of an epoch: when its target assignment was computed
+    "unreconciled": "int64",  # members that had not reached the epoch by the next one, or the end
+    "last_members": [MEMBER],  # these members, at most 20; or the last one that reached it
 }
 SUMMARIES = (episodes.EPISODE, "flapping", "client", departures.DEPARTURES, "summary")
 CLOCK_BACK = "clock_back"
@@ -89,7 +94,7 @@ EVENTS = (
         protocol_switches.UPGRADED,
         protocol_switches.DOWNGRADED,
         epochs.STATIC_LEAVE,
-        epochs.MEMBER_CHANGED,
+        MEMBER_CHANGED,
     ),
     server_log.REFUSED,
     *SUMMARIES,
@@ -128,6 +133,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
                 "offsets_partition": view.number,
                 "causes": row.get("causes", []),
                 "topics": row.get("topics", []),
+                "last_members": row.get("last_members", []),
             }
 
 

@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 from coterie.insight.brokerlogs.lines import SERVER
+from coterie.insight.groups.causes import client_text
 from coterie.insight.groups.episodes import unowned_text
-from coterie.insight.groups.epochs import EPOCH_EVENT
+from coterie.insight.groups.epochs import EPOCH_EVENT, STATIC_LEAVE
 from coterie.insight.groups.timeline import EMPTY, GENERATION
 from coterie.insight.questions.explain import COMMITS
 from coterie.times import format_time
@@ -18,6 +19,7 @@ NOISE = re.compile(
     r"|; client reason: (?:not provided|need to re-join with the given member-id: \S+)"
     r"| with group instance id (?:None|null)"
 )
+NAMED = 3  # members in a text
 Row = dict[str, Any]
 
 
@@ -28,10 +30,29 @@ def cause_of(row: Row) -> str:
         text += f" for {seconds(row['duration_ms'])}"
     if row["reason"]:
         text += f" [{SERVER}: {NOISE.sub('', row['reason'])}]"
-    if row["event"] == EPOCH_EVENT and row["until"] and row["until"] > row["timestamp"]:
-        text += f"; reconciled after {seconds(row['until'] - row['timestamp'])}"
+    if row["event"] == EPOCH_EVENT and row["timestamp"] is not None:
+        text += reconciled(row)
+    if row["event"] == STATIC_LEAVE and row["until"] is not None:
+        text += f", away for {seconds(row['until'] - row['timestamp'])}"
     if row["event"] == COMMITS and row["until"] != row["timestamp"]:
         text += f" (until {format_time(row['until'])[11:]})"
+    return text
+
+
+def reconciled(row: Row) -> str:
+    """Return how the members of a newer group got the assignment of an epoch, as text."""
+    text, since_ms = "", row["timestamp"]
+    target_ms = row["target_at"]
+    names = [client_text(who["client_id"], None) for who in row["last_members"][:NAMED]]
+    if target_ms is not None and target_ms > since_ms:
+        text += f"; target computed after {seconds(target_ms - since_ms)}"
+    if row["until"] is not None and row["until"] > since_ms:
+        text += f"; reconciled after {seconds(row['until'] - since_ms)}"
+        text += f", {names[0]} last" if row["member_count"] > 1 else ""
+    elif row["until"] is None and row["unreconciled"]:
+        more = row["unreconciled"] - len(names)
+        names += [f"{more} more"] if more else []
+        text += f"; not reconciled: {', '.join(names)}"
     return text
 
 

@@ -8,7 +8,7 @@ the values to metric names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +17,19 @@ import numpy as np
 from coterie._core.fold import partial
 from coterie._core.fold.producers import Committed
 from coterie.errors import CorruptData
-from coterie.insight.groups.rebalances import rebalances
+from coterie.insight.groups.epochs import followed
+from coterie.insight.groups.rebalances import counts, rebalances
 from coterie.insight.offsets import loss_counts
 from coterie.insight.offsets.end_offsets import EndOffsets
 from coterie.insight.offsets.loss_findings import Losses
 from coterie.insight.questions import lag
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
+from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.ordering import java_order, key_order
+from coterie.state.consumer_protocol_groups import unreconciled
 from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_by_group
 
@@ -55,6 +58,9 @@ FIELDS = {
     "stalled_since": "timestamp",  # null: it does not; of a group: the first
     "open_transactions": "int64",  # of a group: those that hold offsets of it
     "open_since": "timestamp",  # the first of them
+    "unreconciled": "int64",  # of a consumer group: members that do not have their target yet
+    "revoking_since": "timestamp",  # since when a member has not given up partitions, the first
+    "revocation_timeouts": "int64",  # members fenced for that since ``trusted_from``
     "rebalances": "int64",  # since ``trusted_from``; see ``coterie.insight.groups.rebalances``
 }
 Row = dict[str, Any]
@@ -138,6 +144,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
             for row in partition_rows:
                 row.update(behind.get((group, row["topic"], row["partition"]), {}))
         counted = rebalances(view, view.histories.get(group), newer.get(group, ()))
+        reconciling = reconciling_of(view, heads[group], newer.get(group, ()))
         head = head_of(heads[group], counted)
         if losses is not None:
             head |= losses.fields_of(group, partition_rows)
@@ -148,8 +155,29 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
             "commits": sum(row["commits"] for row in partition_rows),
             "commit_timestamp": latest(row["commit_timestamp"] for row in partition_rows),
             **head,
+            **reconciling,
         }
         yield from partition_rows
+
+
+def reconciling_of(view: PartitionView, group: Row, records: Sequence[GroupRecord]) -> Row:
+    """Return what a consumer group's members have to get and to give up; empty: another group."""
+    if group["type"] != "consumer":
+        return {}
+    timeline = followed(records)
+    since = [
+        revocation.record.timestamp
+        for revocation in timeline.partitions.revoking.values()
+        if revocation.record.timestamp >= 0
+    ]
+    return {
+        "unreconciled": len(unreconciled(group)),
+        "revoking_since": min(since, default=None),
+        "revocation_timeouts": sum(
+            revocation.timed_out and counts(view, revocation.record._asdict())
+            for revocation in timeline.ended_revocations
+        ),
+    }
 
 
 def passes(name: str, pattern: str | None, exclusion: str | None) -> bool:

@@ -1,11 +1,13 @@
 """The state of a consumer group as the records of a log have it.
 
-A replay in bulk applies the last record of each key with the code that a load and a live
-coordinator use. It differs in one point: nothing is refused. A log that a broker would not load,
-because a partition has two owners or a removed member still has a target, is shown as it is; a
-record with an impossible partition is passed over.
+A replay applies records with the code that a load and a live coordinator use: those of a log in
+order, or the last record of each key. It differs in one point: nothing is refused. A log that a
+broker would not load, because a partition has two owners or a removed member still has a target,
+is shown as it is.
 Source: ConsumerGroup.java, GroupMetadataManager.java (replay).
 """
+cimport cython
+
 from coterie._core.coordinator.consumer.group cimport (
     AS_RECORDED, ConsumerGroup, ConsumerMember, Record, new_group, preferred)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
@@ -13,37 +15,82 @@ from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, utf16_sorted)
 
 from coterie._core.coordinator.consumer.parse import parse_record
-from coterie.errors import CorruptData
 
 # The default of group.consumer.assignors; a log does not have the setting.
 cdef tuple ASSIGNORS = ("uniform", "range")
 
 
-def replayed_group(list records not None):
-    """Return what the records of one consumer group make of it."""
-    cdef MetadataImage image = MetadataImage()
-    cdef ConsumerGroup group = new_group("", AS_RECORDED)
-    cdef ConsumerMember member
-    cdef Record record
-    cdef bytes key, value
-    for key, value in records:
-        try:
-            parsed = parse_record(key, value, image)
-        except CorruptData:
-            continue
-        if parsed is not None:
-            record = parsed[1]
-            group.apply(record, None)
-    return {
-        "state": group.state,
-        "group_epoch": group.epoch,
-        "target_assignment_epoch": max(group.target_epoch, 0),
-        "assignor": preferred(group.assignor_count, ASSIGNORS),
-        "regular_expressions": {
-            regex: list(utf16_sorted((<Resolved>group.resolved[regex]).topics))
-            for regex in utf16_sorted(group.resolved)},
-        "members": [member_row(member) for member in group.order],
-    }
+@cython.final
+cdef class ReplayedGroup:
+    """A consumer group that takes the records of a log, one by one."""
+
+    cdef MetadataImage image
+    cdef ConsumerGroup group
+
+    def __cinit__(self):
+        self.image = MetadataImage()
+        self.group = new_group("", AS_RECORDED)
+
+    def take(self, bytes key not None, bytes value):
+        """Apply a record; return its member id or regular expression, None: it has neither."""
+        cdef Record record
+        parsed = parse_record(key, value, self.image)
+        if parsed is None:
+            return None
+        record = parsed[1]
+        self.group.apply(record, None)
+        return record.name
+
+    @property
+    def state(self):
+        """The state's name."""
+        return self.group.state
+
+    @property
+    def group_epoch(self):
+        """The epoch of the last epoch record, 0 before the first."""
+        return self.group.epoch
+
+    @property
+    def metadata_hash(self):
+        """The hash of the subscribed topics' metadata; 0: no such topic exists."""
+        return self.group.metadata_hash
+
+    @property
+    def target_assignment_epoch(self):
+        """The epoch for which the target assignment was computed."""
+        return max(self.group.target_epoch, 0)
+
+    @property
+    def assignor(self):
+        """The assignor with the most votes; without votes the first of Kafka's default."""
+        return preferred(self.group.assignor_count, ASSIGNORS)
+
+    @property
+    def votes(self):
+        """The number of members that name an assignor."""
+        return sum(self.group.assignor_count.values())
+
+    @property
+    def subscribed_topics(self):
+        """The names of the topics that members name, and of their resolved expressions."""
+        return frozenset(self.group.topic_count)
+
+    @property
+    def regular_expressions(self):
+        """Resolved regular expression -> topic names."""
+        return {
+            regex: list(utf16_sorted((<Resolved>self.group.resolved[regex]).topics))
+            for regex in utf16_sorted(self.group.resolved)}
+
+    def member(self, str member_id not None):
+        """Return the row of a member, None: there is no such member."""
+        found = self.group.members.get(member_id)
+        return None if found is None else member_row(found)
+
+    def members(self):
+        """Return the rows of all members, by member id."""
+        return [member_row(member) for member in self.group.order]
 
 
 cdef dict member_row(ConsumerMember member):

@@ -1,0 +1,102 @@
+"""Causes of epochs, by the records alone, against the requests of Kafka's golden traces."""
+
+from itertools import zip_longest
+
+import pytest
+
+from coterie.insight.questions import explain
+from coterie.insight.records.partition_view import read_partitions
+from support.consumer_groups import golden
+from support.insight import trace_causes
+
+TRACES = [
+    pytest.param(name, behaviour, id=f"{behaviour}-{name}")
+    for behaviour, folder in golden.BEHAVIOURS.items()
+    for name in golden.names()
+    if folder is None or (golden.FOLDER / folder / f"{name}.expected.jsonl.gz").exists()
+]
+
+
+def explained(folder, name, behaviour):
+    """The rows of a trace's log: group -> rows, in log order."""
+    log = trace_causes.log_of(folder / "log", name, behaviour)
+    rows = {}
+    for view in read_partitions([log]) if log.exists() else ():
+        for row in explain.rows(view, explain.Parameters()):
+            rows.setdefault(row["group_id"], []).append(row)
+    return rows
+
+
+def epochs_of(rows):
+    """(group, epoch, time) -> its rows, in log order."""
+    found = {}
+    for of_group in rows.values():
+        for row in of_group:
+            if row["event"] == "epoch":
+                place = row["group_id"], row["generation"], row["timestamp"]
+                found.setdefault(place, []).append(row)
+    return found
+
+
+def who(row, *whats):
+    return {cause["member_id"] for cause in row["causes"] if cause["what"] in whats}
+
+
+@pytest.mark.parametrize(("name", "behaviour"), TRACES)
+def test_causes_by_the_records_are_what_the_requests_asked_for(tmp_path, name, behaviour):
+    rows = epochs_of(explained(tmp_path, name, behaviour))
+    for epoch in trace_causes.epochs(name, behaviour):
+        place = epoch.group, epoch.number, epoch.at_ms
+        if epoch.by == trace_causes.UPGRADE:  # no row, unless the log has not the classic members
+            rows.pop(place, None)
+            continue
+        row = rows[place].pop(0)
+        if epoch.by is None:
+            continue
+        assert who(row, "joined", "present") == epoch.joined
+        assert who(row, "left_or_evicted") == epoch.left
+        assert who(row, "subscription_changed") == epoch.subscribed
+        whats = {cause["what"] for cause in row["causes"]}
+        assert whats
+        assert epoch.resolved or "regex_resolved" not in whats
+        assert epoch.metadata or "topics_changed" not in whats
+        fenced = {c["member_id"] for c in row["causes"] if "fenced" in (c["detail"] or "")}
+        timed_out = isinstance(epoch.by, str) and epoch.by.startswith("rebalance-timeout-")
+        assert fenced == (epoch.left if timed_out else set())
+    assert not any(rows.values())
+
+
+@pytest.mark.parametrize(("name", "behaviour"), TRACES)
+def test_an_epoch_is_reconciled_when_kafka_says_that_the_group_is_stable(tmp_path, name, behaviour):
+    rows = explained(tmp_path, name, behaviour)
+    stable, computed = {}, {}
+    for group, at_ms, state, epoch, target in trace_causes.states(name, behaviour):
+        computed.setdefault((group, target), set()).add(at_ms)
+        if state == "Stable" and epoch == target:
+            stable.setdefault((group, epoch), set()).add(at_ms)
+    for of_group in rows.values():
+        epochs = [row for row in of_group if row["event"] == "epoch"]
+        for row, later in zip_longest(epochs, epochs[1:]):
+            place = row["group_id"], row["generation"]
+            # Kafka's state is as of the end of an event, which may bring another epoch.
+            ends = {later and later["timestamp"]}
+            if row["until"] is not None:
+                assert row["until"] in stable.get(place, set()) | ends
+                assert (row["unreconciled"], len(row["last_members"])) == (0, 1)
+            else:
+                assert bool(row["unreconciled"]) == bool(row["member_count"])
+                assert place not in stable or len(computed[place]) > 1
+            if row["target_at"] is not None:
+                assert row["target_at"] in computed.get(place, set()) | ends
+
+
+@pytest.mark.parametrize(("name", "behaviour"), TRACES)
+def test_partition_seconds_without_an_owner_are_those_of_the_records(tmp_path, name, behaviour):
+    rows = explained(tmp_path, name, behaviour)
+    expected = trace_causes.unowned_ms(name, behaviour)
+    for group, of_group in rows.items():
+        epochs = [row for row in of_group if row["event"] == "epoch"]
+        least = sum(row["unowned_least_ms"] or 0 for row in epochs)
+        most = sum(row["unowned_most_ms"] or 0 for row in epochs)
+        assert least == expected.get(group, 0)
+        assert most >= least
