@@ -24,7 +24,7 @@ from coterie.traces.arrivals import in_order
 from coterie.traces.close_requests import Step, in_answered_order
 from coterie.traces.removals import Removal, shows_deletion
 from coterie.traces.restarts import Outage, outages
-from coterie.traces.topics import TOPIC_APIS, LoggedTopics
+from coterie.traces.topics import LoggedTopics
 from coterie.values import Error
 from coterie.wire.apis import READERS
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
@@ -55,7 +55,7 @@ HEARTBEATS, DESCRIBES = (
     frozenset(f"{kind}_GROUP_{what}" for kind in ("CONSUMER", "SHARE", "STREAMS"))
     for what in ("HEARTBEAT", "DESCRIBE")
 )
-READ = frozenset(READERS) | HEARTBEATS | DESCRIBES | TOPIC_APIS
+READ = frozenset(READERS) | HEARTBEATS | DESCRIBES
 SESSION_MS = 10_000
 _MADE = bytes.fromhex("000000000000400080")  # how the ids begin that consumer groups make
 

@@ -16,10 +16,10 @@ from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.values import Error
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it
 
-__all__ = ["TOPIC_APIS", "LoggedTopics"]
+__all__ = ["LoggedTopics"]
 
 Change = tuple[float, dict[str, Any]]
-TOPIC_APIS = frozenset({"METADATA", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS"})
+_TOPIC_APIS = frozenset({"METADATA", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS"})
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
 _BY_ID_SINCE = 10  # version of OffsetCommit and of OffsetFetch
 
@@ -46,7 +46,7 @@ class LoggedTopics:
         self._counts: dict[str, int] = {}  # of the topics that are there
         self._absent: set[str] = set()
         self._replicas: dict[tuple[str, int], list[list[int]]] = {}
-        asked = [each for each in by_time if each.api in TOPIC_APIS and each.response]
+        asked = [each for each in by_time if each.api in _TOPIC_APIS and each.response]
         racks = dict(_racks(asked))
         if any(rack is not None for rack in racks.values()):  # else nothing depends on replicas
             self._replicas.update(_replicas(asked))
