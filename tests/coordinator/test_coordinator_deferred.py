@@ -120,6 +120,20 @@ def test_an_append_that_comes_back_after_the_offset_was_deleted_changes_nothing(
     assert shown(deferred) == -1
 
 
+@pytest.mark.parametrize("others", [0, 3])
+@pytest.mark.parametrize("producer", [{}, {"producer_id": 7, "producer_epoch": 0}])
+def test_a_deleted_partition_takes_its_commits_in_flight_along(deferred, producer, others):
+    ask = deferred.txn_offset_commit if producer else deferred.offset_commit
+    pending = ask("g", {("t", 0): 5}, **producer)
+    (append,) = deferred.appends
+    deferred.delete_partitions([("t", 0), *((f"other-{n}", 0) for n in range(others))])
+    append.complete()
+    if producer:
+        deferred.end_txn(7, committed=True)
+    assert pending.response.partitions[0].error is Error.NONE
+    assert shown(deferred) == -1
+
+
 def test_a_marker_before_the_append_leaves_the_offset_unseen(deferred):
     deferred.txn_offset_commit("g", {("t", 0): 5}, producer_id=1, producer_epoch=0)
     deferred.end_txn(1, committed=True)

@@ -359,16 +359,29 @@ def test_a_closed_connection_needs_no_collection_to_be_freed(monkeypatch):
         gc.enable()
 
 
-@pytest.mark.parametrize(
-    ("groups", "looked_up"), [(0, [5000]), (39, [5000]), (99, [2000, 2000, 1000])]
-)
-def test_deleted_topics_are_looked_up_in_groups_together_but_not_too_many(groups, looked_up):
-    server, calls = Server(), []
+def consumer_group(name, topic="t0"):
+    body = {"groupId": name, "memberId": f"member-{name}", "memberEpoch": 0,
+            "rebalanceTimeoutMs": 60_000, "subscribedTopicNames": [topic],
+            "topicPartitions": []}  # fmt: skip
+    return request("ConsumerGroupHeartbeat", 1, body)
+
+
+@pytest.mark.parametrize(("kafka", "group"), [
+    ("3.9", lambda name: request("OffsetCommit", 8, commit(name, "t0", {0: 1}))),
+    ("4.1", lambda name: request("OffsetCommit", 8, commit(name, "t0", {0: 1}))),
+    ("4.1", consumer_group),
+])  # fmt: skip
+@pytest.mark.parametrize(("groups", "passes"), [(0, 5), (3000, 2), (6000, 1)])
+def test_deleted_topics_take_few_passes_over_many_groups(kafka, group, groups, passes):
+    """A slice deletes as much as a pass over the groups takes: 50 topics of 100 partitions."""
+    server, calls = Server(kafka=kafka), []
     for number in range(50):
         server.cluster.topics.create(f"t{number}", 100)
+    connection = server.connect()
     for number in range(groups):
-        server.connect().send(request("OffsetCommit", 8, commit(f"g{number}", "t0", {0: 1})))
+        connection.send(group(f"g{number}"))
+    assert server.cluster.groups.count == groups
     server.cluster.groups.delete_partitions = lambda keys: calls.append(len(list(keys)))
-    names = {"topicNames": [f"t{number}" for number in range(50)]}
-    ask(server.connect(), "DeleteTopics", 5, names)
-    assert calls == looked_up
+    ask(server.connect(), "DeleteTopics", 5, {"topicNames": [f"t{n}" for n in range(50)]})
+    assert sum(calls) == 5000
+    assert len(calls) == passes

@@ -108,7 +108,8 @@ def test_no_session_ends_while_the_broker_is_down_however_long():
 
 
 def test_classic_groups_of_a_4x_broker_are_answered_as_it_did_over_its_restart(tmp_path):
-    settings = ("group.initial.rebalance.delay.ms=500", "group.min.session.timeout.ms=1000")
+    settings = ("group.initial.rebalance.delay.ms=500", "group.min.session.timeout.ms=1000",
+                "coterie.behaviour=3.9")  # fmt: skip
     options = [word for setting in settings for word in ("--set", setting)]
     log = GOLDEN / "incidents" / "protocols" / "kafka-request.log.gz"
     made = coterie_ok("trace", "import", log, "--out", tmp_path, *options)

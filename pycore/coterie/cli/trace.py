@@ -205,7 +205,8 @@ def import_command(
     Writes NAME.trace.jsonl and, from the broker's own answers, NAME.expected.jsonl; compare with
     `coterie trace diff --responses`. The log does not tell the broker's settings: give those
     that are not Kafka's defaults with --set. A restart of the broker becomes a failover; it shows
-    in its connections, and in its server log. Groups of the newer protocols are left out.
+    in its connections, and in its server log. A log with consumer groups becomes a trace of
+    version 2.
     """
     from coterie.cli.outfile import check_files_in
     from coterie.traces.removals import removals

@@ -14,7 +14,11 @@ from typing import Any
 from coterie.arguments import within
 from coterie.errors import ArgumentError, ConfigError, shown
 
-__all__ = ["CLASSIC_ONLY", "DEFAULTS", "coordinator_config"]
+__all__ = ["CLASSIC_ONLY", "DEFAULTS", "REPLAYING", "coordinator_config"]
+
+# Behaviours without consumer groups, and those of Kafka 4, which has them.
+CLASSIC_ONLY = ("3.9", "2.4")
+REPLAYING = ("4.1", "4.1.2", "4.2")
 
 _INT32 = 2**31
 _INT64 = 2**63
@@ -45,7 +49,7 @@ _NUMBERS: dict[str, tuple[int, int, int]] = {
 }
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "coterie.cleanup": (None, "periodic"),
-    "coterie.behaviour": ("3.9", "2.4", "4.1", "4.1.2", "4.2"),
+    "coterie.behaviour": CLASSIC_ONLY + REPLAYING,
     "coterie.tasks": (None, "manual"),
     "group.consumer.migration.policy": ("bidirectional", "upgrade", "downgrade", "disabled"),
     # Which protocol wins a tied vote: the first one voted for, or the first one in a broker's hash
@@ -53,8 +57,6 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     # key, so no header has it at its default.
     "coterie.ties": ("first", "hash"),
 }
-
-CLASSIC_ONLY = ("3.9", "2.4")  # behaviours without consumer groups
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {name: bounds[0] for name, bounds in _NUMBERS.items()}

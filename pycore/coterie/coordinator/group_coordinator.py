@@ -99,10 +99,10 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         self._start(config, now_ms)
         if batches or self._sink is not None:
             self._core.import_log(batches)
-            self._may_adopt &= not (batches or self._core.all_groups())
+            self._may_adopt &= not (batches or self._core.group_count)
             self._drain()
             self._outbox.raise_failure(self._core)
-        self._loaded = bool(batches or self._core.all_groups())
+        self._loaded = bool(batches or self._core.group_count)
 
     def _start(self, config: Mapping[str, Any] | None, now_ms: int) -> None:
         self._config = coordinator_config(config)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from coterie.coordinator.config import CLASSIC_ONLY, REPLAYING
 from coterie.errors import ArgumentError, shown
 
 __all__ = [
@@ -50,7 +51,7 @@ class Release(NamedTuple):
 
 DEFAULT_RELEASE = Release(
     "3.9",
-    behaviours=("3.9", "2.4"),
+    behaviours=CLASSIC_ONLY,
     features={KRAFT_VERSION: (0, 1), METADATA_VERSION: (1, 21)},  # 21 is IBP_3_9_IV0
     levels={METADATA_VERSION: 21},
 )
@@ -58,7 +59,7 @@ RELEASES: Mapping[str, Release] = {
     "3.9": DEFAULT_RELEASE,
     "4.1": Release(
         "4.1",
-        behaviours=("4.1", "4.1.2", "4.2"),
+        behaviours=REPLAYING,
         features={
             GROUP_VERSION: (0, 1),
             TRANSACTION_VERSION: (0, 2),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import secrets
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +71,9 @@ def _write_trace(
     trace: Path, recording: Recording | None, running: Running, *, overwrite: bool
 ) -> None:
     """Write the trace to its file; where that fails, to a temporary file that the error names."""
+    import secrets  # here, as most servers write no trace
+    import tempfile
+
     from coterie.atomic_file import check_file
 
     assert recording is not None

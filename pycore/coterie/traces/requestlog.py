@@ -3,25 +3,28 @@
 With ``kafka.request.logger`` at DEBUG, Kafka writes one JSON object per request. The time of a line
 is the time at which the response was sent. The request arrived ``totalTimeMs`` before. The broker's
 member ids (prefix and random UUID) become ``PREFIX-N``, in the order in which they were assigned.
-Groups of the newer protocols have another coordinator, and are left out as a whole. A restart of
-the broker becomes a failover; otherwise sessions would end in the trace while the broker was down.
+A log with consumer groups becomes a trace of version 2, with the cluster's topics (``topics.py``).
+Share and streams groups are left out as a whole. A restart of the broker becomes a failover;
+otherwise sessions would end in the trace while the broker was down.
 Sources: ``RequestConvertToJson.scala``, the message JSON of each API.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from coterie.coordinator.config import DEFAULTS
+from coterie.consumer_groups import encode_topic_id
+from coterie.coordinator.config import CLASSIC_ONLY, DEFAULTS, REPLAYING
 from coterie.errors import CoterieError
 from coterie.traces.arrivals import in_order
 from coterie.traces.close_requests import Step, in_answered_order
 from coterie.traces.removals import Removal, shows_deletion
 from coterie.traces.restarts import Outage, outages
+from coterie.traces.topics import LoggedTopics
 from coterie.values import Error
 from coterie.wire.apis import READERS
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
@@ -37,9 +40,16 @@ _NOT_PASSED_ON = {
     Error.TOPIC_AUTHORIZATION_FAILED.name: "refused before the coordinator",
     Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.name: "refused before the coordinator",
     Error.UNKNOWN_TOPIC_OR_PARTITION.name: "refused before the coordinator",
+    Error.UNKNOWN_TOPIC_ID.name: "refused before the coordinator",
     Error.UNSUPPORTED_VERSION.name: "refused before the coordinator",
 }
-
+_OF_VERSION_2 = {  # fields of events that traces of version 1 do not have
+    "offset_commit": ("version", "retention_time_ms"),
+    "offset_fetch": ("member_id", "member_epoch"),
+    "describe_group": ("version",),
+    "list_groups": ("types",),
+}
+_BEFORE_AN_ID = Error.INVALID_SESSION_TIMEOUT.name  # checked before a consumer group makes an id
 
 HEARTBEATS, DESCRIBES = (
     frozenset(f"{kind}_GROUP_{what}" for kind in ("CONSUMER", "SHARE", "STREAMS"))
@@ -47,6 +57,7 @@ HEARTBEATS, DESCRIBES = (
 )
 READ = frozenset(READERS) | HEARTBEATS | DESCRIBES
 SESSION_MS = 10_000
+_MADE = bytes.fromhex("000000000000400080")  # how the ids begin that consumer groups make
 
 
 @dataclass(slots=True)
@@ -78,10 +89,17 @@ class MemberIds:
     def __init__(self) -> None:
         self.trace_ids: dict[str, str] = {}
 
-    def hand_out(self, member_id: str, prefix: str) -> None:
-        """Map an id to the next number; the empty id of an unanswered join takes one, too."""
+    def hand_out(self, member_id: str, prefix: str | None) -> None:
+        """Map an id to the next number; the empty id of an unanswered join takes one, too.
+
+        ``prefix`` is None for an id that a consumer group made: it is a UUID, as in a trace.
+        """
         number = len(self.trace_ids) + 1
-        self.trace_ids[member_id or f"\0{number}"] = f"{prefix}-{number:08d}"
+        self.trace_ids[member_id or f"\0{number}"] = (
+            encode_topic_id(_MADE + number.to_bytes(7, "big"))
+            if prefix is None
+            else f"{prefix}-{number:08d}"
+        )
 
     def map(self, value: Any) -> Any:
         """Return a copy of a JSON value with the known member ids replaced."""
@@ -125,23 +143,23 @@ def import_request_log(
     """
     out = ImportedTrace()
     by_time = in_order(exchanges(lines, out.left_out))
-    newer: set[str] = set()
-    for exchange in by_time:
-        if exchange.api in READ:
-            by_the_table(exchange)
-        with as_kafka_logs_it(exchange):
-            newer.update(_newer_groups(exchange))
+    config = dict(config or {})
+    newer = _left_out_groups(by_time, config)
+    classic_only = config.get("coterie.behaviour", CLASSIC_ONLY[0]) in CLASSIC_ONLY
+    topics = _topics(by_time)
     steps = _steps(out, by_time, newer, removals)
+    for _, event, answer in steps:
+        (_as_version_1 if classic_only else _as_version_2)(event, answer)
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
     start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
     out.start = _clock(start_ms)
-    header = {
+    header: dict[str, Any] = {
         "format": "coterie-trace",
-        "version": 1,
+        "version": 1 if classic_only else 2,
         "name": name,
         "doc": f"A broker's request log, from {out.start} of its clock on.",
-        "config": _settings(steps, config or {}),
+        "config": _settings(steps, config),
     }
     own = [
         (at_ms, {"op": "failover"})
@@ -151,6 +169,9 @@ def import_request_log(
     own += [
         (removal.at_ms + 1, _removed(removal)) for removal in removals if removal.at_ms >= start_ms
     ]
+    if not classic_only:
+        header |= topics.header
+        own += [(max(at_ms, start_ms), event) for at_ms, event in topics.changes]
     own.sort(key=lambda entry: entry[0])
 
     def lines_of(steps: list[Step]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -213,19 +234,72 @@ def _read(
     return (f"{exchange.api}: refused" if refused else None), read
 
 
-def _newer_groups(exchange: Exchange) -> Iterator[str]:
-    """Yield the groups of an exchange that have a newer protocol."""
+def _left_out_groups(by_time: Iterable[Exchange], config: dict[str, Any]) -> set[str]:
+    """Read the exchanges by the table; return the groups that the trace cannot have.
+
+    If there are consumer groups, the default behaviour in ``config`` is one that has them.
+    """
+    of_type: dict[str, set[str]] = defaultdict(set)
+    for exchange in by_time:
+        if exchange.api in READ:
+            by_the_table(exchange)
+        with as_kafka_logs_it(exchange):
+            for group, group_type in _newer_groups(exchange):
+                of_type[group_type].add(group)
+    if of_type["consumer"] and config.setdefault("coterie.behaviour", REPLAYING[0]) in REPLAYING:
+        del of_type["consumer"]
+    return set().union(*of_type.values())
+
+
+def _topics(by_time: Iterable[Exchange]) -> LoggedTopics:
+    """Find the topics of the log, and name those of the requests that have only ids."""
+    topics = LoggedTopics(by_time)
+    for exchange in by_time:
+        with as_kafka_logs_it(exchange):
+            topics.name(exchange)
+    return topics
+
+
+def _as_version_1(event: dict[str, Any], answer: dict[str, Any] | None) -> None:
+    """Remove what traces of version 1 do not have."""
+    for name in _OF_VERSION_2.get(event["op"], ()):
+        event.pop(name, None)
+    if event["op"] == "join_group" and answer is not None:
+        answer["protocol_name"] = answer["protocol_name"] or None
+    if event["op"] == "list_groups" and answer is not None:
+        for group in answer["groups"]:
+            del group["type"]
+
+
+def _as_version_2(event: dict[str, Any], answer: dict[str, Any] | None) -> None:
+    """Remove what traces of version 2 do not have; a broker's response has null for no protocol."""
+    if event["op"] == "join_group" and answer is not None:
+        answer["protocol_name"] = answer["protocol_name"] or ""
+    for offset in event.get("offsets", ()):
+        offset.pop("expire_timestamp", None)
+
+
+def _newer_groups(exchange: Exchange) -> Iterator[tuple[str, str]]:
+    """Yield the groups of an exchange that have a newer protocol, and its name."""
     answer = exchange.response
     if not answer:
         return
     if exchange.api in HEARTBEATS and not answer["errorCode"]:
-        yield exchange.request["groupId"]
+        yield exchange.request["groupId"], _type_of(exchange.api)
     elif exchange.api in DESCRIBES:
-        yield from (group["groupId"] for group in answer["groups"] if not group["errorCode"])
+        for group in answer["groups"]:
+            if not group["errorCode"]:
+                yield group["groupId"], _type_of(exchange.api)
     elif exchange.api == "LIST_GROUPS":
         for group in answer["groups"]:
-            if (group.get("groupType") or "classic").lower() not in ("classic", "unknown"):
-                yield group["groupId"]
+            group_type = (group.get("groupType") or "classic").lower()
+            if group_type not in ("classic", "unknown"):
+                yield group["groupId"], group_type
+
+
+def _type_of(api: str) -> str:
+    """Return the type of group that an API is for."""
+    return api.partition("_")[0].lower()
 
 
 def _of_newer(group: str) -> str:
@@ -321,14 +395,13 @@ def _lines(
     trace: list[dict[str, Any]] = []
     expected: list[dict[str, Any]] = []
     ids, left = MemberIds(), list(own)
+    consumer_groups: set[str] = set()
     for number, (exchange, event, answer) in enumerate(steps, 1):
         while left and left[0][0] <= exchange.handled_ms:
             at_ms, did = left.pop(0)
             trace.append({"at": int(at_ms) - start_ms} | did)
-        new = event["op"] == "join_group" and not event.get("member_id")
-        if new and answer is not None and _took_an_id(answer):
-            prefix = event.get("group_instance_id") or event["client_id"]
-            ids.hand_out(answer["member_id"], prefix)
+        if answer is not None:
+            _hand_out(ids, event, answer, consumer_groups)
         at = int(exchange.handled_ms) - start_ms
         head = {"at": at, "op": event["op"]} | ({"id": number} if answer is not None else {})
         fields = ids.map({name: value for name, value in event.items() if name != "op"})
@@ -370,5 +443,27 @@ def _settings(steps: list[Step], config: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _took_an_id(answer: dict[str, Any]) -> bool:
-    return bool(answer["member_id"]) or answer["generation_id"] >= 0
+def _hand_out(
+    ids: MemberIds, event: dict[str, Any], answer: dict[str, Any], consumer: set[str]
+) -> None:
+    """Hand out the id that a coordinator made for a new member.
+
+    ``consumer`` are the groups that are consumer groups at the time; it is updated.
+    """
+    group, member_id = event.get("group_id"), answer.get("member_id")
+    if event["op"] == "consumer_group_heartbeat" and answer["error"] == Error.NONE.name:
+        consumer.add(group or "")
+        if not event["member_id"]:
+            ids.hand_out(member_id or "", None)
+    if event["op"] != "join_group" or event.get("member_id"):
+        return
+    prefix = event.get("group_instance_id") or event["client_id"]
+    if member_id:
+        (consumer.discard if member_id.startswith(f"{prefix}-") else consumer.add)(group or "")
+    made_by_group = group in consumer
+    if (
+        member_id
+        or answer["generation_id"] >= 0
+        or (made_by_group and answer["error"] != _BEFORE_AN_ID)
+    ):
+        ids.hand_out(member_id or "", None if made_by_group else prefix)

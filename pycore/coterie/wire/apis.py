@@ -16,12 +16,7 @@ from coterie.wire.exchanges import Exchange
 __all__ = ["READERS", "name_of"]
 
 Groups = dict[str, dict[str, Any]]
-NEWER_ERRORS = {  # of the newer protocols; this coordinator never returns them
-    110: "FENCED_MEMBER_EPOCH",
-    111: "UNRELEASED_INSTANCE_ID",
-    112: "UNSUPPORTED_ASSIGNOR",
-    113: "STALE_MEMBER_EPOCH",
-    128: "INVALID_REGULAR_EXPRESSION",
+NEWER_ERRORS = {  # of protocols that this coordinator does not have
     130: "STREAMS_INVALID_TOPOLOGY",
     131: "STREAMS_INVALID_TOPOLOGY_EPOCH",
     132: "STREAMS_TOPOLOGY_FENCED",
@@ -71,7 +66,7 @@ def _join(e: Exchange, groups: Groups) -> Iterator[Step]:
             "error": name_of(r["errorCode"]),
             "generation_id": r["generationId"],
             "protocol_type": r.get("protocolType", q["protocolType"] if ok else None),
-            "protocol_name": r.get("protocolName") or None,
+            "protocol_name": r.get("protocolName"),
             "leader": r["leader"],
             "member_id": r["memberId"],
             "skip_assignment": r.optional("skipAssignment"),
@@ -194,6 +189,8 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
         producer_epoch=q.get("producerEpoch"),
         offsets=offsets,
     )
+    if not transactional:
+        event |= {"version": e.version, "retention_time_ms": retention_ms}
     yield event, {"error": "NONE", "partitions": _partition_errors(e.response["topics"])}
 
 
@@ -234,6 +231,8 @@ def _fetch(e: Exchange, groups: Groups) -> Iterator[Step]:
             op="offset_fetch",
             group_id=group["groupId"],
             require_stable=q.get("requireStable"),
+            member_id=group.get("memberId"),
+            member_epoch=group.get("memberEpoch"),
             topics=None
             if topics is None
             else [{"topic": t["name"], "partitions": t["partitionIndexes"]} for t in topics],
@@ -284,7 +283,7 @@ def _describe(e: Exchange, groups: Groups) -> Iterator[Step]:
             for m in g["members"]
         ]
         yield (
-            {"op": "describe_group", "group_id": g["groupId"]},
+            {"op": "describe_group", "group_id": g["groupId"], "version": e.version},
             {
                 # From version 6 on an unknown group is an error; in older versions it is only Dead.
                 "error": "NONE" if gone else name_of(g["errorCode"]),
@@ -302,12 +301,16 @@ def _list(e: Exchange, groups: Groups) -> Iterator[Step]:
             "group_id": g["groupId"],
             "protocol_type": g["protocolType"],
             "state": g.get("groupState"),
+            "type": (g.get("groupType") or "").lower() or None,
         }
         for g in e.response["groups"]
     ]
-    states = e.request.get("statesFilter") or []
+    filters = {
+        "states": e.request.get("statesFilter") or [],
+        "types": e.request.get("typesFilter") or [],
+    }
     yield (
-        {"op": "list_groups", "states": states},
+        {"op": "list_groups"} | filters,
         {"error": name_of(e.response["errorCode"]), "groups": listed},
     )
 
@@ -329,6 +332,83 @@ def _delete_topics(e: Exchange, groups: Groups) -> Iterator[Step]:
         yield {"op": "delete_partitions", "topics": deleted}, None
 
 
+def _consumer_heartbeat(e: Exchange, groups: Groups) -> Iterator[Step]:
+    q, r = e.request, e.response
+    event = _present(
+        op="consumer_group_heartbeat",
+        group_id=q["groupId"],
+        member_id=q["memberId"],
+        member_epoch=q["memberEpoch"],
+        instance_id=q.get("instanceId"),
+        rack_id=q.get("rackId"),
+        rebalance_timeout_ms=q["rebalanceTimeoutMs"],
+        subscribed_topic_names=q.get("subscribedTopicNames"),
+        subscribed_topic_regex=q.get("subscribedTopicRegex"),
+        server_assignor=q.get("serverAssignor"),
+        topic_partitions=_by_id(q["topicPartitions"]),
+        client_id=e.client_id,
+        client_host=e.client_host,
+        version=e.version,
+    )
+    assigned = r["assignment"]
+    yield (
+        event,
+        {
+            "error": name_of(r["errorCode"]),
+            "member_id": r["memberId"],
+            "member_epoch": r["memberEpoch"],
+            "heartbeat_interval_ms": r["heartbeatIntervalMs"],
+            "assignment": None if assigned is None else _by_id(assigned["topicPartitions"]),
+        },
+    )
+
+
+def _by_id(topics: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    if topics is None:
+        return None
+    return [{"topic_id": t["topicId"], "partitions": t["partitions"]} for t in topics]
+
+
+def _consumer_describe(e: Exchange, groups: Groups) -> Iterator[Step]:
+    described = [
+        {
+            "group_id": g["groupId"],
+            "error": name_of(g["errorCode"]),
+            "state": g["groupState"],
+            "group_epoch": g["groupEpoch"],
+            "assignment_epoch": g["assignmentEpoch"],
+            "assignor_name": g["assignorName"],
+            "members": [_described_member(m) for m in g["members"]],
+        }
+        for g in e.response["groups"]
+    ]
+    yield (
+        {"op": "consumer_group_describe", "group_ids": e.request["groupIds"]},
+        {"error": "NONE", "groups": described},
+    )
+
+
+def _described_member(m: Any) -> dict[str, Any]:
+    assignments = {
+        name: [
+            {"topic_id": t["topicId"], "topic": t["topicName"], "partitions": t["partitions"]}
+            for t in m[field]["topicPartitions"]
+        ]
+        for name, field in (("assignment", "assignment"), ("target_assignment", "targetAssignment"))
+    }
+    return {
+        "member_id": m["memberId"],
+        "instance_id": m["instanceId"],
+        "rack_id": m["rackId"],
+        "member_epoch": m["memberEpoch"],
+        "client_id": m["clientId"],
+        "client_host": m["clientHost"],
+        "subscribed_topic_names": m["subscribedTopicNames"],
+        "subscribed_topic_regex": m["subscribedTopicRegex"],
+        **_present(member_type=m.get("memberType")),  # from version 1 on
+    } | assignments
+
+
 READERS: dict[str, Callable[[Exchange, Groups], Iterator[Step]]] = {
     "JOIN_GROUP": _join,
     "SYNC_GROUP": _sync,
@@ -344,4 +424,6 @@ READERS: dict[str, Callable[[Exchange, Groups], Iterator[Step]]] = {
     "LIST_GROUPS": _list,
     "DELETE_GROUPS": _delete,
     "DELETE_TOPICS": _delete_topics,
+    "CONSUMER_GROUP_HEARTBEAT": _consumer_heartbeat,
+    "CONSUMER_GROUP_DESCRIBE": _consumer_describe,
 }

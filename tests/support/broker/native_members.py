@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from support.broker.members import DEFAULTS, Member, now_ms, tell
+from support.broker.members import DEFAULTS, Member, now_ms, spelled, tell
 
 MORE = {
     "auto_commit_s": None,  # enable.auto.commit; ``commit_s`` is ignored then
@@ -29,10 +29,6 @@ class NativeMember(Member):
     """A running consumer on librdkafka; see `Member`."""
 
     program, defaults = __file__, {**DEFAULTS, **MORE}
-
-
-def spelled(places):
-    return sorted(f"{place.topic}-{place.partition}" for place in places)
 
 
 def place_of(name, offset=-1001):

@@ -94,6 +94,9 @@ class Coordinator:
         """Return the classic group with this id, or None."""
     def all_groups(self) -> list[GroupMetadata]:
         """Return every classic group."""
+    @property
+    def group_count(self) -> int:
+        """How many groups there are, of every type."""
     def offsets_of(self, group_id: str) -> OffsetMap | None:
         """Return the offsets of a group of any type, or None if it has had no commits."""
     def take_outputs(self) -> Outputs:

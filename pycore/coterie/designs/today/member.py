@@ -8,6 +8,7 @@ from typing import Any
 from coterie.designs.ledger import Ledger, TopicPartition
 from coterie.designs.today.leaders import Leaders
 from coterie.testing import Member
+from coterie.testing.member import flat
 
 __all__ = ["GroupConsumer"]
 
@@ -97,7 +98,7 @@ class GroupConsumer:
 
     def places(self) -> list[TopicPartition]:
         """Return its assigned partitions."""
-        return [(topic, n) for topic, numbers in self.member.assignment.items() for n in numbers]
+        return flat(self.member.assignment)
 
     def _rebalanced(self, how: str, places: list[TopicPartition]) -> None:
         if how == "assigned":

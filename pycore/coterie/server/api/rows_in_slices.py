@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from coterie import wire
 from coterie.server.api.call import Call, Part, Slices
+from coterie.wire.varints import unsigned_varint
 
 __all__ = ["SLICE_ENTRIES", "Pace", "answer_in_slices", "encoded_count", "runs"]
 
@@ -49,15 +50,7 @@ def runs(entries: Sequence[Entry]) -> Iterable[Sequence[Entry]]:
 
 def encoded_count(number: int, *, flexible: bool) -> bytes:
     """Encode the length of an array or of bytes."""
-    if not flexible:
-        return _INT32.pack(number)
-    number += 1
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    return unsigned_varint(number + 1) if flexible else _INT32.pack(number)
 
 
 def _entries(row: Row) -> int:

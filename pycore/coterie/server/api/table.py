@@ -132,7 +132,7 @@ _OF_4_1 = {
 _NAMES_OF_4_1 = {74: "ListConfigResources"}
 _ADDED_BY_4_1 = (
     Served(76, "ShareGroupHeartbeat", 1, 1, "unsupported:share_group_heartbeat"),
-    Served(77, "ShareGroupDescribe", 1, 1, "unsupported:share_group_describe",
+    Served(77, "ShareGroupDescribe", 1, 1, "unsupported:refuse_to_describe",
            of_each("groupIds", "groups", _GROUP)),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.outputs import response_of
 from coterie._core.coordinator.sink import DirectLog
 from coterie.consumer_groups import DescribedConsumerGroup
+from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.operations import NUMBER
@@ -30,7 +31,6 @@ GroupView = GroupSnapshot | DescribedConsumerGroup
 Answered = Callable[[Any], None]
 RowAnswered = Callable[[int, Any], None]  # error code, the core's payload
 _NAMES = {number: name for name, number in NUMBER.items()}
-REPLAYING = ("4.1", "4.1.2", "4.2")  # behaviours of Kafka 4
 
 
 class Groups:
@@ -67,7 +67,7 @@ class Groups:
         )  # fmt: skip
         context.clock.add(self)
         topics.on_delete.append(self._topics_deleted)
-        self.replays = self.config["coterie.behaviour"] in REPLAYING
+        self.replays = self.config["coterie.behaviour"] not in CLASSIC_ONLY
         self._image = GroupImage(context, topics) if self.replays else None
 
     # As part of a clock
@@ -182,8 +182,8 @@ class Groups:
 
     @property
     def count(self) -> int:
-        """The number of groups."""
-        return len(self.core.all_groups())
+        """The number of groups of every type."""
+        return self.core.group_count
 
     def delete_partitions(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Delete the offsets of deleted partitions."""

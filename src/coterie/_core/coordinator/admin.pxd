@@ -6,6 +6,8 @@ from coterie._core.coordinator.runtime cimport Component, Group, Runtime
 
 cdef int OFFSET_DELETE, DELETE_GROUPS, LIST_GROUPS
 
+cdef dict partitions_by_topic(tuple keys)
+
 cdef class AdminOperations(Component):
     cdef OffsetStore store
     cdef int64_t check_interval_ms

@@ -55,6 +55,14 @@ cdef int decide_list_groups(component, int op, int64_t id, Group group, str grou
     return (<AdminOperations>component).list_groups(id, details)
 
 
+cdef dict partitions_by_topic(tuple keys):
+    """The partitions of each topic among (topic, partition) pairs."""
+    cdef dict found = {}
+    for topic, partition in keys:
+        found.setdefault(topic, set()).add(partition)
+    return found
+
+
 cdef class AdminOperations(Component):
     """The operations that remove offsets and groups, and list groups; each release decides them."""
 
@@ -140,10 +148,12 @@ cdef class Admin(AdminOperations):
         return self.runtime.respond(id, DELETE_GROUPS, NONE, tuple(rows))
 
     cdef int delete_partitions(self, tuple keys) except -1:
+        cdef dict gone = partitions_by_topic(keys)
         cdef OffsetMap offsets
         for group in self.runtime.all_groups():
             offsets = self.store.find((<Group>group).group_id)
-            self.write_tombstones(group, [] if offsets is None else offsets.drop(keys))
+            self.write_tombstones(group, [] if offsets is None else offsets.drop(
+                offsets.keys_among(gone) + offsets.pending_among(gone)))
         return 0
 
     cdef int clean_up(self) except -1:

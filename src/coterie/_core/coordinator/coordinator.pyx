@@ -39,8 +39,6 @@ from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
 cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
-# Behaviours of coordinators that append first and replay what was written: Kafka 4.x.
-cdef tuple REPLAYING = ("4.1", "4.1.2", "4.2")
 cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
@@ -60,7 +58,7 @@ cdef class Coordinator:
         self.classic = ClassicProtocol(self.runtime, self.rebalances, self.joins, settings)
         self.store = OffsetStore()
         self.election = Election(self.runtime, self.store)
-        if settings["coterie.behaviour"] in REPLAYING:
+        if self.runtime.replaying:
             if deferred:
                 raise ConfigError("a coordinator of 4.1 writes at once: it cannot defer appends")
             self.consumer = ConsumerProtocol(self.runtime, self.store, self.rebalances, self.joins,
@@ -317,6 +315,11 @@ cdef class Coordinator:
     def all_groups(self):
         """Return every classic group."""
         return [group for group in self.runtime.groups.values() if isinstance(group, GroupMetadata)]
+
+    @property
+    def group_count(self):
+        """How many groups there are, of every type."""
+        return len(self.runtime.groups)
 
     def offsets_of(self, str group_id not None):
         """Return the offsets of a group of any type, or None if it has had no commits."""

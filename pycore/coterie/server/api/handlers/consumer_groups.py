@@ -20,6 +20,7 @@ from coterie.operations import NUMBER
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.handlers.groups import NOT_REQUESTED, operations_on_a_group
 from coterie.server.api.handlers.heartbeat_messages import heartbeat_message, missing_group_message
+from coterie.server.api.handlers.unsupported import refuse_to_describe
 from coterie.server.api.rows_in_slices import answer_in_slices
 from coterie.values import Error
 
@@ -77,11 +78,7 @@ def consumer_group_describe(call: Call) -> Slices | None:
     """Describe groups of the consumer protocol, in slices; each has its own error."""
     cluster, body = call.cluster, call.body
     if not cluster.has_consumer_groups:
-        groups = (
-            {"groupId": group_id, "errorCode": Error.UNSUPPORTED_VERSION}
-            for group_id in body["groupIds"]
-        )
-        return answer_in_slices(call, lambda rows: {"groups": rows}, groups)
+        return refuse_to_describe(call)
     operations = operations_on_a_group(call)
 
     def answered(response: ConsumerGroupDescribeResponse) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.handlers.configs import of_topic
 from coterie.server.api.handlers.entry_errors import EntryError
-from coterie.server.api.rows_in_slices import Pace, answer_in_slices
+from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace, answer_in_slices
 from coterie.server.services.data.topic_configs import InvalidConfig, check_configs
 from coterie.server.services.data.topics import METADATA_TOPIC, NO_ID, Topic, name_refusal
 from coterie.values import Error
@@ -25,8 +25,7 @@ ConfigRows = dict[tuple[tuple[str, str], ...], list[Body]]
 
 _TOO_MANY = 10000
 _CONFIGS_SINCE = 5
-_DELETED_AT_ONCE = 100  # topics
-_MOST_LOOKUPS = 200_000  # of a partition in a group; each takes 0.1 us
+_TOPIC_ENTRIES = 10  # a topic's deletion takes as long as that of so many partitions
 _NOT_HOSTED = "This server does not host this topic-partition."
 
 
@@ -223,7 +222,7 @@ def _deleted(call: Call) -> Rows:
     deleted: dict[str, Topic] = {}
     yield from _found_by_id(call, ids, deleted)
     yield from _found_by_name(call, names, deleted)
-    most = _MOST_LOOKUPS // (call.cluster.groups.count + 1)
+    most = max(SLICE_ENTRIES, call.cluster.groups.count)
     for number, batch in enumerate(_batches(deleted.values(), most)):
         if number:
             yield None
@@ -238,13 +237,13 @@ def _deleted(call: Call) -> Rows:
 
 
 def _batches(topics: Iterable[Topic], most: int) -> Iterator[list[Topic]]:
-    """Divide topics into batches of so many partitions: each is looked up in each group."""
+    """Divide topics into batches, each about as long as the pass over all groups that it takes."""
     batch: list[Topic] = []
     count = 0
     for topic in topics:
         batch.append(topic)
-        count += len(topic.partitions)
-        if count >= most or len(batch) == _DELETED_AT_ONCE:
+        count += _TOPIC_ENTRIES + len(topic.partitions)
+        if count >= most:
             yield batch
             batch, count = [], 0
     if batch:

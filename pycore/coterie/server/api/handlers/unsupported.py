@@ -18,7 +18,7 @@ __all__ = [
     "describe_log_dirs",
     "elect_leaders",
     "list_partition_reassignments",
-    "share_group_describe",
+    "refuse_to_describe",
     "share_group_heartbeat",
 ]
 
@@ -62,8 +62,8 @@ def share_group_heartbeat(call: Call) -> None:
     return call.answer({"errorCode": Error.UNSUPPORTED_VERSION})
 
 
-def share_group_describe(call: Call) -> Slices:
-    """Refuse to describe share groups, each with its own error."""
+def refuse_to_describe(call: Call) -> Slices:
+    """Refuse to describe groups of a protocol that is off, each with its own error."""
     groups = (
         {"groupId": group_id, "errorCode": Error.UNSUPPORTED_VERSION}
         for group_id in call.body["groupIds"]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from coterie.errors import CorruptData
+from coterie.wire.varints import unsigned_varint
 
 __all__ = ["Value", "key_bytes", "read_key", "read_value", "value_bytes"]
 
@@ -59,17 +60,8 @@ def _tags(value: Value) -> bytes:
     return b"\1" + bytes((_CLIENT_VERSION, _SHORT.size)) + _SHORT.pack(value.client_version)
 
 
-def _varint(number: int) -> bytes:
-    data = bytearray()
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
-    return bytes(data)
-
-
 def _count(number: int) -> bytes:
-    return _varint(number + 1)
+    return unsigned_varint(number + 1)
 
 
 def _compact_text(text: str) -> bytes:

@@ -68,7 +68,7 @@ cdef class Joins:
         self.max_session_ms = settings["group.max.session.timeout.ms"]
         self.max_size = settings["group.max.size"]
         self.member_ids = member_ids
-        self.replaying = settings["coterie.behaviour"] not in ("2.4", "3.9")
+        self.replaying = runtime.replaying
         for group_type in (NO_GROUP, CLASSIC):
             runtime.register("join_group", self, decide_join_group, group_type)
 

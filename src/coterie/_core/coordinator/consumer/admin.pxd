@@ -1,10 +1,9 @@
 """Deletions, clean-up and lists of the replaying coordinator: declarations."""
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 from coterie._core.coordinator.admin cimport AdminOperations
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.runtime cimport Group
-from coterie._core.structures.offsets cimport OffsetMap
 
 cdef class ReplayedAdmin(AdminOperations):
     cdef ConsumerProtocol consumer
@@ -13,5 +12,4 @@ cdef class ReplayedAdmin(AdminOperations):
     cdef int64_t timer
 
     cdef int arm_clean_up(self) except -1
-    cdef list keys_of(self, OffsetMap offsets)
     cdef bint expire(self, Group group, list expired) except -1

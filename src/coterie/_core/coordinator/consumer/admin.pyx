@@ -9,7 +9,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.admin cimport (
-    DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, AdminOperations)
+    DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, AdminOperations, partitions_by_topic)
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE)
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
@@ -24,6 +24,13 @@ from coterie._core.coordinator.consumer.values import utf16_units
 
 def key_order(tuple key not None):
     return utf16_units(key[0]), key[1]
+
+
+cdef list in_key_order(list committed, list undecided):
+    """Keys of committed offsets, then of undecided ones; a key may come twice."""
+    if len(committed) > 1:
+        committed.sort(key=key_order)
+    return committed + sorted(undecided, key=key_order) if undecided else committed
 
 
 @cython.final
@@ -54,16 +61,6 @@ cdef class ReplayedAdmin(AdminOperations):
         """Begin the rhythm anew."""
         self.runtime.disarm(&self.timer)
         return self.arm_clean_up()
-
-    cdef list keys_of(self, OffsetMap offsets):
-        """Keys of committed offsets, then of undecided ones; a key may come twice."""
-        cdef list keys = []
-        if offsets is None:
-            return keys
-        keys = sorted(offsets.keys(), key=key_order)
-        keys += sorted([key for undecided in offsets.pending_by_producer.values()
-                        for key in undecided], key=key_order)
-        return keys
 
     cdef int delete_offsets(self, int64_t id, Group group, str group_id, tuple keys) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, False)
@@ -104,8 +101,9 @@ cdef class ReplayedAdmin(AdminOperations):
         for group_id in utf16_sorted([each for each, code in errors.items() if code == NONE]):
             group = self.runtime.find(group_id)
             offsets = self.store.find(group_id)
-            writes.append((group_id, list(dict.fromkeys(self.keys_of(offsets))),
-                           self.consumer.end_records(group)))
+            writes.append((group_id, [] if offsets is None else list(dict.fromkeys(in_key_order(
+                offsets.keys(), [key for undecided in offsets.pending_by_producer.values()
+                                 for key in undecided]))), self.consumer.end_records(group)))
         error = write_error(write_all(self.consumer, writes))
         payload = tuple([(group_id, error if code == NONE else code)
                          for group_id, code in errors.items()])
@@ -116,13 +114,16 @@ cdef class ReplayedAdmin(AdminOperations):
         return self.consumer.finish_event()
 
     cdef int delete_partitions(self, tuple keys) except -1:
-        cdef set gone = set(keys)
-        cdef list writes = []
-        for group_id in utf16_sorted(self.store.maps):
-            found = [key for key in self.keys_of(self.store.find(group_id)) if key in gone]
-            if found:
-                writes.append((group_id, found, []))
-        write_all(self.consumer, writes)
+        cdef dict gone = partitions_by_topic(keys), found = {}
+        cdef OffsetMap offsets
+        cdef list deleted
+        for group_id, each in self.store.maps.items():
+            offsets = <OffsetMap>each
+            deleted = in_key_order(offsets.keys_among(gone), offsets.pending_among(gone))
+            if deleted:
+                found[group_id] = deleted
+        write_all(self.consumer, [(group_id, found[group_id], [])
+                                  for group_id in utf16_sorted(found)])
         return 0
 
     cdef int clean_up(self) except -1:

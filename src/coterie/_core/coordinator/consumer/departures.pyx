@@ -11,7 +11,7 @@ from coterie._core.coordinator.consumer.group_type cimport may_downgrade, set_su
 from coterie._core.coordinator.consumer.protocol cimport (
     JOIN, LEAVE, LEAVE_FOR_NOW, REBALANCE, SESSION, ConsumerProtocol, Heartbeat)
 from coterie._core.coordinator.consumer.values cimport (
-    MemberFields, Names, Resolved, drop_one, no_partitions, utf16_sorted)
+    MemberFields, Names, Resolved, add_count, no_partitions, utf16_sorted)
 from coterie._core.coordinator.consumer.writes cimport write_records
 from coterie._core.coordinator.runtime cimport CONSUMER, NO_TIMER, Group
 
@@ -63,17 +63,17 @@ cdef list fence_members(ConsumerProtocol protocol, ConsumerGroup group, list mem
         fields = (<ConsumerMember>group.members[member_id]).fields
         if names_count[fields.names] == 1:
             for name in fields.names.ordered:
-                drop_one(topics, name)
-        drop_one(names_count, fields.names)
+                add_count(topics, name, -1)
+        add_count(names_count, fields.names, -1)
         if fields.regex:
             if regexes[fields.regex] == 1:
                 lost.append(fields.regex)
-            drop_one(regexes, fields.regex)
+            add_count(regexes, fields.regex, -1)
     for regex in utf16_sorted(lost):
         records.append(tombstone(REGEX, regex))
         if regex in group.resolved:
             for name in (<Resolved>group.resolved[regex]).topics:
-                drop_one(topics, name)
+                add_count(topics, name, -1)
     if len(names_count) == 1 and not group.resolved:
         digest = protocol.image.hash_of_names(<Names>next(iter(names_count)))
     else:

@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Resolved, TopicId, no_names, no_partitions, utf16_sorted)
+    Assignment, MemberFields, Resolved, TopicId, add_count, no_names, no_partitions, utf16_sorted)
 from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
 
 from bisect import bisect_left
@@ -159,16 +159,6 @@ cdef Subscriber new_subscriber(str member_id, Assignment target):
     made.member_id = member_id
     made.previous = no_partitions() if target is None else target
     return made
-
-
-cdef int count(dict counts, object name, int by) except -1:
-    """Add to a count; one that is 0 goes."""
-    cdef object total = counts.get(name, 0) + by
-    if total:
-        counts[name] = total
-    else:
-        del counts[name]
-    return 0
 
 
 @cython.final
@@ -374,22 +364,22 @@ cdef class ConsumerGroup(Group):
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1:
         """Count what a member's record says: its names, expression, assignor and protocol."""
         cdef Py_ssize_t had = self.names_count.get(fields.names, 0)
-        count(self.names_count, fields.names, by)
+        add_count(self.names_count, fields.names, by)
         # Members mostly name the same topics, so each set counts once for all that name it.
         if had == 0 or had + by == 0:
             for name in fields.names.ordered:
                 self.count_topic(name, by, subscriptions)
         if fields.regex:
-            count(self.regex_count, fields.regex, by)
+            add_count(self.regex_count, fields.regex, by)
         if fields.assignor is not None:
-            count(self.assignor_count, fields.assignor, by)
+            add_count(self.assignor_count, fields.assignor, by)
         if fields.classic is not None:
             self.classic_count += by
         return 0
 
     cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1:
         cdef bint had = name in self.topic_count
-        count(self.topic_count, name, by)
+        add_count(self.topic_count, name, by)
         if subscriptions is not None:
             if not had:
                 subscriptions.begin(name, self.group_id)
@@ -399,7 +389,7 @@ cdef class ConsumerGroup(Group):
 
     cdef int count_stable(self, ConsumerMember member, int by) except -1:
         if member.state == STABLE_MEMBER:
-            count(self.stable_at, member.epoch, by)
+            add_count(self.stable_at, member.epoch, by)
         return 0
 
     cdef int release(self, Assignment assignment, int32_t epoch) except -1:

@@ -1,7 +1,7 @@
 """The metadata image: topics by name and id, brokers, hashes."""
 from libc.stdint cimport int64_t
 
-from coterie._core.coordinator.consumer.values cimport Assignment, Names, TopicId
+from coterie._core.coordinator.consumer.values cimport Names, TopicId
 
 cdef class MetadataImage:
     cdef readonly dict topics      # by name: TopicId

@@ -8,7 +8,7 @@ from coterie._core.coordinator.consumer.group cimport (
     KAFKA_4_1_2, KAFKA_4_2, ConsumerGroup, ConsumerMember)
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol, Heartbeat
 from coterie._core.coordinator.consumer.values cimport (
-    ClassicPart, MemberFields, Names, Resolved, drop_one, no_names)
+    ClassicPart, MemberFields, Names, Resolved, add_count, no_names)
 
 
 cdef MemberFields updated_fields(ConsumerProtocol protocol, ConsumerMember member, Heartbeat r):
@@ -103,9 +103,9 @@ cdef bint will_be_homogeneous(ConsumerProtocol protocol, ConsumerGroup group, Me
             return not names_count or (len(names_count) == 1 and fields.names in names_count)
     names_count, regex_count = dict(group.names_count), dict(group.regex_count)
     if not is_new:
-        drop_one(names_count, had.names)
+        add_count(names_count, had.names, -1)
         if had.regex:
-            drop_one(regex_count, had.regex)
+            add_count(regex_count, had.regex, -1)
     names_count[fields.names] = names_count.get(fields.names, 0) + 1
     if fields.regex:
         regex_count[fields.regex] = regex_count.get(fields.regex, 0) + 1

@@ -1,5 +1,5 @@
 """Offsets as the replaying coordinator has them: declarations."""
-from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.offset_store cimport OffsetStore

@@ -9,7 +9,7 @@ from coterie._core.coordinator.consumer.group cimport (
     KAFKA_4_1_2, REGEX, ConsumerGroup, epoch_record, new_record, tombstone)
 from coterie._core.coordinator.consumer.protocol cimport REFRESH_MS, ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport (
-    MemberFields, Resolved, drop_one, utf16_sorted)
+    MemberFields, Resolved, add_count, utf16_sorted)
 from coterie._core.coordinator.consumer.writes cimport write_records
 from coterie._core.coordinator.runtime cimport CONSUMER, Group
 
@@ -31,7 +31,7 @@ cdef bint regex_step(ConsumerProtocol protocol, ConsumerGroup group, MemberField
         if had.regex and regexes.get(had.regex) is not None:
             if regexes[had.regex] == 1:
                 records.append(tombstone(REGEX, had.regex))
-            drop_one(regexes, had.regex)
+            add_count(regexes, had.regex, -1)
         if had.regex and not fields.regex and protocol.revision >= KAFKA_4_1_2:
             bump = True
         if fields.regex:
@@ -98,7 +98,7 @@ cdef int finish_resolution(ConsumerProtocol protocol, str group_id, dict found) 
         if (frozenset() if had is None else had.topics) != resolved.topics:
             bump = True
         for name in () if had is None else had.topics:
-            drop_one(after, name)
+            add_count(after, name, -1)
         for name in resolved.topics:
             after[name] = after.get(name, 0) + 1
         records.append(new_record(REGEX, regex, resolved))

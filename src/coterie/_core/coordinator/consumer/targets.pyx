@@ -11,7 +11,11 @@ from coterie._core.coordinator.consumer.group cimport (
     target_epoch_record)
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Resolved, TopicId, drop_one)
+    Assignment, MemberFields, Resolved, TopicId, add_count)
+
+from bisect import bisect_left
+
+from coterie._core.coordinator.consumer.values import utf16_units
 
 
 cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
@@ -29,7 +33,7 @@ cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
         if replaced is not None:
             n = sources.index(replaced)
             del subscribers[n], sources[n]
-        n = place_of(subscribers, member.member_id)
+        n = bisect_left(subscribers, utf16_units(member.member_id), key=subscriber_order)
         if n < len(subscribers) and (
                 (<Subscriber>subscribers[n]).member_id == member.member_id):
             subscribers[n] = own
@@ -92,24 +96,14 @@ cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMem
     if (had.assignor if counted else None) != fields.assignor:
         votes = dict(votes)
         if counted and had.assignor is not None:
-            drop_one(votes, had.assignor)
+            add_count(votes, had.assignor, -1)
         if fields.assignor is not None:
-            votes[fields.assignor] = votes.get(fields.assignor, 0) + 1
+            add_count(votes, fields.assignor, 1)
     return preferred(votes, protocol.assignors)
 
 
-cdef Py_ssize_t place_of(list subscribers, str member_id) except -1:
-    """Where a member id belongs among subscribers, which are in order."""
-    cdef bytes units = member_id.encode("utf-16-be", "surrogatepass")
-    cdef Py_ssize_t low = 0, high = len(subscribers), middle
-    while low < high:
-        middle = (low + high) // 2
-        other = (<Subscriber>subscribers[middle]).member_id.encode("utf-16-be", "surrogatepass")
-        if other < units:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def subscriber_order(Subscriber subscriber not None):
+    return utf16_units(subscriber.member_id)
 
 
 def topic_order(TopicId topic not None):

@@ -54,4 +54,4 @@ cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* 
 cdef Assignment no_partitions()
 cdef Names no_names()
 cdef tuple utf16_sorted(object texts)
-cdef int drop_one(dict counts, object name) except -1
+cdef int add_count(dict counts, object name, int by) except -1

@@ -155,11 +155,11 @@ cdef class Resolved:
     """The topics that a regular expression matched in an image."""
 
 
-cdef int drop_one(dict counts, object name) except -1:
-    """Take one from a count; one that is 0 goes."""
-    cdef object left = counts[name] - 1
-    if left:
-        counts[name] = left
+cdef int add_count(dict counts, object name, int by) except -1:
+    """Add to a count; one that is 0 goes."""
+    cdef object total = counts.get(name, 0) + by
+    if total:
+        counts[name] = total
     else:
         del counts[name]
     return 0

@@ -1,0 +1,205 @@
+"""Consumer groups in a request log: a trace of version 2, with the topics of the cluster."""
+
+import pytest
+
+from coterie import run_trace
+from coterie.traces.diff import compare_responses
+from coterie.traces.requestlog import import_request_log
+from support.request_lines import line
+
+ORDERS, BILLS = "v2a9MwCnRyK5LBCMWNSeCg", "29vbFs24SeS-MleFOqzQ1A"
+MADE = "AAAAAAAAQACAAAAAAAAAAQ"  # the first id that a coordinator of a trace makes
+ERRORS = {"FENCED_MEMBER_EPOCH": 110, "UNKNOWN_TOPIC": 3, "UNKNOWN_TOPIC_ID": 100}
+
+
+def assigned(topics):
+    return {"topicPartitions": [{"topicId": topic, "partitions": p} for topic, p in topics.items()]}
+
+
+def beat(ms, epoch, answered, *, member="m", sent="m", names=None, topics=None, code=0, version=1):
+    request = {
+        "groupId": "g", "memberId": sent, "memberEpoch": epoch, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": -1 if epoch else 60_000, "subscribedTopicNames": names,
+        "serverAssignor": None, "topicPartitions": None if epoch else [],
+    }  # fmt: skip
+    answer = {
+        "errorCode": code, "errorMessage": None, "memberId": None if code else member,
+        "memberEpoch": answered, "heartbeatIntervalMs": 0 if code or epoch < 0 else 5000,
+        "assignment": None if topics is None else assigned(topics),
+    }  # fmt: skip
+    if version:
+        request["subscribedTopicRegex"] = None
+    return line("CONSUMER_GROUP_HEARTBEAT", version, request, answer, ms)
+
+
+def joined(ms, topics, names=("orders",), **more):
+    return beat(ms, 0, 1, names=list(names), topics=topics, **more)
+
+
+def metadata(ms, **topics):
+    """Topics with their id and brokers of each partition; None: unknown."""
+    rows = [
+        {
+            "errorCode": 0 if known else ERRORS["UNKNOWN_TOPIC"], "name": name,
+            "topicId": known[0] if known else None, "isInternal": False,
+            "partitions": [{"errorCode": 0, "partitionIndex": n, "replicaNodes": brokers}
+                           for n, brokers in enumerate(known[1] if known else ())][::-1],
+        }
+        for name, known in topics.items()
+    ]  # fmt: skip
+    brokers = [{"nodeId": n, "host": "h", "port": 1, "rack": f"rack-{n}"} for n in (1, 2)]
+    return line("METADATA", 13, {"topics": []}, {"brokers": brokers, "topics": rows}, ms)
+
+
+def created(ms, name, topic_id, partitions):
+    row = {"name": name, "topicId": topic_id, "errorCode": 0, "numPartitions": partitions}
+    return line("CREATE_TOPICS", 7, {"topics": [], "validateOnly": False}, {"topics": [row]}, ms)
+
+
+def deleted(ms, name):
+    request = {"topics": [{"name": name, "topicId": "AAAAAAAAAAAAAAAAAAAAAA"}], "timeoutMs": 1}
+    answer = {"responses": [{"name": name, "topicId": ORDERS, "errorCode": 0}]}
+    return line("DELETE_TOPICS", 6, request, answer, ms)
+
+
+def imported(*lines, **settings):
+    made = import_request_log(lines, settings or None)
+    assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+    return made
+
+
+def changes(made):
+    return [
+        {key: value for key, value in event.items() if key != "op"}
+        for event in made.trace
+        if event.get("op") == "metadata"
+    ]
+
+
+def test_topics_that_a_log_shows_first_as_they_are_were_there_at_the_start():
+    made = imported(
+        joined(1, {ORDERS: [0, 1]}), metadata(20, orders=(ORDERS, [[1], [2]])), beat(5000, 1, 1)
+    )
+    header = made.trace[0]
+    assert (header["version"], header["config"]) == (2, {"coterie.behaviour": "4.1"})
+    assert header["brokers"] == [{"id": 1, "rack": "rack-1"}, {"id": 2, "rack": "rack-2"}]
+    assert header["topics"] == [
+        {"topic": "orders", "topic_id": ORDERS, "partitions": 2, "replicas": [[1], [2]]}
+    ]
+    assert changes(made) == []
+
+
+def test_topics_that_come_grow_and_go_do_so_in_the_trace():
+    made = imported(
+        metadata(1, orders=None),
+        joined(5, {}),
+        created(10, "orders", ORDERS, 2),
+        beat(20, 1, 2, topics={ORDERS: [0, 1]}),
+        metadata(30, orders=(ORDERS, [[1], [1], [2]])),
+        beat(40, 2, 3, topics={ORDERS: [0, 1, 2]}),
+        deleted(50, "orders"),
+        beat(60, 3, 3, topics={}),  # it has to give them up first
+        beat(70, 1, 0, code=ERRORS["FENCED_MEMBER_EPOCH"]),
+    )
+    assert "topics" not in made.trace[0]
+    first, grown, gone = changes(made)
+    assert first["topics"] == [{"topic": "orders", "topic_id": ORDERS, "partitions": 2}]
+    assert grown["topics"][0]["partitions"] == 3
+    assert gone["delete_topics"] == ["orders"]
+    assert first["at"] < grown["at"] < gone["at"]
+
+
+def test_without_metadata_the_groups_show_the_topics():
+    """Of two topics of a member, the one is known by another member."""
+    made = imported(
+        joined(1, {ORDERS: [0, 1, 2]}, member="a", sent="a"),
+        beat(5, 1, 1, sent="a", member="a"),
+        beat(9, -1, -1, sent="a", member="a"),
+        beat(10, 0, 3, names=["bills", "orders"], topics={ORDERS: [0, 1, 2], BILLS: [0]}),
+    )
+    assert made.trace[0]["topics"] == [
+        {"topic": "orders", "topic_id": ORDERS, "partitions": 3},
+        {"topic": "bills", "topic_id": BILLS, "partitions": 1},
+    ]
+
+
+def test_an_id_that_the_broker_made_is_that_of_the_trace():
+    uuid = "YBzTp-DyQiim0hKPhZyKPw"
+    made = imported(
+        joined(1, {ORDERS: [0]}, sent="", member=uuid, version=0),
+        beat(5, 1, 1, sent=uuid, member=uuid, version=0),
+    )
+    assert [event["member_id"] for event in made.trace[1:]] == ["", MADE]
+
+
+def described(ms, version):
+    topics = {"topicPartitions": [{"topicId": ORDERS, "topicName": "orders", "partitions": [0]}]}
+    member = {
+        "memberId": "m", "instanceId": None, "rackId": None, "memberEpoch": 1, "clientId": "c",
+        "clientHost": "/10.0.0.2", "subscribedTopicNames": ["orders"], "subscribedTopicRegex": "",
+        "assignment": topics, "targetAssignment": topics,
+    }  # fmt: skip
+    member |= {"memberType": 1} if version else {}
+    group = {
+        "errorCode": 0, "errorMessage": None, "groupId": "g", "groupState": "Stable",
+        "groupEpoch": 1, "assignmentEpoch": 1, "assignorName": "uniform", "members": [member],
+        "authorizedOperations": 0,
+    }  # fmt: skip
+    return line("CONSUMER_GROUP_DESCRIBE", version, {"groupIds": ["g"]}, {"groups": [group]}, ms)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_described_group_is_that_of_the_trace(version):
+    made = imported(joined(1, {ORDERS: [0]}), described(9, version))
+    assert [event["op"] for event in made.trace[1:]] == [
+        "consumer_group_heartbeat", "consumer_group_describe",
+    ]  # fmt: skip
+
+
+def committed(ms, version, code=0, **fields):
+    topic = {"name": "orders"} if version < 10 else {"topicId": ORDERS}
+    rows = [{"partitionIndex": 0, "committedOffset": 7, "committedLeaderEpoch": 0,
+             "committedMetadata": ""}]  # fmt: skip
+    request = {"groupId": "g", "topics": [topic | {"partitions": rows}], **fields}
+    results = [{"partitionIndex": 0, "errorCode": code}]
+    answer = {"topics": [topic | {"partitions": results}]}
+    return line("OFFSET_COMMIT", version, request, answer, ms)
+
+
+def fetched(ms, version, offset):
+    topic = {"name": "orders"} if version < 10 else {"topicId": ORDERS}
+    rows = [{"partitionIndex": 0, "committedOffset": offset, "committedLeaderEpoch": 0,
+             "metadata": "", "errorCode": 0}]  # fmt: skip
+    asked = {"groupId": "g", "memberId": "m", "memberEpoch": 1,
+             "topics": [topic | {"partitionIndexes": [0]}]}  # fmt: skip
+    found = {"groupId": "g", "errorCode": 0, "topics": [topic | {"partitions": rows}]}
+    answer = {"groups": [found]}
+    return line("OFFSET_FETCH", version, {"groups": [asked], "requireStable": True}, answer, ms)
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_commits_and_fetches_by_topic_id_name_the_topic(version):
+    made = imported(
+        joined(1, {ORDERS: [0]}),
+        metadata(2, orders=(ORDERS, [[1]])),
+        committed(5, version, generationIdOrMemberEpoch=1, memberId="m"),
+        fetched(9, version, 7),
+    )
+    commit, fetch = made.trace[2:]
+    assert commit["offsets"][0]["topic"] == fetch["topics"][0]["topic"] == "orders"
+    assert fetch["member_epoch"] == 1
+
+
+def test_a_topic_id_that_the_broker_did_not_know_is_no_part_of_the_commit():
+    unknown = committed(5, 10, ERRORS["UNKNOWN_TOPIC_ID"], memberId="m")
+    made = imported(joined(1, {ORDERS: [0]}), unknown)
+    assert made.left_out == {"OFFSET_COMMIT: refused before the coordinator": 1}
+
+
+def test_under_a_behaviour_without_consumer_groups_they_are_left_out():
+    lines = [joined(1, {ORDERS: [0]}), line("HEARTBEAT", 4, {
+        "groupId": "h", "generationId": 1, "memberId": "x", "groupInstanceId": None,
+    }, {"errorCode": 25}, 5)]  # fmt: skip
+    made = imported(*lines, **{"coterie.behaviour": "3.9"})
+    assert made.trace[0]["version"] == 1
+    assert made.left_out == {"group 'g': of a newer protocol": 1}
