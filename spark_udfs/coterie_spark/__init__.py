@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from coterie_spark.designs import run_designs
 from coterie_spark.insight import audit, expire, explain, growth, lag, metrics, undo
 from coterie_spark.replay_job.driver import Replay, replay
+from coterie_spark.replay_job.following import follow
 from coterie_spark.replay_job.frame import replay_frame
 from coterie_spark.traces import run_traces
 
@@ -18,6 +19,7 @@ __all__ = [
     "audit",
     "expire",
     "explain",
+    "follow",
     "growth",
     "lag",
     "metrics",
