@@ -9,6 +9,7 @@ from coterie_spark.insight import audit, expire, explain, growth, lag, metrics, 
 from coterie_spark.replay_job.driver import Replay, replay
 from coterie_spark.replay_job.following import follow
 from coterie_spark.replay_job.frame import replay_frame
+from coterie_spark.source.kafka_rows import decode
 from coterie_spark.traces import run_traces
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Replay",
     "audit",
+    "decode",
     "expire",
     "explain",
     "follow",
