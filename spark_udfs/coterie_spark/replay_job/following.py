@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie.arguments import walked
 from coterie.atomic_file import atomic_write
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.folders import find_segments
@@ -284,10 +285,7 @@ def follow(
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     names = [os.path.abspath(os.fspath(path)) for path in several]
     find_segments(names)
-    chosen = tuple(tables)
-    for name in chosen:
-        if name not in SCHEMAS:
-            raise ArgumentError(f"tables must be of {', '.join(SCHEMAS)}, not {shown(name)}")
+    chosen = checked_tables(tables)
     if format != "parquet":
         raise ArgumentError(f"format must be parquet, not {shown(format)}")
     for name, folder in (("out", out), ("checkpoint", checkpoint)):
@@ -306,3 +304,12 @@ def follow(
         when = {"processingTime": trigger} if isinstance(trigger, str) else dict(trigger)
         writer = writer.trigger(**when)
     return writer.start()
+
+
+def checked_tables(tables: Iterable[str]) -> tuple[str, ...]:
+    """Return names of tables, checked."""
+    names = tuple(walked(tables, "tables"))
+    for name in names:
+        if name not in SCHEMAS:
+            raise ArgumentError(f"tables must be of {', '.join(SCHEMAS)}, not {shown(name)}")
+    return names

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-UNKNOWN = ("segment", "producer_id", "producer_epoch", "is_transactional", "marker")
-UNKNOWN += ("batch_position",)
+UNKNOWN = (
+    *("segment", "batch_position", "producer_id", "producer_epoch", "is_transactional", "marker"),
+)
 TYPES = {0: "CreateTime", 1: "LogAppendTime", -1: "NoTimestampType"}
 
 
