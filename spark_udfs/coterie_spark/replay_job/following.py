@@ -1,0 +1,315 @@
+"""Follow a growing log: history tables that are appended to, state tables that are replaced.
+
+    stream of partial states -> shuffle by partition -> merge with the stored state
+    -> products as bytes -> files of the batch, under names that only they have
+    -> rename into the tables -> ``batch.json``, which makes the batch count -> links
+
+Spark repeats the batch that it was at when a process died, from the same offsets. A batch that
+``batch.json`` already names is skipped; the files of an unfinished one are removed, and made again.
+State tables are folders of a batch behind symbolic links. A reader that has listed one can finish
+until the next but one batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coterie.arguments import walked
+from coterie.atomic_file import atomic_write
+from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.log.folders import find_segments
+from coterie.ordering import partition_order
+from coterie.state.partial import PartialState
+from coterie.state.schemas import SCHEMAS
+from coterie_spark.replay_job import merging, plan, scanning, writing
+from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
+from coterie_spark.replay_job.driver import bounded_batches, cores_of, in_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+HISTORY = ("commits", "generations", "faults")
+STATE = ("groups", "members", "offsets")
+STORED = "-stored"  # the product that names a partition's new state file
+FOLDER, BATCH = "coterie", "batch.json"
+VERSION = 1
+Stored = Mapping[int | None, str]
+
+
+class FollowedPartition(merging.PartitionMerge):
+    """The stored state of a partition, and what a batch adds to it."""
+
+    def __init__(self, partition: int | None, folder: Path, name: str | None, to: str) -> None:
+        super().__init__(partition, "parquet")
+        self.folder, self.to = folder, to
+        self.begun: set[bytes] = set()
+        if name is not None:
+            self.state = PartialState.from_bytes((folder / name).read_bytes())
+            self.begun.update(self.state.partitions[partition].groups)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield the tables, store the state without the rows of its history, and name its file."""
+        from coterie.state.tables import faults_table, fold_tables
+
+        assert self.state is not None  # stored, or made by the first piece
+        fold = self.state.partitions[self.partition]
+        tables = fold_tables(self.partition, fold, self.begun)
+        tables["faults"] = faults_table(self.partition, fold.faults)
+        for name, table in tables.items():
+            yield from self.put_table(name, table)
+        fold.faults.clear()
+        for log in fold.groups.values():
+            log.changes.clear()
+        fold.segments[:] = merging.join_pieces(fold.segments)
+        file = f"{self.partition}-{self.to}.state"
+        (self.folder / file).write_bytes(self.state.to_bytes())
+        yield self.put(STORED, file.encode())
+
+
+def follow_worker(folder: str, stored: Stored, batch_id: int) -> scanning.Worker:
+    """Return the worker that merges new states into stored ones; an empty state adds nothing."""
+
+    def work(batches: scanning.Batches) -> Iterator[pa.RecordBatch]:
+        to = f"{batch_id}-{writing.attempt()}"
+        merge: FollowedPartition | None = None
+        for number, _, body in merging.states_in(batches):
+            if merge is None or merge.partition != number:
+                if merge is not None:
+                    yield from merge.finish()
+                merge = FollowedPartition(number, Path(folder), stored.get(number), to)
+            if body:
+                yield from merge.add(PartialState.from_bytes(body))
+        if merge is not None:
+            yield from merge.finish()
+
+    return work
+
+
+class Follower:
+    """The tables and the stored state of a followed log; a call adds a batch."""
+
+    def __init__(self, out: Path, checkpoint: Path, tables: tuple[str, ...]) -> None:
+        self.out, self.folder, self.tables = out, checkpoint / FOLDER, tables
+        self.settings = {"version": VERSION, "out": str(out), "tables": [*tables]}
+
+    def begin(self, source: Mapping[str, str]) -> None:
+        """Make the folders, or check that they are those of this follow."""
+        self.settings["source"] = dict(source)
+        known = self.read()
+        if known is None:
+            if self.out.is_dir() and any(self.out.iterdir()):
+                raise CoterieError(
+                    f"{self.out}: is not empty, and {self.folder} has no state for it; name a"
+                    " folder that is new or empty, or the checkpoint that it belongs to"
+                )
+            self.out.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.write({"batch": -1, "states": []})
+            return
+        for name, value in self.settings.items():
+            if known.get(name) != value:
+                raise CoterieError(
+                    f"{self.folder / BATCH}: follows with {name} {known.get(name)!r}, not"
+                    f" {value!r}; give the same again, or a new checkpoint and a new folder"
+                )
+        self.link(known["batch"])
+
+    def read(self) -> dict[str, Any] | None:
+        """Return what was written about the last batch; None if there is nothing."""
+        try:
+            text = (self.folder / BATCH).read_text()
+        except FileNotFoundError:
+            return None
+        known: dict[str, Any] = json.loads(text)
+        return known
+
+    def write(self, batch: Mapping[str, Any]) -> None:
+        """Make a batch the last one."""
+        with atomic_write(self.folder / BATCH) as file:
+            file.write_text(json.dumps({**self.settings, **batch}, indent=1))
+
+    def __call__(self, states: DataFrame, batch_id: int) -> None:
+        """Add the states of a batch, unless they were added before."""
+        known = self.read()
+        last = -1 if known is None else known["batch"]
+        if known is None or batch_id > last + 1:
+            raise CoterieError(
+                f"{self.folder / BATCH}: the last batch is {last}, and Spark is at {batch_id}:"
+                " start with a new checkpoint and a new folder"
+            )
+        if batch_id <= last:
+            return
+        stored: dict[int | None, str] = {number: name for number, name in known["states"]}
+        self.remove_leftovers(stored, last)
+        products = self.products(states, stored, batch_id)
+        try:
+            with bounded_batches(states.sparkSession, 1), unfit_workers_reported():
+                named = products.where(products["name"] == STORED)
+                names = {row.partition: row.body.decode() for row in named.collect()}
+                self.put_files(products, batch_id)
+        finally:
+            products.unpersist()
+        order = sorted(names, key=partition_order)
+        self.write({"batch": batch_id, "states": [(number, names[number]) for number in order]})
+        self.link(batch_id)
+        for name in stored.values():
+            (self.folder / name).unlink(missing_ok=True)
+        shutil.rmtree(self.version(last - 1), ignore_errors=True)
+
+    def remove_leftovers(self, stored: Stored, last: int) -> None:
+        """Remove what a batch left behind that did not end."""
+        for file in self.folder.glob("*.state"):
+            if file.name not in stored.values():
+                file.unlink()
+        for part in self.out.glob(f"*.parquet/part-{last + 1:08d}-*"):
+            part.unlink()
+        for work in (writing.work_folder(self.out), self.version(last + 1)):
+            shutil.rmtree(work, ignore_errors=True)
+
+    def products(self, states: DataFrame, stored: Stored, batch_id: int) -> DataFrame:
+        """Return the persisted products of a batch: its history, and the state of all."""
+        from pyspark import StorageLevel
+        from pyspark.sql import functions as f
+
+        spark = states.sparkSession
+        empty = [(number, -1, 0, True, None, b"") for number in stored]
+        rows = states.union(spark.createDataFrame(empty, scanning.STATE_DDL))
+        cores = cores_of(spark)
+        tasks = min(plan.TASKS_PER_CORE * cores, max(len(stored), cores))
+        task = in_task(f.coalesce("partition", f.lit(0)), tasks)
+        by_place = rows.repartition(tasks, task).sortWithinPartitions(
+            "partition", "number", "chunk"
+        )
+        work = follow_worker(str(self.folder), stored, batch_id)
+        merged = by_place.mapInArrow(shipped(work), merging.PRODUCT_DDL)
+        return merged.persist(StorageLevel.MEMORY_AND_DISK)
+
+    def put_files(self, products: DataFrame, batch_id: int) -> None:
+        """Write Parquet files on the workers, and rename them into the tables."""
+        work = writing.work_folder(self.out)
+        work.mkdir()
+        rows = products.where(products["name"].isin(*self.tables)).select("name", "body")
+        written = rows.mapInArrow(
+            shipped(writing.write_worker(str(self.out))), writing.WRITTEN_DDL
+        ).collect()
+        for row in written:
+            if row.errno is not None:
+                raise OSError(row.errno, row.error, row.file)
+        self.version(batch_id).mkdir()
+        counts: dict[str, int] = {}
+        for row in written:
+            folder = self.parts_of(row.name, batch_id)
+            folder.mkdir(exist_ok=True)
+            number = counts[row.name] = counts.get(row.name, -1) + 1
+            (work / row.file).replace(folder / f"part-{batch_id:08d}-{number:05d}.parquet")
+        for name in self.tables:
+            folder = self.parts_of(name, batch_id)
+            if not folder.is_dir():
+                folder.mkdir()
+                writing.write_missing(folder, name)
+        shutil.rmtree(work)
+
+    def parts_of(self, name: str, batch_id: int) -> Path:
+        """Return the folder of a table's parts that a batch writes."""
+        return writing.table_folder(self.version(batch_id) if name in STATE else self.out, name)
+
+    def link(self, batch_id: int) -> None:
+        """Let the state tables be those of a batch, if they are not yet."""
+        if batch_id < 0:
+            return
+        for name in set(self.tables) & {*STATE}:
+            link = writing.table_folder(self.out, name)
+            fresh = link.with_name(f".{link.name}.new")
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(self.version(batch_id).name + "/" + link.name)
+            fresh.replace(link)
+
+    def version(self, batch_id: int) -> Path:
+        """Return the folder of the state tables of a batch."""
+        return self.out / f".batch-{batch_id}"
+
+
+def follow(
+    spark: SparkSession,
+    paths: scanning.Paths,
+    out: str | os.PathLike[str],
+    *,
+    checkpoint: str | os.PathLike[str],
+    trigger: str | Mapping[str, Any] | None = None,
+    format: str = "parquet",
+    tables: Iterable[str] = (*HISTORY, *STATE),
+    options: Mapping[str, Any] | None = None,
+) -> StreamingQuery:
+    """Follow a growing log, and keep the tables of a replay up to date.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Its workers need coterie, and reach the paths, ``out`` and ``checkpoint`` by the same names.
+    paths
+        A path of a log, or a list of them; no URLs.
+    out
+        The folder of the tables, new or empty at first. ``commits``, ``generations`` and
+        ``faults`` grow; ``groups``, ``members`` and ``offsets`` are replaced as a whole.
+    checkpoint
+        The folder of Spark's checkpoint. The merged state is in its folder ``coterie``.
+    trigger
+        A processing time, as ``10 seconds``; or arguments of ``DataStreamWriter.trigger``, as
+        ``{"availableNow": True}``. None: a batch as soon as the one before has ended.
+    format
+        ``parquet``: a table is a folder of Parquet files.
+    tables
+        The tables to write.
+    options
+        Options of the streaming source: ``group``, ``partitions``, ``maxBytesPerTrigger``.
+
+    Returns
+    -------
+    StreamingQuery
+        The running query.
+
+    Raises
+    ------
+    CoterieError
+        An argument is wrong, or the folders belong to another follow.
+    """
+    from coterie_spark.source.states_source import FORMAT, StatesSource
+
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    names = [os.path.abspath(os.fspath(path)) for path in several]
+    find_segments(names)
+    chosen = checked_tables(tables)
+    if format != "parquet":
+        raise ArgumentError(f"format must be parquet, not {shown(format)}")
+    for name, folder in (("out", out), ("checkpoint", checkpoint)):
+        if "://" in os.fspath(folder):
+            raise ArgumentError(f"{name} must be a path of a folder, not {shown(folder)}")
+    target, home = Path(os.path.abspath(out)), Path(os.path.abspath(checkpoint))
+    settings = {key: str(value) for key, value in (options or {}).items()}
+    limits = {"maxBytesPerTrigger"}
+    follower = Follower(target, home, chosen)
+    follower.begin({key: settings[key] for key in sorted(settings.keys() - limits)})
+    spark.dataSource.register(StatesSource)
+    stream = spark.readStream.format(FORMAT).options(**settings, paths=json.dumps(names)).load()
+    writer = stream.writeStream.foreachBatch(follower)
+    writer = writer.option("checkpointLocation", str(home))
+    if trigger is not None:
+        when = {"processingTime": trigger} if isinstance(trigger, str) else dict(trigger)
+        writer = writer.trigger(**when)
+    return writer.start()
+
+
+def checked_tables(tables: Iterable[str]) -> tuple[str, ...]:
+    """Return names of tables, checked."""
+    names = tuple(walked(tables, "tables"))
+    for name in names:
+        if name not in SCHEMAS:
+            raise ArgumentError(f"tables must be of {', '.join(SCHEMAS)}, not {shown(name)}")
+    return names

@@ -1,0 +1,185 @@
+"""The positions of a stream: log offsets to bytes and back, in a log that grows and is cleaned."""
+
+import gzip
+import os
+import pickle
+import tempfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie import CoterieError
+from coterie._core.codec.reader import LogReader
+from coterie_spark.source import positions
+from coterie_spark.source.positions import LogPositions, bytes_of_piece
+from support import log_writer as write
+from support.growing_log import GrowingLog
+
+pytest.importorskip("pyarrow")
+
+TORN = st.integers(1, 30)
+STEPS = st.lists(
+    st.tuples(st.just("append"), st.integers(1, 3), st.just(0) | TORN)
+    | st.tuples(st.just("roll"))
+    | st.tuples(st.just("trigger"), st.none() | st.integers(1, 400), st.booleans()),
+    max_size=30,
+)
+
+
+def some_batch(offset, records=1):
+    return write.batch(offset, [write.commit(offset, offset) for _ in range(records)])
+
+
+def read(paths, pieces):
+    """The bytes of pieces, as a worker reads them."""
+    return b"".join(
+        bytes(data)
+        for piece in pieces
+        for _, _, data in bytes_of_piece(paths, pickle.loads(pickle.dumps(piece)))
+    )
+
+
+def advance(log, position, max_bytes=None):
+    ends = log.ends(position)
+    return ends if max_bytes is None else log.advance(position, ends, max_bytes)
+
+
+@given(STEPS)
+def test_pieces_of_any_triggers_join_to_the_whole_batches_of_the_log(steps):
+    with tempfile.TemporaryDirectory() as home:
+        broker, log = GrowingLog(home), LogPositions([home])
+        position, offset, taken = {}, 0, b""
+        for kind, *arguments in [*steps, ("trigger", None, False)]:
+            if kind == "append":
+                broker.append(some_batch(offset, arguments[0]), arguments[1])
+                offset += arguments[0]
+            elif kind == "roll":
+                broker.roll(offset)
+            else:
+                max_bytes, is_restart = arguments
+                log = LogPositions([home]) if is_restart else log
+                after = advance(log, position, max_bytes)
+                pieces = log.pieces(position, after)
+                assert LogPositions([home]).pieces(position, after) == pieces
+                assert (after == position) == (not pieces)
+                taken, position = taken + read([home], pieces), after
+                assert broker.whole.startswith(taken)
+        assert taken == broker.whole
+
+
+def test_a_limit_is_shared_and_each_partition_yields_a_batch(tmp_path):
+    size = len(some_batch(0))
+    for number, count in enumerate([20, 2, 20]):
+        broker = GrowingLog(tmp_path, number)
+        for offset in range(count):
+            broker.append(some_batch(offset))
+    log = LogPositions([tmp_path])
+    assert advance(log, {}, 12 * size) == {"0": 5, "1": 2, "2": 5}
+    assert advance(log, {"0": 5, "1": 2, "2": 5}, 1) == {"0": 6, "1": 2, "2": 6}
+
+
+def test_a_batch_larger_than_the_window_is_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(positions, "LEAST_WINDOW", 8)
+    GrowingLog(tmp_path).append(some_batch(0, 50))
+    assert advance(LogPositions([tmp_path]), {}, 1) == {"0": 50}
+
+
+def test_a_large_range_is_cut_between_batches_and_each_piece_has_its_offsets(tmp_path, monkeypatch):
+    monkeypatch.setattr(positions, "SPARK_PIECE_BYTES", 3 * len(some_batch(0)))
+    broker = GrowingLog(tmp_path)
+    for offset in range(7):
+        broker.append(some_batch(offset))
+    pieces = LogPositions([tmp_path]).pieces({}, {"0": 7})
+    assert [(piece.first, piece.after) for piece in pieces] == [(0, 3), (3, 6), (6, 7)]
+    assert read([tmp_path], pieces) == broker.whole
+
+
+def test_a_piece_that_cleaning_moved_is_found_by_its_offsets(tmp_path):
+    """All commits are of one key: only the last one stays."""
+    broker = GrowingLog(tmp_path)
+    for offset in range(6):
+        broker.append(some_batch(offset))
+    pieces = LogPositions([tmp_path]).pieces({"0": 2}, {"0": 5})
+    broker.roll(6)
+    broker.append(some_batch(6))
+    broker.clean(0)
+    left = [b.last_offset for b in LogReader(read([tmp_path], pieces))]
+    assert left == []
+    (piece,) = LogPositions([tmp_path]).pieces({"0": 2}, {"0": 6})
+    assert [b.last_offset for b in LogReader(read([tmp_path], [piece]))] == [5]
+
+
+def test_offsets_that_compaction_removed_unread_are_reported(tmp_path, caplog):
+    broker = GrowingLog(tmp_path)
+    for offset in range(6):
+        broker.append(some_batch(offset))
+    broker.roll(6)
+    broker.append(some_batch(6))
+    log = LogPositions([tmp_path])
+    log.pieces({"0": 2}, {"0": 7})
+    assert not caplog.records
+    broker.clean(0)
+    log.pieces({"0": 2}, {"0": 7})
+    (record,) = caplog.records
+    assert "3 of the offsets from 2 to 6 are gone" in record.getMessage()
+
+
+def test_a_position_behind_the_end_of_the_log_is_refused(tmp_path):
+    GrowingLog(tmp_path).append(some_batch(0))
+    with pytest.raises(CoterieError, match="ends at offset 1, but was read up to 5: it was trunc"):
+        LogPositions([tmp_path]).ends({"0": 5})
+
+
+def test_a_partition_that_is_gone_is_refused(tmp_path):
+    GrowingLog(tmp_path).append(some_batch(0))
+    with pytest.raises(CoterieError, match="partition 3 is gone from"):
+        LogPositions([str(tmp_path)]).ends({"3": 5})
+
+
+def test_an_empty_new_segment_ends_where_its_name_says(tmp_path):
+    broker = GrowingLog(tmp_path)
+    broker.append(some_batch(0))
+    broker.roll(9)
+    assert LogPositions([tmp_path]).ends({"0": 9}) == {"0": 9}
+
+
+def test_a_compressed_segment_has_the_same_positions(tmp_path):
+    broker = GrowingLog(tmp_path)
+    for offset in range(4):
+        broker.append(some_batch(offset))
+    broker.roll(4)
+    broker.append(some_batch(4))
+    first = min(broker.folder.glob("*.log"))
+    first.with_name(first.name + ".gz").write_bytes(gzip.compress(first.read_bytes()))
+    first.unlink()
+    log, position, taken = LogPositions([tmp_path]), {}, b""
+    for _ in range(5):
+        after = advance(log, position, 1)
+        taken, position = taken + read([tmp_path], log.pieces(position, after)), after
+    assert (position, taken) == ({"0": 5}, broker.whole)
+
+
+def test_an_offset_that_cannot_be_right_moves_no_position(tmp_path):
+    broker = GrowingLog(tmp_path)
+    broker.append(some_batch(0))
+    broker.append(some_batch(1 << 40))
+    assert LogPositions([tmp_path]).ends({}) == {"0": 1}
+    broker.append(some_batch(2))
+    log = LogPositions([tmp_path])
+    assert log.ends({}) == {"0": 3}
+    assert read([tmp_path], log.pieces({"0": 1}, {"0": 3})) == some_batch(2)
+
+
+def test_a_log_whose_files_are_renamed_meanwhile_is_listed_again(tmp_path, monkeypatch):
+    broker = GrowingLog(tmp_path)
+    broker.append(some_batch(0))
+    calls = []
+
+    def vanishing(path, *arguments, real=os.access):
+        calls.append(path)
+        return real(path, *arguments) if len(calls) > 1 else os.stat(f"{path}.gone") and False
+
+    monkeypatch.setattr(os, "access", vanishing)
+    assert LogPositions([tmp_path]).ends({}) == {"0": 1}
+    assert len(calls) > 1

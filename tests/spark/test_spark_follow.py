@@ -1,0 +1,244 @@
+"""``follow``: after any triggers, its tables are those of a replay."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from coterie import CoterieError, ScanOptions, scan
+from coterie_spark import follow
+from coterie_spark.replay_job import following
+from support import log_writer as write
+from support.fold.made_logs import LOGS, as_bytes, laid_out
+from support.growing_log import GrowingLog
+
+pytest.importorskip("pyspark")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+HISTORY, STATE = ("commits", "generations", "faults"), ("groups", "members", "offsets")
+NOW = {"availableNow": True}
+OPTIONS = ScanOptions(history=True)
+
+
+def run(spark, home, **arguments):
+    """Follow the log of a folder to its end."""
+    query = follow(
+        spark, home / "log", home / "out", checkpoint=home / "check", trigger=NOW, **arguments
+    )
+    query.awaitTermination()
+
+
+def rows_of(table):
+    return sorted(map(repr, table.to_pylist()))
+
+
+def followed(home, name):
+    return rows_of(pq.read_table(home / "out" / f"{name}.parquet"))
+
+
+def replay(path):
+    """The tables of a scan of whole segments, the commits without undecided ones."""
+    files = sorted(Path(path).glob("*.log"))
+    merged = None
+    for file in files:
+        state = scan(file.read_bytes(), partition=0, file=str(file), options=OPTIONS)
+        if merged is None:
+            merged = state
+        else:
+            merged.absorb(state)
+    tables = {name: rows_of(table) for name, table in merged.to_arrow().items()}
+    tables["commits"] = [row for row in tables["commits"] if "'outcome': 'pending'" not in row]
+    return tables
+
+
+def check(home):
+    expected = replay(home / "log/__consumer_offsets-0")
+    for name in (*HISTORY, *STATE):
+        assert followed(home, name) == expected[name], name
+
+
+RISING = LOGS.filter(lambda log: len(log) > 3).map(
+    lambda log: [(max(step, 1), content) for step, content in log]
+)
+
+
+# A trigger takes a second: no smallest example is sought.
+@settings(max_examples=2, phases=[Phase.generate], suppress_health_check=[*HealthCheck])
+@given(RISING, st.sets(st.integers(0, 12), max_size=2), st.sets(st.integers(0, 12), max_size=2))
+def test_tables_equal_a_replay_after_any_number_of_triggers(spark, log, cuts, rolls):
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        broker = GrowingLog(home / "log")
+        for number, (base, producer, content) in enumerate(laid_out(log)):
+            if number in rolls:
+                broker.roll(base)
+            broker.append(as_bytes([(base, producer, content)]))
+            if number in cuts:
+                run(spark, home)
+                check(home)
+        run(spark, home)
+        check(home)
+
+
+def commits(first, count, *, metadata=b""):
+    return [
+        write.batch(offset, [write.commit(offset, offset, partition=offset % 3, metadata=metadata)])
+        for offset in range(first, first + count)
+    ]
+
+
+def test_state_equals_the_cleaned_log_and_history_everything_appended(spark, tmp_path):
+    broker = GrowingLog(tmp_path / "log")
+    for one in commits(0, 9):
+        broker.append(one)
+    run(spark, tmp_path)
+    broker.roll(9)
+    for one in commits(9, 2):
+        broker.append(one)
+    broker.clean(0)
+    run(spark, tmp_path)
+    now = replay(broker.folder)
+    for name in STATE:
+        assert followed(tmp_path, name) == now[name]
+    everything = scan(broker.whole, partition=0, options=OPTIONS).to_arrow()
+    assert followed(tmp_path, "commits") == rows_of(everything["commits"])
+    assert len(now["commits"]) < len(followed(tmp_path, "commits")) == 11
+
+
+def test_faults_are_appended_once_each(spark, tmp_path):
+    broker = GrowingLog(tmp_path / "log")
+    good, bad, last = commits(0, 3)
+    broker.append(good)
+    broker.append(bad[:-1] + b"\x7f")
+    run(spark, tmp_path)
+    broker.append(last)
+    run(spark, tmp_path)
+    check(tmp_path)
+    assert len(followed(tmp_path, "faults")) == 1
+
+
+def test_chosen_tables_and_a_group_are_followed_alone(spark, tmp_path):
+    broker = GrowingLog(tmp_path / "log")
+    broker.append(write.batch(0, [write.commit(0, group=b"g"), write.commit(0, group=b"h")]))
+    run(spark, tmp_path, tables=("offsets",), options={"group": "h"})
+    names = sorted(path.name for path in (tmp_path / "out").glob("[!.]*"))
+    assert names == ["offsets.parquet"]
+    assert pq.read_table(tmp_path / "out/offsets.parquet")["group_id"].to_pylist() == ["h"]
+    with pytest.raises(CoterieError, match=r"follows with tables \['offsets'\]"):
+        run(spark, tmp_path, options={"group": "h"})
+    with pytest.raises(CoterieError, match="follows with source"):
+        run(spark, tmp_path, tables=("offsets",))
+
+
+def test_a_folder_with_tables_of_another_follow_is_refused(spark, tmp_path):
+    GrowingLog(tmp_path / "log")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    with pytest.raises(CoterieError, match=r"out: is not empty, and .* has no state for it"):
+        run(spark, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tables": ("offset",)}, "tables must be of groups, members, .*, not 'offset'"),
+        ({"format": "orc"}, "format must be parquet, not 'orc'"),
+    ],
+)
+def test_a_wrong_argument_is_named(spark, tmp_path, arguments, message):
+    GrowingLog(tmp_path / "log")
+    with pytest.raises(CoterieError, match=message):
+        run(spark, tmp_path, **arguments)
+
+
+def test_a_batch_that_was_added_is_not_added_again(spark, tmp_path):
+    """Spark repeats a batch if it died before it wrote that the batch was done."""
+    broker = GrowingLog(tmp_path / "log")
+    for one in commits(0, 4):
+        broker.append(one)
+    run(spark, tmp_path)
+    for file in (tmp_path / "check/commits").glob("[0-9.]*"):
+        file.unlink()
+    run(spark, tmp_path)
+    check(tmp_path)
+
+
+def test_files_of_a_batch_that_did_not_end_are_made_anew(spark, tmp_path, monkeypatch):
+    broker = GrowingLog(tmp_path / "log")
+    broker.append(commits(0, 1)[0])
+    run(spark, tmp_path)
+    broker.append(commits(1, 1)[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            following.Follower, "write", lambda *_: (_ for _ in ()).throw(OSError("disk full"))
+        )
+        with pytest.raises(Exception, match="disk full"):
+            run(spark, tmp_path)
+    assert pq.read_table(tmp_path / "out/offsets.parquet")["offset"].to_pylist() == [0]
+    run(spark, tmp_path)
+    check(tmp_path)
+
+
+DRIVER = """
+import os, signal, sys
+from coterie_spark import follow
+from coterie_spark.replay_job import following
+from coterie_spark.session import local_session
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+home = sys.argv[1]
+following.Follower.write, write = (
+    lambda self, batch: write(self, batch) if batch["batch"] < 1 else die(),
+    following.Follower.write,
+)
+spark = local_session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+for _ in range(2):
+    arguments = {"checkpoint": f"{home}/check", "trigger": {"availableNow": True}}
+    follow(spark, f"{home}/log", f"{home}/out", **arguments).awaitTermination()
+    with open(f"{home}/later", "rb") as later, open(sys.argv[2], "ab") as log:
+        log.write(later.read())
+"""
+
+
+def test_a_driver_that_is_killed_between_files_and_state_leaves_each_row_once(spark, tmp_path):
+    broker = GrowingLog(tmp_path / "log")
+    first, later = commits(0, 2)
+    broker.append(first)
+    (tmp_path / "later").write_bytes(later)
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), str(broker.active)]
+    killed = subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
+    assert killed.returncode == -signal.SIGKILL
+    assert list((tmp_path / "out/commits.parquet").glob("part-00000001-*"))
+    run(spark, tmp_path)
+    check(tmp_path)
+
+
+def test_a_worker_that_is_killed_leaves_each_row_once(spark, tmp_path, monkeypatch):
+    broker = GrowingLog(tmp_path / "log")
+    for one in commits(0, 4):
+        broker.append(one)
+
+    def deadly(*arguments, real=following.follow_worker):
+        worker = real(*arguments)
+
+        def work(batches):
+            yield from worker(batches)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return work
+
+    with monkeypatch.context() as patch:
+        patch.setattr(following, "follow_worker", deadly)
+        with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+            run(spark, tmp_path)
+    run(spark, tmp_path)
+    check(tmp_path)
