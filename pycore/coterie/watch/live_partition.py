@@ -54,20 +54,27 @@ class LivePartition:
         The partition's number; None: not known.
     trusted_from_ms
         From when on the log is complete; None: from its start.
+    counts_all
+        Count what is left of earlier times, too: its counts are only compared with each other.
     """
 
-    def __init__(self, number: int | None, trusted_from_ms: int | None) -> None:
+    def __init__(
+        self, number: int | None, trusted_from_ms: int | None, *, counts_all: bool = False
+    ) -> None:
         self.number = number
+        self.counts_all = counts_all
         self.trusted_from_ms = trusted_from_ms
         self.filter = RecordFilter(None, None, Tracking(trusted_from_ms))
         self.mapped: dict[str, memoryview] = {}  # files that are being read
-        self.log = SurveyedLog((), self.filter.options, lambda segment: self.mapped[segment.path])
+        counted_from_ms = None if counts_all else trusted_from_ms
+        options = self.filter._replace(tracking=Tracking(counted_from_ms)).options
+        self.log = SurveyedLog((), options, lambda segment: self.mapped[segment.path])
         self.histories = Histories(self.log, trusted_from_ms is None)
         self.aggregates = self._new_aggregates()
         columns = columns_of(self.aggregates.values())
         self.columns: frozenset[str] = frozenset() if columns is None else columns
         self.scan = RecordScan(columns=self.columns)
-        self.counts = GroupCounts(self.histories, trusted_from_ms)
+        self.counts = GroupCounts(self.histories, counted_from_ms)
         self.waiting: deque[Piece] = deque()  # for the end of transactions
         self.files: list[str] = []
         self.next_offset = 0  # the log offset after the last record

@@ -8,7 +8,6 @@ on, so that a total never falls. The same holds after a restart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,24 +104,24 @@ def answer_of(partition: LivePartition, carried: Totals) -> Answer:
     view = partition.view()
     totals = plus(counted(partition, view), carried)
     rows = list(metrics.rows(view, METRICS))
-    if any(carried.values()):
-        carry(rows, carried)
+    if partition.counts_all:
+        put_totals(rows, totals)
     findings: Counter[Labels] = Counter()
     for row in audit.rows(view, AUDIT):  # last: it changes the aggregates of the view
         findings[row["group_id"], row["kind"]] += 1
     return Answer(rows, totals, findings, view.newest_ms)
 
 
-def carry(rows: list[Row], carried: Totals) -> None:
-    """Add to rows what was counted in records that the log no longer has."""
+def put_totals(rows: list[Row], totals: Totals) -> None:
+    """Set the counts of rows, which are of what the log still has, to totals."""
     by_group: dict[str, Counter[str]] = {}
     for kind in (COMMITS, SKIPPED, REBALANCES):
-        for labels, count in carried[kind].items():
+        for labels, count in totals[kind].items():
             by_group.setdefault(labels[0], Counter())[kind] += count
     for row in rows:
-        of_group: Mapping[str, int] = by_group.get(row["group_id"], {})
-        if row["topic"] is not None:
+        if row["topic"] is None:
+            of_group = by_group.get(row["group_id"], Counter())
+            row |= {kind: of_group[kind] for kind in (COMMITS, SKIPPED, REBALANCES)}
+        else:
             key = row["group_id"], row["topic"], row["partition"]
-            of_group = {kind: carried[kind][key] for kind in (COMMITS, SKIPPED)}
-        for kind, count in of_group.items():
-            row[kind] = (row[kind] or 0) + count
+            row |= {kind: totals[kind][key] for kind in (COMMITS, SKIPPED)}

@@ -81,7 +81,7 @@ class WatchedPartition:
     def _read(
         self, growths: Sequence[Growth], trusted_from_ms: int | None
     ) -> tuple[LivePartition, Totals]:
-        live = LivePartition(self.number, trusted_from_ms)
+        live = LivePartition(self.number, trusted_from_ms, counts_all=self.mark is not None)
         if self.mark is None:
             live.take(growths)
             return live, nothing()

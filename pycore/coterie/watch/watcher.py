@@ -77,6 +77,8 @@ class Watcher:
         self.partitions: dict[int | None, WatchedPartition] = {}
         self.listing = Listing((), ())
         self.steps = 0
+        self.version = 0  # changes with what is shown
+        self.stopping = False  # a step ends after the partition at hand
         self.failures: dict[str, str] = {}
         self.unsaved: set[int | None] = set()
         self.lock = None if data is None else locked(data)
@@ -94,15 +96,20 @@ class Watcher:
             for number in [number for number in self.partitions if number not in by_number]:
                 self._save(number)
                 del self.partitions[number]
+                self.version += 1
             with resting_collector():
                 for number, segments in by_number.items():
+                    if self.stopping:
+                        break
                     try:
                         new = self._partition(number).step(segments)
                     except CoterieError as error:
                         failures[named(number)] = str(error)
+                        self.version += 1
                         continue
                     size += new
                     if new:
+                        self.version += 1
                         self.unsaved.add(number)
         for name, text in failures.items():
             if self.failures.get(name) != text:
