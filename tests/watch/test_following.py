@@ -199,3 +199,42 @@ def test_a_file_that_cannot_be_read_is_named_once_and_tried_again(tmp_path):
     watcher.step()
     assert watcher.health().failures == {}
     assert watched_rows(watcher) == fresh_rows(log.folder)
+
+
+def test_a_segment_that_cannot_be_read_leaves_what_is_known_and_its_totals(tmp_path):
+    written = Written()
+    for offset in range(3):
+        written.now_ms += 1
+        written.apply("commit", ((b"a", b"t", 0), offset))
+    log, said = GrowingLog(tmp_path / "log"), []
+    log.put(written.left)
+    watcher = log.watcher(said=said)
+    watcher.step()
+    broken = log.home / f"{9:020d}.log.gz"
+    broken.write_bytes(b"no gzip")
+    watcher.step()
+    assert list(watcher.health().failures) == ["partition 0"]
+    assert str(broken) in said[0]
+    assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
+    broken.unlink()
+    (log.home / f"{0:020d}.log").unlink()  # retention
+    log.put([(3, b"")])
+    watcher.step()
+    assert watcher.health().failures == {}
+    assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
+
+
+def test_a_snapshot_that_cannot_be_written_is_named_and_tried_again(tmp_path):
+    written = Written()
+    written.apply("commit", ((b"a", b"t", 0), 1))
+    log, said, data = GrowingLog(tmp_path / "log"), [], tmp_path / "data"
+    log.put(written.left)
+    watcher = log.watcher(data, said)
+    (data / "watch-0.snapshot").mkdir()
+    watcher.step()
+    assert len(said) == 2
+    assert "watch-0.snapshot: cannot be read" in said[0]
+    assert "watch-0.snapshot: cannot be written" in said[1]
+    (data / "watch-0.snapshot").rmdir()
+    watcher.close()
+    assert (data / "watch-0.snapshot").is_file()

@@ -45,6 +45,7 @@ class WatchedPartition:
             A file cannot be read. The next step reads the whole log.
         """
         growths: list[Growth] | None = None
+        is_whole = self.live is not None
         try:
             if self.live is not None:
                 growths = self.files.grown(segments)
@@ -52,11 +53,14 @@ class WatchedPartition:
                     self.rebuilds += 1
                     self.mark = self._mark_now()
                 elif growths:
-                    self._answer = None
+                    is_whole, self._answer = False, None
                     self.live.take(growths)
             if growths is None:
+                is_whole = False
                 growths = self._rebuild(segments)
         except BaseException:
+            if is_whole:
+                self.mark = self._mark_now()
             self.live = None  # it may have taken a part
             raise
         return sum(growth.end - growth.start for growth in growths)
@@ -92,13 +96,13 @@ class WatchedPartition:
         return live, carried
 
     def answer(self) -> Answer | None:
-        """Return what is shown; None: the last step failed."""
+        """Return what is shown, after a failed step what was known before; None: nothing is."""
         if self._answer is None and self.live is not None:
             self._answer = answer_of(self.live, self.carried)
         return self._answer
 
     def new_mark(self) -> Mark | None:
-        """Return the totals so far; None: the last step failed."""
+        """Return the totals as of the last answer that could be given; None: there was none."""
         answer = self.answer()
         if answer is not None and self.live is not None:
             self.mark = Mark(self.live.next_offset, answer.totals)

@@ -138,15 +138,17 @@ class Watcher:
 
     def _save(self, number: int | None) -> None:
         self.unsaved.discard(number)
-        mark = self.partitions[number].new_mark() if self.data is not None else None
-        if self.data is None or mark is None:
+        if self.data is None:
             return
         file = snapshot.file_of(self.data, number)
         try:
-            snapshot.write(file, mark)
-        except OSError as error:
+            mark = self.partitions[number].new_mark()
+            if mark is not None:
+                snapshot.write(file, mark)
+        except (CoterieError, OSError) as error:
             self.unsaved.add(number)
-            self.say(f"{file}: cannot be written: {error.strerror}; it is tried again")
+            reason = getattr(error, "strerror", None) or str(error)
+            self.say(f"{file}: cannot be written: {reason}; it is tried again")
 
     def close(self) -> None:
         """Store the totals, and unlock the folder."""
