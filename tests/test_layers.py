@@ -88,12 +88,13 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "coordinator": {"ground", "log"},
     "traces": {"ground", "log", "coordinator", "wire"},
     "server": {"ground", "log", "coordinator", "wire", "traces"},
+    "watch": LOG_TO_TABLES | {"replay", "insight", "report", "server"},
     "testing": {"ground", "log", "coordinator"},
     "designs": {"ground", "log", "coordinator", "testing", "pages"},
     "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
     "cli": LOG_TO_TABLES
     | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"}
-    | {"designs"},
+    | {"designs", "watch"},
 }
 SHELVES = {  # room of the library -> its shelves, the lowest first; those of a row know each other
     room: {shelf: height for height, row in enumerate(rows) for shelf in row.split()}

@@ -23,6 +23,7 @@ RUNS = [
     ("lag", "basic", "--end-offsets", "nothing"),
     ("compare", "compacted", "compression-snappy"),
     ("metrics", "basic"),
+    ("watch", "--print", "alerts"),
     ("report", "basic", "-o", "page.html"),
     ("records", "basic", "--group", "grp-mix-all"),
     ("verify", "corrupt/value-empty"),

@@ -31,6 +31,7 @@ COMMANDS = {  # name -> summary, so that `coterie --help` imports no command
     "audit": "What looks wrong, with the record that shows it; exit 1 if any.",
     "lag": "Lag by partition and over time, given end offsets.",
     "metrics": "Offsets, commits, members as Prometheus text.",
+    "watch": "Follow a log: metrics with totals, pages, questions over HTTP.",
     "report": "One self-contained HTML page about the groups.",
     "compare": "Copies of several brokers; exit 1 if they have diverged.",
     "records": "The records of a log, decoded, one JSON object per line.",

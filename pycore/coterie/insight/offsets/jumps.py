@@ -67,7 +67,11 @@ class Jump(NamedTuple):
 
 
 class OutsideSpans:
-    """The times in which a group that had members has none, as numbered spans of the log."""
+    """The times in which a group that had members has none, as spans of the log.
+
+    The number of a span is the log offset of the record that begins it, so it stays the same while
+    the log grows.
+    """
 
     def __init__(self, view: PartitionView) -> None:
         newer = view.newer_records.by_group()
@@ -111,7 +115,8 @@ class OutsideSpans:
             base = group[chosen] * (len(self.offsets) + 1)
             at = np.searchsorted(self.codes, base + rank) - 1
             is_outside = (at >= 0) & (self.codes[at] >= base) & self.outside[at]
-            spans[chosen] = np.where(is_outside, at, -1)
+            begins = self.offsets[self.codes[at] % (len(self.offsets) + 1)]
+            spans[chosen] = np.where(is_outside, begins, -1)
         return spans
 
     def __getstate__(self) -> dict[str, object]:
@@ -297,7 +302,8 @@ class Jumps:
         """Return the steps from outside, except of keys that were committed often."""
         parts = self.outside or [{name: np.empty(0, np.int64) for name in STEP}]
         rows = {name: np.concatenate([one[name] for one in parts]) for name in STEP}
-        codes = rows["key"] << 32 | rows["span"]
+        _, span = np.unique(rows["span"], return_inverse=True)
+        codes = rows["key"] << 32 | span
         _, which, counts = np.unique(codes, return_inverse=True, return_counts=True)
         few = counts[which] <= FEW
         return select(rows, few & (rows["step"] >= self.skip_by))

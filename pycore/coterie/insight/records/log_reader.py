@@ -122,9 +122,13 @@ class SurveyedLog:
         self.count = 0
         # Records and pieces before each part: its own, then each absorbed one.
         self.parts = [(0, 0)] if self.segments else []
+        self.extend(self._parts_to_read())
+
+    def extend(self, parts: Iterable[Part]) -> None:
+        """Read what follows in the log, from one batch boundary to another."""
         with resting_collector():
-            for part in self._parts_to_read():
-                for _ in scan_part(self.fold, part, read, READ_PIECE_BYTES):
+            for part in parts:
+                for _ in scan_part(self.fold, part, self.read_segment_bytes, READ_PIECE_BYTES):
                     self._survey_piece()
 
     def _parts_to_read(self) -> Iterator[Part]:

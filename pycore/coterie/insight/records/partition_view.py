@@ -332,7 +332,7 @@ class PartitionView:
                 group,
                 records[group],
                 rows,
-                _clients(rows, records[group]),
+                clients_of(rows, records[group]),
                 self.trusted_from_ms is None,
             )
         return histories
@@ -355,7 +355,7 @@ def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, A
     return {row["group_id"]: row for row in rows}
 
 
-def _clients(rows: list[dict[str, Any]], records: GroupRecords) -> dict[str, Client]:
+def clients_of(rows: list[dict[str, Any]], records: GroupRecords) -> dict[str, Client]:
     """Return the client of each member id; only records with a new member id are decoded."""
     clients: dict[str, Client] = {}
     for number, row in enumerate(rows):

@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from coterie.arguments import span
 from coterie.errors import ArgumentError, CoterieError
-from coterie.server.admin.http import Answer, HttpRequest, Refusal, json_answer
+from coterie.server.admin.http import Answer, HttpRequest, Refusal, is_loopback_host, json_answer
 from coterie.server.api.faults import Fault
 from coterie.server.group_waits import timeout_of
 from coterie.server.running import Running
@@ -171,10 +170,5 @@ def _refuse_pages(request: HttpRequest) -> None:
     """Refuse requests of web pages, and requests addressed to a name other than localhost."""
     if request.origin is not None:
         raise Refusal(HTTPStatus.FORBIDDEN, "this is not for pages in a browser")
-    try:
-        host = urlsplit(f"//{request.host}").hostname or ""
-        ours = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        ours = False
-    if not ours:
+    if not is_loopback_host(request.host):
         raise Refusal(HTTPStatus.FORBIDDEN, "ask for it as 127.0.0.1 or localhost")

@@ -9,15 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 from io import BytesIO
+from ipaddress import ip_address
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from coterie.errors import CoterieError
 
-__all__ = ["Answer", "HttpRequest", "Refusal", "json_answer", "read_head", "serve"]
+__all__ = [
+    "Answer",
+    "HttpRequest",
+    "Refusal",
+    "is_loopback_host",
+    "json_answer",
+    "read_head",
+    "serve",
+]
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 1024 * 1024
@@ -25,7 +36,7 @@ IDLE_S = 60.0
 
 
 class HttpRequest(NamedTuple):
-    """A request; ``origin`` and ``host`` are its header fields."""
+    """A request; ``origin``, ``host`` and ``authorization`` are its header fields."""
 
     method: str
     path: str
@@ -34,14 +45,16 @@ class HttpRequest(NamedTuple):
     length: int
     keeps: bool
     body: bytes = b""
+    authorization: str | None = None
 
 
 class Answer(NamedTuple):
-    """A response."""
+    """A response; ``fields`` are further lines of its head."""
 
     status: int
     body: bytes
     content_type: str = "application/json"
+    fields: tuple[str, ...] = ()
 
 
 class Refusal(Exception):
@@ -86,10 +99,22 @@ def read_head(head: bytes) -> HttpRequest:
         fields.get("origin"),
         int(length),
         connection == "keep-alive" if words[2] == "HTTP/1.0" else connection != "close",
+        authorization=fields.get("authorization"),
     )
 
 
-async def serve(host: str, port: int, respond: Respond) -> asyncio.Server:
+def is_loopback_host(host: str) -> bool:
+    """Whether a header field Host names this machine, so that no page elsewhere made it."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+async def serve(
+    host: str, port: int, respond: Respond, tls: ssl.SSLContext | None = None
+) -> asyncio.Server:
     """Serve requests at an address with a function, until the server is closed.
 
     Raises
@@ -110,7 +135,7 @@ async def serve(host: str, port: int, respond: Respond) -> asyncio.Server:
             writer.close()
 
     try:
-        return await asyncio.start_server(connected, host, port, limit=MAX_HEAD_BYTES)
+        return await asyncio.start_server(connected, host, port, limit=MAX_HEAD_BYTES, ssl=tls)
     except OSError as error:
         raise CoterieError(
             f"{host}:{port} cannot be listened on ({error.strerror or error}); choose another "
@@ -146,6 +171,7 @@ def _written(answer: Answer, keeps: bool) -> bytes:
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         f"Content-Type: {answer.content_type}\r\n"
         f"Content-Length: {len(answer.body)}\r\n"
-        f"Connection: {'keep-alive' if keeps else 'close'}\r\n\r\n"
+        f"Connection: {'keep-alive' if keeps else 'close'}\r\n"
     )
-    return head.encode("ascii") + answer.body
+    lines = "".join(f"{field}\r\n" for field in answer.fields)
+    return (head + lines + "\r\n").encode("ascii") + answer.body

@@ -1,0 +1,157 @@
+"""``coterie watch``: a monitor with a memory, over folders that grow."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli.failures import say
+from coterie.cli.params import DURATION
+from coterie.errors import ArgumentError, CoterieError
+from coterie.log.folders import find_segments
+from coterie.user_files import read_bytes
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from coterie.server.options import Place
+
+SHIPPED = {"dashboard": "dashboard.json", "alerts": "alerts.yml"}
+DAY_MS = 86_400_000
+LOGIN_BYTES_MAX = 4096
+
+
+@click.command("watch")
+@click.argument("logs", metavar="LOG...", nargs=-1, type=click.Path())
+@click.option("--data", metavar="DIR", help="A folder for what must survive a restart: totals.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:9308",
+    show_default=True,
+    help="Where to serve HTTP. Port 0 chooses one.",
+)
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.05, max=86_400),
+    default=10.0,
+    show_default=True,
+    help="How often to look for new records.",
+)
+@click.option(
+    "--keep",
+    "keep_ms",
+    type=DURATION,
+    default=7 * DAY_MS,
+    show_default="7d",
+    help="How much time pages and questions cover, up to the newest record.",
+)
+@click.option("--tls-cert", type=click.Path(dir_okay=False), metavar="F", help="A certificate.")
+@click.option("--tls-key", type=click.Path(dir_okay=False), metavar="F", help="Its key.")
+@click.option(
+    "--basic-auth",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="A file with one line, USER:PASSWORD, that only you may read. Needs --tls-cert.",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen on an address that other machines reach, without a password.",
+)
+@click.option(
+    "--print",
+    "shipped",
+    type=click.Choice(list(SHIPPED)),
+    help="Print a dashboard for Grafana or alert rules for Prometheus, and end.",
+)
+def command(
+    logs: tuple[str, ...],
+    data: str | None,
+    listen: str,
+    interval: float,
+    keep_ms: int,
+    tls_cert: str | None,
+    tls_key: str | None,
+    basic_auth: str | None,
+    insecure: bool,
+    shipped: str | None,
+) -> None:
+    """Follow a log that grows, and serve what is known of it over HTTP.
+
+    /metrics is for Prometheus, / and /groups/GROUP are the page of `coterie report`, /api/ has
+    questions as JSON, /healthz says how far it is behind. When it has read the log it prints
+    `ready`. It ends with status 0 on SIGINT and SIGTERM.
+    """
+    if shipped is not None:
+        sys.stdout.write(shipped_text(shipped))
+        return
+    if not logs:
+        raise click.UsageError("Missing argument 'LOG...'.")
+    try:
+        place = place_of_listen(listen, with_login=basic_auth is not None, insecure=insecure)
+        tls = tls_of(tls_cert, tls_key)
+        if basic_auth is not None and tls is None:
+            raise ArgumentError("--basic-auth needs --tls-cert: a password must not be readable")
+        login = None if basic_auth is None else login_of(Path(basic_auth))
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from None
+    from coterie.watch.running import Options, watch
+    from coterie.watch.watcher import Watcher
+
+    list_log = partial(find_segments, logs)
+    list_log()  # a wrong path is an error now, later it is waited for
+    folder = None if data is None else Path(data)
+    watcher = Watcher(list_log, folder, lambda line: say(f"coterie: {line}"))
+    watch(watcher, Options(place, tls, login, interval, keep_ms))
+
+
+def shipped_text(name: str) -> str:
+    """Return a dashboard or alert rules."""
+    return (files("coterie.watch") / "shipped" / SHIPPED[name]).read_text(encoding="utf-8")
+
+
+def place_of_listen(text: str, *, with_login: bool, insecure: bool) -> Place:
+    """Return the address to listen on; refuse one that is open to other machines."""
+    from coterie.server.options import PLAINTEXT, place_of
+
+    place = place_of(text, protocols=PLAINTEXT)
+    if not (place.is_loopback or with_login or insecure):
+        raise ArgumentError(
+            f"--listen {text} is not a loopback address: it needs --basic-auth with --tls-cert, "
+            "or --insecure"
+        )
+    return place
+
+
+def tls_of(cert: str | None, key: str | None) -> SSLContext | None:
+    """Return the context of TLS; None: without."""
+    if (cert is None) != (key is None):
+        raise ArgumentError("--tls-cert and --tls-key go together")
+    if cert is None or key is None:
+        return None
+    from coterie.server.net.tls import server_context
+
+    return server_context(cert, key)
+
+
+def login_of(file: Path) -> str:
+    """Return the line USER:PASSWORD of a file that only its owner may read."""
+    try:
+        if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ArgumentError(f"--basic-auth {file}: others may read it; run chmod 600 {file}")
+        lines = read_bytes(file, LOGIN_BYTES_MAX).decode("utf-8").splitlines()
+    except OSError as error:
+        raise ArgumentError(f"--basic-auth {file}: cannot be read: {error.strerror}") from None
+    except (CoterieError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"--basic-auth {file}: {error}") from None
+    if len(lines) != 1 or not all(lines[0].partition(":")):
+        raise ArgumentError(f"--basic-auth {file}: it must have one line, USER:PASSWORD")
+    return lines[0]

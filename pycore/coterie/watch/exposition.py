@@ -1,0 +1,119 @@
+"""The text of ``/metrics``: the families of ``coterie metrics``, and what only a watcher knows.
+
+``FAMILIES`` names the latter. Totals never fall, whatever the log loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from coterie.prometheus import label_text, text_lines
+from coterie.watch.totals import DEPARTURES, REBALANCES, REWINDS, Answer
+from coterie.watch.watcher import Health
+
+NAMES = ("kafka_exporter", "braedon", "coterie")  # the default of `coterie metrics`
+Sample = tuple[dict[str, Any], Any]
+
+
+class Family(NamedTuple):
+    """A metric of one group, from what is shown of its partition."""
+
+    name: str
+    kind: str
+    help: str
+    samples: Callable[[Answer, int], Iterable[Sample]]
+
+
+def of_totals(kind: str, *labels: str) -> Callable[[Answer, int], Iterable[Sample]]:
+    """Return a function that gives the samples of a total."""
+
+    def samples(answer: Answer, now_ms: int) -> Iterator[Sample]:
+        for values, count in sorted(answer.totals[kind].items()):
+            yield dict(zip(labels, values, strict=True)), count
+
+    return samples
+
+
+def findings(answer: Answer, now_ms: int) -> Iterator[Sample]:
+    """Yield the number of findings of each group."""
+    for (group, kind), count in sorted(answer.findings.items()):
+        yield {"consumergroup": group, "kind": kind}, count
+
+
+def since_commit(answer: Answer, now_ms: int) -> Iterator[Sample]:
+    """Yield the time since each group's last commit."""
+    for row in answer.rows:
+        if row["topic"] is None and row["commit_timestamp"] is not None:
+            seconds = max(now_ms - row["commit_timestamp"], 0) / 1000
+            yield {"consumergroup": row["group_id"]}, seconds
+
+
+FAMILIES = (
+    Family(
+        *("coterie_consumergroup_rebalances_total", "counter", "Rebalances, by their cause"),
+        of_totals(REBALANCES, "consumergroup", "cause"),
+    ),
+    Family(
+        *("coterie_consumergroup_departures_total", "counter"),
+        "Members that are gone, by how they seem to have left",
+        of_totals(DEPARTURES, "consumergroup", "cause"),
+    ),
+    Family(
+        *("coterie_consumergroup_rewinds_total", "counter"),
+        "Commits that go back behind the one before them",
+        of_totals(REWINDS, "consumergroup", "topic"),
+    ),
+    Family(
+        *("coterie_consumergroup_findings", "gauge", "What coterie audit finds in the log"),
+        findings,
+    ),
+    Family(
+        *("coterie_consumergroup_seconds_since_commit", "gauge"),
+        "Time since the last commit of a group",
+        since_commit,
+    ),
+)
+
+
+def own_families(health: Health, now_ms: int) -> Iterator[str]:
+    """Yield the lines about the watcher itself."""
+    values: Sequence[tuple[str, str, str, Any]] = (
+        ("coterie_watch_steps_total", "counter", "Steps since the start", health.steps),
+        (
+            *("coterie_watch_behind_bytes", "gauge", "Bytes of the log that were not read"),
+            health.behind_bytes,
+        ),
+        (
+            *("coterie_watch_rebuilds_total", "counter"),
+            "Partitions that were read anew, because what was read of them had changed",
+            health.rebuilds,
+        ),
+        (
+            *("coterie_watch_failures", "gauge", "Partitions that the last step could not read"),
+            len(health.failures),
+        ),
+        (
+            *("coterie_watch_newest_record_age_seconds", "gauge", "Age of the newest record"),
+            None if health.newest_ms < 0 else max(now_ms - health.newest_ms, 0) / 1000,
+        ),
+    )
+    for name, kind, text, value in values:
+        if value is not None:
+            yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name} {value}\n"
+
+
+def log_lines(answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield the lines of ``coterie metrics``."""
+    return text_lines([row for answer in answers for row in answer.rows], NAMES)
+
+
+def watch_lines(answers: Sequence[Answer], health: Health, now_ms: int) -> Iterator[str]:
+    """Yield the lines that only a watcher has; ``now_ms``: the present time."""
+    for family in FAMILIES:
+        head = f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+        for answer in answers:
+            for labels, value in family.samples(answer, now_ms):
+                yield f"{head}{family.name}{{{label_text(labels)}}} {value}\n"
+                head = ""
+    yield from own_families(health, now_ms)

@@ -1,0 +1,153 @@
+"""What a partition's files have grown by, and whether what was read of them has changed.
+
+A segment is read up to the end of its last whole batch, as the header of each batch gives its size;
+the rest waits. Once another segment follows, the rest is read, too: it stays as it is. Compaction,
+retention and truncation remove or rewrite what was read. That is noticed by the list of files, by
+their sizes, and by the bytes at both ends of what was read. A step costs a look at each file, and
+the new bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from coterie._core.codec.checksum import crc32c
+from coterie.log.batch_headers import LEAST_BYTES, LENGTH_AT
+from coterie.log.folders import Segment, read_segment, unreadable
+from coterie.log.mapped import MappedSegment, intact
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+PROVEN_BYTES = 256  # at both ends of what was read
+SIZE_END = LENGTH_AT + 4  # of a batch: its offset and its size
+Identity = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """New whole batches of a segment: its bytes, and where the new ones begin and end."""
+
+    segment: Segment
+    data: memoryview
+    start: int
+    end: int
+
+
+@dataclass
+class ReadSegment:
+    """What was read of a segment: up to ``end``, and a checksum of the bytes that prove it."""
+
+    path: str
+    end: int
+    proof: int
+    identity: Identity
+    waiting: int = 0  # bytes behind ``end``
+
+
+class PartitionFiles:
+    """The files of a partition, as far as they were read."""
+
+    def __init__(self) -> None:
+        self.read: list[ReadSegment] = []
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes at the end that are no whole batch yet."""
+        return self.read[-1].waiting if self.read else 0
+
+    def grown(self, segments: Sequence[Segment]) -> list[Growth] | None:
+        """Return what is new, in log order; None: what was read is there no more, or changed.
+
+        Raises
+        ------
+        LogError
+            A file cannot be read.
+        """
+        if len(segments) < len(self.read):
+            return None
+        growths: list[Growth] = []
+        for number, segment in enumerate(segments):
+            is_last = number == len(segments) - 1
+            known = self.read[number] if number < len(self.read) else None
+            identity = identity_of(segment)
+            if known is not None:
+                if known.path != segment.path:
+                    return None
+                if known.identity == identity and (is_last or not known.waiting):
+                    continue
+            data = memoryview(mapped(segment))
+            with intact(data):
+                start = 0 if known is None else known.end
+                if known is not None and (
+                    len(data) < start
+                    or proof_of(data, start) != known.proof
+                    or (segment.compression is not None and len(data) > start)
+                    or (len(data) > start and number < len(self.read) - 1)
+                ):
+                    return None
+                end = whole_batches_end(data, start) if is_last else len(data)
+                proof = proof_of(data, end)
+            read = ReadSegment(segment.path, end, proof, identity, len(data) - end)
+            self.read[number : number + 1] = [read]
+            if end > start or known is None:
+                growths.append(Growth(segment, data, start, end))
+        return growths
+
+
+def up_to(growths: Sequence[Growth], next_offset: int) -> tuple[list[Growth], list[Growth]]:
+    """Divide what a log has grown by: batches before a log offset, and those from it on."""
+    before: list[Growth] = []
+    for number, growth in enumerate(growths):
+        at = growth.start
+        while at + SIZE_END <= growth.end:
+            if int.from_bytes(growth.data[at : at + LENGTH_AT], "big", signed=True) >= next_offset:
+                rest = replace(growth, start=at)
+                first = [replace(growth, end=at)] if at > growth.start else []
+                return before + first, [rest, *growths[number + 1 :]]
+            size = int.from_bytes(growth.data[at + LENGTH_AT : at + SIZE_END], "big", signed=True)
+            if size <= 0:
+                break
+            at += SIZE_END + size
+        before.append(growth)
+    return before, []
+
+
+def whole_batches_end(data: memoryview, at: int) -> int:
+    """Return where the last whole batch ends, from a batch boundary on."""
+    while at + SIZE_END <= len(data):
+        size = SIZE_END + int.from_bytes(data[at + LENGTH_AT : at + SIZE_END], "big", signed=True)
+        if size < LEAST_BYTES or at + size > len(data):
+            break
+        at += size
+    return at
+
+
+def proof_of(data: memoryview, end: int) -> int:
+    """Return a checksum of the bytes at both ends of what was read."""
+    first, last = min(PROVEN_BYTES, end), max(end - PROVEN_BYTES, 0)
+    return crc32c(bytes(data[:first]) + bytes(data[last:end]))
+
+
+def identity_of(segment: Segment) -> Identity:
+    """Return what changes with a file: its number, its size, and when it was written."""
+    try:
+        status = os.stat(segment.path)
+    except OSError as error:
+        raise unreadable(segment.path, error) from error
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def mapped(segment: Segment) -> Buffer:
+    """Return a segment's bytes, mapped; those of a compressed file, decompressed."""
+    if segment.compression is not None:
+        return read_segment(segment)
+    try:
+        with open(segment.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return MappedSegment.of(segment.path, file.fileno(), size) if size else b""
+    except OSError as error:
+        raise unreadable(segment.path, error) from error

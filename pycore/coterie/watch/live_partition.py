@@ -1,0 +1,206 @@
+"""The state of one partition, extended by what its files have grown by.
+
+The log is read as ``SurveyedLog`` reads it: first into the fold; then, for aggregates, in pieces
+whose transactions have ended. Pieces with an open transaction wait, and are added to a copy of the
+aggregates when somebody asks. So the answers of :meth:`LivePartition.view` equal those of the whole
+log, and a step costs its new records. Memory grows with keys, with the records of groups, and with
+what open transactions hold back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import NamedTuple
+
+from coterie._core.fold.fold_state import Scanned
+from coterie._core.fold.record_scan import RecordScan
+from coterie.insight.offsets.jumps import OutsideSpans
+from coterie.insight.offsets.loss_findings import SKIP, Losses
+from coterie.insight.questions import audit, metrics
+from coterie.insight.records.aggregates import Aggregate, columns_of
+from coterie.insight.records.log_reader import SurveyedLog
+from coterie.insight.records.partition_view import JoinedParts, PartitionView, RecordFilter
+from coterie.insight.records.record_columns import RecordColumns
+from coterie.log.mapped import intact
+from coterie.replay.parallel_scan import PartTo
+from coterie.state.partial import Tracking
+from coterie.watch.group_counts import GroupCounts
+from coterie.watch.growth import Growth
+from coterie.watch.histories import Histories
+
+Aggregates = dict[str, Aggregate]
+METRICS, AUDIT = metrics.Parameters(), audit.Parameters()
+
+
+class Piece(NamedTuple):
+    """A piece of a segment that was read into the fold; ``number``: of its first record."""
+
+    name: str
+    data: memoryview
+    start: int
+    end: int
+    number: int
+    survey: int  # number of the piece in the log's surveys
+
+
+class LivePartition:
+    """One partition, read from its start up to somewhere.
+
+    Parameters
+    ----------
+    number
+        The partition's number; None: not known.
+    trusted_from_ms
+        From when on the log is complete; None: from its start.
+    counts_all
+        Count what is left of earlier times, too: its counts are only compared with each other.
+    """
+
+    def __init__(
+        self, number: int | None, trusted_from_ms: int | None, *, counts_all: bool = False
+    ) -> None:
+        self.number = number
+        self.counts_all = counts_all
+        self.trusted_from_ms = trusted_from_ms
+        self.filter = RecordFilter(None, None, Tracking(trusted_from_ms))
+        self.mapped: dict[str, memoryview] = {}  # files that are being read
+        counted_from_ms = None if counts_all else trusted_from_ms
+        options = self.filter._replace(tracking=Tracking(counted_from_ms)).options
+        self.log = SurveyedLog((), options, lambda segment: self.mapped[segment.path])
+        self.histories = Histories(self.log, trusted_from_ms is None)
+        self.aggregates = self._new_aggregates()
+        columns = columns_of(self.aggregates.values())
+        self.columns: frozenset[str] = frozenset() if columns is None else columns
+        self.scan = RecordScan(columns=self.columns)
+        self.counts = GroupCounts(self.histories, counted_from_ms)
+        self.waiting: deque[Piece] = deque()  # for the end of transactions
+        self.files: list[str] = []
+        self.next_offset = 0  # the log offset after the last record
+
+    def take(self, growths: Iterable[Growth]) -> None:
+        """Read what follows in the log. After an error, this object must not be used any more."""
+        for growth in growths:
+            if growth.segment.name not in self.files:
+                self.files.append(growth.segment.name)
+            self.mapped[growth.segment.path] = growth.data
+            segments, known = self.log.fold.segments, len(self.log.fold.segments)
+            count, index = self.log.count, len(self.log.tails)
+            self.log.extend([PartTo(growth.segment, growth.start, growth.end)])
+            self.mapped.clear()
+            pieces = segments[known:]
+            for at, scanned in enumerate(pieces):
+                end = scanned.position + scanned.bytes
+                data = growth.data
+                self.waiting.append(
+                    Piece(scanned.file, data, scanned.position, end, count, index + at)
+                )
+                count += scanned.records
+                self.next_offset = max(self.next_offset, scanned.last_offset + 1)
+            segments[max(known - 1, 0) :] = joined(segments[max(known - 1, 0) :])
+            if self.histories.extend():
+                self._renew_spans(self.aggregates)
+            for piece, scanned in zip(list(self.waiting)[-len(pieces) :], pieces, strict=True):
+                self.counts.take(piece.data[piece.start : piece.end], scanned.last_offset)
+            self._decide()
+
+    def _decide(self) -> None:
+        """Add the pieces whose transactions have all ended to the aggregates."""
+        log = self.log
+        undecided = min((pieces[0] for pieces in log.opened.values()), default=len(log.tails))
+        while self.waiting and self.waiting[0].survey < undecided:
+            self._feed(self.waiting.popleft(), self.scan, self.aggregates)
+        if not self.waiting and not log.opened:
+            log.tails.clear()  # they are of no use any more
+
+    def _feed(self, piece: Piece, scan: RecordScan, aggregates: Mapping[str, Aggregate]) -> None:
+        with intact(piece.data):
+            columns, _ = scan.scan(
+                piece.data[: piece.end],
+                position=piece.start,
+                tail=self.log.tails[piece.survey].items(),
+            )
+        batches, newer_keys = columns.pop("batches"), columns.pop("newer_keys")
+        file_number = self.files.index(piece.name)
+        records = RecordColumns(scan, columns, self.files, file_number, batches, newer_keys)
+        for aggregate in aggregates.values():
+            aggregate.take(records)
+
+    def _new_aggregates(self) -> Aggregates:
+        view = self._view_of({})
+        made = {**metrics.aggregates(view, METRICS), **audit.aggregates(view, AUDIT)}
+        return {name: aggregate for name, (_, aggregate) in made.items()}
+
+    def _renew_spans(self, aggregates: Mapping[str, Aggregate]) -> None:
+        """Let jumps know the new times in which groups have no members."""
+        spans = OutsideSpans(self._view_of({}))
+        for aggregate in aggregates.values():
+            if isinstance(aggregate, Losses):
+                aggregate.parts[SKIP].spans = spans
+
+    def _filled(self) -> Aggregates:
+        """Return the aggregates of the whole log so far, for one answer."""
+        whole = deepcopy(self.aggregates)
+        if self.waiting:
+            later = self._new_aggregates()
+            scan = RecordScan(columns=self.columns, number=self.waiting[0].number)
+            for piece in self.waiting:
+                self._feed(piece, scan, later)
+            for name, aggregate in whole.items():
+                aggregate.absorb(later[name])
+        return whole
+
+    def view(self) -> PartitionView:
+        """Return the view of the log so far, for answers before the next step."""
+        return self._view_of(self._filled())
+
+    @property
+    def newest_ms(self) -> int:
+        """The time of the newest record; -1: no record has a time."""
+        return max((piece.max_timestamp for piece in self.log.fold.segments), default=-1)
+
+    def has_group(self, group: str) -> bool:
+        """Whether the log so far has a record of a group."""
+        histories = self.histories
+        return (
+            group in histories.by_group
+            or group in histories.newer_by_group
+            or group in self.counts.scan.groups
+        )
+
+    def _view_of(self, aggregates: Aggregates) -> PartitionView:
+        view = PartitionView(
+            self.number, (), parts=JoinedParts({self.filter: self.log}, aggregates)
+        )
+        view.__dict__.update(
+            trusted_from_ms=self.trusted_from_ms,
+            histories=self.histories.by_group,
+            newer_records=self.histories.newer,
+        )
+        return view
+
+
+def joined(pieces: Sequence[Scanned]) -> list[Scanned]:
+    """Return the pieces of a log, those of one file as one."""
+    files: list[Scanned] = []
+    for piece in pieces:
+        before = files[-1] if files else None
+        if before is None or before.file != piece.file:
+            files.append(piece)
+        elif not piece.batches:
+            files[-1] = before._replace(bytes=before.bytes + piece.bytes)
+        else:
+            is_first = not before.batches
+            misses = not is_first and piece.first_offset > before.last_offset + 1
+            files[-1] = before._replace(
+                bytes=before.bytes + piece.bytes,
+                batches=before.batches + piece.batches,
+                records=before.records + piece.records,
+                first_offset=piece.first_offset if is_first else before.first_offset,
+                last_offset=piece.last_offset,
+                max_timestamp=max(before.max_timestamp, piece.max_timestamp),
+                gap=before.gap or piece.gap or misses,
+                first_timestamp=piece.first_timestamp if is_first else before.first_timestamp,
+            )
+    return files

@@ -1,0 +1,109 @@
+"""A partition that is watched: its files, its state, and the totals that are carried on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coterie.log.folders import Segment
+from coterie.log.trust import trusted_from
+from coterie.watch.growth import Growth, PartitionFiles, up_to
+from coterie.watch.live_partition import LivePartition
+from coterie.watch.totals import Answer, Mark, Totals, answer_of, counted, nothing, plus
+
+
+class WatchedPartition:
+    """Follows the files of one partition.
+
+    Parameters
+    ----------
+    number
+        The partition's number; None: not known.
+    mark
+        The totals of an earlier process; None: there are none.
+
+    Attributes
+    ----------
+    rebuilds : int
+        How often what was read had changed, so that the log was read anew.
+    """
+
+    def __init__(self, number: int | None, mark: Mark | None) -> None:
+        self.number = number
+        self.mark = mark
+        self.files = PartitionFiles()
+        self.live: LivePartition | None = None
+        self.carried: Totals = nothing()
+        self.rebuilds = 0
+        self._answer: Answer | None = None
+
+    def step(self, segments: Sequence[Segment]) -> int:
+        """Read what is new; return its bytes.
+
+        Raises
+        ------
+        LogError
+            A file cannot be read. The next step reads the whole log.
+        """
+        growths: list[Growth] | None = None
+        is_whole = self.live is not None
+        try:
+            if self.live is not None:
+                growths = self.files.grown(segments)
+                if growths is None:
+                    self.rebuilds += 1
+                    self.mark = self._mark_now()
+                elif growths:
+                    is_whole, self._answer = False, None
+                    self.live.take(growths)
+            if growths is None:
+                is_whole = False
+                growths = self._rebuild(segments)
+        except BaseException:
+            if is_whole:
+                self.mark = self._mark_now()
+            self.live = None  # it may have taken a part
+            raise
+        return sum(growth.end - growth.start for growth in growths)
+
+    def _mark_now(self) -> Mark | None:
+        try:
+            return self.new_mark()
+        except Exception:  # what an open transaction holds back was truncated
+            return self.mark
+
+    def _rebuild(self, segments: Sequence[Segment]) -> list[Growth]:
+        """Read the whole log; what it no longer has is carried on."""
+        self.files, self._answer, self.live = PartitionFiles(), None, None
+        growths = self.files.grown(segments) or []
+        live, carried = self._read(growths, None)
+        trusted_from_ms = trusted_from(live.log.fold.segments)
+        if trusted_from_ms is not None:
+            live, carried = self._read(growths, trusted_from_ms)
+        self.live, self.carried = live, carried
+        return growths
+
+    def _read(
+        self, growths: Sequence[Growth], trusted_from_ms: int | None
+    ) -> tuple[LivePartition, Totals]:
+        live = LivePartition(self.number, trusted_from_ms, counts_all=self.mark is not None)
+        if self.mark is None:
+            live.take(growths)
+            return live, nothing()
+        before, after = up_to(growths, self.mark.next_offset)
+        live.take(before)
+        carried = plus(self.mark.totals, counted(live, live.view()), -1)
+        live.take(after)
+        return live, carried
+
+    def answer(self) -> Answer | None:
+        """Return what is shown, after a failed step what was known before; None: nothing is."""
+        if self._answer is None and self.live is not None:
+            self._answer = answer_of(self.live, self.carried)
+        return self._answer
+
+    def new_mark(self) -> Mark | None:
+        """Return the totals as of the last answer that could be given; None: there was none."""
+        answer = self.answer()
+        if answer is not None and self.live is not None:
+            self.mark = Mark(self.live.next_offset, answer.totals)
+        return self.mark

@@ -1,0 +1,218 @@
+"""All partitions of a log, followed step by step.
+
+``list_log`` is the only place where files come from: a function that lists them anew at each step.
+Whatever writes a growing copy of a topic into a folder can be watched by a listing of that folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from coterie.errors import CoterieError
+from coterie.log.folders import Listing
+from coterie.replay.parallel_scan import resting_collector
+from coterie.watch import snapshot
+from coterie.watch.totals import Answer
+from coterie.watch.watched_partition import WatchedPartition
+
+STEPS_BETWEEN_SNAPSHOTS = 10
+
+
+class Health(NamedTuple):
+    """How far the watcher is.
+
+    Attributes
+    ----------
+    steps : int
+        The steps that were taken.
+    behind_bytes : int
+        Bytes of the files that were not read.
+    partial_bytes : int
+        Of these, bytes that were no whole batch when they were looked at.
+    newest_ms : int
+        The time of the newest record; -1: none.
+    rebuilds : int
+        How often a partition was read anew, because what was read of it had changed.
+    failures : dict
+        Why the last step could not read a partition ("": the log), by name.
+    """
+
+    steps: int
+    behind_bytes: int
+    partial_bytes: int
+    newest_ms: int
+    rebuilds: int
+    failures: dict[str, str]
+
+
+class Watcher:
+    """Follows a log.
+
+    Parameters
+    ----------
+    list_log
+        Lists the log's segments as they are now.
+    data
+        The folder of the snapshots; None: nothing is stored.
+    say
+        Prints a line for the operator.
+
+    Raises
+    ------
+    CoterieError
+        Another process uses ``data``, or it cannot be written.
+    """
+
+    def __init__(
+        self, list_log: Callable[[], Listing], data: Path | None, say: Callable[[str], None]
+    ) -> None:
+        self.list_log = list_log
+        self.data = data
+        self.say = say
+        self.partitions: dict[int | None, WatchedPartition] = {}
+        self.listing = Listing((), ())
+        self.steps = 0
+        self.version = 0  # changes with what is shown
+        self.stopping = False  # a step ends after the partition at hand
+        self.failures: dict[str, str] = {}
+        self.unsaved: set[int | None] = set()
+        self.lock = None if data is None else locked(data)
+
+    def step(self) -> int:
+        """Read what is new; return its bytes. A partition that cannot be read is tried again."""
+        failures: dict[str, str] = {}
+        size = 0
+        try:
+            self.listing = self.list_log()
+        except CoterieError as error:
+            failures[""] = str(error)
+        else:
+            by_number = self.listing.partitions()
+            for number in [number for number in self.partitions if number not in by_number]:
+                self._save(number)
+                del self.partitions[number]
+                self.version += 1
+            with resting_collector():
+                for number, segments in by_number.items():
+                    if self.stopping:
+                        break
+                    try:
+                        new = self._partition(number).step(segments)
+                    except CoterieError as error:
+                        failures[named(number)] = str(error)
+                        self.version += 1
+                        continue
+                    size += new
+                    if new:
+                        self.version += 1
+                        self.unsaved.add(number)
+        for name, text in failures.items():
+            if self.failures.get(name) != text:
+                self.say(text)
+        self.failures = failures
+        self.steps += 1
+        if self.steps % STEPS_BETWEEN_SNAPSHOTS == 1:
+            self.save()
+        return size
+
+    def _partition(self, number: int | None) -> WatchedPartition:
+        if number not in self.partitions:
+            mark = None
+            if self.data is not None:
+                try:
+                    mark = snapshot.read(snapshot.file_of(self.data, number))
+                except snapshot.NoSnapshot as error:
+                    self.say(f"{error}; {named(number)} is counted anew from its log")
+            self.partitions[number] = WatchedPartition(number, mark)
+        return self.partitions[number]
+
+    def save(self) -> None:
+        """Store the totals of the partitions that have new records."""
+        for number in sorted(self.unsaved, key=str):
+            self._save(number)
+
+    def _save(self, number: int | None) -> None:
+        self.unsaved.discard(number)
+        if self.data is None:
+            return
+        file = snapshot.file_of(self.data, number)
+        try:
+            mark = self.partitions[number].new_mark()
+            if mark is not None:
+                snapshot.write(file, mark)
+        except (CoterieError, OSError) as error:
+            self.unsaved.add(number)
+            reason = getattr(error, "strerror", None) or str(error)
+            self.say(f"{file}: cannot be written: {reason}; it is tried again")
+
+    def close(self) -> None:
+        """Store the totals, and unlock the folder."""
+        self.save()
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+    def answers(self) -> Iterator[Answer]:
+        """Yield what is shown of each partition, by number, except of those that failed."""
+        for number in self.listing.partitions():
+            partition = self.partitions.get(number)
+            answer = None if partition is None else partition.answer()
+            if answer is not None:
+                yield answer
+
+    def listing_of(self, group: str) -> Listing | None:
+        """Return the segments of a group's partition; None: no record of the group was read."""
+        for number, segments in self.listing.partitions().items():
+            live = self.partitions[number].live if number in self.partitions else None
+            if live is not None and live.has_group(group):
+                return Listing(tuple(segments), ())
+        return None
+
+    @property
+    def newest_ms(self) -> int:
+        """The time of the newest record; -1: no record has a time."""
+        lives = [partition.live for partition in self.partitions.values()]
+        return max((live.newest_ms for live in lives if live is not None), default=-1)
+
+    def health(self) -> Health:
+        """Return how far the watcher is behind the files as they are now."""
+        read = sum(
+            known.end for partition in self.partitions.values() for known in partition.files.read
+        )
+        size = 0
+        for segment in self.listing.segments:
+            with suppress(OSError):
+                size += os.stat(segment.path).st_size if segment.compression is None else 0
+        partial = sum(partition.files.waiting_bytes for partition in self.partitions.values())
+        rebuilds = sum(partition.rebuilds for partition in self.partitions.values())
+        behind = max(size - read, 0)
+        return Health(self.steps, behind, partial, self.newest_ms, rebuilds, dict(self.failures))
+
+
+def named(number: int | None) -> str:
+    """Return the name of a partition in messages."""
+    return "the log" if number is None else f"partition {number}"
+
+
+def locked(folder: Path) -> int:
+    """Create a folder if necessary, and lock it for this process; return the lock's file."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "watch.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise CoterieError(
+            f"--data {folder}: cannot be written: {error.strerror}; name another folder"
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise CoterieError(
+            f"--data {folder}: another coterie watch uses it; name another folder"
+        ) from None
+    return lock

@@ -1,0 +1,258 @@
+"""What a watcher serves over HTTP: metrics, pages, questions as JSON, and its health.
+
+Metrics come from the watcher's state, on the thread that takes its steps. Pages and questions are
+answered from the files, on another thread; a page stays until there is something new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from coterie.errors import CoterieError
+from coterie.insight.asking import QuestionRequest, answer, find_question
+from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
+from coterie.insight.records.threads import each_partition
+from coterie.insight.render.tables import json_lines
+from coterie.log.folders import Listing
+from coterie.replay.engine import Silent
+from coterie.report.gather import gather, look
+from coterie.report.page import render
+from coterie.report.sections import Basis
+from coterie.server.admin.http import (
+    Answer,
+    HttpRequest,
+    Refusal,
+    is_loopback_host,
+    json_answer,
+)
+from coterie.watch import exposition
+from coterie.watch.watcher import Watcher
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+QUESTIONS = ("audit", "expire", "explain", "growth")
+GROUPS_PATH, API_PATH = "/groups/", "/api/"
+PAGES_STORED = 4
+KNOWN = (
+    "there are /metrics, /, /groups/GROUP, /healthz, /api/groups, /api/metrics and "
+    f"{', '.join(API_PATH + name for name in QUESTIONS)}, with ?group=GROUP"
+)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask: ``login`` is USER:PASSWORD, None: everybody; ``loopback``: from this machine."""
+
+    login: str | None = None
+    loopback: bool = True
+
+    def refusal(self, request: HttpRequest) -> Answer | None:
+        """Return the answer to a request that is not allowed."""
+        if self.login is not None and not hmac.compare_digest(
+            login_of(request.authorization), self.login.encode()
+        ):
+            body = json_answer({"error": "a user and a password are needed"}, 401)
+            return body._replace(fields=('WWW-Authenticate: Basic realm="coterie"',))
+        if self.login is None and self.loopback and not is_loopback_host(request.host):
+            raise Refusal(HTTPStatus.FORBIDDEN, "ask for it as 127.0.0.1 or localhost")
+        if request.method != "GET":
+            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "there is only GET")
+        return None
+
+
+def login_of(authorization: str | None) -> bytes:
+    """Return USER:PASSWORD of a header field, b"" if it has none."""
+    scheme, _, text = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return b""
+    try:
+        return base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+class Scope(NamedTuple):
+    """What a page or a question reads, and from when on; ``version`` changes with the log."""
+
+    listing: Listing
+    since_ms: int | None
+    newest_ms: int
+    version: int
+
+
+class Web:
+    """Answers the requests to a watcher; pass :meth:`respond` to ``http.serve``.
+
+    Parameters
+    ----------
+    watcher
+        The watcher; only ``steps`` touches it.
+    steps
+        The thread of its steps.
+    access
+        Who may ask.
+    keep_ms
+        How much time pages and questions cover, up to the newest record.
+    now_ms
+        Returns the present time.
+    reload_s
+        A page in a browser loads itself again after so many seconds.
+    """
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        steps: ThreadPoolExecutor,
+        access: Access,
+        keep_ms: int,
+        now_ms: Callable[[], int],
+        reload_s: int = 60,
+    ) -> None:
+        self.watcher, self.steps, self.access = watcher, steps, access
+        self.keep_ms, self.now_ms = keep_ms, now_ms
+        self.page_fields = (f"Refresh: {reload_s}", "Cache-Control: no-store")
+        self.pages = ThreadPoolExecutor(1)
+        self.drawn: dict[str | None, tuple[int, bytes]] = {}
+        self.shown: tuple[int, str] | None = None
+
+    async def respond(self, request: HttpRequest) -> Answer:
+        """Answer a request, or raise Refusal."""
+        refused = self.access.refusal(request)
+        if refused is not None:
+            return refused
+        try:
+            url = urlsplit(request.path)
+        except ValueError:
+            raise Refusal(HTTPStatus.BAD_REQUEST, "this is no path") from None
+        groups = parse_qs(url.query).get("group", [])
+        try:
+            return await self._answer(unquote(url.path), groups[0] if groups else None)
+        except CoterieError as error:
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+
+    async def _answer(self, path: str, group: str | None) -> Answer:
+        if path == "/metrics":
+            return Answer(200, (await self._step(self.metrics)).encode(), PROMETHEUS)
+        if path == "/healthz":
+            health: Answer = await self._step(self.healthz)
+            return health
+        if path == "/":
+            return await self._page(None)
+        if path.startswith(GROUPS_PATH) and len(path) > len(GROUPS_PATH):
+            return await self._page(path.removeprefix(GROUPS_PATH))
+        name = path.removeprefix(API_PATH) if path.startswith(API_PATH) else ""
+        if name in ("groups", "metrics"):
+            shown: Answer = await self._step(partial(self.rows, name, group))
+            return shown
+        if name in QUESTIONS:
+            scope = await self._scope(group)
+            found: Answer = await self._read(lambda: json_rows(question_rows(name, group, scope)))
+            return found
+        raise Refusal(HTTPStatus.NOT_FOUND, KNOWN)
+
+    async def _step(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.steps, work)
+
+    async def _read(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.pages, work)
+
+    def metrics(self) -> str:
+        """Return the text of /metrics."""
+        watcher, now_ms = self.watcher, self.now_ms()
+        answers = list(watcher.answers())
+        if self.shown is None or self.shown[0] != watcher.version:
+            self.shown = watcher.version, "".join(exposition.log_lines(answers))
+        return self.shown[1] + "".join(exposition.watch_lines(answers, watcher.health(), now_ms))
+
+    def healthz(self) -> Answer:
+        """Return how far the watcher is; status 503 if its last step failed."""
+        health = self.watcher.health()
+        ok = not health.failures and health.steps > 0
+        age_ms = None if health.newest_ms < 0 else max(self.now_ms() - health.newest_ms, 0)
+        value = {"ok": ok, **health._asdict(), "newest_age_ms": age_ms}
+        return json_answer(value, 200 if ok else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def rows(self, name: str, group: str | None) -> Answer:
+        """Return the rows of ``coterie metrics``, of groups alone or all, as JSON."""
+        rows = [row for answer in self.watcher.answers() for row in answer.rows]
+        return json_rows(
+            row
+            for row in rows
+            if (name != "groups" or row["topic"] is None) and group in (None, row["group_id"])
+        )
+
+    async def _scope(self, group: str | None) -> Scope:
+        """Return what to read for a group, or for all of them."""
+
+        def scope() -> Scope:
+            watcher = self.watcher
+            listing = watcher.listing if group is None else watcher.listing_of(group)
+            if listing is None:
+                what = f"there is no record of a group {(group or '')[:200]!r}"
+                raise Refusal(HTTPStatus.NOT_FOUND, what)
+            since_ms = watcher.newest_ms - self.keep_ms
+            return Scope(
+                listing,
+                since_ms if since_ms > 0 else None,
+                max(watcher.newest_ms, 0),
+                watcher.version,
+            )
+
+        found: Scope = await self._step(scope)
+        return found
+
+    async def _page(self, group: str | None) -> Answer:
+        scope = await self._scope(group)
+
+        def draw() -> bytes:
+            known = self.drawn.pop(group, None)
+            if known is None or known[0] != scope.version:
+                known = scope.version, page_of(group, scope)
+            self.drawn[group] = known
+            while len(self.drawn) > PAGES_STORED:
+                self.drawn.pop(next(iter(self.drawn)))
+            return known[1]
+
+        return Answer(200, await self._read(draw), HTML, self.page_fields)
+
+
+def json_rows(rows: Any) -> Answer:
+    """Return rows as a JSON array; times are epoch ms."""
+    return Answer(200, "".join(json_lines(rows)).encode("utf-8", "replace"))
+
+
+def only(group: str | None) -> frozenset[str] | None:
+    """Return a group as a filter."""
+    return None if group is None else frozenset({group})
+
+
+def question_rows(name: str, group: str | None, scope: Scope) -> list[dict[str, Any]]:
+    """Return the answer to a question, read from the log."""
+    now = {"now_ms": scope.newest_ms} if name == "expire" else {}
+    parameters = find_question(name).Parameters(**now)
+    request = QuestionRequest(name, parameters, scope.listing, only(group), since_ms=scope.since_ms)
+    return [row for part in answer(request, Silent()) for row in part.rows]
+
+
+def page_of(group: str | None, scope: Scope) -> bytes:
+    """Return the page of ``coterie report``, read from the log."""
+    basis = Basis(scope.newest_ms, DEFAULT_RETENTION_MS)
+    read = each_partition(
+        scope.listing, partial(look, basis=basis), groups=only(group), since_ms=scope.since_ms
+    )
+    with closing(read):
+        whole = gather(read, basis)
+    title = "Consumer groups" if group is None else group
+    pieces = render(whole, title, "Watched by coterie", basis)
+    return "".join(pieces).encode("utf-8", "replace")

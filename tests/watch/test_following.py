@@ -1,0 +1,240 @@
+"""What a watcher knows of a log that changes equals what a command reads from it anew."""
+
+import gzip
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.insight.questions import explain
+from coterie.log.folders import find_segments
+from coterie.watch.watcher import Watcher
+from support import golden_data
+from support.insight.compacted_logs import Written, operations
+from support.insight.models import question_rows
+from support.watch.growing_log import (
+    GrowingLog,
+    fresh_findings,
+    fresh_rows,
+    watched_findings,
+    watched_rows,
+    watched_totals,
+)
+
+CASES = ["basic", "transactions", "kip848", "connect"]
+
+
+def later(steps):
+    """The same operations, each at a time of its own: a log is trusted from a millisecond on."""
+    return [(ms + 1, what, how) for ms, what, how in steps]
+
+
+def without_cleaning(steps):
+    return [step for step in steps if step[1] != "clean"]
+
+
+@settings(max_examples=60)
+@given(operations(at_least=4), st.data())
+def test_after_any_appends_and_steps_rows_and_findings_equal_those_of_the_log(steps, data):
+    with tempfile.TemporaryDirectory() as home:
+        log, written = GrowingLog(Path(home) / "log"), Written()
+        log.put(written.left)
+        watcher = log.watcher()
+        for passed_ms, what, how in later(without_cleaning(steps)):
+            written.now_ms += passed_ms
+            written.apply(what, how)
+            cut = data.draw(st.sampled_from([0, 0, 1, 30, 100]))
+            if cut and len(written.left[-1][1]) > cut:  # the end of the last batch is to come
+                base, last = written.left[-1]
+                if len(log_bytes(log, base)) <= len(last) - cut:
+                    log.put([*written.left[:-1], (base, last[:-cut])])
+                    watcher.step()
+            if data.draw(st.booleans()):
+                log.put(written.left)
+                watcher.step()
+        log.put(written.left)
+        watcher.step()
+        assert watched_rows(watcher) == fresh_rows(log.folder)
+        assert watched_findings(watcher) == fresh_findings(log.folder)
+        assert watcher.health().rebuilds == 0
+
+
+def log_bytes(log, base):
+    path = log.home / f"{base:020d}.log"
+    return path.read_bytes() if path.exists() else b""
+
+
+@settings(max_examples=60)
+@given(operations(at_least=8))
+def test_totals_of_a_log_that_is_compacted_are_those_of_all_that_was_written(steps):
+    with tempfile.TemporaryDirectory() as home:
+        log, written = GrowingLog(Path(home) / "log"), Written()
+        log.put(written.left)
+        watcher = log.watcher()
+        for passed_ms, what, how in later(steps):
+            written.now_ms += passed_ms
+            written.apply(what, how)
+            log.put(written.left)
+            watcher.step()
+        whole = GrowingLog(Path(home) / "whole")
+        whole.put(written.whole)
+        uncut = whole.watcher()
+        uncut.step()
+        totals, expected = watched_totals(watcher), watched_totals(uncut)
+        for kind in ("commits", "rewinds"):
+            assert totals[kind] == expected[kind]
+        assert sum(totals["rebalances"].values()) == sum(expected["rebalances"].values())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_log_of_a_broker_that_arrives_bit_by_bit_is_known_as_if_read_at_once(case, tmp_path):
+    folder = tmp_path / "log"
+    shutil.copytree(golden_data.log(case), folder)
+    whole = {path: path.read_bytes() for path in sorted(folder.rglob("*.log"))}
+    for path in whole:
+        path.write_bytes(b"")
+    watcher = Watcher(lambda: find_segments([folder]), None, lambda line: None)
+    for path, data in whole.items():  # segment by segment, as a broker writes them
+        for end in (len(data) // 3, len(data) * 2 // 3, len(data)):
+            path.write_bytes(data[:end])
+            watcher.step()
+    assert watched_rows(watcher) == fresh_rows(folder)
+    assert watched_findings(watcher) == fresh_findings(folder)
+
+
+@pytest.mark.parametrize("case", ["basic", "transactions"])
+def test_departures_are_counted_as_explain_sums_them_up(case, tmp_path):
+    watcher = Watcher(lambda: find_segments([golden_data.log(case)]), None, lambda line: None)
+    watcher.step()
+    known = {}
+    for (group, cause), count in watched_totals(watcher)["departures"].items():
+        if cause != "unknown":
+            known[group] = known.get(group, 0) + count
+    summed = {}
+    for row in question_rows(golden_data.log(case), explain, explain.Parameters()):
+        if row["event"] == "departures":
+            summed[row["group_id"]] = summed.get(row["group_id"], 0) + row["count"]
+    assert known == summed
+
+
+def test_compressed_segments_are_read_once_they_are_whole(tmp_path):
+    folder = tmp_path / "log"
+    shutil.copytree(golden_data.log("basic"), folder)
+    for path in list(folder.rglob("*.log")):
+        Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    watcher = Watcher(lambda: find_segments([folder]), None, lambda line: None)
+    watcher.step()
+    assert watched_rows(watcher) == fresh_rows(folder)
+    assert watcher.step() == 0
+
+
+def test_a_truncated_log_is_read_anew_and_totals_stay(tmp_path):
+    written = Written()
+    for offset in range(5):
+        written.now_ms += 1
+        written.apply("commit", ((b"a", b"t", 0), offset))
+    log = GrowingLog(tmp_path / "log")
+    log.put(written.left)
+    watcher = log.watcher()
+    watcher.step()
+    (base, data), *_ = written.left
+    log.put([(base, data[: len(data) * 3 // 5])])  # an election that lost the last two
+    watcher.step()
+    assert watcher.health().rebuilds == 1
+    assert watched_totals(watcher)["commits"] == {("a", "t", 0): 5}
+    assert [row["offset"] for row in watched_rows(watcher)][1:] == [2]
+
+
+def test_bytes_that_are_no_batch_wait_and_are_counted_as_behind(tmp_path):
+    written = Written()
+    written.apply("commit", ((b"a", b"t", 0), 1))
+    log = GrowingLog(tmp_path / "log")
+    (base, data), *_ = written.left
+    log.put([(base, data + b"\xff" * 40)])
+    watcher = log.watcher()
+    watcher.step()
+    assert watcher.health()[1:3] == (40, 40)
+    log.put([(base, data + b"\xff" * 40), (9, b"")])  # the next segment: nothing more will come
+    watcher.step()
+    assert watcher.health()[1:3] == (0, 0)
+    assert watched_rows(watcher) == fresh_rows(log.folder)
+
+
+def test_a_partition_that_is_gone_is_shown_no_more_and_counted_on_when_it_returns(tmp_path):
+    written = Written()
+    written.apply("commit", ((b"a", b"t", 0), 1))
+    log, other = GrowingLog(tmp_path / "log"), tmp_path / "log" / "__consumer_offsets-1"
+    log.put(written.left)
+    shutil.copytree(log.home, other)
+    watcher = log.watcher(tmp_path / "data")
+    watcher.step()
+    assert len(list(watcher.answers())) == 2
+    shutil.rmtree(other)
+    watcher.step()
+    assert len(list(watcher.answers())) == 1
+    shutil.copytree(log.home, other)
+    watcher.step()
+    assert [sum(answer.totals["commits"].values()) for answer in watcher.answers()] == [1, 1]
+    watcher.close()
+
+
+def test_a_file_that_cannot_be_read_is_named_once_and_tried_again(tmp_path):
+    written = Written()
+    written.apply("commit", ((b"a", b"t", 0), 1))
+    log, said = GrowingLog(tmp_path / "log"), []
+    log.put(written.left)
+    watcher = log.watcher(said=said)
+    watcher.step()
+    (log.home / f"{0:020d}.log").rename(tmp_path / "away")
+    watcher.step()
+    watcher.step()
+    assert len(said) == 1
+    assert "no segment (.log)" in said[0]
+    assert list(watcher.health().failures) == [""]
+    (tmp_path / "away").rename(log.home / f"{0:020d}.log")
+    watcher.step()
+    assert watcher.health().failures == {}
+    assert watched_rows(watcher) == fresh_rows(log.folder)
+
+
+def test_a_segment_that_cannot_be_read_leaves_what_is_known_and_its_totals(tmp_path):
+    written = Written()
+    for offset in range(3):
+        written.now_ms += 1
+        written.apply("commit", ((b"a", b"t", 0), offset))
+    log, said = GrowingLog(tmp_path / "log"), []
+    log.put(written.left)
+    watcher = log.watcher(said=said)
+    watcher.step()
+    broken = log.home / f"{9:020d}.log.gz"
+    broken.write_bytes(b"no gzip")
+    watcher.step()
+    assert list(watcher.health().failures) == ["partition 0"]
+    assert str(broken) in said[0]
+    assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
+    broken.unlink()
+    (log.home / f"{0:020d}.log").unlink()  # retention
+    log.put([(3, b"")])
+    watcher.step()
+    assert watcher.health().failures == {}
+    assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
+
+
+def test_a_snapshot_that_cannot_be_written_is_named_and_tried_again(tmp_path):
+    written = Written()
+    written.apply("commit", ((b"a", b"t", 0), 1))
+    log, said, data = GrowingLog(tmp_path / "log"), [], tmp_path / "data"
+    log.put(written.left)
+    watcher = log.watcher(data, said)
+    (data / "watch-0.snapshot").mkdir()
+    watcher.step()
+    assert len(said) == 2
+    assert "watch-0.snapshot: cannot be read" in said[0]
+    assert "watch-0.snapshot: cannot be written" in said[1]
+    (data / "watch-0.snapshot").rmdir()
+    watcher.close()
+    assert (data / "watch-0.snapshot").is_file()

@@ -1,0 +1,109 @@
+"""A watcher that is killed anywhere goes on as if it had not been; damaged files are refused."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.watch import snapshot
+from coterie.watch.totals import Mark, nothing
+from support.insight.compacted_logs import Written, operations
+from support.watch.growing_log import GrowingLog, watched_findings, watched_rows, watched_totals
+
+
+@settings(max_examples=60)
+@given(operations(at_least=6), st.data())
+def test_killed_anywhere_it_knows_what_an_uninterrupted_watcher_knows(steps, data):
+    with tempfile.TemporaryDirectory() as home:
+        log, written = GrowingLog(Path(home) / "log"), Written()
+        log.put(written.left)
+        uninterrupted, watcher = log.watcher(), log.watcher(Path(home) / "data")
+        for passed_ms, what, how in steps:
+            if what == "clean":
+                continue
+            written.now_ms += passed_ms + 1
+            written.apply(what, how)
+            log.put(written.left)
+            uninterrupted.step()
+            fate = data.draw(st.sampled_from(["step", "step", "wait", "save", "kill"]))
+            if fate in ("step", "save"):
+                watcher.step()
+            if fate == "save":
+                watcher.save()
+            if fate == "kill":
+                unlock(watcher)
+                watcher = log.watcher(Path(home) / "data")
+        watcher.step()
+        assert watched_rows(watcher) == watched_rows(uninterrupted)
+        assert watched_totals(watcher) == watched_totals(uninterrupted)
+        assert watched_findings(watcher) == watched_findings(uninterrupted)
+        unlock(watcher)
+
+
+def unlock(watcher):
+    """End the lock as the end of a process does, and store nothing."""
+    watcher.unsaved.clear()
+    watcher.close()
+
+
+@settings(max_examples=40)
+@given(operations(at_least=8), operations(at_least=4))
+def test_totals_before_a_snapshot_outlive_a_compaction_while_nobody_watches(steps, more):
+    with tempfile.TemporaryDirectory() as home:
+        log, written = GrowingLog(Path(home) / "log"), Written()
+        whole = GrowingLog(Path(home) / "whole")
+
+        def apply(operations):
+            for passed_ms, what, how in operations:
+                written.now_ms += passed_ms + 1
+                written.apply(what, how)
+
+        apply([step for step in steps if step[1] != "clean"])
+        log.put(written.left)
+        watcher = log.watcher(Path(home) / "data")
+        watcher.step()
+        watcher.close()
+        apply([(1, "roll", None), (1, "commit", ((b"a", b"t", 0), 5)), (1, "clean", 0)])
+        log.put(written.left)
+        watcher = log.watcher(Path(home) / "data")
+        watcher.step()
+        apply([step for step in more if step[1] != "clean"])
+        log.put(written.left)
+        watcher.step()
+        whole.put(written.whole)
+        uncut = whole.watcher()
+        uncut.step()
+        assert watched_totals(watcher)["commits"] == watched_totals(uncut)["commits"]
+        unlock(watcher)
+
+
+def a_mark():
+    return Mark(7, nothing() | {"commits": Counter({("g", "t", 0): 3})})
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    snapshot.write(tmp_path / "f", a_mark())
+    assert snapshot.read(tmp_path / "f") == a_mark()
+    assert snapshot.read(tmp_path / "nothing") is None
+
+
+def test_every_damaged_byte_and_every_cut_is_noticed(tmp_path):
+    file = tmp_path / "f"
+    snapshot.write(file, a_mark())
+    data = file.read_bytes()
+    for at in range(len(data)):
+        for damaged in (data[:at], data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]):
+            file.write_bytes(damaged)
+            with pytest.raises(snapshot.NoSnapshot):
+                snapshot.read(file)
+
+
+def test_another_version_is_named(tmp_path):
+    snapshot.write(tmp_path / "f", a_mark())
+    data = (tmp_path / "f").read_bytes()
+    (tmp_path / "f").write_bytes(data.replace(b"watch 1\n", b"watch 2\n"))
+    with pytest.raises(snapshot.NoSnapshot, match="of another version"):
+        snapshot.read(tmp_path / "f")
