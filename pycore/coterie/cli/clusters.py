@@ -1,22 +1,26 @@
-"""Options of commands that connect to a cluster, and the event loop that they run in."""
+"""Commands that connect to a cluster: the event loop that they run in, and copies with progress."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from coterie.cli.failures import Terminated, say
+from coterie.cli.groupnames import SPECIAL
+from coterie.cli.progress import TerminalProgress
 from coterie.extras import missing_module
+from coterie.times import format_time
 
 if TYPE_CHECKING:
     from coterie.cluster.cluster import Cluster
+    from coterie.cluster.copying import CopyPlan, CopyResult
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Found = TypeVar("Found")
 Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
 
@@ -24,28 +28,6 @@ Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
 def epoch_ms() -> int:
     """Return the system time in ms since the epoch."""
     return time.time_ns() // 1_000_000
-
-
-def bootstrap_options(*, required: bool) -> Callable[[Decorated], Decorated]:
-    """``--bootstrap-server`` and ``--command-config``, as ``servers`` and ``client_file``."""
-
-    def add(command: Decorated) -> Decorated:
-        command = click.option(
-            "--command-config",
-            "client_file",
-            type=click.Path(dir_okay=False),
-            metavar="FILE",
-            help="Kafka's client properties, as for Kafka's own tools.",
-        )(command)
-        return click.option(
-            "--bootstrap-server",
-            "servers",
-            metavar="HOST:PORT[,...]",
-            required=required,
-            help="Brokers of the cluster; any that answers names the others.",
-        )(command)
-
-    return add
 
 
 def on_cluster(
@@ -95,3 +77,38 @@ def on_cluster(
     if received and not endless:
         raise KeyboardInterrupt if received[0] == signal.SIGINT else Terminated
     return found
+
+
+async def copy(cluster: Cluster, stop: asyncio.Event, plan: CopyPlan) -> list[CopyResult]:
+    """Copy, with progress on standard error."""
+    from coterie.cluster.copying import Watcher, copy_partitions
+
+    with TerminalProgress() as progress:
+
+        class Shown(Watcher):
+            def progress(self, done: int, total: int) -> None:
+                progress.stage(f"fetched {done:,} of {total:,} offsets")
+
+            def appended(self, partition: int, batches: memoryview) -> None:
+                progress.advance(len(batches))
+
+            def complete(self, at_ms: int) -> None:
+                if plan.follow:
+                    progress.notice(f"complete until {format_time(at_ms)}; following")
+
+            def notice(self, line: str) -> None:
+                progress.notice(line)
+
+        return await copy_partitions(cluster, plan, now_ms=epoch_ms, watcher=Shown(), stop=stop)
+
+
+def fetched(servers: str, client_file: str | None, groups: Iterable[str], out: Path) -> None:
+    """Copy the offsets topic into an empty folder: of groups, only their partitions.
+
+    A pattern among ``groups`` may match a group of any partition.
+    """
+    from coterie.cluster.copying import CopyPlan
+
+    ids = tuple(groups)
+    plan = CopyPlan(out, groups=() if any(map(SPECIAL.search, ids)) else ids)
+    on_cluster(servers, client_file, lambda cluster, stop: copy(cluster, stop, plan))

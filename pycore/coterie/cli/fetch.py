@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.clusters import bootstrap_options, epoch_ms, on_cluster
-from coterie.cli.progress import TerminalProgress
+from coterie.cli.clusters import copy, on_cluster
+from coterie.cli.params import bootstrap_options
 from coterie.cli.tables import show_tables
 from coterie.insight.render import tables
 from coterie.log.folders import TOPIC
-from coterie.times import format_time
 
 if TYPE_CHECKING:
-    from coterie.cluster.cluster import Cluster
     from coterie.cluster.copying import CopyResult
 
 FIELDS = {
@@ -73,29 +70,6 @@ def command(
         servers, client_file, lambda cluster, stop: copy(cluster, stop, plan), endless=follow
     )
     show_tables([tables.table(FIELDS, [row_of(result) for result in results])], sys.stdout)
-
-
-async def copy(cluster: Cluster, stop: asyncio.Event, plan: Any) -> list[CopyResult]:
-    """Copy, with progress on standard error."""
-    from coterie.cluster.copying import Watcher, copy_partitions
-
-    with TerminalProgress() as progress:
-
-        class Shown(Watcher):
-            def progress(self, done: int, total: int) -> None:
-                progress.stage(f"fetched {done:,} of {total:,} offsets")
-
-            def appended(self, partition: int, batches: memoryview) -> None:
-                progress.advance(len(batches))
-
-            def complete(self, at_ms: int) -> None:
-                if plan.follow:
-                    progress.notice(f"complete until {format_time(at_ms)}; following")
-
-            def notice(self, line: str) -> None:
-                progress.notice(line)
-
-        return await copy_partitions(cluster, plan, now_ms=epoch_ms, watcher=Shown(), stop=stop)
 
 
 def row_of(result: CopyResult) -> dict[str, Any]:

@@ -12,9 +12,17 @@ from pathlib import Path
 
 from coterie.atomic_file import atomic_write
 from coterie.errors import LogError
+from coterie.log.folders import Listing
 from coterie.user_files import FileTooLarge, read_bytes
 
-__all__ = ["STATE_FILE", "CopyState", "LogStartMove", "read_copy_state", "write_copy_state"]
+__all__ = [
+    "STATE_FILE",
+    "CopyState",
+    "LogStartMove",
+    "complete_until_ms",
+    "read_copy_state",
+    "write_copy_state",
+]
 
 STATE_FILE = "fetch.json"
 VERSION = 1
@@ -113,6 +121,23 @@ def read_copy_state(folder: str | Path) -> CopyState | None:
         raise LogError(
             f"{path}: not the state of a copy ({error}); fetch into another folder"
         ) from None
+
+
+def complete_until_ms(listing: Listing) -> int | None:
+    """Return the time until which a log is complete, by the states of its partitions' copies.
+
+    None: a partition has no state, or was never complete.
+
+    Raises
+    ------
+    LogError
+        See :func:`read_copy_state`.
+    """
+    folders = {str(Path(segment.path).parent) for segment in listing.segments}
+    states = [read_copy_state(folder) for folder in sorted(folders)]
+    times = [None if state is None else state.complete_until_ms for state in states]
+    known = [time for time in times if time is not None]
+    return min(known) if known and len(known) == len(times) else None
 
 
 _WHOLE = ("partition", "first_offset", "begun_at_ms", "log_start")
