@@ -32,13 +32,15 @@ CLOCKS_AND_IO = {
 }
 NEVER = {  # package -> outside modules barred from it
     "src/coterie/_core": CLOCKS_AND_IO,
-    "pycore/coterie": {"pyspark", "pandas", "socket", "coterie_spark"},
+    "pycore/coterie": {"pyspark", "pandas", "socket", "coterie_spark", "aiokafka"},
     "spark_udfs/coterie_spark": {"socket"},
 }
 ALLOWED = {  # where a module does what its package else does not
     "spark_udfs/coterie_spark/session/master.py": {"socket"},  # does a master answer?
     "pycore/coterie/server/net/accepting.py": {"socket"},  # what clients connect to
     "pycore/coterie/server/net/sender.py": {"socket"},  # what large responses are written to
+    "pycore/coterie/cluster/connections.py": {"aiokafka"},  # the one place that knows the library
+    "pycore/coterie/cluster/security.py": {"aiokafka"},  # its base class of providers of tokens
 }
 LAZY = {  # package -> outside modules that only a function may import, be they optional or slow
     "pycore/coterie": {"pyarrow", "jinja2", "markupsafe", "rich"},
@@ -82,6 +84,7 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "replay": LOG_TO_TABLES,
     "views": LOG_TO_TABLES | {"replay"},
     "wire": {"ground"},
+    "cluster": {"ground", "log", "wire"},
     "insight": LOG_TO_TABLES | {"replay", "wire"},
     "pages": {"ground"},
     "report": LOG_TO_TABLES | {"replay", "views", "insight", "pages"},
@@ -94,7 +97,7 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
     "cli": LOG_TO_TABLES
     | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"}
-    | {"designs", "watch"},
+    | {"designs", "watch", "cluster"},
 }
 SHELVES = {  # room of the library -> its shelves, the lowest first; those of a row know each other
     room: {shelf: height for height, row in enumerate(rows) for shelf in row.split()}
@@ -104,7 +107,7 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
             *("questions", "asking"),
         ],
         "server": [
-            "broker_settings clock config config_sources ids listeners options properties releases "
+            "broker_settings clock config config_sources ids listeners options releases "
             "rate_limited_log unsent",
             *("context", "services", "cluster", "api", "net"),
             *("group_waits", "topics_at_start", "running", "admin", "serving server_thread"),

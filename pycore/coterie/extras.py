@@ -9,6 +9,7 @@ NEEDS = {  # optional module -> how to get it
     "pandas": "pip install 'coterie[spark]', or use --engine local",
     "coterie_spark": "pip install 'coterie[spark]', or use --engine local",
     "pyarrow": "pip install 'coterie[arrow]', or use --engine local --format json",
+    "aiokafka": "pip install 'coterie[cluster]'",
     "jinja2": "pip install 'coterie[report]'",
     "markupsafe": "pip install 'coterie[report]'",
 }

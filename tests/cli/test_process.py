@@ -27,6 +27,7 @@ RUNS = [
     ("report", "basic", "-o", "page.html"),
     ("records", "basic", "--group", "grp-mix-all"),
     ("verify", "corrupt/value-empty"),
+    ("fetch", "--bootstrap-server", "nowhere", "--command-config", "nothing", "--out", "out"),
     ("serve", "--listen", "0.0.0.0:9092"),
     ("designs", "run", "nothing.json", "--out", "out"),
     ("trace", "run", "traces", "--out", "out"),

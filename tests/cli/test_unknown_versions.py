@@ -104,8 +104,8 @@ def log(tmp_path_factory):
 
 
 def test_all_commands_that_read_a_log_are_among_them():
-    without_a_log = {"serve", "designs", "trace"}
-    assert {name for name, *_ in COMMANDS} == {*ALL_COMMANDS} - without_a_log - {"watch"}
+    without_a_log = {"fetch", "serve", "designs", "trace", "watch"}
+    assert {name for name, *_ in COMMANDS} == {*ALL_COMMANDS} - without_a_log
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -4,7 +4,7 @@ import pytest
 
 from coterie.errors import ConfigError
 from coterie.server.config_sources import merged_settings
-from coterie.server.properties import MalformedProperties, read_properties
+from coterie.properties import MalformedProperties, read_properties
 
 
 def values(text):

@@ -22,6 +22,7 @@ from coterie.cli.standard_streams import open_closed_streams
 
 RESEND_AFTER_S = 0.05
 COMMANDS = {  # name -> summary, so that `coterie --help` imports no command
+    "fetch": "The topic from a running cluster, byte for byte.",
     "replay": "A log as tables: groups, members, offsets, generations, faults.",
     "groups": "kafka-consumer-groups' own views, from a log.",
     "explain": "The life of a group: each generation with its cause.",

@@ -6,12 +6,15 @@ import contextlib
 import functools
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
 from coterie.cli.failures import say
+from coterie.cli.params import bootstrap_options
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing, find_segments, left_alone
 from coterie.log.trust import trust_lines
@@ -82,20 +85,49 @@ def listed(logs: Logs, where: Where) -> Iterator[None]:
 
 
 def logs_argument(command: Decorated) -> Decorated:
-    """Add LOG... and ``--include-deleted``, as ``logs``: a :class:`Logs`."""
+    """Add LOG... (or a cluster) and ``--include-deleted``, as ``logs``: a :class:`Logs`."""
 
     @functools.wraps(command)
-    def run(*args: Any, logs: tuple[str, ...], include_deleted: bool, **others: Any) -> Any:
-        return command(*args, logs=Logs(logs, include_deleted), **others)
+    def run(
+        *args: Any,
+        logs: tuple[str, ...],
+        include_deleted: bool,
+        servers: str | None,
+        client_file: str | None,
+        **others: Any,
+    ) -> Any:
+        with _paths(logs, servers, client_file, others.get("groups") or ()) as paths:
+            return command(*args, logs=Logs(paths, include_deleted), **others)
 
     run_any: Any = click.option(
         "--include-deleted",
         is_flag=True,
         help="Read .deleted segments in place of what the cleaner made of them: Kafka keeps them "
         "for a minute, and they hold what compaction took.",
-    )(run)
-    argument = click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path())
+    )(bootstrap_options(required=False)(run))
+    argument = click.argument("logs", metavar="LOG...", nargs=-1, type=click.Path())
     return cast(Decorated, argument(run_any))
+
+
+@contextlib.contextmanager
+def _paths(
+    logs: tuple[str, ...], servers: str | None, client_file: str | None, groups: Iterable[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield LOG..., or a copy from a cluster, which is removed at the end."""
+    if servers is None:
+        if client_file is not None:
+            raise click.UsageError("--command-config is for --bootstrap-server")
+        if not logs:
+            raise click.UsageError("Missing argument 'LOG...'; or give --bootstrap-server.")
+        yield logs
+        return
+    if logs:
+        raise click.UsageError("give either LOG... or --bootstrap-server")
+    from coterie.cli.clusters import fetched  # with asyncio, which takes long to import
+
+    with tempfile.TemporaryDirectory(prefix="coterie-") as folder:
+        fetched(servers, client_file, groups, Path(folder))
+        yield (folder,)
 
 
 def say_each(notes: Iterable[str]) -> None:

@@ -8,9 +8,10 @@ import click
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
+from coterie.cluster.copy_state import complete_until_ms
 from coterie.insight.asking import PartitionAnswer, QuestionRequest, find_asker
 from coterie.insight.questions import time_range
-from coterie.log.folders import Log
+from coterie.log.folders import Listing, Log
 from coterie.replay.engine import HERE, Where
 from coterie.times import format_time
 
@@ -78,9 +79,10 @@ def time_range_ms(log: Log, where: Where, option: str) -> tuple[int, int]:
 
 
 def log_until(log: Log, where: Where, until_ms: int | None, at_ms: int | None) -> int:
-    """Return the time up to which a log is complete: ``--log-until``, or its newest record.
+    """Return the time up to which a log is complete.
 
-    ``at_ms`` is the time of ``--at``, if given.
+    That is ``--log-until``, or until when a copy that was fetched is complete, or the newest
+    record. ``at_ms`` is the time of ``--at``, if given.
 
     Raises
     ------
@@ -91,7 +93,8 @@ def log_until(log: Log, where: Where, until_ms: int | None, at_ms: int | None) -
     covers = f"the log covers {format_time(first)} to {format_time(newest)}"
     if until_ms is not None and until_ms < newest:
         raise click.UsageError(f"--log-until {format_time(until_ms)} is too early: {covers}")
-    end_ms = newest if until_ms is None else until_ms
+    fetched_ms = complete_until_ms(log) if isinstance(log, Listing) else None
+    end_ms = max(newest, fetched_ms or newest) if until_ms is None else until_ms
     if at_ms is not None and at_ms > end_ms:
         at = f"--at {format_time(at_ms)}"
         if until_ms is not None:

@@ -115,6 +115,28 @@ def check_where(where: Where) -> None:
                 raise click.UsageError(f"{option} is for --engine spark")
 
 
+def bootstrap_options(*, required: bool) -> Callable[[Decorated], Decorated]:
+    """``--bootstrap-server`` and ``--command-config``, as ``servers`` and ``client_file``."""
+
+    def add(command: Decorated) -> Decorated:
+        command = click.option(
+            "--command-config",
+            "client_file",
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            help="Kafka's client properties, as for Kafka's own tools.",
+        )(command)
+        return click.option(
+            "--bootstrap-server",
+            "servers",
+            metavar="HOST:PORT[,...]",
+            required=required,
+            help="Brokers of the cluster; any that answers names the others.",
+        )(command)
+
+    return add
+
+
 def group_option(command: Decorated) -> Decorated:
     """``--group G``, repeatable, as ``groups``: a tuple of ids and patterns.
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import ConfigError
+from coterie.properties import MalformedProperties, read_properties
 from coterie.server.broker_settings import is_known
 from coterie.server.config import DEFAULTS, refuse_foreign
-from coterie.server.properties import MalformedProperties, read_properties
 
 __all__ = ["merged_settings", "read_setting"]
 

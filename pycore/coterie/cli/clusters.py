@@ -1,0 +1,114 @@
+"""Commands that connect to a cluster: the event loop that they run in, and copies with progress."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from coterie.cli.failures import Terminated, say
+from coterie.cli.groupnames import SPECIAL
+from coterie.cli.progress import TerminalProgress
+from coterie.extras import missing_module
+from coterie.times import format_time
+
+if TYPE_CHECKING:
+    from coterie.cluster.cluster import Cluster
+    from coterie.cluster.copying import CopyPlan, CopyResult
+
+Found = TypeVar("Found")
+Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
+
+
+def epoch_ms() -> int:
+    """Return the system time in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def on_cluster(
+    servers: str, client_file: str | None, work: Work[Found], *, endless: bool = False
+) -> Found:
+    """Connect to a cluster, and return what ``work`` returns there.
+
+    ``work`` gets an event that SIGINT and SIGTERM set, so that it ends in order. A signal ends the
+    command as one that was interrupted, except for ``endless`` work, which has no other end.
+
+    Raises
+    ------
+    click.UsageError
+        ``servers`` names no broker.
+    CoterieError
+        The properties are wrong, the extra ``cluster`` is missing, or ``work`` failed.
+    """
+    from coterie.cluster.client_config import ClientConfig, read_client_config
+    from coterie.errors import ArgumentError
+
+    try:
+        from coterie.cluster.cluster import Cluster, addresses_of
+    except ModuleNotFoundError as error:
+        raise missing_module(error) from error
+    try:
+        addresses = addresses_of(servers)
+    except ArgumentError as error:
+        raise click.UsageError(f"--bootstrap-server: {error}") from None
+    config = ClientConfig() if client_file is None else read_client_config(client_file)
+    if config.unused:
+        say(f"coterie: {client_file}: no effect here: {', '.join(sorted(config.unused))}")
+    received: list[int] = []
+
+    async def run() -> Found:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def end(number: int) -> None:
+            received.append(number)
+            stop.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, end, number)
+        async with Cluster(addresses, config) as cluster:
+            return await work(cluster, stop)
+
+    found = asyncio.run(run())
+    if received and not endless:
+        raise KeyboardInterrupt if received[0] == signal.SIGINT else Terminated
+    return found
+
+
+async def copy(cluster: Cluster, stop: asyncio.Event, plan: CopyPlan) -> list[CopyResult]:
+    """Copy, with progress on standard error."""
+    from coterie.cluster.copying import Watcher, copy_partitions
+
+    with TerminalProgress() as progress:
+
+        class Shown(Watcher):
+            def progress(self, done: int, total: int) -> None:
+                progress.stage(f"fetched {done:,} of {total:,} offsets")
+
+            def appended(self, partition: int, batches: memoryview) -> None:
+                progress.advance(len(batches))
+
+            def complete(self, at_ms: int) -> None:
+                if plan.follow:
+                    progress.notice(f"complete until {format_time(at_ms)}; following")
+
+            def notice(self, line: str) -> None:
+                progress.notice(line)
+
+        return await copy_partitions(cluster, plan, now_ms=epoch_ms, watcher=Shown(), stop=stop)
+
+
+def fetched(servers: str, client_file: str | None, groups: Iterable[str], out: Path) -> None:
+    """Copy the offsets topic into an empty folder: of groups, only their partitions.
+
+    A pattern among ``groups`` may match a group of any partition.
+    """
+    from coterie.cluster.copying import CopyPlan
+
+    ids = tuple(groups)
+    plan = CopyPlan(out, groups=() if any(map(SPECIAL.search, ids)) else ids)
+    on_cluster(servers, client_file, lambda cluster, stop: copy(cluster, stop, plan))

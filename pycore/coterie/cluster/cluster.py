@@ -1,0 +1,210 @@
+"""A cluster by its bootstrap addresses: its brokers, the leaders of a topic, requests to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from coterie.cluster.client_config import ClientConfig
+from coterie.cluster.connections import Connection, Security, connect
+from coterie.cluster.errors import ClusterError, Unavailable, refusal
+from coterie.errors import ArgumentError
+
+__all__ = ["Backoff", "Cluster", "TopicView", "addresses_of"]
+
+DEFAULT_PORT = 9092
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+CLOSE_S = 1.0  # for the goodbyes of TLS, which a broker may never answer
+
+
+@dataclass(frozen=True)
+class TopicView:
+    """A topic as Metadata shows it.
+
+    Attributes
+    ----------
+    name : str
+        The name.
+    topic_id : str or None
+        The id; None for a broker before 2.8.
+    leaders : dict of int to int or None
+        The node that leads each partition; None: there is no leader.
+    """
+
+    name: str
+    topic_id: str | None
+    leaders: dict[int, int | None]
+
+
+def addresses_of(text: str) -> tuple[tuple[str, int], ...]:
+    """Read ``HOST:PORT[,...]``, as of ``bootstrap.servers``.
+
+    Raises
+    ------
+    ArgumentError
+        The text names no broker.
+    """
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        address = part.rpartition("://")[2]
+        host, colon, port = address.rpartition(":")
+        if not colon or address.endswith("]"):
+            host, port = address, str(DEFAULT_PORT)
+        host = host.strip("[]")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ArgumentError(f"{part!r} is not HOST:PORT of a broker")
+        found.append((host, int(port)))
+    if not found:
+        raise ArgumentError(f"{text!r} names no broker; give HOST:PORT[,...]")
+    return tuple(found)
+
+
+class Backoff:
+    """Waits between attempts, twice as long each time, until a time is over.
+
+    ``limit_s``: seconds after which the last failure is final; None: never.
+    """
+
+    def __init__(self, config: ClientConfig, limit_s: float | None) -> None:
+        self._first_s = config.whole("retry.backoff.ms") / 1000
+        self._last_s = config.whole("retry.backoff.max.ms") / 1000
+        self._limit_s = limit_s
+        self.reset()
+
+    def reset(self) -> None:
+        """Start anew, after something has succeeded."""
+        self._next_s, self._since = self._first_s, None
+
+    _since: float | None
+
+    async def wait(self, error: Unavailable) -> None:
+        """Wait after a failure; raise it if the time is over."""
+        now = asyncio.get_running_loop().time()
+        if self._since is None:
+            self._since = now
+        if self._limit_s is not None and now - self._since >= self._limit_s:
+            raise error
+        await asyncio.sleep(self._next_s)
+        self._next_s = min(2 * self._next_s, max(self._last_s, self._first_s))
+
+
+class Cluster:
+    """The brokers of a cluster, connected when they are needed; an async context manager.
+
+    Parameters
+    ----------
+    addresses
+        The bootstrap addresses, as :func:`addresses_of` reads them.
+    config
+        Client properties.
+
+    Attributes
+    ----------
+    cluster_id : str or None
+        Known once :meth:`topic` has been called.
+    """
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], config: ClientConfig) -> None:
+        self.config = config
+        self.cluster_id: str | None = None
+        self._bootstrap = tuple(addresses)
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[Any, int], Connection] = {}
+        self._opening: dict[tuple[Any, int], asyncio.Lock] = {}
+        self._security: Security | None = None
+
+    async def __aenter__(self) -> Cluster:
+        self._security = Security.of(self.config)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        closing = [connection.close() for connection in self._connections.values()]
+        self._connections.clear()
+        if closing:
+            await asyncio.wait(closing, timeout=CLOSE_S)
+
+    async def connection(self, node: int, lane: int = 0) -> Connection:
+        """Return an open connection to a broker; each ``lane`` has one of its own.
+
+        Raises
+        ------
+        Unavailable
+            The broker is not known, or does not answer.
+        """
+        if node not in self._brokers:
+            raise Unavailable(f"broker {node} is not in the cluster's metadata")
+        return await self._open((node, lane), self._brokers[node], f"broker {node}, ")
+
+    async def topic(self, name: str) -> TopicView:
+        """Return a topic's id and leaders, now.
+
+        Raises
+        ------
+        ClusterError
+            There is no such topic, or the user must not see it.
+        """
+        body = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
+        answer = await self.ask("Metadata", body)
+        self.cluster_id = answer.get("clusterId")
+        self._brokers = {
+            broker["nodeId"]: (broker["host"], broker["port"]) for broker in answer["brokers"]
+        }
+        for topic in answer["topics"]:
+            if topic["name"] == name:
+                return _topic_of(topic)
+        raise ClusterError(f"topic {name}: the broker says nothing of it")
+
+    async def ask(self, api: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask any broker: a connected one, a known one, or a bootstrap address.
+
+        See ``Connection.ask``; ``connection`` reaches a certain broker.
+        """
+        failures: list[Unavailable] = []
+        nodes: list[Any] = sorted(
+            self._brokers, key=lambda node: (node, 0) not in self._connections
+        )
+        for node in (*nodes, *self._bootstrap):
+            address = self._brokers.get(node, node)
+            name = f"broker {node}, " if node in self._brokers else ""
+            try:
+                connection = await self._open((node, 0), address, name)
+                return await connection.ask(api, body)
+            except Unavailable as error:
+                failures.append(error)
+        if len(failures) == 1:
+            raise failures[0]
+        raise Unavailable(f"no broker answers: {'; '.join(map(str, failures))}")
+
+    async def _open(self, key: tuple[Any, int], address: tuple[str, int], name: str) -> Connection:
+        assert self._security is not None, "use `async with`"
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            found = self._connections.get(key)
+            if found is None or not found.is_open:
+                try:
+                    found = await connect(*address, self._security, self.config)
+                except ClusterError as error:
+                    raise type(error)(f"{name}{error}") from error
+                self._connections[key] = found
+            return found
+
+
+def _topic_of(topic: dict[str, Any]) -> TopicView:
+    name = topic["name"]
+    if topic["errorCode"] == 3:
+        raise ClusterError(f"the cluster has no topic {name}")
+    if topic["errorCode"] not in (0, 5):  # 5: a partition has no leader
+        raise refusal(topic["errorCode"], f"topic {name}", "DESCRIBE and READ")
+    leaders = {
+        part["partitionIndex"]: part["leaderId"] if part["leaderId"] >= 0 else None
+        for part in topic["partitions"]
+    }
+    topic_id = topic.get("topicId")
+    return TopicView(name, None if topic_id in (None, NO_ID) else topic_id, leaders)

@@ -1,0 +1,263 @@
+"""Connections to brokers: frames of ``coterie.wire`` over the client library's connections.
+
+aiokafka opens the connection, with TLS and SASL, and pairs responses with requests. It gets frames
+that are already encoded, and gives the frames that come back, unread. A frame that is longer than
+``FRAME_BYTES_MAX`` ends the connection before it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from aiokafka import errors as library
+from aiokafka.conn import AIOKafkaConnection
+
+from coterie.cluster.client_config import ClientConfig
+from coterie.cluster.errors import ClusterError, Unavailable
+from coterie.cluster.security import sasl_arguments, tls_context
+from coterie.errors import WireError
+from coterie.wire import APIS, Api, decode_response, encode_request
+
+__all__ = ["FRAME_BYTES_MAX", "Connection", "Security", "connect"]
+
+FRAME_BYTES_MAX = 128 << 20  # a batch has 100 MiB at most, as a request (socket.request.max.bytes)
+BY_NAME = {api.name: api for api in APIS.values()}
+NEWEST = {"Fetch": 12, "OffsetFetch": 9, "OffsetCommit": 9}  # later ones have no names of topics
+OLDEST = {"Fetch": 4, "ListOffsets": 1, "Metadata": 1}  # Kafka 0.11: batches as they are stored
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # errors are raised, not printed
+
+
+class Security(NamedTuple):
+    """TLS and SASL of the connections to a cluster."""
+
+    protocol: str
+    tls: ssl.SSLContext | None
+    sasl: dict[str, Any]
+
+    @classmethod
+    def of(cls, config: ClientConfig) -> Security:
+        """Read the files that the properties name; raises ConfigError."""
+        return cls(config.text("security.protocol"), tls_context(config), sasl_arguments(config))
+
+
+class FrameTooLong(ClusterError):
+    """A broker announces a frame that no request here is answered with."""
+
+
+class _WholeFrame:
+    """The type of responses: the frame."""
+
+    @staticmethod
+    def decode(frame: BytesIO) -> bytes:
+        return frame.getvalue()
+
+
+class _Frame:
+    """A request that is sent as it is, in the form of the library's requests."""
+
+    RESPONSE_TYPE = _WholeFrame
+
+    def __init__(self, api: Api, body: dict[str, Any]) -> None:
+        self.api, self.body, self.version = api, body, -1
+
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> _Frame:
+        """Choose the newest version that the broker has, too."""
+        first, last = versions.get(self.api.key, (0, -1))
+        name = self.api.name
+        self.version = min(last, NEWEST.get(name, self.api.last_version))
+        if self.version < max(first, OLDEST.get(name, self.api.first_version)):
+            raise ClusterError(f"the broker has {name} in versions {first} to {last}: too old")
+        return self
+
+    def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
+        """Encode the whole request; the header comes first."""
+        frame = encode_request(
+            self.api.key,
+            self.version,
+            self.body,
+            correlation_id=correlation_id,
+            client_id=client_id,
+        )
+        return _Encoded(frame)
+
+    def encode(self) -> bytes:
+        """Return what follows the header: nothing, see ``build_request_header``."""
+        return b""
+
+    def parse_response_header(self, frame: BytesIO) -> _Header:
+        """Read the correlation id, and leave the frame as it is."""
+        return _Header(int.from_bytes(frame.getvalue()[:4], "big", signed=True))
+
+
+class _Encoded(NamedTuple):
+    frame: bytes
+
+    def encode(self) -> bytes:
+        return self.frame
+
+
+class _Header(NamedTuple):
+    correlation_id: int
+
+
+class _Bounded:
+    """A stream of frames that refuses long ones before it reads them."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+
+    async def readexactly(self, size: int) -> bytes:
+        if not 0 <= size <= FRAME_BYTES_MAX:
+            raise FrameTooLong(f"announces a frame of {size:,} bytes: not Kafka's protocol?")
+        return await self._stream.readexactly(size)
+
+    def at_eof(self) -> bool:
+        return self._stream.at_eof()
+
+
+class _Link(AIOKafkaConnection):  # type: ignore[misc]
+    """The library's connection, with bounded frames."""
+
+    _reader: Any
+
+    def _create_reader_task(self) -> asyncio.Task[None]:
+        self._reader = _Bounded(self._reader)
+        task: asyncio.Task[None] = super()._create_reader_task()
+        return task
+
+
+class Connection:
+    """A connection to one broker; requests may overlap, and are answered in order."""
+
+    def __init__(self, link: _Link, address: str, protocol: str) -> None:
+        self._link, self.address, self._protocol = link, address, protocol
+        self._has_answered = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return bool(self._link.connected())
+
+    async def ask(self, api: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Send a request in the newest version that both sides have; return the response's body.
+
+        Raises
+        ------
+        Unavailable
+            The connection broke, or there was no response in ``request.timeout.ms``.
+        ClusterError
+            The broker has no such API, or the response cannot be read.
+        """
+        request = _Frame(BY_NAME[api], body)
+        try:
+            frame = await self._link.send(request)
+        except (library.KafkaError, OSError, asyncio.TimeoutError) as error:
+            self.close()
+            broken = _broken(error, self.address)
+            if broken is None:
+                broken = Unavailable(
+                    f"{self.address}: the connection broke"
+                    if self._has_answered
+                    else _other_listener(self.address, self._protocol)
+                )
+            raise broken from error
+        except ClusterError as error:
+            raise ClusterError(f"{self.address}: {error}") from None
+        try:
+            fields: dict[str, Any] = decode_response(request.api.key, request.version, frame).body
+        except WireError as error:
+            self.close()
+            raise ClusterError(f"{self.address}: a response that cannot be read: {error}") from None
+        self._has_answered = True
+        return fields
+
+    def close(self) -> asyncio.Future[None]:
+        """Close the connection; requests without a response fail. The future is done after that."""
+        closed: asyncio.Future[None] = self._link.close()
+        return closed
+
+
+async def connect(host: str, port: int, security: Security, config: ClientConfig) -> Connection:
+    """Connect to a broker, and log in.
+
+    Raises
+    ------
+    Unavailable
+        Nothing answers there.
+    ClusterError
+        TLS fails, the password is wrong, or what answers is not Kafka.
+    """
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    link = _Link(
+        host,
+        port,
+        client_id=config.text("client.id"),
+        request_timeout_ms=config.whole("request.timeout.ms"),
+        security_protocol=security.protocol,
+        ssl_context=security.tls,
+        **security.sasl,
+    )
+    try:
+        await link.connect()
+    except ClusterError as error:
+        raise ClusterError(f"{address}: {error}") from None
+    except ssl.SSLError as error:
+        raise ClusterError(f"{address}: {_tls_failure(error)}") from error
+    except (library.KafkaError, OSError, EOFError, asyncio.TimeoutError) as error:
+        raise _not_connected(error, address, security) from error
+    except Exception as error:  # of a mechanism, or of a response that the library cannot read
+        what = f"{type(error).__name__}: {error}"
+        raise ClusterError(f"{address}: the connection cannot be set up ({what})") from error
+    return Connection(link, address, security.protocol)
+
+
+def _tls_failure(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"TLS: the broker's certificate is not trusted ({error.verify_message}); "
+            "ssl.truststore.location names the authority that signed it"
+        )
+    what = error.reason or str(error)
+    return f"TLS fails ({what}); is security.protocol that of this listener?"
+
+
+def _not_connected(error: Exception, address: str, security: Security) -> ClusterError:
+    """Return the error for a connection that is not there."""
+    cause = error.__cause__
+    if isinstance(cause, FrameTooLong):
+        return ClusterError(f"{address}: {cause}")
+    if isinstance(cause, ssl.SSLError):
+        return ClusterError(f"{address}: {_tls_failure(cause)}")
+    if isinstance(error, library.UnsupportedSaslMechanismError):
+        return ClusterError(f"{address}: {error.args[0] if error.args else error}")
+    if isinstance(error, library.SaslAuthenticationFailed):
+        text = str(error.args[0]) if error.args and error.args[0] else "wrong user or password"
+        return ClusterError(f"{address}: login refused ({text}); see sasl.jaas.config")
+    if isinstance(error, asyncio.TimeoutError):
+        return Unavailable(f"{address}: no answer in request.timeout.ms")
+    if isinstance(error, OSError) and error.strerror:
+        return Unavailable(f"{address}: no connection ({error.strerror})")
+    if isinstance(error, library.KafkaConnectionError | EOFError | OSError):
+        return Unavailable(_other_listener(address, security.protocol))
+    return ClusterError(f"{address}: login fails ({type(error).__name__}: {error})")
+
+
+def _other_listener(address: str, protocol: str) -> str:
+    return f"{address}: closes the connection at once; is it a listener of Kafka with {protocol}?"
+
+
+def _broken(error: Exception, address: str) -> ClusterError | None:
+    """Return the error for a request without a response; None: the connection just closed."""
+    if isinstance(error, asyncio.TimeoutError):
+        return Unavailable(f"{address}: no response in request.timeout.ms")
+    if isinstance(error, library.CorrelationIdError):
+        return ClusterError(f"{address}: a response to no request: {error}")
+    cause = error.__cause__
+    if cause is None or isinstance(cause, OSError | EOFError):
+        return None
+    return ClusterError(f"{address}: {cause}")

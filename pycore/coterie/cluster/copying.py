@@ -1,0 +1,354 @@
+"""Copy partitions of a topic, byte for byte: ``copy_partitions``.
+
+Each leader gets a lane of Fetch requests (``lanes``). When a lane ends early, because a leader has
+changed or a broker is gone, the leaders are asked for again, with pauses that grow. Whatever ends
+the copying, each folder ends with a whole batch and has its state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie._core.codec.checksum import partition_for
+from coterie.cluster.cluster import Backoff, Cluster, TopicView
+from coterie.cluster.copy_state import CopyState, read_copy_state, write_copy_state
+from coterie.cluster.errors import ClusterError, Unavailable
+from coterie.cluster.lanes import CopiedPartition, Lane
+from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
+from coterie.errors import LogError
+from coterie.log.folders import TOPIC
+
+__all__ = ["CopyPlan", "CopyResult", "Watcher", "copy_partitions"]
+
+MEMORY_BYTES = 64 << 20  # of the responses of all leaders that are awaited at a time
+SAVE_AFTER_MS = 5_000
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """What to copy, and where to.
+
+    Attributes
+    ----------
+    out : Path
+        The folder of the copy; each partition gets the folder ``TOPIC-N`` in it.
+    topic : str
+        The topic.
+    partitions : tuple of int
+        The partitions to copy; empty, without ``groups``: all.
+    groups : tuple of str
+        Also the partitions that have the records of these groups.
+    follow : bool
+        Go on when the copy is complete, until the caller stops it.
+    segment_bytes : int
+        The size at which a new segment begins.
+    """
+
+    out: Path
+    topic: str = TOPIC
+    partitions: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    follow: bool = False
+    segment_bytes: int = SEGMENT_BYTES
+
+
+@dataclass(frozen=True)
+class CopyResult:
+    """The copy of one partition, at the end.
+
+    Attributes
+    ----------
+    partition : int
+        The partition.
+    next_offset : int
+        The offset after the last record of the copy.
+    fetched_bytes : int
+        The bytes that were added.
+    state : CopyState
+        What its state file says.
+    """
+
+    partition: int
+    next_offset: int
+    fetched_bytes: int
+    state: CopyState
+
+
+class Watcher:
+    """Follows the copying; a subclass overrides what it needs."""
+
+    def begun(self, partitions: tuple[int, ...]) -> None:
+        """Take the partitions that are copied."""
+
+    def appended(self, partition: int, batches: memoryview) -> None:
+        """Take whole batches that were written."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Take how many offsets of how many have been passed."""
+
+    def complete(self, at_ms: int) -> None:
+        """Take the time as of which all partitions were complete for the first time."""
+
+    def notice(self, line: str) -> None:
+        """Take a line for people."""
+
+
+async def copy_partitions(
+    cluster: Cluster,
+    plan: CopyPlan,
+    *,
+    now_ms: Callable[[], int],
+    watcher: Watcher | None = None,
+    stop: asyncio.Event | None = None,
+) -> list[CopyResult]:
+    """Copy partitions until they are complete, or with ``follow`` until ``stop`` is set.
+
+    A folder that has a copy already gets what it lacks.
+
+    Parameters
+    ----------
+    cluster
+        The cluster, entered.
+    plan
+        What to copy, and where to.
+    now_ms
+        The clock, in epoch ms: when the copy was complete.
+    watcher
+        Follows the copying.
+    stop
+        Ends the copying early; what was written stays.
+
+    Raises
+    ------
+    ClusterError
+        The cluster refuses, or is not reached in ``default.api.timeout.ms``; while following, what
+        may pass is waited for without an end.
+    LogError
+        A folder has another copy, or is written by another process.
+    """
+    copying = _Copying(cluster, plan, now_ms, watcher or Watcher())
+    with contextlib.ExitStack() as open_files:
+        work = asyncio.ensure_future(copying.run(open_files))
+        stopped = asyncio.ensure_future((stop or asyncio.Event()).wait())
+        try:
+            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            for task in (work, stopped):
+                task.cancel()
+            await asyncio.gather(work, stopped, return_exceptions=True)
+    return copying.results()
+
+
+class _Copying:
+    def __init__(
+        self, cluster: Cluster, plan: CopyPlan, now_ms: Callable[[], int], watcher: Watcher
+    ) -> None:
+        self._cluster, self._plan, self._now_ms, self._watcher = cluster, plan, now_ms, watcher
+        limit_s = cluster.config.whole("default.api.timeout.ms") / 1000
+        self._backoff = Backoff(cluster.config, None if plan.follow else limit_s)
+        self._partitions: list[CopiedPartition] = []
+        self._waiting: list[CopiedPartition] = []
+        self._lanes: dict[asyncio.Task[None], Lane] = {}
+        self._saved_ms = 0
+        self._was_complete = self._is_waiting = False
+
+    async def run(self, open_files: contextlib.ExitStack) -> None:
+        view = await self._first_view()
+        self._open(view, open_files)
+        self._watcher.begun(tuple(p.number for p in self._partitions))
+        try:
+            error = self._start(view)
+            while self._waiting or self._lanes:
+                if self._waiting:
+                    assert error is not None
+                    await self._pause(error)
+                    error = await self._start_again() or error
+                else:
+                    await asyncio.wait(self._lanes, return_when=asyncio.FIRST_COMPLETED)
+                error = self._reap() or error
+        finally:
+            for task in self._lanes:
+                task.cancel()
+            await asyncio.gather(*self._lanes, return_exceptions=True)
+
+    async def _first_view(self) -> TopicView:
+        while True:
+            view = await self._view()
+            if isinstance(view, TopicView):
+                return view
+            await self._pause(view)
+
+    async def _view(self) -> TopicView | Unavailable:
+        """Return the topic as it is now, or why no broker shows it."""
+        try:
+            return await self._cluster.topic(self._plan.topic)
+        except Unavailable as error:
+            return error
+
+    def _open(self, view: TopicView, open_files: contextlib.ExitStack) -> None:
+        """Open the folders of the partitions, before anything is fetched."""
+        for number in _numbers(self._plan, view):
+            name = f"{view.name}-{number}"
+            folder = self._plan.out / name
+            files = PartitionCopy(folder, self._plan.segment_bytes)
+            open_files.enter_context(files)
+            state = _state_of(folder, files, view, number, self._cluster.cluster_id)
+            partition = CopiedPartition(
+                number,
+                name,
+                files,
+                state,
+                self._new_state(view, number),
+                leader_epoch=files.leader_epoch,
+            )
+            open_files.callback(self._save, partition)
+            if files.cut_bytes:
+                cut = f"{files.cut_bytes:,} bytes of an incomplete batch were cut"
+                self._watcher.notice(f"{name}: {cut}")
+            self._partitions.append(partition)
+        self._waiting = list(self._partitions)
+
+    def _new_state(self, view: TopicView, number: int) -> Callable[[int], CopyState]:
+        def make(log_start: int) -> CopyState:
+            ids = (self._cluster.cluster_id, view.topic_id)
+            return CopyState(view.name, number, *ids, log_start, self._now_ms(), log_start)
+
+        return make
+
+    def _start(self, view: TopicView) -> Unavailable | None:
+        """Start a lane for each leader of a waiting partition; return why some go on waiting."""
+        by_leader: dict[int, list[CopiedPartition]] = {}
+        leaderless = []
+        for partition in self._waiting:
+            leader = view.leaders.get(partition.number)
+            if leader is None:
+                leaderless.append(partition)
+            else:
+                by_leader.setdefault(leader, []).append(partition)
+        config = self._cluster.config
+        partition_bytes = config.whole("max.partition.fetch.bytes")
+        for leader, partitions in by_leader.items():
+            lane = Lane(
+                self._plan.topic,
+                partitions,
+                follow=self._plan.follow,
+                max_bytes=max(partition_bytes, MEMORY_BYTES // len(by_leader)),
+                partition_bytes=partition_bytes,
+                wait_ms=config.whole("fetch.max.wait.ms"),
+                now_ms=self._now_ms,
+                written=self._written,
+                notice=self._watcher.notice,
+            )
+            self._lanes[asyncio.ensure_future(self._drive(leader, lane))] = lane
+        self._waiting = leaderless
+        if leaderless:
+            return Unavailable(f"{leaderless[0].name}: has no leader")
+        return None
+
+    async def _start_again(self) -> Unavailable | None:
+        view = await self._view()
+        return self._start(view) if isinstance(view, TopicView) else view
+
+    async def _drive(self, leader: int, lane: Lane) -> None:
+        try:
+            connection = await self._cluster.connection(leader)
+        except Unavailable as error:
+            lane.error = error
+        else:
+            await lane.run(connection)
+
+    def _reap(self) -> Unavailable | None:
+        """Take the lanes that have ended; return why partitions go on waiting."""
+        error = None
+        for task in [task for task in self._lanes if task.done()]:
+            lane = self._lanes.pop(task)
+            task.result()
+            if lane.error is not None:
+                error = lane.error
+                self._waiting += lane.unfinished()
+        return error
+
+    async def _pause(self, error: Unavailable) -> None:
+        if self._plan.follow and not self._is_waiting:
+            self._watcher.notice(f"{error}; trying again until it is there")
+        self._is_waiting = True
+        await self._backoff.wait(error)
+
+    def _written(self, written: list[tuple[CopiedPartition, memoryview]], is_healthy: bool) -> None:
+        """Pass on what a lane has written, and save the states."""
+        for partition, batches in written:
+            self._watcher.appended(partition.number, batches)
+        if is_healthy:
+            self._backoff.reset()
+            self._is_waiting = False
+        begun = [p for p in self._partitions if p.state is not None]
+        done = sum(p.position - p.state.first_offset for p in begun if p.state is not None)
+        total = sum(p.end - p.state.first_offset for p in begun if p.state is not None)
+        self._watcher.progress(done, max(done, total))
+        now_ms = self._now_ms()
+        if now_ms - self._saved_ms >= SAVE_AFTER_MS:
+            self._saved_ms = now_ms
+            for partition in begun:
+                self._save(partition)
+        if not self._was_complete and all(p.is_complete for p in self._partitions):
+            self._was_complete = True
+            self._watcher.complete(min(_complete_ms(p) for p in self._partitions))
+
+    @staticmethod
+    def _save(partition: CopiedPartition) -> None:
+        if partition.state is not None and partition.files.next_offset is not None:
+            write_copy_state(partition.files.folder, partition.state)
+
+    def results(self) -> list[CopyResult]:
+        return [
+            CopyResult(p.number, p.files.next_offset, p.fetched_bytes, p.state)
+            for p in self._partitions
+            if p.state is not None and p.files.next_offset is not None
+        ]
+
+
+def _complete_ms(partition: CopiedPartition) -> int:
+    assert partition.state is not None
+    return partition.state.complete_until_ms or 0
+
+
+def _numbers(plan: CopyPlan, view: TopicView) -> list[int]:
+    """Return the partitions to copy; raise ClusterError if one is not there."""
+    numbers = {*plan.partitions, *(partition_for(g, len(view.leaders)) for g in plan.groups)}
+    for number in sorted(numbers):
+        if number not in view.leaders:
+            last = len(view.leaders) - 1
+            raise ClusterError(f"{view.name} has no partition {number}: it has 0 to {last}")
+    return sorted(numbers or view.leaders)
+
+
+def _state_of(
+    folder: Path, files: PartitionCopy, view: TopicView, number: int, cluster_id: str | None
+) -> CopyState | None:
+    """Return the state of a folder; raise LogError if it is no copy of this partition."""
+    state = read_copy_state(folder)
+    if state is None:
+        if files.next_offset is not None:
+            raise LogError(
+                f"{folder}: has segments that coterie fetch did not write; choose another folder"
+            )
+        return None
+    for what, ours, theirs in (
+        ("topic", state.topic, view.name),
+        ("partition", state.partition, number),
+        ("cluster", state.cluster_id, cluster_id),
+        ("topic with the id", state.topic_id, view.topic_id),
+    ):
+        if ours != theirs and None not in (ours, theirs):
+            raise LogError(f"{folder}: is a copy of {what} {ours}, not {theirs}; choose another")
+    if files.next_offset is None:
+        return None  # its segments are gone
+    if (state.complete_until_offset or 0) > files.next_offset:  # the end of the copy is gone
+        state = CopyState(**{**vars(state), "complete_until_ms": None})
+    return state

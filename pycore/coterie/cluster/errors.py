@@ -1,0 +1,61 @@
+"""Errors of a cluster: one line that says what failed, where, and what to do."""
+
+from __future__ import annotations
+
+from coterie.errors import CoterieError
+from coterie.values import Error
+from coterie.wire.apis import name_of
+
+__all__ = ["ClusterError", "Unavailable", "refusal"]
+
+
+class ClusterError(CoterieError):
+    """A cluster refuses a request, or answers with bytes that are no response."""
+
+
+class Unavailable(ClusterError):
+    """What is asked for is not there now, but may be soon: a leader, a broker, a connection."""
+
+
+_PASSING = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION,  # of a partition that moves; Metadata says it of a topic
+    Error.LEADER_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER,
+    Error.REQUEST_TIMED_OUT,
+    Error.BROKER_NOT_AVAILABLE,
+    Error.REPLICA_NOT_AVAILABLE,
+    Error.NETWORK_EXCEPTION,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR,
+    Error.FENCED_LEADER_EPOCH,
+    Error.UNKNOWN_LEADER_EPOCH,
+    78,  # OFFSET_NOT_AVAILABLE: a new leader does not know its high watermark yet
+}
+_PERMISSIONS = {
+    Error.TOPIC_AUTHORIZATION_FAILED: "on the topic",
+    Error.GROUP_AUTHORIZATION_FAILED: "on the group",
+    Error.CLUSTER_AUTHORIZATION_FAILED: "on the cluster",
+}
+
+
+def refusal(code: int, where: str, needed: str) -> ClusterError:
+    """Return the error for a code of a response.
+
+    Parameters
+    ----------
+    code
+        The error code.
+    where
+        What was asked for, as ``__consumer_offsets-7``.
+    needed
+        The operation that has to be allowed, as ``READ``.
+    """
+    if code in _PERMISSIONS:
+        on = _PERMISSIONS[Error(code)]
+        return ClusterError(f"{where}: no permission: the user needs {needed} {on}")
+    name = name_of(code)
+    what = f"error {code}" if name == "UNKNOWN_SERVER_ERROR" and code != -1 else name
+    kind = Unavailable if code in _PASSING else ClusterError
+    return kind(f"{where}: the broker answers {what}")

@@ -1,0 +1,343 @@
+"""Fetch requests to one leader: the batches of its partitions, as they are stored.
+
+A lane asks for the next bytes before it writes those that came, so the broker and the disk work at
+the same time. It ends when its partitions are complete, or when the leader has changed or is gone;
+``copying`` then starts another. Sources: FetchRequest, ReplicaManager.fetchMessages.
+Cost: two responses of ``max_bytes`` in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from coterie.cluster.connections import Connection
+from coterie.cluster.copy_state import CopyState
+from coterie.cluster.errors import ClusterError, Unavailable, refusal
+from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
+from coterie.values import Error
+
+__all__ = ["CopiedPartition", "Lane"]
+
+EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED = 0
+
+
+@dataclass
+class CopiedPartition:
+    """A partition while it is copied.
+
+    Attributes
+    ----------
+    name : str
+        ``TOPIC-N``, for messages.
+    files : PartitionCopy
+        Its segments.
+    state : CopyState or None
+        What is known of the copy; None before the broker has said where its log begins.
+    position : int
+        The offset to ask for next; it runs ahead of what is written.
+    leader_epoch : int
+        That of the last batch; a broker whose log diverges from the copy notices it.
+    begin_at : int or None
+        Where a segment is to begin with the next batch.
+    is_complete : bool
+        Whether the copy had all that the broker had.
+    """
+
+    number: int
+    name: str
+    files: PartitionCopy
+    state: CopyState | None
+    make_state: Callable[[int], CopyState]
+    position: int = 0
+    end: int = 0
+    leader_epoch: int = -1
+    begin_at: int | None = None
+    is_complete: bool = False
+    fetched_bytes: int = 0
+
+    def listed(self, earliest: int, latest: int, now_ms: int) -> str | None:
+        """Take the first and the last offset of the broker's log; return a notice, or None.
+
+        Raises
+        ------
+        ClusterError
+            The broker's log ends before the copy.
+        """
+        next_offset, notice = self.files.next_offset, None
+        if next_offset is None:
+            self.state = self.make_state(earliest)
+            self.position = self.begin_at = earliest
+            if earliest > 0:
+                notice = (
+                    f"{self.name}: the log begins at offset {earliest:,}; what was before is gone"
+                )
+        else:
+            assert self.state is not None  # `copying` refuses such a folder
+            self.position = next_offset
+            if latest < next_offset:
+                raise ClusterError(
+                    f"{self.name}: the broker's log ends at offset {latest:,}, before the copy "
+                    f"({next_offset:,}): the topic was made again, or an unclean election lost "
+                    "records; fetch into another folder"
+                )
+            notice = self.moved(earliest, now_ms)
+            if earliest > next_offset:
+                self.position = self.begin_at = earliest
+        self.end = latest
+        return notice
+
+    def moved(self, log_start: int, now_ms: int) -> str | None:
+        """Record that the start of the broker's log has moved; return a notice, or None."""
+        assert self.state is not None
+        if log_start <= self.state.log_start:
+            return None
+        before = self.state.log_start
+        self.state = self.state.moved(log_start, self.position, now_ms)
+        lost = self.state.moves[-1].lost
+        what = f": {lost:,} offsets are gone that were not copied" if lost else ""
+        return f"{self.name}: the log's start moved from offset {before:,} to {log_start:,}{what}"
+
+    def write(self, data: bytes, batches: Batches) -> None:
+        """Append the whole batches of a response."""
+        if self.begin_at is not None:
+            self.files.begin(min(self.begin_at, batches.first_offset))
+            self.begin_at = None
+        self.files.append(memoryview(data)[: batches.size], batches.next_offset)
+        self.fetched_bytes += batches.size
+
+    def complete(self, at_ms: int) -> None:
+        """Note that the copy has everything, as of a time."""
+        if self.begin_at is not None:
+            self.files.begin(self.begin_at)
+            self.begin_at = None
+        assert self.state is not None
+        self.state = self.state.complete(self.position, at_ms)
+        self.is_complete = True
+
+
+class _Taken(NamedTuple):
+    """A partition's part of a response; ``batches`` is None if it has no data."""
+
+    partition: CopiedPartition
+    data: bytes
+    batches: Batches | None
+
+
+class Lane:
+    """Copies some partitions of one leader.
+
+    Parameters
+    ----------
+    topic
+        The topic's name.
+    partitions
+        Those to copy.
+    follow
+        Go on after they are complete.
+    max_bytes, partition_bytes, wait_ms
+        Limits of a Fetch request.
+    now_ms
+        The clock.
+    written
+        Called after a response was written, with the batches of each partition, and whether the
+        response was without an error.
+    notice
+        Gets lines for people.
+
+    Attributes
+    ----------
+    error : Unavailable or None
+        Why the lane ended before its partitions were complete.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: Iterable[CopiedPartition],
+        *,
+        follow: bool,
+        max_bytes: int,
+        partition_bytes: int,
+        wait_ms: int,
+        now_ms: Callable[[], int],
+        written: Callable[[list[tuple[CopiedPartition, memoryview]], bool], None],
+        notice: Callable[[str], None],
+    ) -> None:
+        self.partitions = tuple(partitions)
+        self.error: Unavailable | None = None
+        self._topic, self._follow = topic, follow
+        self._max_bytes, self._partition_bytes, self._wait_ms = max_bytes, partition_bytes, wait_ms
+        self._now_ms, self._written, self._notice = now_ms, written, notice
+        self._by_number = {partition.number: partition for partition in self.partitions}
+        self._order = deque(self.partitions)
+
+    async def run(self, connection: Connection) -> None:
+        """Copy until the partitions are complete, or ``error`` says why not."""
+        try:
+            await self._list(connection)
+            await self._fetch(connection)
+        except Unavailable as error:
+            self.error = error
+
+    def unfinished(self) -> list[CopiedPartition]:
+        """Return the partitions that go on in another lane."""
+        return [p for p in self.partitions if self._follow or not p.is_complete]
+
+    async def _list(self, connection: Connection) -> None:
+        """Ask where the logs begin and end."""
+        asked_ms = self._now_ms()
+        latest = await self._offsets(connection, LATEST)
+        earliest = await self._offsets(connection, EARLIEST)
+        for number, partition in self._by_number.items():
+            if number not in latest or number not in earliest:
+                raise Unavailable(f"{partition.name}: the broker does not say where its log ends")
+            notice = partition.listed(earliest[number], latest[number], asked_ms)
+            if notice is not None:
+                self._notice(notice)
+            if partition.position >= latest[number]:
+                partition.complete(asked_ms)
+        self._written([], False)
+
+    async def _offsets(self, connection: Connection, timestamp: int) -> dict[int, int]:
+        parts = [{"partitionIndex": n, "timestamp": timestamp} for n in self._by_number]
+        topics = [{"name": self._topic, "partitions": parts}]
+        body = {"replicaId": -1, "isolationLevel": READ_UNCOMMITTED, "topics": topics}
+        found = {}
+        for topic in (await connection.ask("ListOffsets", body))["topics"]:
+            for row in topic["partitions"]:
+                number = row["partitionIndex"]
+                if row["errorCode"]:
+                    raise refusal(row["errorCode"], f"{self._topic}-{number}", "DESCRIBE")
+                found[number] = row["offset"]
+        return found
+
+    async def _fetch(self, connection: Connection) -> None:
+        pending: asyncio.Task[dict[str, Any]] | None = None
+        asked_ms = answered_ms = 0
+        try:
+            while True:
+                taken: list[_Taken] = []
+                if pending is not None:
+                    response, pending = await pending, None
+                    taken = self._take(response)
+                answered_ms = asked_ms
+                body = self._request()
+                if body is not None and self.error is None:
+                    asked_ms = self._now_ms()
+                    pending = asyncio.ensure_future(connection.ask("Fetch", body))
+                self._write(taken, answered_ms)
+                if pending is None:
+                    return
+        finally:
+            if pending is not None:
+                pending.cancel()
+
+    def _request(self) -> dict[str, Any] | None:
+        """Return the next request; None: nothing is left to fetch.
+
+        The partition that comes first changes, because a broker fills a response in their order.
+        """
+        self._order.rotate(-1)
+        asked = [p for p in self._order if self._follow or p.position < p.end]
+        if not asked:
+            return None
+        parts = [
+            {
+                "partition": p.number,
+                "fetchOffset": p.position,
+                "lastFetchedEpoch": p.leader_epoch,
+                "partitionMaxBytes": self._partition_bytes,
+            }
+            for p in asked
+        ]
+        return {
+            "replicaId": -1,
+            "maxWaitMs": self._wait_ms,
+            "minBytes": 1,
+            "maxBytes": self._max_bytes,
+            "isolationLevel": READ_UNCOMMITTED,
+            "topics": [{"topic": self._topic, "partitions": parts}],
+        }
+
+    def _take(self, response: dict[str, Any]) -> list[_Taken]:
+        """Find the whole batches of a response, and move the positions behind them."""
+        if response.get("errorCode"):
+            raise refusal(response["errorCode"], self._topic, "READ")
+        taken: list[_Taken] = []
+        behind = False
+        for topic in response["responses"]:
+            for row in topic["partitions"]:
+                partition = self._by_number.get(row["partitionIndex"])
+                if partition is None:
+                    raise ClusterError(f"{self._topic}: a response about another partition")
+                found = self._take_row(partition, row)
+                if found is not None:
+                    taken.append(found)
+                behind |= partition.position < partition.end
+        if behind and self.error is None and not any(part.data for part in taken):
+            self.error = Unavailable(f"{self._topic}: the broker sends nothing of its log")
+        return taken
+
+    def _take_row(self, partition: CopiedPartition, row: dict[str, Any]) -> _Taken | None:
+        code = row["errorCode"]
+        if code == Error.OFFSET_OUT_OF_RANGE:  # its start has moved, or it has no such epoch
+            partition.leader_epoch = -1
+            what = f"offset {partition.position:,} is out of range"
+            self.error = Unavailable(f"{partition.name}: {what}")
+            return None
+        if code:
+            error = refusal(code, partition.name, "READ")
+            if not isinstance(error, Unavailable):
+                raise error
+            self.error = error
+            return None
+        diverging = row.get("divergingEpoch")
+        if diverging and diverging["epoch"] >= 0:
+            raise ClusterError(
+                f"{partition.name}: the broker's log differs from the copy since offset "
+                f"{diverging['endOffset']:,}, as after an unclean election; "
+                "fetch into another folder"
+            )
+        log_start = row.get("logStartOffset", -1)
+        if log_start > partition.position:
+            self.error = Unavailable(f"{partition.name}: the log's start has moved")
+            return None
+        notice = partition.moved(log_start, self._now_ms())
+        if notice is not None:
+            self._notice(notice)
+        partition.end = row["highWatermark"]
+        data = row["records"] or b""
+        return _Taken(partition, data, self._batches(partition, data) if data else None)
+
+    def _batches(self, partition: CopiedPartition, data: bytes) -> Batches:
+        batches = whole_batches(data)
+        if batches is None:
+            raise ClusterError(
+                f"{partition.name}: the broker sent {len(data):,} bytes without a whole batch"
+            )
+        is_begun = partition.begin_at is None
+        if batches.next_offset <= partition.position or (
+            is_begun and batches.first_offset < partition.position
+        ):
+            raise ClusterError(
+                f"{partition.name}: the broker sent offsets {batches.first_offset:,} to "
+                f"{batches.next_offset - 1:,}, asked for {partition.position:,}"
+            )
+        partition.position, partition.leader_epoch = batches.next_offset, batches.leader_epoch
+        return batches
+
+    def _write(self, taken: list[_Taken], answered_ms: int) -> None:
+        written = []
+        for partition, data, batches in taken:
+            if batches is not None:
+                partition.write(data, batches)
+                written.append((partition, memoryview(data)[: batches.size]))
+            if partition.position >= partition.end:
+                partition.complete(answered_ms)
+        if taken:
+            self._written(written, self.error is None)

@@ -1,0 +1,195 @@
+"""The segments of a copied partition: whole batches are appended, and a file rolls by its size.
+
+Names and contents are those of Kafka: a segment is named by the offset at which it begins. A torn
+tail, as of a process that was killed, is cut when the copy is opened again; so the copy always
+ends with a whole batch.
+Source of the names: LogFileUtils. Rules: docs/rules/log-format.md#segments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from coterie._core.codec.reader import LogReader, batch_boundaries
+from coterie.errors import LogError
+from coterie.log.batch_headers import batch_headers
+from coterie.log.folders import SEGMENT_FILE
+
+__all__ = ["SEGMENT_BYTES", "Batches", "PartitionCopy", "whole_batches"]
+
+SEGMENT_BYTES = 100 << 20  # offsets.topic.segment.bytes
+PIECE_BYTES = 64 << 10
+SPAN_MAX = 2**31 - 1  # offsets of a segment: its index has them as int32
+
+
+class Batches(NamedTuple):
+    """The whole batches at the beginning of a response's bytes.
+
+    ``size`` is in bytes, ``next_offset`` is that of the record after them, ``leader_epoch`` is that
+    of the last batch (-1: none).
+    """
+
+    size: int
+    first_offset: int
+    next_offset: int
+    leader_epoch: int
+
+
+def whole_batches(data: bytes) -> Batches | None:
+    """Find the whole batches at the beginning of bytes; None: there is none.
+
+    Only headers are read: those of the first and the last 64 KiB, and lengths between them.
+    """
+    cuts = batch_boundaries(data, PIECE_BYTES)
+    if len(cuts) < 2:
+        return None
+    first = batch_headers(memoryview(data)[: cuts[1]])
+    for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
+        headers = batch_headers(memoryview(data)[begin:end])
+        if len(headers):
+            last = headers[-1]
+            size = begin + int(last["position"]) + int(last["size"])
+            base, end_offset = int(first[0]["base_offset"]), int(last["last_offset"]) + 1
+            return Batches(size, base, end_offset, int(last["leader_epoch"]))
+    return None
+
+
+class PartitionCopy:
+    """The files of one partition's copy, open for appending; a context manager.
+
+    Parameters
+    ----------
+    folder
+        The folder of the partition; made if it does not exist.
+    segment_bytes
+        The size at which a new segment begins.
+
+    Attributes
+    ----------
+    next_offset : int or None
+        The offset after the last batch; None: there is no segment yet.
+    leader_epoch : int
+        That of the last batch when the copy was opened; -1: none.
+    cut_bytes : int
+        The size of the torn tail that was cut.
+    """
+
+    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.folder, self.segment_bytes = folder, segment_bytes
+        self.next_offset: int | None = None
+        self.leader_epoch = -1
+        self.cut_bytes = 0
+        self._path: Path | None = None
+        self._base = self._size = 0
+        self._file = -1
+        self._lock = -1
+
+    def __enter__(self) -> PartitionCopy:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._find_end()
+        except BlockingIOError:
+            self.close()
+            raise LogError(f"{self.folder}: another process fetches into it") from None
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write everything to the disk, and close the files."""
+        with contextlib.suppress(OSError):
+            if self._file >= 0:
+                os.fsync(self._file)
+        for number in (self._file, self._lock):
+            if number >= 0:
+                os.close(number)
+        self._file = self._lock = -1
+
+    def _find_end(self) -> None:
+        """Open the last segment behind its last whole batch."""
+        segments = []
+        for name in os.listdir(self.folder):
+            match = SEGMENT_FILE.fullmatch(name)
+            if match and match[1].isdigit():
+                segments.append((int(match[1]), name, match[2]))
+        if not segments:
+            return
+        base, name, compression = max(segments)
+        if compression:
+            raise LogError(f"{self.folder / name}: is compressed; the last segment must be plain")
+        data = (self.folder / name).read_bytes()
+        size, next_offset, self.leader_epoch = _good_end(data)
+        self._open(base, self.folder / name)
+        if size < len(data):
+            self.cut_bytes = len(data) - size
+            os.ftruncate(self._file, size)
+        self._size = size
+        self.next_offset = base if next_offset is None else next_offset
+
+    def begin(self, offset: int) -> None:
+        """Begin a segment at an offset: the first, or the first after a gap."""
+        if self._file >= 0:
+            os.fsync(self._file)
+            os.close(self._file)
+            self._file = -1
+        self._open(offset, self.folder / f"{offset:020}.log")
+        self._size, self.next_offset = 0, offset
+
+    def _open(self, base: int, path: Path) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._file = os.open(path, flags, 0o666)
+        self._base, self._path = base, path
+
+    def append(self, data: memoryview | bytes, next_offset: int) -> None:
+        """Append whole batches, and leave none of them if they cannot be written.
+
+        Raises
+        ------
+        OSError
+            There is no space; the copy ends as before.
+        """
+        assert self.next_offset is not None, "begin first"
+        is_full = self._size + len(data) > self.segment_bytes
+        if self._size and (is_full or next_offset - self._base > SPAN_MAX):
+            self.begin(self.next_offset)
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise type(error)(error.errno, error.strerror, str(self._path)) from None
+        self._size += len(data)
+        self.next_offset = next_offset
+
+
+def _good_end(data: bytes) -> tuple[int, int | None, int]:
+    """Return the size of a segment up to its last readable batch, and that one's end and epoch."""
+    cuts = batch_boundaries(data, PIECE_BYTES)
+    for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
+        size, next_offset, epoch = 0, None, -1
+        for batch in LogReader(memoryview(data)[begin:end]):
+            if batch.position != size:
+                break  # after a fault
+            size, next_offset = batch.position + batch.size, batch.last_offset + 1
+            epoch = batch.leader_epoch
+        if next_offset is not None:
+            return begin + size, next_offset, epoch
+    return 0, None, -1

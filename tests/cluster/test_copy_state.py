@@ -1,0 +1,82 @@
+"""The state of a copy: what is wrong in it is named, and `lag` takes its time as the log's end."""
+
+import json
+
+import pytest
+
+from coterie.cluster.copy_state import (
+    STATE_FILE,
+    CopyState,
+    complete_until_ms,
+    read_copy_state,
+    write_copy_state,
+)
+from coterie.errors import LogError
+from coterie.log.folders import TOPIC, find_segments
+from support.commandline import coterie_ok
+from support.golden_data import log
+
+WHOLE = CopyState(TOPIC, 3, "c", None, 0, 1_000, 5).complete(60, 2_000).moved(9, 7, 3_000)
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path):
+    write_copy_state(tmp_path, WHOLE)
+    assert read_copy_state(tmp_path) == WHOLE
+    assert WHOLE.moves[0].lost == 2
+    assert read_copy_state(tmp_path / "nothing") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "null", "{}", "{", '{"version": 2}', '{"version": 1, "moves": 7}', "\xff",
+        '{"version": 1, "moves": [{"at": 1}]}',
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_state_is_named(tmp_path, text):
+    (tmp_path / STATE_FILE).write_text(text, encoding="latin-1")
+    with pytest.raises(LogError, match=STATE_FILE):
+        read_copy_state(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["partition", "first_offset", "begun_at_ms", "log_start"])
+def test_a_field_that_is_no_number_is_named(tmp_path, name):
+    write_copy_state(tmp_path, WHOLE)
+    fields = json.loads((tmp_path / STATE_FILE).read_text())
+    (tmp_path / STATE_FILE).write_text(json.dumps({**fields, name: "x"}))
+    with pytest.raises(LogError, match="not the state of a copy"):
+        read_copy_state(tmp_path)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of a log of Kafka's, with states that are complete until other times."""
+    folder = tmp_path / "copy"
+    for source in log("basic").glob(f"{TOPIC}-*"):
+        number = int(source.name.rpartition("-")[2])
+        (folder / source.name).mkdir(parents=True)
+        for segment in source.glob("*.log*"):
+            (folder / source.name / segment.name).write_bytes(segment.read_bytes())
+        state = CopyState(TOPIC, number, "c", None, 0, 0, 0).complete(9, 1_900_000_000_000 + number)
+        write_copy_state(folder / source.name, state)
+    return folder
+
+
+def test_a_log_is_complete_until_the_earliest_time_of_its_partitions(copy):
+    folders = sorted(copy.iterdir())
+    numbers = [int(folder.name.rpartition("-")[2]) for folder in folders]
+    assert complete_until_ms(find_segments([copy])) == 1_900_000_000_000 + min(numbers)
+    (folders[0] / STATE_FILE).unlink()
+    assert complete_until_ms(find_segments([copy])) is None
+
+
+def test_a_sample_up_to_then_is_not_beyond_the_log(copy, tmp_path):
+    ends = tmp_path / "ends.csv"
+    ends.write_text("time,topic,partition,offset\n1899999999999,clicks,1,999999\n")
+    lag = ("--end-offsets", ends, "--format", "json", "--group", "grp-assign-java")
+
+    def statuses(folder):
+        return {row["status"] for row in json.loads(coterie_ok("lag", folder, *lag).stdout)}
+
+    assert "beyond_log" not in statuses(copy)
+    assert "beyond_log" in statuses(log("basic"))

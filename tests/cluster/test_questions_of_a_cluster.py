@@ -1,0 +1,102 @@
+"""``--bootstrap-server`` in the place of LOG: the answers are those of a copy."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("aiokafka")
+
+from coterie.messages import partition_for
+from coterie.server import Broker
+from support.commandline import coterie_ok, fails
+from support.server.groups_of_a_broker import commit_offsets
+
+SETTINGS = {"offsets.topic.num.partitions": 4}
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker(SETTINGS, topics={"orders": 2}) as made:
+        for group in ("payments", "billing"):
+            commit_offsets(made, group, 12)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def copy(broker, tmp_path_factory):
+    out = tmp_path_factory.mktemp("copies") / "copy"
+    coterie_ok("fetch", "--bootstrap-server", broker.bootstrap_servers, "--out", out)
+    return out
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder of temporary copies."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+QUESTIONS = [
+    ("groups", "--list", "--state"),
+    ("groups", "--describe", "--group", "payments"),
+    ("explain", "--group", "payments"),
+    ("expire", "--now", "1796133900000"),
+    ("growth",),
+    ("audit",),
+    ("records", "--group", "payments"),
+    ("verify",),
+    ("metrics",),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_a_question_of_a_cluster_is_answered_as_of_a_copy_and_leaves_nothing(
+    broker, copy, temporary, question
+):
+    command, *options = question
+    of_cluster = coterie_ok(command, "--bootstrap-server", broker.bootstrap_servers, *options)
+    of_copy = coterie_ok(command, copy, *options)
+    seen = [
+        result.stdout.replace(path, "LOG")
+        for result, path in ((of_copy, str(copy)), (of_cluster, str(temporary)))
+    ]
+    if command not in ("records", "verify"):  # which name the file
+        assert seen[1] == seen[0]
+    assert not list(temporary.iterdir())
+
+
+def test_only_the_partition_of_the_group_is_fetched(broker, temporary):
+    before = len(broker.requests())
+    at = ("--bootstrap-server", broker.bootstrap_servers)
+    coterie_ok("explain", *at, "--group", "payments")
+    asked = {
+        part["partition"]
+        for request in broker.requests()[before:]
+        if request["api"] == "Fetch"
+        for topic in request["body"]["topics"]
+        for part in topic["partitions"]
+    }
+    assert asked == {partition_for("payments", 4)}
+
+
+def test_a_pattern_of_groups_is_answered_from_all_partitions(broker, temporary):
+    at = ("--bootstrap-server", broker.bootstrap_servers)
+    shown = coterie_ok("growth", *at, "--group", "*i*", "--format", "csv").stdout
+    assert "billing" in shown
+    assert "payments" not in shown
+
+
+def test_a_log_and_a_cluster_exclude_each_other_and_one_is_needed(broker, copy):
+    at = ("--bootstrap-server", broker.bootstrap_servers)
+    fails("audit", copy, *at, status=2, says="give either LOG... or --bootstrap-server")
+    fails("audit", status=2, says="Missing argument 'LOG...'")
+    fails("audit", copy, "--command-config", "x", status=2, says="is for --bootstrap-server")
+
+
+def test_an_output_may_lie_anywhere(broker, temporary, tmp_path):
+    at = ("--bootstrap-server", broker.bootstrap_servers)
+    coterie_ok("audit", *at, "--format", "json", "-o", tmp_path / "found.json")
+    assert Path(tmp_path / "found.json").read_text().startswith("[")
