@@ -1,5 +1,6 @@
 """Causes of epochs, by the records alone, against the requests of Kafka's golden traces."""
 
+from collections import Counter
 from itertools import zip_longest
 
 import pytest
@@ -100,3 +101,12 @@ def test_partition_seconds_without_an_owner_are_those_of_the_records(tmp_path, n
         most = sum(row["unowned_most_ms"] or 0 for row in epochs)
         assert least == expected.get(group, 0)
         assert most >= least
+
+
+@pytest.mark.parametrize(("name", "behaviour"), TRACES)
+def test_a_group_is_downgraded_as_often_as_kafka_says(tmp_path, name, behaviour):
+    rows = explained(tmp_path, name, behaviour)
+    actual = Counter(
+        row["group_id"] for of in rows.values() for row in of if row["event"] == "downgraded"
+    )
+    assert actual == Counter(trace_causes.downgrades(name, behaviour))

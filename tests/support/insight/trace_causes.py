@@ -235,3 +235,10 @@ def unowned_ms(name, behaviour="4.1"):
 def places(value, name):
     topics = () if value is None else value[name]
     return {(topic["topicId"], number) for topic in topics for number in topic["partitions"]}
+
+
+def downgrades(name, behaviour="4.1"):
+    """Yield the group whenever a consumer group became a classic one."""
+    for line in map(json.loads, golden.expected(name, behaviour)):
+        if line["event"] == "group" and line["type"] == "classic":
+            yield line["group_id"]
