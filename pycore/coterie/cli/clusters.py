@@ -6,11 +6,13 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from coterie.cli.endsampling import EndSampler
 from coterie.cli.failures import Terminated, say
 from coterie.cli.groupnames import SPECIAL
 from coterie.cli.progress import TerminalProgress
@@ -79,27 +81,66 @@ def on_cluster(
     return found
 
 
-async def copy(cluster: Cluster, stop: asyncio.Event, plan: CopyPlan) -> list[CopyResult]:
-    """Copy, with progress on standard error."""
+async def copy(
+    cluster: Cluster, stop: asyncio.Event, plan: CopyPlan, sample_s: int | None = None
+) -> list[CopyResult]:
+    """Copy, with progress on standard error.
+
+    End offsets are sampled every ``sample_s`` seconds from when the copy is complete on; once, if
+    it then ends.
+    """
     from coterie.cluster.copying import Watcher, copy_partitions
 
     with TerminalProgress() as progress:
+        sampler = None if sample_s is None else EndSampler(plan.out, epoch_ms, progress.notice)
+        sampling: list[asyncio.Task[None]] = []
 
         class Shown(Watcher):
+            def begun(self, partitions: tuple[int, ...]) -> None:
+                if sampler is not None and not sampler.has_read:
+                    sampler.read_copy(partitions)
+
             def progress(self, done: int, total: int) -> None:
                 progress.stage(f"fetched {done:,} of {total:,} offsets")
 
             def appended(self, partition: int, batches: memoryview) -> None:
                 progress.advance(len(batches))
+                if sampler is not None:
+                    sampler.take(partition, batches)
 
             def complete(self, at_ms: int) -> None:
                 if plan.follow:
                     progress.notice(f"complete until {format_time(at_ms)}; following")
+                if plan.follow and sampler is not None and sample_s is not None:
+                    task = asyncio.ensure_future(sampler.repeat(cluster, sample_s))
+                    task.add_done_callback(lambda _: stop.set())  # it ends only by a failure
+                    sampling.append(task)
 
             def notice(self, line: str) -> None:
                 progress.notice(line)
 
-        return await copy_partitions(cluster, plan, now_ms=epoch_ms, watcher=Shown(), stop=stop)
+        try:
+            results = await copy_partitions(
+                cluster, plan, now_ms=epoch_ms, watcher=Shown(), stop=stop
+            )
+        finally:
+            for task in sampling:
+                task.cancel()
+            ended = await asyncio.gather(*sampling, return_exceptions=True)
+        for failure in ended:
+            if isinstance(failure, Exception):
+                raise failure
+        if sampler is not None and not plan.follow and not stop.is_set():
+            await sampler.sample(cluster)
+            # The copy has to be complete until the sample, or `lag` calls it beyond the log.
+            watcher = Shown()
+            more = await copy_partitions(cluster, plan, now_ms=epoch_ms, watcher=watcher, stop=stop)
+            before = {result.partition: result.fetched_bytes for result in results}
+            results = [
+                replace(result, fetched_bytes=result.fetched_bytes + before[result.partition])
+                for result in more
+            ]
+        return results
 
 
 def fetched(servers: str, client_file: str | None, groups: Iterable[str], out: Path) -> None:

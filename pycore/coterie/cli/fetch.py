@@ -48,6 +48,14 @@ FIELDS = {
     help="Only the partition that has the records of this group; repeatable.",
 )
 @click.option("--follow", is_flag=True, help="Go on until SIGINT or SIGTERM.")
+@click.option(
+    "--sample-end-offsets",
+    "sample_s",
+    type=click.IntRange(min=1),
+    metavar="SECONDS",
+    help="Append the end offsets of the topics that groups commit to to DIR/end-offsets.csv, which "
+    "`lag` reads: with --follow every so many seconds, else once.",
+)
 def command(
     servers: str,
     client_file: str | None,
@@ -56,6 +64,7 @@ def command(
     partitions: tuple[int, ...],
     groups: tuple[str, ...],
     follow: bool,
+    sample_s: int | None,
 ) -> None:
     """Copy __consumer_offsets from a running cluster, byte for byte.
 
@@ -67,7 +76,10 @@ def command(
 
     plan = CopyPlan(Path(out), topic, partitions, groups, follow)
     results = on_cluster(
-        servers, client_file, lambda cluster, stop: copy(cluster, stop, plan), endless=follow
+        servers,
+        client_file,
+        lambda cluster, stop: copy(cluster, stop, plan, sample_s),
+        endless=follow,
     )
     show_tables([tables.table(FIELDS, [row_of(result) for result in results])], sys.stdout)
 

@@ -48,7 +48,7 @@ MODULE = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\
 OPTION = re.compile(
     r"""\s*([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
-FILE_BYTES_MAX = 1 << 20
+PROPERTIES_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def read_client_config(file: str | Path) -> ClientConfig:
         The file cannot be read, or a property has a wrong value.
     """
     try:
-        properties = read_properties(read_bytes(file, FILE_BYTES_MAX))
+        properties = read_properties(read_bytes(file, PROPERTIES_BYTES_MAX))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}; name a file of client properties") from None
     except (MalformedProperties, FileTooLarge) as error:

@@ -26,7 +26,7 @@ __all__ = [
 
 STATE_FILE = "fetch.json"
 VERSION = 1
-FILE_BYTES_MAX = 16 << 20
+STATE_BYTES_MAX = 16 << 20
 MOVES_MAX = 10_000  # a log whose start moves every minute for a week
 
 
@@ -105,7 +105,7 @@ def read_copy_state(folder: str | Path) -> CopyState | None:
     """
     path = Path(folder) / STATE_FILE
     try:
-        fields = json.loads(read_bytes(path, FILE_BYTES_MAX))
+        fields = json.loads(read_bytes(path, STATE_BYTES_MAX))
         if fields.pop("version") != VERSION:
             raise LogError(f"{path}: of another version of coterie; fetch into another folder")
         moves = tuple(LogStartMove(**move) for move in fields.pop("moves"))

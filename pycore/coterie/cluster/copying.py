@@ -24,7 +24,7 @@ from coterie.log.folders import TOPIC
 
 __all__ = ["CopyPlan", "CopyResult", "Watcher", "copy_partitions"]
 
-MEMORY_BYTES = 64 << 20  # of the responses of all leaders that are awaited at a time
+RESPONSES_BYTES = 64 << 20  # of the responses of all leaders that are awaited at a time
 SAVE_AFTER_MS = 5_000
 
 
@@ -238,7 +238,7 @@ class _Copying:
                 self._plan.topic,
                 partitions,
                 follow=self._plan.follow,
-                max_bytes=max(partition_bytes, MEMORY_BYTES // len(by_leader)),
+                max_bytes=max(partition_bytes, RESPONSES_BYTES // len(by_leader)),
                 partition_bytes=partition_bytes,
                 wait_ms=config.whole("fetch.max.wait.ms"),
                 now_ms=self._now_ms,

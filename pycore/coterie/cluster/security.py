@@ -27,7 +27,7 @@ __all__ = ["sasl_arguments", "tls_context"]
 
 PEM = "-----BEGIN"
 BLOCK = re.compile(r"(-----BEGIN [A-Z ]+-----)([^:]*?)(-----END [A-Z ]+-----)")
-FILE_BYTES_MAX = 16 << 20
+PEM_BYTES_MAX = 16 << 20
 SIGNER = "aws_msk_iam_sasl_signer"
 TOKEN_TIMEOUT_S = 30
 
@@ -74,7 +74,7 @@ def _pem(config: ClientConfig, store: str, inline: str) -> str | None:
     if not location:
         return None
     try:
-        text = read_bytes(location, FILE_BYTES_MAX).decode("latin-1")
+        text = read_bytes(location, PEM_BYTES_MAX).decode("latin-1")
     except OSError as error:
         raise config.error(f"{store}.location", f"{location}: {error.strerror}") from None
     except FileTooLarge as error:
@@ -188,6 +188,6 @@ def _token_of(url: str, config: ClientConfig) -> str:
         request = Request(url, urlencode(fields).encode())
         request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
         with urlopen(request, timeout=TOKEN_TIMEOUT_S) as answer:
-            return str(json.loads(answer.read(FILE_BYTES_MAX))["access_token"])
+            return str(json.loads(answer.read(PEM_BYTES_MAX))["access_token"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ClusterError(f"{url}: gives no token: {error}") from None

@@ -23,7 +23,7 @@ from coterie.log.folders import SEGMENT_FILE
 __all__ = ["SEGMENT_BYTES", "Batches", "PartitionCopy", "whole_batches"]
 
 SEGMENT_BYTES = 100 << 20  # offsets.topic.segment.bytes
-PIECE_BYTES = 64 << 10
+HEADERS_BYTES = 64 << 10
 SPAN_MAX = 2**31 - 1  # offsets of a segment: its index has them as int32
 
 
@@ -45,7 +45,7 @@ def whole_batches(data: bytes) -> Batches | None:
 
     Only headers are read: those of the first and the last 64 KiB, and lengths between them.
     """
-    cuts = batch_boundaries(data, PIECE_BYTES)
+    cuts = batch_boundaries(data, HEADERS_BYTES)
     if len(cuts) < 2:
         return None
     first = batch_headers(memoryview(data)[: cuts[1]])
@@ -182,7 +182,7 @@ class PartitionCopy:
 
 def _good_end(data: bytes) -> tuple[int, int | None, int]:
     """Return the size of a segment up to its last readable batch, and that one's end and epoch."""
-    cuts = batch_boundaries(data, PIECE_BYTES)
+    cuts = batch_boundaries(data, HEADERS_BYTES)
     for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
         size, next_offset, epoch = 0, None, -1
         for batch in LogReader(memoryview(data)[begin:end]):
