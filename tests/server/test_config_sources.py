@@ -3,8 +3,8 @@
 import pytest
 
 from coterie.errors import ConfigError
-from coterie.server.config_sources import merged_settings
 from coterie.properties import MalformedProperties, read_properties
+from coterie.server.config_sources import merged_settings
 
 
 def values(text):
