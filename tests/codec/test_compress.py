@@ -226,6 +226,17 @@ def test_zstd_frames_may_follow_one_another_and_be_skipped():
     refused(ZSTD, one + struct.pack("<II", 0x184D2A53, 6) + b"12345")
 
 
+@pytest.mark.parametrize(("flag", "size"), [(1, 1), (2, 2), (3, 4)])
+def test_a_zstd_frame_may_name_no_dictionary_by_zeros(flag, size):
+    """RFC 8878: the dictionary id lies before the content size, and 0 means none."""
+    frame = bytearray(cramjam.zstd.compress(TEXT))
+    single_segment = frame[4] & 0x20
+    at = 5 if single_segment else 6
+    frame[4] |= flag
+    frame[at:at] = bytes(size)
+    assert decompress(ZSTD, bytes(frame)) == TEXT
+
+
 @pytest.mark.parametrize("codec", [-1, 5, 6, 7, 99])
 def test_unknown_codec_is_its_own_kind_of_fault(codec):
     refused(codec, b"", kind="codec")

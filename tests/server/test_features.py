@@ -2,6 +2,7 @@
 
 import pytest
 
+from coterie.server.cluster import Node
 from support.server.asking import ask
 from support.server.playing import Server
 
@@ -121,3 +122,15 @@ def test_the_quorum_of_another_topic_is_unknown_in_each_partition(peer):
 def test_there_are_no_client_metrics_resources(peer):
     found = ask(peer, "ListClientMetricsResources", 0, {})
     assert (found["errorCode"], found["configResources"]) == (0, [])
+
+
+def test_all_answers_name_the_same_controller_of_several_brokers():
+    server = Server({})
+    for number in (3, 2):
+        server.cluster.nodes[number] = Node(number, dict(server.node.addresses))
+    peer = server.connect()
+    controllers = {
+        ask(peer, "Metadata", 9, {"topics": []})["controllerId"],
+        ask(peer, "DescribeCluster", 0, {})["controllerId"],
+    }
+    assert controllers == {1}

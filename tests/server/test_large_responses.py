@@ -259,6 +259,20 @@ def test_an_idle_peer_that_does_not_read_is_closed_at_once():
     assert (silent.ended, idle.ended) == ("aborted", "closed")
 
 
+def test_a_peer_is_read_again_after_its_response_however_much_it_has_sent_meanwhile():
+    peering = Peering()
+    fill(peering.server, 40, 20_000)
+    peer, transport = peering.connect(room=0)
+    peer.data_received(fetching(correlation_id=1))
+    peer.data_received(VERSIONS * 20_000)
+    peering.loop.run()
+    assert not transport.reads
+    transport.read(None)
+    peering.loop.run()
+    assert transport.reads
+    assert len(frames_of(b"".join(transport.written))) == 20_001
+
+
 def waits_for_data(peering):
     _, transport = peering.connect()
     partition = {"partition": 0, "fetchOffset": 40, "partitionMaxBytes": MB}

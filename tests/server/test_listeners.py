@@ -7,6 +7,7 @@ import pytest
 from coterie.errors import ArgumentError, ConfigError
 from coterie.server import Broker
 from coterie.server.listeners import chosen_listeners
+from coterie.server.net.listener import host_of
 from coterie.server.options import Place
 from support.server import sockets
 
@@ -77,3 +78,15 @@ def test_a_listener_that_is_not_advertised_gives_its_own_address():
 def test_listeners_that_do_not_fit_together_are_refused(settings, message):
     with pytest.raises((ArgumentError, ConfigError), match=message):
         chosen_listeners(settings, ())
+
+
+@pytest.mark.parametrize(
+    ("peername", "host"),
+    [
+        (("127.0.0.1", 1), "/127.0.0.1"),
+        (("::1", 1, 0, 0), "/0:0:0:0:0:0:0:1"),
+        (("fe80::1%eth0", 1, 0, 2), "/fe80:0:0:0:0:0:0:1"),
+    ],
+)
+def test_the_host_of_a_peer_is_written_as_java_writes_it(peername, host):
+    assert host_of(peername) == host

@@ -55,6 +55,19 @@ def test_a_timer_may_arm_and_cancel_others_as_it_fires():
     assert fired == [4]
 
 
+@given(st.lists(st.integers(0, 1000), min_size=200, max_size=400), st.randoms())
+def test_timers_fire_in_order_although_most_of_them_were_cancelled(delays_ms, random):
+    timers, fired = Timers(), []
+    handles = [timers.call_later(ms, lambda ms=ms: fired.append(ms)) for ms in delays_ms]
+    numbers = list(range(len(handles)))
+    random.shuffle(numbers)
+    kept, cancelled = numbers[:40], numbers[40:]
+    for number in cancelled:
+        handles[number].cancel()
+    timers.advance(1000)
+    assert fired == sorted(delays_ms[number] for number in kept)
+
+
 def test_many_cancelled_timers_take_no_room():
     timers = Timers()
     for _ in range(10_000):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pyspark = pytest.importorskip("pyspark")
+from coterie_spark.replay_job.engine import jvm_lines  # noqa: E402
 
 SCRIPT = """\
 from coterie_spark.session import local_session
@@ -80,3 +81,12 @@ def test_nothing_is_logged(ran):
 )
 def test_nothing_is_left_in_the_folder(ran):
     assert list(ran[0].iterdir()) == []
+
+
+def test_the_output_of_a_jvm_is_its_messages_without_stack_frames_and_empty_lines():
+    output = (
+        "\n\nError: Could not create the Java Virtual Machine.\n"
+        'Exception in thread "main" java.lang.IllegalStateException: no room\n'
+        "\tat java.base/java.lang.Thread.run(Thread.java:1)\n\n"
+    )
+    assert jvm_lines(output) == ["no room"]

@@ -115,6 +115,20 @@ def test_lines_are_the_bytes_of_their_file(data, chunk_bytes):
     assert lines.original_bytes(segment, b"".join(s.body for s in stretches)) == data
 
 
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), min_size=1, max_size=20))
+def test_lines_of_several_files_and_splits_stay_with_their_own(places):
+    places = sorted(set(places)) + sorted(places)  # as Spark reads them: split after split
+    rows = [(f"{n}".encode(), f"file:/{name}", start) for n, (name, start) in enumerate(places)]
+    batch = pa.record_batch(
+        [pa.array([body for body, _, _ in rows], pa.binary()),
+         pa.array([path for _, path, _ in rows]),
+         pa.array([start for _, _, start in rows], pa.int64())],
+        names=["value", "path", "start"],
+    )  # fmt: skip
+    read = [(path, start, line) for path, start, part in lines._pieces([batch]) for line in part]
+    assert read == [(path, start, body) for body, path, start in rows]
+
+
 def test_a_file_that_grew_is_read_as_far_as_it_was_listed():
     segment = Segment(PATH, 0, 0, 5, None)
     assert lines.original_bytes(segment, b"ab\ncd\nef\n") == b"ab\ncd"
