@@ -11,6 +11,7 @@ from coterie._core.coordinator.consumer.assignors import Subscriber
 from coterie._core.coordinator.consumer.image import MetadataImage
 from coterie._core.coordinator.consumer.parse import parse_record
 from coterie._core.coordinator.consumer.protocol import ConsumerProtocol
+from coterie._core.coordinator.consumer.replayed import ReplayedGroup
 from coterie._core.coordinator.consumer.values import Assignment, TopicId
 from coterie._core.coordinator.offset_store import OffsetStore
 
@@ -144,7 +145,9 @@ MAKERS = {
 CONSUMER_METHODS = {"consumer_group_heartbeat", "consumer_group_describe", "set_topics"}  # from 4.1
 # A member of the consumer protocol has no SyncGroup.
 UNREADY = {"finish_load", "current_member_metadata", "sync", *CONSUMER_METHODS}
-CORE_UNREADY = {*UNREADY, "range_order"}  # Python cannot make a subscriber with an id
+CORE_UNREADY = {  # Python cannot make a subscriber with an id
+    *UNREADY, "range_order", "subscriber_order",
+}  # fmt: skip
 GOOD = {  # parameter, perhaps with its function and class -> a value, or what makes one
     "TypedGroupOverview.type": "consumer",
     "group_id": "g", "member_id": "m", "group_instance_id": "i", "old_member_id": "m",
@@ -278,6 +281,7 @@ def member_tombstone():
 CORE_MAKERS = {
     **{name: make for name, make in MAKERS.items() if name in (
         "TimerWheel", "OffsetMap", "GroupMetadata", "MemberMetadata", "LogReader")},
+    "ReplayedGroup": ReplayedGroup,
     "Coordinator": a_core,
     "Trace": a_trace,
     "AppendOp": lambda: appends_of(a_core())[0],
@@ -334,7 +338,7 @@ CORE_GOOD = {
     "key_order.key": ("t", 0), "record": member_tombstone, "order_of.topic": a_topic_id,
     "topic_order.topic": a_topic_id, "compare_ids.one": a_topic_id, "compare_ids.other": a_topic_id,
     "by_topic": lambda: {a_topic_id(): [0]}, "image": lambda: MetadataImage(), "regex": "t.*",
-    "range_order.member": Subscriber, "brokers": (), "deleted": (), "config": {},
+    "range_order.member": Subscriber, "subscriber": Subscriber, "brokers": (), "deleted": (), "config": {},
     "update_metadata.topics": (("t", bytes(16), ((),)),),
     "add_classic.fields": None, "add_classic.target": None,
 }  # fmt: skip
