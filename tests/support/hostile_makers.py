@@ -11,7 +11,6 @@ from coterie._core.coordinator.consumer.assignors import Subscriber
 from coterie._core.coordinator.consumer.image import MetadataImage
 from coterie._core.coordinator.consumer.parse import parse_record
 from coterie._core.coordinator.consumer.protocol import ConsumerProtocol
-from coterie._core.coordinator.consumer.replayed import ReplayedGroup
 from coterie._core.coordinator.consumer.values import Assignment, TopicId
 from coterie._core.coordinator.offset_store import OffsetStore
 
@@ -19,6 +18,7 @@ import coterie
 import coterie.testing
 from coterie import GroupCoordinator, ScanOptions, messages, values, wire
 from coterie._core.codec.compress import compress
+from coterie._core.coordinator.consumer.replayed import ReplayedGroup
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.load import LoadFilter
 from coterie._core.coordinator.runtime import AppendOp, Runtime
@@ -338,7 +338,8 @@ CORE_GOOD = {
     "key_order.key": ("t", 0), "record": member_tombstone, "order_of.topic": a_topic_id,
     "topic_order.topic": a_topic_id, "compare_ids.one": a_topic_id, "compare_ids.other": a_topic_id,
     "by_topic": lambda: {a_topic_id(): [0]}, "image": lambda: MetadataImage(), "regex": "t.*",
-    "range_order.member": Subscriber, "subscriber": Subscriber, "brokers": (), "deleted": (), "config": {},
+    "range_order.member": Subscriber, "subscriber": Subscriber, "brokers": (), "deleted": (),
+    "config": {},
     "update_metadata.topics": (("t", bytes(16), ((),)),),
     "add_classic.fields": None, "add_classic.target": None,
 }  # fmt: skip
