@@ -137,7 +137,9 @@ async def copy(
             more = await copy_partitions(cluster, plan, now_ms=epoch_ms, watcher=watcher, stop=stop)
             before = {result.partition: result.fetched_bytes for result in results}
             results = [
-                replace(result, fetched_bytes=result.fetched_bytes + before[result.partition])
+                replace(
+                    result, fetched_bytes=result.fetched_bytes + before.get(result.partition, 0)
+                )
                 for result in more
             ]
         return results

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FILE = "end-offsets.csv"
 HEADING = "time,topic,partition,offset\n"
+LONGEST_LINE_BYTES = 4096
 
 
 class EndSampler:
@@ -59,7 +60,11 @@ class EndSampler:
         rows = [line([at_ms, *place, offset]) for place, offset in sorted(found.items())]
         with open(self.path, "ab+") as file:
             end = file.seek(0, os.SEEK_END)
-            file.write(("" if end else HEADING).encode() + "".join(rows).encode())
+            start = max(end - LONGEST_LINE_BYTES, 0)
+            file.seek(start)
+            whole = start + file.read().rfind(b"\n") + 1  # a killed process leaves a torn line
+            file.truncate(whole)
+            file.write(("" if whole else HEADING).encode() + "".join(rows).encode())
 
     async def repeat(self, cluster: Cluster, every_s: int) -> None:
         """Sample, again and again."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.clusters import copy, on_cluster
-from coterie.cli.params import bootstrap_options
+from coterie.cli.params import FOLDER, bootstrap_options
 from coterie.cli.tables import show_tables
 from coterie.insight.render import tables
 from coterie.log.folders import TOPIC
@@ -29,7 +29,12 @@ FIELDS = {
 @click.command("fetch")
 @bootstrap_options(required=True)
 @click.option(
-    "--out", "out", metavar="DIR", required=True, help="The copy: new, or of an earlier fetch."
+    "--out",
+    "out",
+    type=FOLDER,
+    metavar="DIR",
+    required=True,
+    help="The copy: new, or of an earlier fetch.",
 )
 @click.option("--topic", default=TOPIC, show_default=True, help="The topic to copy.")
 @click.option(
@@ -72,6 +77,8 @@ def command(
     stored, and fetch.json, which says until when the copy is complete. A second run adds what is
     new. The other commands take DIR as LOG.
     """
+    if "" in groups or not topic:
+        raise click.UsageError("--group and --topic need a name, not an empty text")
     from coterie.cluster.copying import CopyPlan
 
     plan = CopyPlan(Path(out), topic, partitions, groups, follow)

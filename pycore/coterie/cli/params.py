@@ -70,7 +70,20 @@ class Setting(PairType):
         return key.strip(), setting.strip()
 
 
+class Folder(click.Path):
+    """DIR: a path that is not empty; an unset variable must not mean the current folder."""
+
+    name = "DIR"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or fail as wrong usage."""
+        if value == "":
+            self.fail("an empty text is no folder; name one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 TIME = Time()
+FOLDER = Folder()
 SETTING = Setting()
 DURATION = Duration()
 

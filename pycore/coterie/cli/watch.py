@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import stat
 import sys
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.failures import say
-from coterie.cli.params import DURATION
+from coterie.cli.params import DURATION, FOLDER
 from coterie.errors import ArgumentError, CoterieError
 from coterie.log.folders import find_segments
 from coterie.user_files import read_bytes
@@ -29,7 +30,9 @@ LOGIN_BYTES_MAX = 4096
 
 @click.command("watch")
 @click.argument("logs", metavar="LOG...", nargs=-1, type=click.Path())
-@click.option("--data", metavar="DIR", help="A folder for what must survive a restart: totals.")
+@click.option(
+    "--data", type=FOLDER, metavar="DIR", help="A folder for what must survive a restart: totals."
+)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -95,6 +98,8 @@ def command(
         return
     if not logs:
         raise click.UsageError("Missing argument 'LOG...'.")
+    if not math.isfinite(interval):
+        raise click.UsageError(f"--interval {interval} is no number of seconds")
     try:
         place = place_of_listen(listen, with_login=basic_auth is not None, insecure=insecure)
         tls = tls_of(tls_cert, tls_key)
@@ -109,6 +114,9 @@ def command(
     list_log = partial(find_segments, logs)
     list_log()  # a wrong path is an error now, later it is waited for
     folder = None if data is None else Path(data)
+    for log in logs:
+        if folder is not None and folder.resolve().is_relative_to(Path(log).resolve()):
+            raise click.UsageError(f"--data {data} is inside {log}; choose a folder outside")
     watcher = Watcher(list_log, folder, lambda line: say(f"coterie: {line}"))
     watch(watcher, Options(place, tls, login, interval, keep_ms))
 
@@ -122,6 +130,8 @@ def place_of_listen(text: str, *, with_login: bool, insecure: bool) -> Place:
     """Return the address to listen on; refuse one that is open to other machines."""
     from coterie.server.options import PLAINTEXT, place_of
 
+    if "://" in text:
+        raise ArgumentError(f"--listen {text}: name HOST:PORT; --tls-cert and --tls-key give TLS")
     place = place_of(text, protocols=PLAINTEXT)
     if not (place.is_loopback or with_login or insecure):
         raise ArgumentError(

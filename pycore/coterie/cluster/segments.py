@@ -113,13 +113,14 @@ class PartitionCopy:
 
     def close(self) -> None:
         """Write everything to the disk, and close the files."""
-        with contextlib.suppress(OSError):
+        try:
             if self._file >= 0:
                 os.fsync(self._file)
-        for number in (self._file, self._lock):
-            if number >= 0:
-                os.close(number)
-        self._file = self._lock = -1
+        finally:
+            for number in (self._file, self._lock):
+                if number >= 0:
+                    os.close(number)
+            self._file = self._lock = -1
 
     def _find_end(self) -> None:
         """Open the last segment behind its last whole batch."""

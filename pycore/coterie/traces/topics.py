@@ -162,7 +162,7 @@ def _used(by_time: list[Exchange], names: dict[str, str]) -> Iterator[tuple[str,
         with as_kafka_logs_it(exchange):
             for name, topic_id, partitions in _mentioned(exchange):
                 _count(counts, topic_id or name, partitions)
-                if topic_id is not None:
+                if topic_id is not None and name:
                     found[topic_id] = name
     for topic_id, partitions, subscribed in _assigned(by_time):
         _count(counts, topic_id, partitions)
@@ -188,7 +188,8 @@ def _mentioned(exchange: Exchange) -> Iterator[tuple[str, str | None, list[int]]
         return
     if exchange.api == "OFFSET_COMMIT":
         for topic in exchange.request["topics"]:
-            yield topic["name"], None, [row["partitionIndex"] for row in topic["partitions"]]
+            partitions = [row["partitionIndex"] for row in topic["partitions"]]
+            yield topic["name"], topic.get("topicId"), partitions
     elif exchange.api == "CONSUMER_GROUP_DESCRIBE":
         for group in exchange.response["groups"]:
             for member in group["members"]:

@@ -95,6 +95,8 @@ class Watcher:
             by_number = self.listing.partitions()
             for number in [number for number in self.partitions if number not in by_number]:
                 self._save(number)
+                if number in self.unsaved:
+                    continue  # its totals have no other place
                 del self.partitions[number]
                 self.version += 1
             with resting_collector():
@@ -180,16 +182,15 @@ class Watcher:
         return max((live.newest_ms for live in lives if live is not None), default=-1)
 
     def health(self) -> Health:
-        """Return how far the watcher is behind the files as they are now."""
-        read = sum(
-            known.end for partition in self.partitions.values() for known in partition.files.read
-        )
+        """Return how far the watcher is behind the files as they are now, from any thread."""
+        partitions = list(self.partitions.values())
+        read = sum(known.end for partition in partitions for known in list(partition.files.read))
         size = 0
         for segment in self.listing.segments:
             with suppress(OSError):
                 size += os.stat(segment.path).st_size if segment.compression is None else 0
-        partial = sum(partition.files.waiting_bytes for partition in self.partitions.values())
-        rebuilds = sum(partition.rebuilds for partition in self.partitions.values())
+        partial = sum(partition.files.waiting_bytes for partition in partitions)
+        rebuilds = sum(partition.rebuilds for partition in partitions)
         behind = max(size - read, 0)
         return Health(self.steps, behind, partial, self.newest_ms, rebuilds, dict(self.failures))
 

@@ -143,10 +143,10 @@ class Web:
 
     async def _answer(self, path: str, group: str | None) -> Answer:
         if path == "/metrics":
-            return Answer(200, (await self._step(self.metrics)).encode(), PROMETHEUS)
+            text: str = await self._step(self.metrics)
+            return Answer(200, text.encode("utf-8", "replace"), PROMETHEUS)
         if path == "/healthz":
-            health: Answer = await self._step(self.healthz)
-            return health
+            return self.healthz()  # a probe must not wait for a step that reads a large log
         if path == "/":
             return await self._page(None)
         if path.startswith(GROUPS_PATH) and len(path) > len(GROUPS_PATH):
