@@ -106,8 +106,20 @@ def test_an_unreachable_broker_is_named(tmp_path, client):
     address = f"127.0.0.1:{free_port()}"
     fails(
         "fetch", "--bootstrap-server", address, "--out", tmp_path / "copy",
-        "--command-config", client(), says=(address, "no connection"),
+        "--command-config", client(), says=(address, "no connection (Connection refused)"),
     )  # fmt: skip
+    assert not (tmp_path / "copy").exists()
+
+
+def test_the_folder_of_a_brokers_logs_is_refused_before_anything_is_written(broker, tmp_path):
+    (tmp_path / "meta.properties").write_text("node.id=1\n")
+    fails(*fetch(broker, tmp_path), says=("a broker's own folder", "choose another"))
+    assert [path.name for path in tmp_path.iterdir()] == ["meta.properties"]
+
+
+@pytest.mark.parametrize("options", [("--out", ""), ("--group", ""), ("--topic", "")])
+def test_an_empty_name_is_wrong_use(broker, tmp_path, options):
+    fails(*fetch(broker, tmp_path / "copy"), *options, status=2, says="empty text")
     assert not (tmp_path / "copy").exists()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Mapping
 from io import BytesIO
@@ -241,8 +242,12 @@ def _not_connected(error: Exception, address: str, security: Security) -> Cluste
     if isinstance(error, asyncio.TimeoutError):
         return Unavailable(f"{address}: no answer in request.timeout.ms")
     if isinstance(error, OSError) and error.strerror:
-        return Unavailable(f"{address}: no connection ({error.strerror})")
-    if isinstance(error, library.KafkaConnectionError | EOFError | OSError):
+        # asyncio puts the address where the system's text belongs, but not for a name's error.
+        number = error.errno or 0
+        text = os.strerror(number) if number > 0 else error.strerror
+        return Unavailable(f"{address}: no connection ({text})")
+    refused = library.KafkaConnectionError | library.IllegalSaslStateError | EOFError | OSError
+    if isinstance(error, refused):
         return Unavailable(_other_listener(address, security.protocol))
     return ClusterError(f"{address}: login fails ({type(error).__name__}: {error})")
 

@@ -130,6 +130,8 @@ async def copy_partitions(
     LogError
         A folder has another copy, or is written by another process.
     """
+    if (plan.out / "meta.properties").exists():
+        raise LogError(f"{plan.out}: is a broker's own folder of logs; choose another folder")
     copying = _Copying(cluster, plan, now_ms, watcher or Watcher())
     with contextlib.ExitStack() as open_files:
         work = asyncio.ensure_future(copying.run(open_files))

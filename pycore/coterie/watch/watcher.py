@@ -81,6 +81,7 @@ class Watcher:
         self.stopping = False  # a step ends after the partition at hand
         self.failures: dict[str, str] = {}
         self.unsaved: set[int | None] = set()
+        self.rebuilds = 0  # of partitions that are gone
         self.lock = None if data is None else locked(data)
 
     def step(self) -> int:
@@ -97,6 +98,7 @@ class Watcher:
                 self._save(number)
                 if number in self.unsaved:
                     continue  # its totals have no other place
+                self.rebuilds += self.partitions[number].rebuilds
                 del self.partitions[number]
                 self.version += 1
             with resting_collector():
@@ -190,7 +192,7 @@ class Watcher:
             with suppress(OSError):
                 size += os.stat(segment.path).st_size if segment.compression is None else 0
         partial = sum(partition.files.waiting_bytes for partition in partitions)
-        rebuilds = sum(partition.rebuilds for partition in partitions)
+        rebuilds = self.rebuilds + sum(partition.rebuilds for partition in partitions)
         behind = max(size - read, 0)
         return Health(self.steps, behind, partial, self.newest_ms, rebuilds, dict(self.failures))
 

@@ -125,7 +125,7 @@ async def serve(
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while await asyncio.wait_for(_one(reader, writer, respond), IDLE_S):
+            while await _one(reader, writer, respond):
                 pass
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError):
             pass  # the peer is gone or idle
@@ -150,18 +150,19 @@ async def _one(
     keeps = False
     try:
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), IDLE_S)
         except asyncio.LimitOverrunError:
             what = f"a head has at most {MAX_HEAD_BYTES} bytes"
             raise Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, what) from None
         request = read_head(head)
-        request = request._replace(body=await reader.readexactly(request.length))
+        body = await asyncio.wait_for(reader.readexactly(request.length), IDLE_S)
+        request = request._replace(body=body)
         answer = await respond(request)
         keeps = request.keeps
     except Refusal as refusal:
         answer = json_answer({"error": refusal.what}, refusal.status)
     writer.write(_written(answer, keeps))
-    await writer.drain()
+    await asyncio.wait_for(writer.drain(), IDLE_S)
     return keeps
 
 

@@ -28,6 +28,7 @@ _UNKNOWN = dict.fromkeys(
     (
         *("commits", "rebalances", "empty_members", "commit_timestamp"),
         *("skipped", "stalled", "stalled_since", "open_transactions", "open_since"),
+        *("unreconciled", "revoking_since", "revocation_timeouts"),
     )
 )
 
