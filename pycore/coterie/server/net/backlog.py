@@ -1,7 +1,7 @@
 """Large responses of a connection that are not sent yet, and the turns in which they are written.
 
-A transport gets one slice, and the next one when the peer has read that. The bytes behind it stay
-references to stored batches.
+A thread or a transport gets one slice, and the next one when the peer has read that. The bytes
+behind it stay references to stored batches.
 """
 
 from __future__ import annotations

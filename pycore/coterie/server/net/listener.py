@@ -111,7 +111,7 @@ class Peers:
         self.dispatcher, self.cluster, self.heart = dispatcher, dispatcher.cluster, heart
         self.all: dict[Peer, None] = {}
         self.turns = Turns(lambda function: heart.call_soon(function))
-        self.senders = Senders(lambda function: heart.call_soon_threadsafe(function))
+        self.senders = Senders(heart.call_soon_threadsafe)
         self._of_listener: Counter[str] = Counter()  # by its name
         self._idle_ms: int = self.cluster.config["connections.max.idle.ms"]
         if self._idle_ms >= 0:
@@ -172,8 +172,10 @@ class Peer(asyncio.Protocol):
         self._backlog: Backlog | None = None  # of large responses; most connections have none
         self._transport_is_full = False  # or a thread sends in its place
         self._sender: Sender | None = None  # of the large response that is being sent
-        self._is_sending = self._is_slow = False
-        self._send_bytes = SLICE_BYTES  # more, once a peer has read so many without a pause
+        self._is_sending = False
+        # By one call of a thread: more, once the peer has read so many without a pause; 0: it did
+        # pause, and the transport writes the rest of the response.
+        self._send_bytes = SLICE_BYTES
         self._tick()
         self.active_ms = 0
 
@@ -282,7 +284,7 @@ class Peer(asyncio.Protocol):
 
     def _can_send(self) -> bool:
         """Return whether a thread may send, and prepare the first time."""
-        if self._sender is None and not (self._is_slow or self._listener.tls):
+        if self._sender is None and self._send_bytes and not self._listener.tls:
             connected = self.transport.get_extra_info("socket")
             if connected is not None and not self.transport.get_write_buffer_size():
                 self._sender = Sender(connected)
@@ -306,8 +308,7 @@ class Peer(asyncio.Protocol):
         self.active_ms = self._waits.now_ms
         self.connection.read_paused = False
         self.transport.resume_reading()
-        self._is_slow = bool(unsent)
-        self._send_bytes = SLICE_BYTES if unsent else SEND_BYTES
+        self._send_bytes = 0 if unsent else SEND_BYTES
         if unsent:
             self._end_sender()
             self.transport.writelines(unsent)
@@ -324,7 +325,8 @@ class Peer(asyncio.Protocol):
 
     def _end_backlog(self) -> None:
         """Continue after all of a response is with the transport."""
-        self._backlog, self._is_slow = None, False
+        self._backlog = None
+        self._send_bytes = self._send_bytes or SLICE_BYTES
         self._end_sender()
         self._go_on()
 
