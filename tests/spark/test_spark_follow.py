@@ -242,3 +242,21 @@ def test_a_worker_that_is_killed_leaves_each_row_once(spark, tmp_path, monkeypat
             run(spark, tmp_path)
     run(spark, tmp_path)
     check(tmp_path)
+
+
+def test_a_damaged_file_of_the_last_batch_is_named(tmp_path):
+    follower = following.Follower(tmp_path / "out", tmp_path, STATE)
+    follower.begin({})
+    file = follower.folder / following.BATCH
+    file.write_text(file.read_text()[:-5])
+    with pytest.raises(CoterieError, match=rf"{file}: is damaged; start with a new checkpoint"):
+        follower.read()
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_stored_state_that_cannot_be_read_is_named(tmp_path, damage):
+    file = tmp_path / "0-1-0.state"
+    if damage == "cut":
+        file.write_bytes(scan(b"", partition=0).to_bytes()[:-1])
+    with pytest.raises(CoterieError, match=rf"{file}: .*; start with a new checkpoint"):
+        following.stored_state(file)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.arguments import walked
 from coterie.atomic_file import atomic_write
-from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.errors import ArgumentError, CorruptData, CoterieError, shown
 from coterie.log.folders import find_segments
 from coterie.ordering import partition_order
 from coterie.state.partial import PartialState
@@ -40,6 +40,7 @@ STATE = ("groups", "members", "offsets")
 STORED = "-stored"  # the product that names a partition's new state file
 FOLDER, BATCH = "coterie", "batch.json"
 VERSION = 1
+ANEW = "start with a new checkpoint and a new folder"
 Stored = Mapping[int | None, str]
 
 
@@ -51,7 +52,7 @@ class FollowedPartition(merging.PartitionMerge):
         self.folder, self.to = folder, to
         self.begun: set[bytes] = set()
         if name is not None:
-            self.state = PartialState.from_bytes((folder / name).read_bytes())
+            self.state = stored_state(folder / name)
             self.begun.update(self.state.partitions[partition].groups)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -71,6 +72,14 @@ class FollowedPartition(merging.PartitionMerge):
         file = f"{self.partition}-{self.to}.state"
         (self.folder / file).write_bytes(self.state.to_bytes())
         yield self.put(STORED, file.encode())
+
+
+def stored_state(file: Path) -> PartialState:
+    """Return a stored state; raise CoterieError if it is gone or damaged."""
+    try:
+        return PartialState.from_bytes(file.read_bytes())
+    except (OSError, CorruptData) as error:
+        raise CoterieError(f"{file}: {getattr(error, 'strerror', error)}; {ANEW}") from None
 
 
 def follow_worker(folder: str, stored: Stored, batch_id: int) -> scanning.Worker:
@@ -127,8 +136,11 @@ class Follower:
             text = (self.folder / BATCH).read_text()
         except FileNotFoundError:
             return None
-        known: dict[str, Any] = json.loads(text)
-        return known
+        try:
+            known: dict[str, Any] = json.loads(text)
+            return known
+        except ValueError:
+            raise CoterieError(f"{self.folder / BATCH}: is damaged; {ANEW}") from None
 
     def write(self, batch: Mapping[str, Any]) -> None:
         """Make a batch the last one."""
@@ -141,8 +153,8 @@ class Follower:
         last = -1 if known is None else known["batch"]
         if known is None or batch_id > last + 1:
             raise CoterieError(
-                f"{self.folder / BATCH}: the last batch is {last}, and Spark is at {batch_id}:"
-                " start with a new checkpoint and a new folder"
+                f"{self.folder / BATCH}: the last batch is {last}, and Spark is at {batch_id};"
+                f" {ANEW}"
             )
         if batch_id <= last:
             return
