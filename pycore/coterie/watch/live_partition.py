@@ -20,7 +20,7 @@ from coterie.insight.offsets.jumps import OutsideSpans
 from coterie.insight.offsets.loss_findings import SKIP, Losses
 from coterie.insight.questions import audit, metrics
 from coterie.insight.records.aggregates import Aggregate, columns_of
-from coterie.insight.records.log_reader import SurveyedLog
+from coterie.insight.records.log_reader import READ_PIECE_BYTES, End, SurveyedLog
 from coterie.insight.records.partition_view import JoinedParts, PartitionView, RecordFilter
 from coterie.insight.records.record_columns import RecordColumns
 from coterie.log.mapped import intact
@@ -35,14 +35,16 @@ METRICS, AUDIT = metrics.Parameters(), audit.Parameters()
 
 
 class Piece(NamedTuple):
-    """A piece of a segment that was read into the fold; ``number``: of its first record."""
+    """A piece of a segment that was read into the fold; ``number``: of its first record.
+
+    Each has its tail in the log; see ``ReadingContext.tails``.
+    """
 
     name: str
     data: memoryview
     start: int
     end: int
     number: int
-    survey: int  # number of the piece in the log's surveys
 
 
 class LivePartition:
@@ -86,41 +88,60 @@ class LivePartition:
                 self.files.append(growth.segment.name)
             self.mapped[growth.segment.path] = growth.data
             segments, known = self.log.fold.segments, len(self.log.fold.segments)
-            count, index = self.log.count, len(self.log.tails)
+            count = self.log.count
             self.log.extend([PartTo(growth.segment, growth.start, growth.end)])
             self.mapped.clear()
             pieces = segments[known:]
-            for at, scanned in enumerate(pieces):
+            new: list[Piece] = []
+            for scanned in pieces:
                 end = scanned.position + scanned.bytes
-                data = growth.data
-                self.waiting.append(
-                    Piece(scanned.file, data, scanned.position, end, count, index + at)
-                )
+                new.append(Piece(scanned.file, growth.data, scanned.position, end, count))
                 count += scanned.records
                 self.next_offset = max(self.next_offset, scanned.last_offset + 1)
             segments[max(known - 1, 0) :] = joined(segments[max(known - 1, 0) :])
             if self.histories.extend():
                 self._renew_spans(self.aggregates)
-            for piece, scanned in zip(list(self.waiting)[-len(pieces) :], pieces, strict=True):
+            for piece, scanned in zip(new, pieces, strict=True):
                 self.counts.take(piece.data[piece.start : piece.end], scanned.last_offset)
+            for piece in new:
+                self._put(piece)
             self._decide()
+
+    def _put(self, piece: Piece) -> None:
+        """Let a piece wait; a small one becomes a part of the one before it.
+
+        So pieces and mappings stay few, however many steps a transaction is open.
+        """
+        waiting = self.waiting
+        for at in range(len(waiting) - 1, -1, -1):  # one mapping of each file
+            if waiting[at].name != piece.name or waiting[at].data is piece.data:
+                break
+            waiting[at] = waiting[at]._replace(data=piece.data)
+        if waiting:
+            last = waiting[-1]
+            follows = (last.name, last.end) == (piece.name, piece.start)
+            if follows and piece.end - last.start <= READ_PIECE_BYTES:
+                piece = piece._replace(start=last.start, number=last.number)
+                self.log.drop_pieces(len(waiting) - 1, 1)  # its tail is that of the new end
+                waiting.pop()
+        waiting.append(piece)
 
     def _decide(self) -> None:
         """Add the pieces whose transactions have all ended to the aggregates."""
-        log = self.log
-        undecided = min((pieces[0] for pieces in log.opened.values()), default=len(log.tails))
-        while self.waiting and self.waiting[0].survey < undecided:
-            self._feed(self.waiting.popleft(), self.scan, self.aggregates)
-        if not self.waiting and not log.opened:
-            log.tails.clear()  # they are of no use any more
+        count = self.log.decided_count
+        for tail in self.log.tails[:count]:
+            self._feed(self.waiting.popleft(), tail, self.scan, self.aggregates)
+        self.log.drop_pieces(0, count)
 
-    def _feed(self, piece: Piece, scan: RecordScan, aggregates: Mapping[str, Aggregate]) -> None:
+    def _feed(
+        self,
+        piece: Piece,
+        tail: Mapping[int, End],
+        scan: RecordScan,
+        aggregates: Mapping[str, Aggregate],
+    ) -> None:
         with intact(piece.data):
-            columns, _ = scan.scan(
-                piece.data[: piece.end],
-                position=piece.start,
-                tail=self.log.tails[piece.survey].items(),
-            )
+            columns, _ = scan.scan(piece.data[: piece.end], position=piece.start, tail=tail.items())
         batches, newer_keys = columns.pop("batches"), columns.pop("newer_keys")
         file_number = self.files.index(piece.name)
         records = RecordColumns(scan, columns, self.files, file_number, batches, newer_keys)
@@ -145,8 +166,8 @@ class LivePartition:
         if self.waiting:
             later = self._new_aggregates()
             scan = RecordScan(columns=self.columns, number=self.waiting[0].number)
-            for piece in self.waiting:
-                self._feed(piece, scan, later)
+            for piece, tail in zip(self.waiting, self.log.tails, strict=True):
+                self._feed(piece, tail, scan, later)
             for name, aggregate in whole.items():
                 aggregate.absorb(later[name])
         return whole

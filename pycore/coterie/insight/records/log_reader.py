@@ -116,7 +116,7 @@ class SurveyedLog:
         self.fold = options.new_fold(survey=True)
         self.group_log = GroupRecords()
         self.tails: list[dict[int, End]] = []  # one for each piece
-        self.opened: dict[int, list[int]] = {}  # producer -> pieces that end in its transaction
+        self.opened: dict[int, int] = {}  # producer -> first piece that ends in its transaction
         self.began: dict[int, int] = {}  # producer -> first record of its open transaction
         self.ended: dict[int, End] = {}  # producer -> its first marker
         self.count = 0
@@ -156,16 +156,14 @@ class SurveyedLog:
         self.tails.append({})
         for producer, number in survey.open.items():
             self.began.setdefault(producer, number)
-            self.opened.setdefault(producer, [])
-        for pieces in self.opened.values():
-            pieces.append(len(self.tails) - 1)
+            self.opened.setdefault(producer, len(self.tails) - 1)
         self.count = self.fold.number
 
     def _apply_markers(self, ends: dict[int, End]) -> None:
         """Apply the next markers: the first one of each producer."""
         for producer, end in ends.items():
-            for piece in self.opened.pop(producer, ()):
-                self.tails[piece][producer] = end
+            for tail in self.tails[self.opened.pop(producer, len(self.tails)) :]:
+                tail[producer] = end
             self.began.pop(producer, None)
             self.ended.setdefault(producer, end)
 
@@ -183,10 +181,21 @@ class SurveyedLog:
             self.tails.append({producer: end.shifted(self.count) for producer, end in tail.items()})
         for producer, number in later.began.items():
             self.began.setdefault(producer, number + self.count)
-            self.opened.setdefault(producer, []).extend(
-                piece_count + piece for piece in later.opened[producer]
-            )
+            self.opened.setdefault(producer, piece_count + later.opened[producer])
         self.count += later.count
+
+    @property
+    def decided_count(self) -> int:
+        """The number of pieces before the first that ends in a transaction that is open."""
+        return min(self.opened.values(), default=len(self.tails))
+
+    def drop_pieces(self, first: int, count: int) -> None:
+        """Forget pieces: those that were read again, or are read again as part of the next."""
+        del self.tails[first : first + count]
+        self.opened = {
+            producer: piece - min(max(piece - first, 0), count)
+            for producer, piece in self.opened.items()
+        }
 
     @cached_property
     def present(self) -> set[str]:
