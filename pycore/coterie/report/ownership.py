@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coterie.errors import CorruptData
-from coterie.insight.groups.epochs import CURRENT
-from coterie.insight.groups.member_changes import MEMBER
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory
 from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_work
 from coterie.log.consumer_protocol import owned_partitions
+from coterie.state.consumer_protocol_groups import CURRENT_KEYS, MEMBER_KEYS
 
 GENERATIONS = 400  # the last ones are shown
 MEMBERS = 150  # those that were members longest are shown
@@ -169,7 +168,7 @@ def newer_bars(
     open_bars: dict[str, MemberBar] = {}
     for record, member_id, group in replay(records):
         at_ms = record.timestamp
-        if record.version not in CURRENT or member_id is None or at_ms < 0:
+        if record.version not in CURRENT_KEYS or member_id is None or at_ms < 0:
             continue
         bar = open_bars.pop(member_id, None)
         if bar is not None and at_ms > bar.start_ms:
@@ -193,7 +192,7 @@ def newer_clients(records: Iterable[GroupRecord]) -> dict[str, tuple[Any, ...]]:
     """Return member id -> (client id, host, static id) of a newer group."""
     found: dict[str, tuple[Any, ...]] = {}
     for record, member_id, group in replay(records):
-        if record.version in MEMBER and member_id is not None and record.value is not None:
+        if record.version in MEMBER_KEYS and member_id is not None and record.value is not None:
             row = group.member(record.version, member_id)
             if row is not None:
                 names = ("client_id", "client_host", "group_instance_id")

@@ -43,6 +43,10 @@ PROTOCOLS = {
     "streams": Protocol(17, 18, 19, 20, 21, 22),
 }
 SHARE_STATE, REGULAR_EXPRESSION, TOPOLOGY = 15, 16, 23
+# The key versions of each kind of record, over all protocols.
+EPOCH_KEYS, METADATA_KEYS, MEMBER_KEYS, TARGET_EPOCH_KEYS, TARGET_KEYS, CURRENT_KEYS = (
+    frozenset(versions) for versions in zip(*PROTOCOLS.values(), strict=True)
+)
 LEFT_FOR_NOW = -2  # member epoch of a static member that left temporarily
 TYPE_OF = {
     version: name
@@ -108,6 +112,11 @@ class GroupRecords:
     def of_member(self, version: int, member_id: str) -> Row:
         """Return the member's value of a key version; empty if there is none."""
         return self.by_member.get(version, {}).get(member_id) or {}
+
+
+def is_consumer(version: int) -> bool:
+    """Whether a key version is one of a consumer group, other than its regular expressions."""
+    return version in PROTOCOLS["consumer"]
 
 
 def new_consumer_group() -> ReplayedGroup:

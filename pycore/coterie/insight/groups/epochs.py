@@ -16,30 +16,29 @@ from typing import Any
 
 from coterie._core.codec.schema import decode_value
 from coterie.insight.groups.causes import in_words
-from coterie.insight.groups.held_partitions import HeldPartitions, Revocation
 from coterie.insight.groups.member_changes import (
-    MEMBER,
     Change,
     MemberChanges,
     cause_of,
     row_of,
 )
-from coterie.insight.groups.reconciliation import Reconciliation, time_of
+from coterie.insight.groups.owned_partitions import OwnedPartitions, Revocation
+from coterie.insight.groups.reconciliation import Reconciliation
 from coterie.insight.groups.topic_metadata import TopicMetadata
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.group_replay import GroupReplay, replay
 from coterie.state.consumer_protocol_groups import (
+    CURRENT_KEYS,
+    EPOCH_KEYS,
     LEFT_FOR_NOW,
-    PROTOCOLS,
+    MEMBER_KEYS,
+    METADATA_KEYS,
     REGULAR_EXPRESSION,
-    TYPE_OF,
+    TARGET_EPOCH_KEYS,
+    TARGET_KEYS,
+    is_consumer,
 )
 
-EPOCH = {protocol.epoch: name for name, protocol in PROTOCOLS.items()}
-CURRENT = {protocol.current for protocol in PROTOCOLS.values()}
-TARGET = {protocol.target for protocol in PROTOCOLS.values()}
-TARGET_EPOCH = {protocol.target_epoch for protocol in PROTOCOLS.values()}
-METADATA = {protocol.partition_metadata for protocol in PROTOCOLS.values()}
 EPOCH_EVENT, STATIC_LEAVE, DELETED = "epoch", "static_leave", "deleted"
 WORDS = {  # field of a member's row -> its name in texts
     "client_id": "client id",
@@ -62,10 +61,12 @@ def timeline(records: Iterable[GroupRecord], switch_offsets: Collection[int] = (
     ``switch_offsets``: log offsets of epoch records that belong to a change of the protocol
     (``coterie.insight.groups.protocol_switches``). They and the changes before them make no row.
     """
-    return followed(records, switch_offsets).rows
+    return epoch_timeline(records, switch_offsets).rows
 
 
-def followed(records: Iterable[GroupRecord], switch_offsets: Collection[int] = ()) -> EpochTimeline:
+def epoch_timeline(
+    records: Iterable[GroupRecord], switch_offsets: Collection[int] = ()
+) -> EpochTimeline:
     """Return the timeline of a group at the end of its records; see :func:`timeline`."""
     builder = EpochTimeline(switch_offsets)
     for record, name, group in replay(records):
@@ -95,7 +96,7 @@ class EpochTimeline:
         A row for each epoch, and for each change without one.
     ended_revocations : list of Revocation
         What members of a consumer group had to give up, and gave up.
-    partitions : HeldPartitions
+    partitions : OwnedPartitions
         The partitions of a consumer group's members.
     """
 
@@ -109,7 +110,7 @@ class EpochTimeline:
 
     def _begin(self) -> None:
         """Begin with a group that has no record yet."""
-        self.partitions = HeldPartitions(self.ended_revocations)
+        self.partitions = OwnedPartitions(self.ended_revocations)
         self.reconciliation = Reconciliation()
         self.topics = TopicMetadata()
         self.members: dict[str, Row] = {}
@@ -124,23 +125,23 @@ class EpochTimeline:
         version = record.version
         if self.epoch is not None:  # records before the first epoch may have lost theirs
             self.changes.before(record, name)
-        if version in EPOCH:
+        if version in EPOCH_KEYS:
             self._epoch(record, group)
-        elif version in METADATA:
+        elif version in METADATA_KEYS:
             self._partition_metadata(record, group)
-        elif version in TARGET_EPOCH:
+        elif version in TARGET_EPOCH_KEYS:
             self._target_computed(record, group)
         elif name is None:
             return
         elif version == REGULAR_EXPRESSION:
             self._expression(record, name, group)
-        elif version in MEMBER:
+        elif version in MEMBER_KEYS:
             is_gone = record.value is None
             self._member(record, name, None if is_gone else group.member(version, name))
-        elif version in CURRENT:
+        elif version in CURRENT_KEYS:
             is_gone = record.value is None
             self._current(record, name, None if is_gone else group.member(version, name))
-        elif version in TARGET and is_consumer(version):
+        elif version in TARGET_KEYS and is_consumer(version):
             self.partitions.take_target(name, group.member(version, name))
 
     def end(self) -> None:
@@ -219,7 +220,7 @@ class EpochTimeline:
         if member is None:
             away = self.away.pop(member_id, None)
             if away is not None:
-                away["until"] = time_of(record)
+                away["until"] = record.time_ms
             if before is not None:
                 detail = None
                 if away is not None:
@@ -305,12 +306,6 @@ def _text(value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def is_consumer(version: int) -> bool:
-    """Whether a key version is a consumer group's."""
-    return TYPE_OF.get(version) == "consumer"
-
-
 def subscribed(record: GroupRecord, group: GroupReplay) -> frozenset[str] | None:
     """Return the topics that a consumer group subscribes to; None: a group of another type."""
-    of_consumers = record.version in PROTOCOLS["consumer"]
-    return group.consumer.subscribed_topics if of_consumers else None
+    return group.consumer.subscribed_topics if is_consumer(record.version) else None

@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 
 from coterie.insight.groups.causes import RECORDS, in_words
 from coterie.insight.records.group_log import GroupRecord
-from coterie.state.consumer_protocol_groups import PROTOCOLS, REGULAR_EXPRESSION, TYPE_OF
+from coterie.state.consumer_protocol_groups import (
+    CURRENT_KEYS,
+    MEMBER_KEYS,
+    REGULAR_EXPRESSION,
+    TARGET_EPOCH_KEYS,
+    TARGET_KEYS,
+    TYPE_OF,
+)
 
 MEMBER_CHANGED, STATIC_REPLACEMENT = "member_changed", "static_replacement"
-MEMBER = {protocol.member for protocol in PROTOCOLS.values()}
-ASSIGNMENTS = {
-    version
-    for protocol in PROTOCOLS.values()
-    for version in (protocol.target_epoch, protocol.target, protocol.current)
-}
+ASSIGNMENTS = TARGET_EPOCH_KEYS | TARGET_KEYS | CURRENT_KEYS
 ALONE = ("joined", "replaced", "subscription_changed", "member_changed")  # may bring no epoch
 Row = dict[str, Any]
 
@@ -79,7 +81,7 @@ class MemberChanges:
         own = change.record
         if (record.file, record.position) != (own.file, own.position):
             return True
-        if record.value is None or (record.version not in MEMBER | ASSIGNMENTS):
+        if record.value is None or (record.version not in MEMBER_KEYS | ASSIGNMENTS):
             return record.value is not None and record.version == REGULAR_EXPRESSION
         if name != change.cause["member_id"]:
             return True
@@ -153,7 +155,7 @@ def row_of(
     """Build a timeline's row from the record that shows it."""
     return {
         "event": event,
-        "timestamp": None if record.timestamp < 0 else record.timestamp,
+        "timestamp": record.time_ms,
         "log_offset": record.log_offset,
         "generation": epoch,
         "previous_generation": previous,

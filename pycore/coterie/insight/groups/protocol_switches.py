@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from coterie.insight.groups import epochs
 from coterie.insight.groups.causes import cause, in_words
-from coterie.insight.groups.epochs import EPOCH
-from coterie.insight.groups.member_changes import MEMBER, cause_of
+from coterie.insight.groups.member_changes import cause_of
 from coterie.insight.groups.timeline import EMPTY, timeline
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory
+from coterie.state.consumer_protocol_groups import EPOCH_KEYS, MEMBER_KEYS, TYPE_OF
 
 UPGRADED, DOWNGRADED = "upgraded", "downgraded"
 WITHOUT_MEMBERS = (EMPTY, UPGRADED, DOWNGRADED)
@@ -68,19 +68,19 @@ def switches(
         place = record.file, record.position
         if place != batch:
             batch, removed = place, {}
-        if record.version in MEMBER and name is not None:
+        if record.version in MEMBER_KEYS and name is not None:
             before = members.pop(name, None)
             if record.value is None:
                 removed |= {} if before is None else {name: before}
             elif (member := group.member(record.version, name)) is not None:
                 members[name] = member
-        elif record.version in EPOCH:
+        elif record.version in EPOCH_KEYS:
             is_end = record.value is None
             present = {**removed, **members} if is_end else members
             for index in classic.get(place, ()):
                 what = _direction(history.records[index], record)
                 if what is not None and index not in switched:
-                    head = what, EPOCH[record.version], record.log_offset
+                    head = what, TYPE_OF[record.version], record.log_offset
                     epoch_number = None if is_end else group.epoch(record.version)[0]
                     switched[index] = ProtocolSwitch(*head, epoch_number, dict(present))
                     break
@@ -102,11 +102,22 @@ def timeline_of(history: GroupHistory | None, records: Sequence[GroupRecord]) ->
     See ``coterie.insight.groups.timeline`` and ``coterie.insight.groups.epochs``. ``records``: the
     group's records of a newer protocol.
     """
-    switched = switches(history, records)
-    rows = epochs.timeline(records, switch_epochs(switched, history))
+    switched, of_newer = epochs_of(history, records)
+    rows = list(of_newer.rows)
     if history is not None:
         rows += timeline(history, dict(zip(switched, rows_of(history, switched), strict=True)))
     return sorted(rows, key=lambda row: int(row["log_offset"]))
+
+
+def epochs_of(
+    history: GroupHistory | None, records: Sequence[GroupRecord]
+) -> tuple[dict[int, ProtocolSwitch], epochs.EpochTimeline]:
+    """Return a group's protocol switches, and the timeline of its epochs without them.
+
+    ``records``: as of :func:`switches`.
+    """
+    switched = switches(history, records)
+    return switched, epochs.epoch_timeline(records, switch_epochs(switched, history))
 
 
 def switch_epochs(switched: Mapping[int, ProtocolSwitch], history: GroupHistory | None) -> set[int]:

@@ -8,10 +8,11 @@ record that repeats its number nor a generation that never completed counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from coterie.insight.groups import epochs, protocol_switches
+from coterie.insight.groups import protocol_switches
+from coterie.insight.groups.epochs import EpochTimeline
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory, PartitionView
 
@@ -37,10 +38,19 @@ def rebalances(
     ``newer``: the group's records of a newer protocol; their rows follow the classic ones. A
     change of the protocol is no rebalance: the members keep their partitions until the next one.
     """
-    switched = protocol_switches.switches(history, newer)
+    return rebalances_of(view, history, *protocol_switches.epochs_of(history, newer))
+
+
+def rebalances_of(
+    view: PartitionView,
+    history: GroupHistory | None,
+    switched: Collection[int],
+    of_newer: EpochTimeline,
+) -> list[Row]:
+    """Return :func:`rebalances` from :func:`protocol_switches.epochs_of`, without a replay."""
     classic = [] if history is None else history.generations
     rows = [row for index, row in enumerate(classic) if index not in switched]
-    rows += epochs.timeline(newer, protocol_switches.switch_epochs(switched, history))
+    rows += of_newer.rows
     return [row for row in rows if is_rebalance(row) and counts(view, row)]
 
 

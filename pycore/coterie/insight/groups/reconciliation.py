@@ -37,7 +37,7 @@ class Reconciliation:
         if self.row is not None:
             late = list(self.waiting.values())[:LISTED]
             self.row["unreconciled"] = len(self.waiting)
-            self.row["last_members"] = [named(member) for member in late]
+            self.row["last_members"] = [member_fields(member) for member in late]
         self.row = None
 
     def replace(self, old: str | None, new: Row) -> None:
@@ -54,25 +54,20 @@ class Reconciliation:
     def target_computed(self, record: GroupRecord) -> None:
         """Take the record that ends the computation of a target."""
         if self.row is not None:
-            self.row.setdefault("target_at", time_of(record))
+            self.row.setdefault("target_at", record.time_ms)
 
     def reached(self, record: GroupRecord, member: Row) -> None:
         """Take the record of a member that has the assignment of the epoch."""
         self.waiting.pop(member["member_id"], None)
         if not self.waiting and self.row is not None:
             self.row |= {
-                "until": time_of(record),
+                "until": record.time_ms,
                 "unreconciled": 0,
-                "last_members": [named(member)],
+                "last_members": [member_fields(member)],
             }
             self.row = None
 
 
-def named(member: Row) -> Row:
+def member_fields(member: Row) -> Row:
     """Return the fields of ``MEMBER``."""
     return {name: member[name] for name in MEMBER}
-
-
-def time_of(record: GroupRecord) -> int | None:
-    """Return the time of a record, ms; None: it has none."""
-    return None if record.timestamp < 0 else record.timestamp

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 from coterie.errors import CorruptData
 from coterie.insight.groups import protocol_switches
 from coterie.insight.groups.causes import hosts_in_words
-from coterie.insight.groups.member_changes import MEMBER
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import GroupHistory, PartitionView
 from coterie.insight.render.tables import shortened
 from coterie.log.consumer_protocol import read_subscription
-from coterie.state.consumer_protocol_groups import TYPE_OF
+from coterie.state.consumer_protocol_groups import MEMBER_KEYS, TYPE_OF
 
 NEW_PROTOCOL = "(new protocol)"
 NAMED = 3  # clients, topics
@@ -161,7 +160,7 @@ def newer_subscribers(
     members: dict[str, Subscriber] = {}
     before = None
     for record, name, group in replay(records):
-        if record.version in MEMBER and name is not None:
+        if record.version in MEMBER_KEYS and name is not None:
             members.pop(name, None)
             row = None if record.value is None else group.member(record.version, name)
             if row is not None:

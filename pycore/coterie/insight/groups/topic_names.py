@@ -5,9 +5,7 @@ from __future__ import annotations
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.group_replay import replay
 from coterie.insight.records.partition_view import PartitionView
-from coterie.state.consumer_protocol_groups import PROTOCOLS, TYPE_OF, settle_names
-
-TARGET = {protocol.target for protocol in PROTOCOLS.values()}
+from coterie.state.consumer_protocol_groups import TARGET_KEYS, TYPE_OF, settle_names
 
 
 def topic_names(view: PartitionView) -> dict[str, str]:
@@ -32,7 +30,7 @@ def learn_names(records: GroupRecords, names: dict[str, str]) -> None:
     claims: dict[tuple[frozenset[str], frozenset[str]], None] = {}
     for of_group in records.by_group().values():
         for record, member_id, group in replay(of_group):
-            if record.version not in TARGET or TYPE_OF[record.version] == "streams":
+            if record.version not in TARGET_KEYS or TYPE_OF[record.version] == "streams":
                 continue
             member = group.member(record.version, member_id or "")
             if member is None or member["subscribed_regex"] or not member["subscribed_topics"]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
 from coterie.insight.brokerlogs.server_log import JOINED
-from coterie.insight.groups import epochs, flapping, protocol_switches
+from coterie.insight.groups import flapping, protocol_switches
 from coterie.insight.groups.causes import client_of, client_text
 from coterie.insight.groups.shared_group_ids import SharedGroupId
 from coterie.insight.offsets.commit_findings import AGAIN
@@ -170,10 +170,9 @@ def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterato
     newer = view.newer_records.by_group()
     for group in dict.fromkeys([*view.histories, *newer]):
         history, records = view.histories.get(group), newer.get(group, ())
-        switched = protocol_switches.switches(history, records)
+        switched, of_newer = protocol_switches.epochs_of(history, records)
         moves = {} if history is None else flapping.moves_in(history, switched)
-        rows = epochs.timeline(records, protocol_switches.switch_epochs(switched, history))
-        rows += protocol_switches.rows_of(history, switched)
+        rows = [*of_newer.rows, *protocol_switches.rows_of(history, switched)]
         rows.sort(key=lambda row: int(row["log_offset"]))
         for client, client_moves in flapping.moves_of(rows).items():
             all_moves = [*moves.get(client, ()), *client_moves]

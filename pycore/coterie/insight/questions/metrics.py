@@ -8,7 +8,7 @@ the values to metric names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,14 @@ import numpy as np
 from coterie._core.fold import partial
 from coterie._core.fold.producers import Committed
 from coterie.errors import CorruptData
-from coterie.insight.groups.epochs import followed
-from coterie.insight.groups.rebalances import counts, rebalances
+from coterie.insight.groups.epochs import EpochTimeline
+from coterie.insight.groups.protocol_switches import epochs_of
+from coterie.insight.groups.rebalances import counts, rebalances_of
 from coterie.insight.offsets import loss_counts
 from coterie.insight.offsets.end_offsets import EndOffsets
 from coterie.insight.offsets.loss_findings import Losses
 from coterie.insight.questions import lag
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
-from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.consumer_protocol import owned_partitions
@@ -143,9 +143,10 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
         if behind:
             for row in partition_rows:
                 row.update(behind.get((group, row["topic"], row["partition"]), {}))
-        counted = rebalances(view, view.histories.get(group), newer.get(group, ()))
-        reconciling = reconciling_of(view, heads[group], newer.get(group, ()))
-        head = head_of(heads[group], counted)
+        history = view.histories.get(group)
+        switched, of_newer = epochs_of(history, newer.get(group, ()))
+        reconciling = reconciling_of(view, heads[group], of_newer)
+        head = head_of(heads[group], rebalances_of(view, history, switched, of_newer))
         if losses is not None:
             head |= losses.fields_of(group, partition_rows)
         yield {
@@ -160,15 +161,14 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
         yield from partition_rows
 
 
-def reconciling_of(view: PartitionView, group: Row, records: Sequence[GroupRecord]) -> Row:
+def reconciling_of(view: PartitionView, group: Row, timeline: EpochTimeline) -> Row:
     """Return what a consumer group's members have to get and to give up; empty: another group."""
     if group["type"] != "consumer":
         return {}
-    timeline = followed(records)
     since = [
-        revocation.record.timestamp
+        revocation.record.time_ms
         for revocation in timeline.partitions.revoking.values()
-        if revocation.record.timestamp >= 0
+        if revocation.record.time_ms is not None
     ]
     return {
         "unreconciled": len(unreconciled(group)),

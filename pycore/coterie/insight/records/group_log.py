@@ -37,6 +37,11 @@ class GroupRecord(NamedTuple):
     file: str
     position: int
 
+    @property
+    def time_ms(self) -> int | None:
+        """The timestamp; None: the record has none."""
+        return None if self.timestamp < 0 else self.timestamp
+
 
 class Place(NamedTuple):
     """A record without its bytes: the key is at ``at``, the value (size -1: none) follows it."""

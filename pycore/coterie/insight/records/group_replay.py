@@ -14,6 +14,7 @@ from coterie._core.codec.schema import decode_key
 from coterie.errors import CorruptData
 from coterie.insight.records.group_log import GroupRecord
 from coterie.state.consumer_protocol_groups import (
+    EPOCH_KEYS,
     PROTOCOLS,
     REPLAYED,
     TYPE_OF,
@@ -26,7 +27,6 @@ from coterie.state.consumer_protocol_groups import (
 if TYPE_CHECKING:
     from coterie._core.coordinator.consumer.replayed import ReplayedGroup
 
-EPOCHS = {protocol.epoch for protocol in PROTOCOLS.values()}
 Row = dict[str, Any]
 
 
@@ -55,7 +55,7 @@ class GroupReplay:
             key = decode_key(record.key)["data"]
             self.others.add(record.version, key, record.key, record.value, record.log_offset)
             name = key.get("memberId")
-        if record.version in EPOCHS and record.value is None:  # nothing outlives the group
+        if record.version in EPOCH_KEYS and record.value is None:  # nothing outlives the group
             self.others = GroupRecords()
             self.__dict__.pop("consumer", None)
         return name

@@ -61,7 +61,7 @@ class Revocation(NamedTuple):
         return f"{places} within its rebalance timeout of {timeout_ms / 1000:.1f} s"
 
 
-class HeldPartitions:
+class OwnedPartitions:
     """Follows the partitions of the members of one group.
 
     ``ended`` gets the revocations that end, in order. ``revoking`` has the others, by member id.
@@ -70,9 +70,9 @@ class HeldPartitions:
     def __init__(self, ended: list[Revocation]) -> None:
         self.ended = ended
         self.ended_last: Revocation | None = None  # by the last record
-        self.held: dict[str, frozenset[Place]] = {}
+        self.owned: dict[str, frozenset[Place]] = {}
         self.targets: dict[str, frozenset[Place]] = {}
-        self.wanted: Counter[Place] = Counter()  # in the targets of how many members
+        self.target_counts: Counter[Place] = Counter()  # in the targets of how many members
         self.lost: dict[Place, Lost] = {}
         self.revoking: dict[str, Revocation] = {}
 
@@ -84,13 +84,13 @@ class HeldPartitions:
         at_ms = record.timestamp
         pending = frozenset() if row is None else places_of(row["pending_revocation"])
         now = pending if row is None else pending | places_of(row["current_assignment"])
-        before = self.held.pop(member_id, frozenset())
+        before = self.owned.pop(member_id, frozenset())
         if now:
-            self.held[member_id] = now
+            self.owned[member_id] = now
         revocation, self.ended_last = self.revoking.get(member_id), None
         for place in before - now:
-            told = revocation is not None and place in revocation.places
-            since_ms = revocation.record.timestamp if revocation and told else at_ms
+            was_revoked = revocation is not None and place in revocation.places
+            since_ms = revocation.record.timestamp if revocation and was_revoked else at_ms
             self.lost[place] = Lost(min(since_ms, at_ms), at_ms)
         self._revoke(record, member_id, row, pending)
         least_ms = most_ms = 0
@@ -117,22 +117,23 @@ class HeldPartitions:
     def timed_out(self, member_id: str) -> str | None:
         """Return what a member that just went did not give up in time, as text; None: nothing."""
         last = self.ended_last
-        is_it = last is not None and last.member["member_id"] == member_id and last.timed_out
-        return last.timeout_text if last is not None and is_it else None
+        if last is None or last.member["member_id"] != member_id or not last.timed_out:
+            return None
+        return last.timeout_text
 
     def take_target(self, member_id: str, row: Row | None) -> None:
         """Take a member's target assignment."""
-        self.wanted.subtract(self.targets.pop(member_id, ()))
+        self.target_counts.subtract(self.targets.pop(member_id, ()))
         places = frozenset() if row is None else places_of(row["target_assignment"])
         if places:
             self.targets[member_id] = places
-            self.wanted.update(places)
+            self.target_counts.update(places)
 
     def target_computed(self) -> None:
         """Forget the partitions that no member is to own."""
-        for place in [place for place in self.lost if self.wanted[place] <= 0]:
+        for place in [place for place in self.lost if self.target_counts[place] <= 0]:
             del self.lost[place]
-        self.wanted = +self.wanted
+        self.target_counts = +self.target_counts
 
 
 def places_of(topics: Iterable[Row]) -> frozenset[Place]:
