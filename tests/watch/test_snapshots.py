@@ -104,6 +104,6 @@ def test_every_damaged_byte_and_every_cut_is_noticed(tmp_path):
 def test_another_version_is_named(tmp_path):
     snapshot.write(tmp_path / "f", a_mark())
     data = (tmp_path / "f").read_bytes()
-    (tmp_path / "f").write_bytes(data.replace(b"watch 1\n", b"watch 2\n"))
+    (tmp_path / "f").write_bytes(data.replace(b"watch 2\n", b"watch 1\n"))
     with pytest.raises(snapshot.NoSnapshot, match="of another version"):
         snapshot.read(tmp_path / "f")

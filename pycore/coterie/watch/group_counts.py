@@ -1,4 +1,4 @@
-"""Rebalances by cause, and departures by how the members left, counted as records come.
+"""Rebalances and departures by cause, and revocation timeouts, counted as records come.
 
 The causes are those of ``coterie explain``: of a rebalance, the first that explains it; of a
 departure, what the times of records and commits suggest. For that, the last commit of each key is
@@ -16,6 +16,7 @@ import numpy as np
 from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.groups import departures
 from coterie.insight.groups.causes import QUIET
+from coterie.insight.groups.epochs import epoch_timeline
 from coterie.insight.groups.protocol_switches import timeline_of
 from coterie.insight.groups.rebalances import is_rebalance
 from coterie.insight.groups.timeline import timeline
@@ -49,6 +50,8 @@ class GroupCounts:
     ----------
     rebalances, departures : Counter
         By group and cause.
+    revocation_timeouts : Counter
+        By group.
     """
 
     def __init__(self, histories: Histories, trusted_from_ms: int | None) -> None:
@@ -63,6 +66,7 @@ class GroupCounts:
         self.departures: Counter[tuple[str, str]] = Counter()
         self.classic: Counter[tuple[str, str]] = Counter()
         self.of_newer: dict[str, Counter[tuple[str, str]]] = {}
+        self.revocation_timeouts: Counter[tuple[str]] = Counter()
 
     @property
     def rebalances(self) -> Counter[tuple[str, str]]:
@@ -97,6 +101,10 @@ class GroupCounts:
             rows = timeline_of(history, records[group])
             self.of_newer[group] = Counter(
                 self._cause(group, row) for row in rows if self.is_counted(row)
+            )
+            self.revocation_timeouts[(group,)] = sum(
+                revocation.timed_out and self._is_complete_at(revocation.record.timestamp)
+                for revocation in epoch_timeline(records[group]).ended_revocations
             )
 
     def _put(self, columns: Row, is_commit: Any, start: int, stop: int) -> None:

@@ -18,7 +18,7 @@ from coterie.errors import CoterieError
 from coterie.user_files import read_bytes
 from coterie.watch.totals import KINDS, Mark
 
-VERSION = 1
+VERSION = 2
 HEAD = b"coterie watch "
 CHECK = struct.Struct(">QI")  # length and CRC-32C of the JSON
 

@@ -19,12 +19,14 @@ from coterie.watch.live_partition import AUDIT, METRICS, LivePartition
 
 COMMITS, SKIPPED, REWINDS = "commits", "skipped", "rewinds"
 REBALANCES, DEPARTURES = "rebalances", "departures"
+REVOCATION_TIMEOUTS = "revocation_timeouts"
 KINDS = {  # total -> the number of names in its labels
     COMMITS: 3,  # group, topic, partition
     SKIPPED: 3,
     REWINDS: 2,  # group, topic
     REBALANCES: 2,  # group, cause
     DEPARTURES: 2,
+    REVOCATION_TIMEOUTS: 1,  # group
 }
 Labels = tuple[Any, ...]
 Totals = dict[str, Counter[Labels]]
@@ -76,6 +78,7 @@ def counted(partition: LivePartition, view: PartitionView) -> Totals:
         REWINDS: rewinds_of(aggregates[f"{audit.NAME}.{REWIND}"]),
         REBALANCES: partition.counts.rebalances,
         DEPARTURES: Counter(partition.counts.departures),
+        REVOCATION_TIMEOUTS: Counter(partition.counts.revocation_timeouts),
     }
 
 
@@ -115,13 +118,15 @@ def answer_of(partition: LivePartition, carried: Totals) -> Answer:
 def put_totals(rows: list[Row], totals: Totals) -> None:
     """Set the counts of rows, which are of what the log still has, to totals."""
     by_group: dict[str, Counter[str]] = {}
-    for kind in (COMMITS, SKIPPED, REBALANCES):
+    for kind in (COMMITS, SKIPPED, REBALANCES, REVOCATION_TIMEOUTS):
         for labels, count in totals[kind].items():
             by_group.setdefault(labels[0], Counter())[kind] += count
     for row in rows:
         if row["topic"] is None:
             of_group = by_group.get(row["group_id"], Counter())
             row |= {kind: of_group[kind] for kind in (COMMITS, SKIPPED, REBALANCES)}
+            if row[REVOCATION_TIMEOUTS] is not None:  # a consumer group
+                row[REVOCATION_TIMEOUTS] = of_group[REVOCATION_TIMEOUTS]
         else:
             key = row["group_id"], row["topic"], row["partition"]
             row |= {kind: totals[kind][key] for kind in (COMMITS, SKIPPED)}
