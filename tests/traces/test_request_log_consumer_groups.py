@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie import run_trace
+from coterie import CoterieError, run_trace
 from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
 from support.request_lines import line
@@ -156,12 +156,12 @@ def test_a_described_group_is_that_of_the_trace(version):
     ]  # fmt: skip
 
 
-def committed(ms, version, code=0, **fields):
-    topic = {"name": "orders"} if version < 10 else {"topicId": ORDERS}
-    rows = [{"partitionIndex": 0, "committedOffset": 7, "committedLeaderEpoch": 0,
+def committed(ms, version, code=0, *, topic_id=ORDERS, number=0, **fields):
+    topic = {"name": "orders"} if version < 10 else {"topicId": topic_id}
+    rows = [{"partitionIndex": number, "committedOffset": 7, "committedLeaderEpoch": 0,
              "committedMetadata": ""}]  # fmt: skip
     request = {"groupId": "g", "topics": [topic | {"partitions": rows}], **fields}
-    results = [{"partitionIndex": 0, "errorCode": code}]
+    results = [{"partitionIndex": number, "errorCode": code}]
     answer = {"topics": [topic | {"partitions": results}]}
     return line("OFFSET_COMMIT", version, request, answer, ms)
 
@@ -194,6 +194,27 @@ def test_a_topic_id_that_the_broker_did_not_know_is_no_part_of_the_commit():
     unknown = committed(5, 10, ERRORS["UNKNOWN_TOPIC_ID"], memberId="m")
     made = imported(joined(1, {ORDERS: [0]}), unknown)
     assert made.left_out == {"OFFSET_COMMIT: refused before the coordinator": 1}
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_commit_shows_the_least_number_of_partitions_of_its_topic(version):
+    commit = committed(5, version, number=5, generationIdOrMemberEpoch=1, memberId="m")
+    made = import_request_log([joined(1, {ORDERS: [0]}), commit])
+    assert made.trace[0]["topics"] == [{"topic": "orders", "topic_id": ORDERS, "partitions": 6}]
+
+
+def test_a_commit_by_an_id_without_a_known_name_shows_no_topic():
+    commit = committed(5, 10, topic_id=BILLS, generationIdOrMemberEpoch=1, memberId="m")
+    made = imported(joined(1, {ORDERS: [0]}), commit)
+    assert [topic["topic"] for topic in made.trace[0]["topics"]] == ["orders"]
+    assert made.trace[2]["offsets"][0]["topic"] == BILLS
+
+
+@pytest.mark.parametrize("field", ["partitionIndex", "replicaNodes"])
+def test_a_response_to_metadata_without_a_field_is_named_by_its_line(field):
+    shown = metadata(20, orders=(ORDERS, [[1]]))
+    with pytest.raises(CoterieError, match="line 2: METADATA version 13 is not as Kafka logs it"):
+        import_request_log([joined(1, {ORDERS: [0]}), shown.replace(f'"{field}"', '"other"')])
 
 
 def test_under_a_behaviour_without_consumer_groups_they_are_left_out():

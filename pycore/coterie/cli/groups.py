@@ -225,12 +225,11 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
         _warn(group, kind)
         group_rows = views.VIEWS[kind, view](group)
         rows += group_rows
+        style = tabular.TableStyle(kind, view, old, verbose)
         # Kafka prints the headings of `--members` also for a group without members.
         if form == "table" and (group_rows or (kind, view) in HEADED):
-            style = tabular.TableStyle(kind, view, old, verbose)
             _print(tabular.draw(style, group_rows, first=first))
             first = False
-        style = tabular.TableStyle(kind, view, old, verbose)
         if view == "offsets" and group["pending_transactional_offsets"]:
             say_open_transactions(group, style)
         if view == "members" and form == "table" and (late := views.unreconciled_rows(group)):

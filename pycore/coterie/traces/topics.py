@@ -46,12 +46,12 @@ class LoggedTopics:
         self._counts: dict[str, int] = {}  # of the topics that are there
         self._absent: set[str] = set()
         self._replicas: dict[tuple[str, int], list[list[int]]] = {}
-        asked = [each for each in by_time if each.api in _TOPIC_APIS and each.response]
-        racks = dict(_racks(asked))
+        exchanges = [each for each in by_time if each.api in _TOPIC_APIS and each.response]
+        racks = dict(_racks(exchanges))
         if any(rack is not None for rack in racks.values()):  # else nothing depends on replicas
-            self._replicas.update(_replicas(asked))
+            self._replicas.update(_replicas(exchanges))
             self._brokers.update(racks)
-        for exchange in asked:
+        for exchange in exchanges:
             with as_kafka_logs_it(exchange):
                 self._take(exchange)
         for name, topic_id, count in _used(by_time, self.names):
@@ -147,10 +147,11 @@ def _replicas(exchanges: Iterable[Exchange]) -> Iterator[tuple[tuple[str, int], 
     for exchange in exchanges:
         if exchange.api != "METADATA":
             continue
-        for topic in exchange.response["topics"]:
-            rows = sorted(topic["partitions"], key=lambda each: each["partitionIndex"])
-            if not topic["errorCode"] and topic.get("topicId"):
-                yield (topic["topicId"], len(rows)), [each["replicaNodes"] for each in rows]
+        with as_kafka_logs_it(exchange):
+            for topic in exchange.response["topics"]:
+                rows = sorted(topic["partitions"], key=lambda each: each["partitionIndex"])
+                if not topic["errorCode"] and topic.get("topicId"):
+                    yield (topic["topicId"], len(rows)), [each["replicaNodes"] for each in rows]
 
 
 def _used(by_time: list[Exchange], names: dict[str, str]) -> Iterator[tuple[str, str, int]]:
