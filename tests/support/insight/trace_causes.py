@@ -210,7 +210,7 @@ def unowned_ms(name, behaviour="4.1"):
     for append, _ in appends(name, behaviour):
         for version, key, value in append.records:
             group = groups.setdefault(key.get("groupId"), ({}, {}, set(), {}))
-            owned, wanted, members, lost = group
+            owned, targets, members, lost = group
             if version == CURRENT:
                 before = owned.pop(key["memberId"], set())
                 now = places(value, "assignedPartitions") | places(value, PENDING)
@@ -220,9 +220,9 @@ def unowned_ms(name, behaviour="4.1"):
                     since_ms = lost.pop(place, append.at_ms)
                     total[key["groupId"]] = total.get(key["groupId"], 0) + append.at_ms - since_ms
             elif version == TARGET:
-                wanted[key["memberId"]] = places(value, "topicPartitions")
+                targets[key["memberId"]] = places(value, "topicPartitions")
             elif version == TARGET_EPOCH and value is not None:
-                every = set().union(*wanted.values())
+                every = set().union(*targets.values())
                 for place in lost.keys() - every:
                     del lost[place]
             elif version == MEMBER:
