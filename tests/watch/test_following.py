@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_read_is_named_once_and_tried_again(tmp_path):
     watcher.step()
     assert len(said) == 1
     assert "no segment (.log)" in said[0]
-    assert list(watcher.health().failures) == [""]
+    assert list(watcher.health().failures) == ["log"]
     (tmp_path / "away").rename(log.home / f"{0:020d}.log")
     watcher.step()
     assert watcher.health().failures == {}
@@ -238,3 +238,66 @@ def test_a_snapshot_that_cannot_be_written_is_named_and_tried_again(tmp_path):
     (data / "watch-0.snapshot").rmdir()
     watcher.close()
     assert (data / "watch-0.snapshot").is_file()
+
+
+def two_partitions(tmp_path, lines):
+    """A log whose second partition can go and come back, and a watcher that stores totals."""
+    written = Written()
+    written.apply("commit", ((b"a", b"t", 0), 1))
+    log, other = GrowingLog(tmp_path / "log"), tmp_path / "log" / "__consumer_offsets-1"
+    log.put(written.left)
+    shutil.copytree(log.home, other)
+    return log, other, log.watcher(tmp_path / "data", lines)
+
+
+def test_a_partition_that_is_gone_is_named_once(tmp_path):
+    lines = []
+    log, other, watcher = two_partitions(tmp_path, lines)
+    watcher.step()
+    for _ in range(2):
+        shutil.rmtree(other)
+        watcher.step()
+        watcher.step()
+        shutil.copytree(log.home, other)
+        watcher.step()
+    assert lines == ["partition 1: its files are gone; it is shown no more"] * 2
+    watcher.close()
+
+
+def test_a_partition_that_goes_while_its_totals_cannot_be_stored_is_counted_on(tmp_path):
+    lines = []
+    log, other, watcher = two_partitions(tmp_path, lines)
+    watcher.step()
+    snapshot = tmp_path / "data" / "watch-1.snapshot"
+    snapshot.unlink()
+    snapshot.mkdir()
+    (segment,) = other.iterdir()
+    segment.write_bytes(b"")  # truncated: its commit is in the totals alone
+    watcher.step()
+    shutil.rmtree(other)
+    for _ in range(12):  # and it is saved meanwhile
+        watcher.step()
+    assert lines[0] == "partition 1: its files are gone; it is shown no more"
+    assert len(list(watcher.answers())) == 1
+    assert watcher.health().rebuilds == 1
+    assert watcher.health().behind_bytes == 0
+    shutil.copytree(log.home, other)
+    watcher.step()
+    assert [sum(answer.totals["commits"].values()) for answer in watcher.answers()] == [1, 2]
+    snapshot.rmdir()
+    watcher.close()
+    assert snapshot.is_file()
+
+
+def test_rebuilds_of_partitions_that_are_gone_stay_counted(tmp_path):
+    _, other, watcher = two_partitions(tmp_path, [])
+    watcher.step()
+    (segment,) = other.iterdir()
+    segment.write_bytes(b"")
+    watcher.step()
+    assert watcher.health().rebuilds == 1
+    shutil.rmtree(other)
+    watcher.step()
+    assert list(watcher.partitions) == [0]
+    assert watcher.health().rebuilds == 1
+    watcher.close()

@@ -1,4 +1,4 @@
-"""The text of ``/metrics``: the families of ``coterie metrics``, and what only a watcher knows.
+"""The text of ``/metrics``: that of ``coterie metrics``, and the families of a watcher alone.
 
 ``FAMILIES`` names the latter. Totals never fall, whatever the log loses.
 """

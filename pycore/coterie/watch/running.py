@@ -19,7 +19,7 @@ from coterie.watch.web import Access, Web
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-RELOAD_S_LEAST = 5
+MIN_RELOAD_S = 5
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ async def _watch(watcher: Watcher, options: Options) -> None:
         loop.add_signal_handler(number, end)
     steps = ThreadPoolExecutor(1)
     access = Access(options.login, options.place.is_loopback)
-    reload_s = max(round(options.interval_s), RELOAD_S_LEAST)
+    reload_s = max(round(options.interval_s), MIN_RELOAD_S)
     web = Web(watcher, steps, access, options.keep_ms, epoch_ms, reload_s)
     server = await http.serve(options.place.host, options.place.port, web.respond, options.tls)
     address = options.place._replace(port=server.sockets[0].getsockname()[1]).address

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from coterie.errors import CoterieError
 from coterie.log.folders import Listing
+from coterie.log.trust import named
 from coterie.replay.parallel_scan import resting_collector
 from coterie.watch import snapshot
 from coterie.watch.totals import Answer
 from coterie.watch.watched_partition import WatchedPartition
 
 STEPS_BETWEEN_SNAPSHOTS = 10
+LOG = "log"  # what could not be read: the list of its files
 
 
 class Health(NamedTuple):
@@ -39,7 +41,7 @@ class Health(NamedTuple):
     rebuilds : int
         How often a partition was read anew, because what was read of it had changed.
     failures : dict
-        Why the last step could not read a partition ("": the log), by name.
+        Why the last step could not read a partition ("log": list the log), by name.
     """
 
     steps: int
@@ -82,6 +84,7 @@ class Watcher:
         self.failures: dict[str, str] = {}
         self.unsaved: set[int | None] = set()
         self.rebuilds = 0  # of partitions that are gone
+        self.gone: set[int | None] = set()  # partitions that had files before
         self.lock = None if data is None else locked(data)
 
     def step(self) -> int:
@@ -91,16 +94,10 @@ class Watcher:
         try:
             self.listing = self.list_log()
         except CoterieError as error:
-            failures[""] = str(error)
+            failures[LOG] = str(error)
         else:
             by_number = self.listing.partitions()
-            for number in [number for number in self.partitions if number not in by_number]:
-                self._save(number)
-                if number in self.unsaved:
-                    continue  # its totals have no other place
-                self.rebuilds += self.partitions[number].rebuilds
-                del self.partitions[number]
-                self.version += 1
+            self._drop_those_gone(by_number)
             with resting_collector():
                 for number, segments in by_number.items():
                     if self.stopping:
@@ -123,6 +120,19 @@ class Watcher:
         if self.steps % STEPS_BETWEEN_SNAPSHOTS == 1:
             self.save()
         return size
+
+    def _drop_those_gone(self, by_number: Collection[int | None]) -> None:
+        """Drop partitions that have no files any more, once their totals are stored."""
+        for number in [number for number in self.partitions if number not in by_number]:
+            if number not in self.gone:
+                self.gone.add(number)
+                self.version += 1
+                self.say(f"{named(number)}: its files are gone; it is shown no more")
+                self._save(number)
+            if number not in self.unsaved:  # its totals have no other place
+                self.rebuilds += self.partitions[number].rebuilds
+                del self.partitions[number]
+        self.gone.difference_update(by_number)
 
     def _partition(self, number: int | None) -> WatchedPartition:
         if number not in self.partitions:
@@ -185,21 +195,17 @@ class Watcher:
 
     def health(self) -> Health:
         """Return how far the watcher is behind the files as they are now, from any thread."""
-        partitions = list(self.partitions.values())
+        watched = list(self.partitions.items())
+        partitions = [partition for number, partition in watched if number not in self.gone]
         read = sum(known.end for partition in partitions for known in list(partition.files.read))
         size = 0
         for segment in self.listing.segments:
             with suppress(OSError):
                 size += os.stat(segment.path).st_size if segment.compression is None else 0
         partial = sum(partition.files.waiting_bytes for partition in partitions)
-        rebuilds = self.rebuilds + sum(partition.rebuilds for partition in partitions)
+        rebuilds = self.rebuilds + sum(partition.rebuilds for _, partition in watched)
         behind = max(size - read, 0)
         return Health(self.steps, behind, partial, self.newest_ms, rebuilds, dict(self.failures))
-
-
-def named(number: int | None) -> str:
-    """Return the name of a partition in messages."""
-    return "the log" if number is None else f"partition {number}"
 
 
 def locked(folder: Path) -> int:

@@ -25,7 +25,7 @@ from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
 from coterie.insight.records.threads import each_partition
 from coterie.insight.render.tables import json_lines
 from coterie.log.folders import Listing
-from coterie.replay.engine import Silent
+from coterie.replay.engine import Progress, Silent
 from coterie.report.gather import gather, look
 from coterie.report.page import render
 from coterie.report.sections import Basis
@@ -37,7 +37,7 @@ from coterie.server.admin.http import (
     json_answer,
 )
 from coterie.watch import exposition
-from coterie.watch.watcher import Watcher
+from coterie.watch.watcher import LOG, Watcher
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 HTML = "text/html; charset=utf-8"
@@ -91,6 +91,18 @@ class Scope(NamedTuple):
     version: int
 
 
+class UntilItEnds(Silent):
+    """A progress that ends a reading of the files, after the partition at hand."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+
+    def advance(self, size_bytes: int) -> None:
+        """Raise if the watcher ends."""
+        if self.watcher.stopping:
+            raise CoterieError("coterie watch ends")
+
+
 class Web:
     """Answers the requests to a watcher; pass :meth:`respond` to ``http.serve``.
 
@@ -121,6 +133,7 @@ class Web:
     ) -> None:
         self.watcher, self.steps, self.access = watcher, steps, access
         self.keep_ms, self.now_ms = keep_ms, now_ms
+        self.progress = UntilItEnds(watcher)
         self.page_fields = (f"Refresh: {reload_s}", "Cache-Control: no-store")
         self.pages = ThreadPoolExecutor(1)
         self.drawn: dict[str | None, tuple[int, bytes]] = {}
@@ -157,7 +170,9 @@ class Web:
             return shown
         if name in QUESTIONS:
             scope = await self._scope(group)
-            found: Answer = await self._read(lambda: json_rows(question_rows(name, group, scope)))
+            found: Answer = await self._read(
+                lambda: json_rows(question_rows(name, group, scope, self.progress))
+            )
             return found
         raise Refusal(HTTPStatus.NOT_FOUND, KNOWN)
 
@@ -197,6 +212,8 @@ class Web:
 
         def scope() -> Scope:
             watcher = self.watcher
+            if LOG in watcher.failures:
+                raise CoterieError(watcher.failures[LOG])
             listing = watcher.listing if group is None else watcher.listing_of(group)
             if listing is None:
                 what = f"there is no record of a group {(group or '')[:200]!r}"
@@ -218,7 +235,7 @@ class Web:
         def draw() -> bytes:
             known = self.drawn.pop(group, None)
             if known is None or known[0] != scope.version:
-                known = scope.version, page_of(group, scope)
+                known = scope.version, page_of(group, scope, self.progress)
             self.drawn[group] = known
             while len(self.drawn) > PAGES_STORED:
                 self.drawn.pop(next(iter(self.drawn)))
@@ -237,19 +254,25 @@ def only(group: str | None) -> frozenset[str] | None:
     return None if group is None else frozenset({group})
 
 
-def question_rows(name: str, group: str | None, scope: Scope) -> list[dict[str, Any]]:
+def question_rows(
+    name: str, group: str | None, scope: Scope, progress: Progress
+) -> list[dict[str, Any]]:
     """Return the answer to a question, read from the log."""
     now = {"now_ms": scope.newest_ms} if name == "expire" else {}
     parameters = find_question(name).Parameters(**now)
     request = QuestionRequest(name, parameters, scope.listing, only(group), since_ms=scope.since_ms)
-    return [row for part in answer(request, Silent()) for row in part.rows]
+    return [row for part in answer(request, progress) for row in part.rows]
 
 
-def page_of(group: str | None, scope: Scope) -> bytes:
+def page_of(group: str | None, scope: Scope, progress: Progress) -> bytes:
     """Return the page of ``coterie report``, read from the log."""
     basis = Basis(scope.newest_ms, DEFAULT_RETENTION_MS)
     read = each_partition(
-        scope.listing, partial(look, basis=basis), groups=only(group), since_ms=scope.since_ms
+        scope.listing,
+        partial(look, basis=basis),
+        groups=only(group),
+        since_ms=scope.since_ms,
+        progress=progress,
     )
     with closing(read):
         whole = gather(read, basis)

@@ -1,0 +1,111 @@
+"""What a watcher answers over HTTP while it steps, while its log is away, and while it ends."""
+
+import asyncio
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from coterie.insight import asking
+from coterie.server.admin.http import HttpRequest, Refusal
+from coterie.watch import web as web_module
+from coterie.watch.web import Access, Web
+from support.insight.compacted_logs import Written
+from support.patience import HANG_S
+from support.watch.growing_log import GrowingLog
+
+
+@contextmanager
+def served(watcher):
+    """The watcher's web, with a thread for its steps."""
+    with ThreadPoolExecutor(1) as steps:
+        web = Web(watcher, steps, Access(), 1 << 50, lambda: 0)
+        yield web
+        web.pages.shutdown()
+
+
+def get(web, path):
+    """Return the status and the text of the answer."""
+    try:
+        answer = asyncio.run(web.respond(HttpRequest("GET", path, "localhost", None, 0, False)))
+    except Refusal as refusal:
+        return refusal.status, str(refusal)
+    return answer.status, answer.body.decode()
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Three partitions with one commit each."""
+    log, written = GrowingLog(tmp_path / "log"), Written()
+    written.apply("commit", ((b"g", b"t", 0), 1))
+    log.put(written.left)
+    for number in (1, 2):
+        shutil.copytree(log.home, log.folder / f"__consumer_offsets-{number}")
+    return log
+
+
+def test_healthz_answers_while_a_step_runs(log):
+    began, goes_on = threading.Event(), threading.Event()
+    watcher = log.watcher()
+    watcher.step()
+    list_log = watcher.list_log
+
+    def waiting_list():
+        began.set()
+        assert goes_on.wait(HANG_S)
+        return list_log()
+
+    watcher.list_log = waiting_list
+    with served(watcher) as web:
+        step = web.steps.submit(watcher.step)
+        try:
+            assert began.wait(HANG_S)
+            status, text = get(web, "/healthz")
+            assert (status, '"steps": 1' in text) == (200, True)
+            assert not step.done()
+        finally:
+            goes_on.set()
+        step.result(HANG_S)
+        assert '"steps": 2' in get(web, "/healthz")[1]
+
+
+@pytest.mark.parametrize("path", ["/groups/g", "/groups/unknown", "/", "/api/growth"])
+def test_what_is_read_from_the_files_answers_503_while_the_log_is_away(path, log, tmp_path):
+    if not path.startswith("/api"):
+        pytest.importorskip("jinja2")
+    watcher = log.watcher()
+    watcher.step()
+    with served(watcher) as web:
+        before = get(web, path)
+        log.folder.rename(tmp_path / "away")
+        watcher.step()
+        status, text = get(web, path)
+        assert (status, str(log.folder) in text) == (503, True)
+        assert list(watcher.health().failures) == ["log"]
+        assert get(web, "/metrics")[0] == 200
+        (tmp_path / "away").rename(log.folder)
+        watcher.step()
+        assert get(web, path) == before
+
+
+@pytest.mark.parametrize("path", ["/", "/api/growth"])
+def test_the_end_of_the_watcher_ends_a_reading_after_the_partition_at_hand(path, log, monkeypatch):
+    watcher = log.watcher()
+    watcher.step()
+    read = []
+
+    def ending(name, real):
+        def work(view, *arguments, **options):
+            read.append(view.number)
+            watcher.stopping = True
+            return real(view, *arguments, **options)
+
+        monkeypatch.setattr(name, work)
+
+    ending("coterie.watch.web.look", web_module.look)
+    ending("coterie.insight.asking.partition_answer", asking.partition_answer)
+    with served(watcher) as web:
+        assert get(web, path) == (503, "coterie watch ends")
+    assert read == [0]
