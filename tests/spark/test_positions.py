@@ -3,6 +3,7 @@
 import gzip
 import os
 import pickle
+import shutil
 import tempfile
 
 import pytest
@@ -183,3 +184,33 @@ def test_a_log_whose_files_are_renamed_meanwhile_is_listed_again(tmp_path, monke
     monkeypatch.setattr(os, "access", vanishing)
     assert LogPositions([tmp_path]).ends({}) == {"0": 1}
     assert len(calls) > 1
+
+
+def test_a_partition_that_goes_between_two_listings_is_named(tmp_path):
+    for number in range(2):
+        GrowingLog(tmp_path, number).append(some_batch(0))
+    log, ends = LogPositions([str(tmp_path)]), {"0": 1, "1": 1}
+    assert log.ends({}) == ends
+    pieces = log.pieces({}, ends)
+    shutil.rmtree(tmp_path / "__consumer_offsets-1")
+    for listed_again in (
+        lambda: log.ends(ends),
+        lambda: log.advance({}, ends, 1 << 20),
+        lambda: log.pieces({}, ends),
+        lambda: read([str(tmp_path)], pieces),
+    ):
+        with pytest.raises(CoterieError, match="partition 1 is gone from"):
+            listed_again()
+
+
+def test_a_file_that_the_cleaner_wrote_larger_under_its_name_is_read_from_its_start(tmp_path):
+    """Where the last known batch was, the new file has the middle of a batch."""
+    broker = GrowingLog(tmp_path)
+    broker.append(some_batch(0))
+    broker.append(some_batch(1))
+    log = LogPositions([tmp_path])
+    assert log.ends({}) == {"0": 2}
+    broker.active.write_bytes(some_batch(0, 200))
+    assert log.ends({}) == {"0": 200}
+    (piece,) = log.pieces({"0": 2}, {"0": 200})
+    assert (piece.start, piece.end) == (0, len(some_batch(0, 200)))

@@ -161,6 +161,15 @@ class LogPositions:
             if chosen is None or number in chosen
         }
 
+    def segments_of(self, key: str, by_partition: Mapping[str, list[Segment]]) -> list[Segment]:
+        """Return the segments of a partition; raise LogError if it is gone."""
+        if key not in by_partition:
+            raise LogError(
+                f"partition {key} is gone from {', '.join(self.paths)}: bring it back, or start"
+                " with a new checkpoint"
+            )
+        return by_partition[key]
+
     def ends(self, start: Offsets) -> dict[str, int]:
         """Return the offsets after the last whole batch of each partition.
 
@@ -174,11 +183,7 @@ class LogPositions:
     def _ends(self, start: Offsets) -> dict[str, int]:
         by_partition = self.segments()
         for key in start:
-            if key not in by_partition:
-                raise LogError(
-                    f"partition {key} is gone from {', '.join(self.paths)}: bring it back, or start"
-                    " with a new checkpoint"
-                )
+            self.segments_of(key, by_partition)
         ends = {key: self._end(found, start.get(key, 0)) for key, found in by_partition.items()}
         return {key: end for key, end in ends.items() if end}
 
@@ -210,7 +215,7 @@ class LogPositions:
         sizes: list[tuple[int, str, int, int]] = []
         for key, end in ends.items():
             if end > start.get(key, 0):
-                segments = by_partition[key]
+                segments = self.segments_of(key, by_partition)
                 index, place = self.locate(segments, start.get(key, 0))
                 sizes.append((sum(map(weight, segments[index:])) - place, key, index, place))
         left = max_bytes
@@ -281,9 +286,7 @@ class LogPositions:
         for key, after in end.items():
             first = start.get(key, 0)
             if after > first:
-                if key not in by_partition:
-                    self._ends({key: first})  # raises
-                yield from self.between(by_partition[key], first, after)
+                yield from self.between(self.segments_of(key, by_partition), first, after)
 
     def between(self, segments: list[Segment], first: int, after: int) -> Iterable[StreamPiece]:
         """Yield the pieces of a partition between two offsets."""
@@ -382,8 +385,9 @@ def bytes_of_piece(
         return
     number = piece.segment.partition
     log = LogPositions(paths, None if number is None else frozenset({number}))
+    key = key_of(number)
     moved = settled(
-        lambda: list(log.between(log.segments()[key_of(number)], piece.first, piece.after))
+        lambda: list(log.between(log.segments_of(key, log.segments()), piece.first, piece.after))
     )
     for there in moved:
         data = read_range(there.segment, there.start, there.end)

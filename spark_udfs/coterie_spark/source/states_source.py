@@ -52,11 +52,11 @@ def states_of_stream(
     paths: list[str], options: ScanOptions, piece: bytes
 ) -> Iterator[pa.RecordBatch]:
     """Yield the state of a pickled piece as rows."""
-    wanted = pickle.loads(piece)
+    stream_piece = pickle.loads(piece)
     state = PartialState(options)
-    fold = state.fold(wanted.segment.partition)
+    fold = state.fold(stream_piece.segment.partition)
     with resting_collector():
-        for segment, start, data in bytes_of_piece(paths, wanted):
-            expected = wanted.first if start else -1
+        for segment, start, data in bytes_of_piece(paths, stream_piece):
+            expected = stream_piece.first if start else -1
             fold.scan(data, file=segment.name, position=start, expected_offset=expected)
-    yield from scanning.state_batches(wanted.segment.partition, wanted.number, state)
+    yield from scanning.state_batches(stream_piece.segment.partition, stream_piece.number, state)
