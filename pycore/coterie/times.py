@@ -1,9 +1,10 @@
-"""Parse and format times and durations. Nothing here reads a clock."""
+"""Parse and format times and durations. Only ``epoch_ms`` reads a clock."""
 
 from __future__ import annotations
 
 import functools
 import re
+import time
 from datetime import datetime, timedelta, timezone, tzinfo
 
 ISO = re.compile(
@@ -15,6 +16,11 @@ LOG_ZONE = re.compile(r"Z|[+-]\d\d:?\d\d", re.ASCII)
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAX_MS = (1 << 63) - 1
 FORMS = "write 2026-01-31T14:05:00Z, with +02:00 for another zone, or epoch milliseconds"
+
+
+def epoch_ms() -> int:
+    """Return the system time in ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def parse_time(text: str) -> int:

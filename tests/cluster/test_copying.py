@@ -10,7 +10,7 @@ from coterie import ConfigError
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, addresses_of
 from coterie.cluster.copy_state import STATE_FILE, read_copy_state
-from coterie.cluster.copying import CopyPlan, Watcher, copy_partitions
+from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
 from coterie.cluster.errors import ClusterError
 from coterie.errors import LogError
 from coterie.log.folders import find_segments
@@ -28,20 +28,20 @@ def broker():
         yield made
 
 
-def copy(broker, out, *, now_ms=lambda: 1_000, config=(), watcher=None, stop=None, **plan):
+def copy(broker, out, *, now_ms=lambda: 1_000, config=(), observer=None, stop=None, **plan):
     """Copy a broker's offsets topic; the results by partition."""
 
     async def run():
         addresses = addresses_of(broker.bootstrap_servers)
         async with Cluster(addresses, ClientConfig(QUICK | dict(config))) as cluster:
             return await copy_partitions(
-                cluster, CopyPlan(out, **plan), now_ms=now_ms, watcher=watcher, stop=stop
+                cluster, CopyPlan(out, **plan), now_ms=now_ms, observer=observer, stop=stop
             )
 
     return {result.partition: result for result in asyncio.run(run())}
 
 
-class Recorded(Watcher):
+class Recorded(CopyObserver):
     """Records what it gets; ``stop`` is set once so many bytes were appended."""
 
     def __init__(self, stop_at_bytes=None):
@@ -60,10 +60,10 @@ class Recorded(Watcher):
 def test_a_copy_has_the_bytes_that_the_broker_stores(broker, tmp_path):
     for group in ("a", "b", "c", "d", "e"):
         commit_offsets(broker, group, 20)
-    watcher = Recorded()
-    results = copy(broker, tmp_path, watcher=watcher)
+    observer = Recorded()
+    results = copy(broker, tmp_path, observer=observer)
     assert copied(tmp_path) == stored(broker)
-    assert {n: data for n, data in stored(broker).items() if data} == watcher.data
+    assert {n: data for n, data in stored(broker).items() if data} == observer.data
     assert sum(result.next_offset for result in results.values()) == 100
     assert find_segments([tmp_path]).partition_count() == 4
 
@@ -122,12 +122,12 @@ def test_a_torn_tail_is_cut_and_the_copy_goes_on_at_a_batch(broker, tmp_path, to
         "a batch with a wrong checksum": data[: 21 * size - 1] + b"\xff",
     }[torn]
     segment.write_bytes(damaged)
-    watcher = Recorded()
-    results = copy(broker, tmp_path, watcher=watcher)
+    observer = Recorded()
+    results = copy(broker, tmp_path, observer=observer)
     assert copied(tmp_path) == stored(broker)
     assert results[number].fetched_bytes == 10 * size
     cut = len(damaged) - 20 * size
-    assert watcher.lines == [f"{TOPIC}-{number}: {cut} bytes of an incomplete batch were cut"]
+    assert observer.lines == [f"{TOPIC}-{number}: {cut} bytes of an incomplete batch were cut"]
 
 
 def test_segments_roll_by_size_and_each_is_named_by_its_first_offset(broker, tmp_path):
@@ -164,16 +164,16 @@ def test_following_appends_what_comes_until_it_is_stopped(broker, tmp_path):
     size = len(stored(broker)[number]) // 5
 
     async def run():
-        watcher = Recorded(stop_at_bytes=12 * size)
+        observer = Recorded(stop_at_bytes=12 * size)
 
         def complete(at_ms):  # then more comes
             asyncio.get_running_loop().run_in_executor(None, commit_offsets, broker, "a", 7)
 
-        watcher.complete = complete
+        observer.complete = complete
         async with Cluster(addresses_of(broker.bootstrap_servers), ClientConfig()) as cluster:
             plan = CopyPlan(tmp_path, follow=True)
             return await copy_partitions(
-                cluster, plan, now_ms=lambda: 5, watcher=watcher, stop=watcher.stop
+                cluster, plan, now_ms=lambda: 5, observer=observer, stop=observer.stop
             )
 
     results = {result.partition: result for result in asyncio.run(run())}
@@ -193,14 +193,14 @@ def test_following_goes_on_after_the_broker_was_away(broker, tmp_path):
         commit_offsets(broker, "a", 7)
 
     async def run():
-        watcher = Recorded(stop_at_bytes=12 * size)
-        watcher.complete = lambda at_ms: asyncio.get_running_loop().run_in_executor(None, restart)
-        lines.append(watcher.lines)
+        observer = Recorded(stop_at_bytes=12 * size)
+        observer.complete = lambda at_ms: asyncio.get_running_loop().run_in_executor(None, restart)
+        lines.append(observer.lines)
         config = ClientConfig({"retry.backoff.ms": "1", "retry.backoff.max.ms": "5"})
         async with Cluster(addresses_of(broker.bootstrap_servers), config) as cluster:
             plan = CopyPlan(tmp_path, follow=True)
             return await copy_partitions(
-                cluster, plan, now_ms=lambda: 5, watcher=watcher, stop=watcher.stop
+                cluster, plan, now_ms=lambda: 5, observer=observer, stop=observer.stop
             )
 
     asyncio.run(run())
@@ -223,13 +223,13 @@ def test_a_start_of_the_log_that_moved_past_the_copy_is_recorded_and_shown(broke
     commit_offsets(broker, "a", 20)
     whole = stored(broker)[number]
     delete_records(broker, number, 25)
-    watcher = Recorded()
-    copy(broker, tmp_path, watcher=watcher, now_ms=lambda: 3_000)
+    observer = Recorded()
+    copy(broker, tmp_path, observer=observer, now_ms=lambda: 3_000)
     size = len(before) // 10
     assert copied(tmp_path)[number] == before + whole[25 * size :]
     (move,) = read_copy_state(tmp_path / f"{TOPIC}-{number}").moves
     assert (move.at_ms, move.before, move.after, move.lost) == (3_000, 0, 25, 15)
-    assert watcher.lines == [
+    assert observer.lines == [
         f"{TOPIC}-{number}: the log's start moved from offset 0 to 25: "
         "15 offsets are gone that were not copied"
     ]
@@ -243,22 +243,22 @@ def test_a_start_of_the_log_that_moved_within_the_copy_loses_nothing(broker, tmp
     copy(broker, tmp_path)
     before = copied(tmp_path)[number]
     delete_records(broker, number, 5)
-    watcher = Recorded()
-    copy(broker, tmp_path, watcher=watcher)
+    observer = Recorded()
+    copy(broker, tmp_path, observer=observer)
     assert copied(tmp_path)[number] == before
     (move,) = read_copy_state(tmp_path / f"{TOPIC}-{number}").moves
     assert (move.before, move.after, move.lost) == (0, 5, 0)
-    assert watcher.lines == [f"{TOPIC}-{number}: the log's start moved from offset 0 to 5"]
+    assert observer.lines == [f"{TOPIC}-{number}: the log's start moved from offset 0 to 5"]
 
 
 def test_a_copy_of_a_log_whose_beginning_is_gone_says_so(broker, tmp_path):
     commit_offsets(broker, "a", 10)
     number = partition_for("a", 4)
     delete_records(broker, number, 4)
-    watcher = Recorded()
-    results = copy(broker, tmp_path, watcher=watcher)
+    observer = Recorded()
+    results = copy(broker, tmp_path, observer=observer)
     assert results[number].state.first_offset == 4
-    assert watcher.lines == [
+    assert observer.lines == [
         f"{TOPIC}-{number}: the log begins at offset 4; what was before is gone"
     ]
     first = next(LogReader(copied(tmp_path)[number]))
@@ -365,3 +365,37 @@ def test_a_wrong_property_is_named(properties, message):
     with pytest.raises(ConfigError, match=message) as raised:
         ClientConfig(properties).check()
     assert "password" not in str(raised.value)
+
+
+def test_a_second_lane_for_a_leader_has_a_connection_of_its_own(broker, tmp_path):
+    commit_offsets(broker, "a", 5)
+    places = []
+
+    class Electing(Cluster):
+        """The first view has no leader of partition 0."""
+
+        has_elected = False
+
+        async def topic(self, name):
+            view = await super().topic(name)
+            if not self.has_elected:
+                view.leaders[0] = None
+            self.has_elected = True
+            return view
+
+        async def connection(self, node, lane=0):
+            places.append((node, lane))
+            return await super().connection(node, lane)
+
+    async def run():
+        observer = Recorded()
+        observer.complete = lambda at_ms: observer.stop.set()
+        async with Electing(addresses_of(broker.bootstrap_servers), ClientConfig()) as cluster:
+            plan = CopyPlan(tmp_path, follow=True)
+            await copy_partitions(
+                cluster, plan, now_ms=lambda: 5, observer=observer, stop=observer.stop
+            )
+
+    asyncio.run(run())
+    assert copied(tmp_path) == stored(broker)
+    assert len(places) == len(set(places)) == 2

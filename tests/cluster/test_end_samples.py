@@ -1,16 +1,20 @@
 """Samples of end offsets beside a copy: what `lag` makes of them."""
 
+import asyncio
 import csv
 import json
+import signal
 import subprocess
 
 import pytest
 
 pytest.importorskip("aiokafka")
 
+from coterie.cli.endsampling import EndSampler
+from coterie.cluster.stopping import run_until
 from coterie.messages import encode_batch
 from coterie.server import Broker
-from support.commandline import COTERIE, coterie_ok, default_sigint
+from support.commandline import COTERIE, coterie_ok, default_sigint, fails
 from support.server.asking import commit
 from support.server.groups_of_a_broker import commit_offsets
 from support.server.sockets import ask, connect
@@ -80,3 +84,85 @@ def test_following_samples_from_when_the_copy_is_complete(broker, tmp_path):
     process.communicate()
     assert process.returncode == 0
     assert samples(tmp_path) == [("orders", "0", "0"), ("orders", "1", "0")]
+
+
+def test_a_torn_last_line_is_cut_before_a_sample_is_appended(broker, tmp_path):
+    commit_offsets(broker, "a", 3)
+    coterie_ok(*fetch(broker, tmp_path))
+    path = tmp_path / "end-offsets.csv"
+    whole = path.read_text()
+    path.write_text(whole + "1796133900000,ord")
+    coterie_ok(*fetch(broker, tmp_path))
+    assert path.read_text().startswith(whole)
+    assert samples(tmp_path) == [("orders", "0", "0"), ("orders", "1", "0")] * 2
+
+
+@pytest.mark.parametrize("text", ["time,group,lag\n1,a,2\n", "a note\n", "\n"])
+def test_a_file_with_another_heading_is_refused_before_anything_is_written(broker, tmp_path, text):
+    commit_offsets(broker, "a", 3)
+    path = tmp_path / "end-offsets.csv"
+    path.write_text(text)
+    fails(*fetch(broker, tmp_path), says=(str(path), "another heading", "move it away"))
+    assert path.read_text() == text
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_missing_end_offsets_are_reported_again_after_a_good_sample(tmp_path, monkeypatch):
+    from coterie.cluster import end_offsets
+    from coterie.cluster.errors import ClusterError
+
+    async def answer(cluster, topics, skipped):
+        if cluster == "fails":
+            skipped("orders", ClusterError("no permission"))
+            return {}
+        return {("orders", 0): 7}
+
+    monkeypatch.setattr(end_offsets, "end_offsets", answer)
+    lines = []
+    sampler = EndSampler(tmp_path, lambda: 1_000, lines.append)
+
+    async def run():
+        for cluster in ("fails", "fails", "answers", "fails"):
+            await sampler.sample(cluster)
+
+    asyncio.run(run())
+    assert lines == ["no end offsets of orders: no permission"] * 2
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_sample_that_the_broker_does_not_answer(broker, tmp_path, number, status):
+    commit_offsets(broker, "a", 3)
+    command = fetch(broker, tmp_path, "--group", "a")
+    coterie_ok(*command)
+    before = samples(tmp_path)
+    # Requests of the copy: Metadata, ListOffsets twice, then those of the sample.
+    quick = broker.fail("Metadata", delay_ms=1)
+    slow = broker.fail("Metadata", delay_ms=3_600_000)
+    process = subprocess.Popen(
+        [*COTERIE, *map(str, command)], stderr=subprocess.PIPE, text=True,
+        preexec_fn=default_sigint,
+    )  # fmt: skip
+    while not slow.count:
+        broker.requests()
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert (quick.count, process.returncode) == (1, status)
+    assert len(err.splitlines()) == 1, err
+    assert samples(tmp_path) == before
+
+
+def test_a_read_of_a_long_copy_can_be_cancelled(broker, tmp_path):
+    commit_offsets(broker, "a", 3)
+    coterie_ok(*fetch(broker, tmp_path))
+    sampler = EndSampler(tmp_path, lambda: 1_000, print)
+
+    async def run():
+        async def read():
+            await sampler.read_copy((0, 1, 2, 3))
+            return "all"
+
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_soon(stop.set)
+        return await run_until(stop, read())
+
+    assert asyncio.run(run()) is None

@@ -70,7 +70,7 @@ def test_a_process_prints_the_same(broker, tmp_path):
     assert len(result.stdout.splitlines()) == 5
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_following_ends_with_0_when_it_is_stopped(broker, tmp_path, number):
     commit_offsets(broker, "a", 10)
     command = [*COTERIE, *map(str, fetch(broker, tmp_path / "copy", "--follow"))]
@@ -115,6 +115,25 @@ def test_the_folder_of_a_brokers_logs_is_refused_before_anything_is_written(brok
     (tmp_path / "meta.properties").write_text("node.id=1\n")
     fails(*fetch(broker, tmp_path), says=("a broker's own folder", "choose another"))
     assert [path.name for path in tmp_path.iterdir()] == ["meta.properties"]
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_brokers_folders_of_partitions_are_refused_before_anything_is_written(
+    broker, tmp_path, number
+):
+    commit_offsets(broker, "a", 3)
+    segment = tmp_path / f"{TOPIC}-{number}" / f"{0:020}.log"
+    segment.parent.mkdir()
+    segment.touch()
+    says = (str(segment.parent), "segments that coterie fetch did not write")
+    fails(*fetch(broker, tmp_path, "--partition", 1, "--partition", 2), says=says)
+    assert list(tmp_path.rglob("*")) == [segment.parent, segment]
+
+
+def test_the_folder_of_one_partition_is_refused(broker, tmp_path):
+    out = tmp_path / f"{TOPIC}-3"
+    fails(*fetch(broker, out), says=(str(out), "name of a partition's folder"))
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("options", [("--out", ""), ("--group", ""), ("--topic", "")])
@@ -210,6 +229,16 @@ def test_a_wrong_password_is_named_and_not_shown(with_login, tmp_path, client, m
         run=coterie_process,  # the server of this process says so, too
     )
     assert "mistaken" not in result.stderr
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_login_at_a_listener_without_one_is_one_line(broker, tmp_path, client, mechanism):
+    config = client(login(mechanism))
+    says = (broker.bootstrap_servers, "is it a listener of Kafka with SASL_PLAINTEXT?")
+    command = fetch(broker, tmp_path / "copy", "--command-config", config)
+    result = fails(*command, says=says, run=coterie_process)
+    assert "object at" not in result.stderr
+    assert "<" not in result.stderr
 
 
 def test_a_client_without_login_is_told_of_the_listener(with_login, tmp_path, client):

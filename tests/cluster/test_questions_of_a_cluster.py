@@ -1,5 +1,8 @@
 """``--bootstrap-server`` in the place of LOG: the answers are those of a copy."""
 
+import os
+import signal
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -9,7 +12,7 @@ pytest.importorskip("aiokafka")
 
 from coterie.messages import partition_for
 from coterie.server import Broker
-from support.commandline import coterie_ok, fails
+from support.commandline import COTERIE, coterie_ok, default_sigint, fails
 from support.server.groups_of_a_broker import commit_offsets
 
 SETTINGS = {"offsets.topic.num.partitions": 4}
@@ -100,3 +103,27 @@ def test_an_output_may_lie_anywhere(broker, temporary, tmp_path):
     at = ("--bootstrap-server", broker.bootstrap_servers)
     coterie_ok("audit", *at, "--format", "json", "-o", tmp_path / "found.json")
     assert Path(tmp_path / "found.json").read_text().startswith("[")
+
+
+@pytest.mark.parametrize(("hangup", "status"), [(signal.SIG_DFL, 143), (signal.SIG_IGN, 130)])
+def test_a_hangup_ends_a_question_and_leaves_nothing_unless_it_is_ignored(
+    broker, temporary, hangup, status
+):
+    def start():
+        default_sigint()
+        signal.signal(signal.SIGHUP, hangup)
+
+    slow = broker.fail("Fetch", delay_ms=3_600_000)
+    at = ("--bootstrap-server", broker.bootstrap_servers)
+    process = subprocess.Popen(
+        [*COTERIE, "groups", *at, "--list"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(temporary)}, preexec_fn=start,
+    )  # fmt: skip
+    while not slow.count:
+        broker.requests()
+    process.send_signal(signal.SIGHUP)
+    if hangup == signal.SIG_IGN:
+        process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == status
+    assert not list(temporary.iterdir())

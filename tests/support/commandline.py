@@ -69,7 +69,8 @@ def default_sigint():
 @contextmanager
 def state_restored(cwd):
     """Give a command its folder and environment, and restore the state that ``main`` changes."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
     finders, before = sys.meta_path[:], os.getcwd()
     with ExitStack() as after, patch.dict(os.environ, ENVIRONMENT), warnings.catch_warnings():
         if getattr(sys.modules.get("pyspark"), "__version__", "").startswith("4.0."):

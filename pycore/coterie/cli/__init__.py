@@ -2,7 +2,7 @@
 
 A module of a command has the command's name, and defines it as ``command``. Commands raise
 exceptions; only ``main`` prints the error line and exits. Exit status: 0 done, 1 failed or a
-problem was found, 2 wrong usage, 130 interrupted (SIGINT), 143 terminated (SIGTERM).
+problem was found, 2 wrong usage, 130 interrupted (SIGINT), 143 terminated (SIGTERM, SIGHUP).
 """
 
 from __future__ import annotations
@@ -111,4 +111,6 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # idle threads would spin
     sys.unraisablehook = resend_signal
     signal.signal(signal.SIGTERM, end)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup leaves it
+        signal.signal(signal.SIGHUP, end)
     sys.exit(run())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from coterie.cli.failures import Terminated, say
 from coterie.cli.groupnames import SPECIAL
 from coterie.cli.progress import TerminalProgress
 from coterie.extras import missing_module
-from coterie.times import format_time
+from coterie.times import epoch_ms, format_time
 
 if TYPE_CHECKING:
     from coterie.cluster.cluster import Cluster
@@ -27,18 +26,14 @@ Found = TypeVar("Found")
 Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
 
 
-def epoch_ms() -> int:
-    """Return the system time in ms since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 def on_cluster(
     servers: str, client_file: str | None, work: Work[Found], *, endless: bool = False
 ) -> Found:
     """Connect to a cluster, and return what ``work`` returns there.
 
-    ``work`` gets an event that SIGINT and SIGTERM set, so that it ends in order. A signal ends the
-    command as one that was interrupted, except for ``endless`` work, which has no other end.
+    ``work`` gets an event that SIGINT, SIGTERM and SIGHUP set, so that it ends in order. A signal
+    ends the command as one that was interrupted, except for ``endless`` work, which has no other
+    end. Ignored signals stay ignored.
 
     Raises
     ------
@@ -70,8 +65,9 @@ def on_cluster(
             received.append(number)
             stop.set()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, end, number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, end, number)
         async with Cluster(addresses, config) as cluster:
             return await work(cluster, stop)
 
@@ -89,16 +85,17 @@ async def copy(
     End offsets are sampled every ``sample_s`` seconds from when the copy is complete on; once, if
     it then ends.
     """
-    from coterie.cluster.copying import Watcher, copy_partitions
+    from coterie.cluster.copying import CopyObserver, copy_partitions
+    from coterie.cluster.stopping import run_until
 
     with TerminalProgress() as progress:
         sampler = None if sample_s is None else EndSampler(plan.out, epoch_ms, progress.notice)
         sampling: list[asyncio.Task[None]] = []
 
-        class Shown(Watcher):
-            def begun(self, partitions: tuple[int, ...]) -> None:
+        class Shown(CopyObserver):
+            async def begun(self, partitions: tuple[int, ...]) -> None:
                 if sampler is not None and not sampler.has_read:
-                    sampler.read_copy(partitions)
+                    await sampler.read_copy(partitions)
 
             def progress(self, done: int, total: int) -> None:
                 progress.stage(f"fetched {done:,} of {total:,} offsets")
@@ -121,7 +118,7 @@ async def copy(
 
         try:
             results = await copy_partitions(
-                cluster, plan, now_ms=epoch_ms, watcher=Shown(), stop=stop
+                cluster, plan, now_ms=epoch_ms, observer=Shown(), stop=stop
             )
         finally:
             for task in sampling:
@@ -131,10 +128,13 @@ async def copy(
             if isinstance(failure, Exception):
                 raise failure
         if sampler is not None and not plan.follow and not stop.is_set():
-            await sampler.sample(cluster)
+            await run_until(stop, sampler.sample(cluster))
+            if stop.is_set():
+                return results
             # The copy has to be complete until the sample, or `lag` calls it beyond the log.
-            watcher = Shown()
-            more = await copy_partitions(cluster, plan, now_ms=epoch_ms, watcher=watcher, stop=stop)
+            more = await copy_partitions(
+                cluster, plan, now_ms=epoch_ms, observer=Shown(), stop=stop
+            )
             before = {result.partition: result.fetched_bytes for result in results}
             results = [
                 replace(

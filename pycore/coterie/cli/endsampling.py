@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coterie import csvrows
-from coterie.log.folders import find_segments, read_segment
+from coterie.cli.failures import Failed
+from coterie.log.folders import Segment, find_segments, read_segment
 from coterie.log.mapped import intact
-from coterie.state.partial import PartialState, scan
+from coterie.state.partial import scan
+from coterie.state.rows import pending_rows, visible_offsets
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from coterie.cluster.cluster import Cluster
     from coterie.cluster.errors import ClusterError
 
 FILE = "end-offsets.csv"
-HEADING = "time,topic,partition,offset\n"
+HEADING = b"time,topic,partition,offset\n"
 LONGEST_LINE_BYTES = 4096
 
 
@@ -26,36 +31,43 @@ class EndSampler:
     """Appends the end offsets of the topics that groups commit to to ``DIR/end-offsets.csv``.
 
     The topics are those of the commits in the copy, so no other permission is needed to find them.
+
+    Raises
+    ------
+    Failed
+        The file exists, and ``fetch`` did not write it.
     """
 
     def __init__(self, out: Path, now_ms: Callable[[], int], notice: Callable[[str], None]) -> None:
         self.path = out / FILE
         self._out, self._now_ms, self._notice = out, now_ms, notice
-        self._state = PartialState()
+        self._topics: set[str] = set()
         self.has_read = False
-        self._said: set[str] = set()
+        self._reported_topics: set[str] = set()
+        with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as file:
+            if not HEADING.startswith(file.read(len(HEADING))):
+                heading = HEADING.decode().strip()
+                raise Failed(f"{self.path}: has another heading than {heading}; move it away")
 
-    def read_copy(self, partitions: tuple[int, ...]) -> None:
+    async def read_copy(self, partitions: tuple[int, ...]) -> None:
         """Take the commits that the copy has already; call it once, before :meth:`take`."""
         self.has_read = True
         listing = find_segments([self._out]) if any(self._out.glob("*/*.log")) else None
         for segment in () if listing is None else listing.segments:
             if segment.partition in partitions:
-                data = read_segment(segment)
-                with intact(data):
-                    self.take(segment.partition, memoryview(data))
+                self._topics |= await asyncio.to_thread(_topics_of_segment, segment)
 
     def take(self, partition: int | None, batches: memoryview) -> None:
         """Take batches that were appended to the copy."""
-        self._state.absorb(scan(batches, partition=partition))
+        self._topics |= _topics_of(batches, partition)
 
     async def sample(self, cluster: Cluster) -> None:
         """Append one sample; a line at a partition."""
         from coterie.cluster.end_offsets import end_offsets
 
-        topics = {row["topic"] for group in self._state.groups() for row in group["offsets"]}
         at_ms = self._now_ms()
-        found = await end_offsets(cluster, topics, self._skipped)
+        found = await end_offsets(cluster, self._topics, self._skipped)
+        self._reported_topics -= {topic for topic, _ in found}
         line = csvrows.line_writer()
         rows = [line([at_ms, *place, offset]) for place, offset in sorted(found.items())]
         with open(self.path, "ab+") as file:
@@ -64,7 +76,7 @@ class EndSampler:
             file.seek(start)
             whole = start + file.read().rfind(b"\n") + 1  # a killed process leaves a torn line
             file.truncate(whole)
-            file.write(("" if whole else HEADING).encode() + "".join(rows).encode())
+            file.write((b"" if whole else HEADING) + "".join(rows).encode())
 
     async def repeat(self, cluster: Cluster, every_s: int) -> None:
         """Sample, again and again."""
@@ -73,7 +85,20 @@ class EndSampler:
             await asyncio.sleep(every_s)
 
     def _skipped(self, topic: str, error: ClusterError) -> None:
-        """Print once for each topic why its end offsets are missing."""
-        if topic not in self._said:
-            self._said.add(topic)
+        """Print why the end offsets of a topic are missing, once until they are there again."""
+        if topic not in self._reported_topics:
+            self._reported_topics.add(topic)
             self._notice(f"no end offsets of {topic}: {error}")
+
+
+def _topics_of_segment(segment: Segment) -> set[str]:
+    data = read_segment(segment)
+    with intact(data):
+        return _topics_of(data, segment.partition)
+
+
+def _topics_of(data: Buffer, partition: int | None) -> set[str]:
+    """Return the topics that batches commit to, also in transactions without an end."""
+    fold = scan(data, partition=partition).fold(partition)
+    topics = {row["topic"] for _, row in visible_offsets(fold) if row is not None}
+    return topics | {row["topic"] for _, _, row in pending_rows(fold)}

@@ -52,7 +52,7 @@ FIELDS = {
     multiple=True,
     help="Only the partition that has the records of this group; repeatable.",
 )
-@click.option("--follow", is_flag=True, help="Go on until SIGINT or SIGTERM.")
+@click.option("--follow", is_flag=True, help="Go on until SIGINT, SIGTERM or SIGHUP.")
 @click.option(
     "--sample-end-offsets",
     "sample_s",

@@ -43,7 +43,7 @@ DEFAULTS = {
     "fetch.max.wait.ms": "500",
     "max.partition.fetch.bytes": "8388608",
 }
-SECONDS_MAX_MS = 2**31 - 1
+INT32_MAX = 2**31 - 1
 MODULE = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", re.I)
 OPTION = re.compile(
     r"""\s*([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
@@ -84,8 +84,8 @@ class ClientConfig:
     def whole(self, name: str) -> int:
         """Return a property that is a whole number from 0 to 2147483647."""
         text = self.text(name).strip()
-        if not re.fullmatch("[0-9]{1,10}", text) or int(text) > SECONDS_MAX_MS:
-            raise self.error(name, f"must be a number from 0 to {SECONDS_MAX_MS}, not {text!r}")
+        if not re.fullmatch("[0-9]{1,10}", text) or int(text) > INT32_MAX:
+            raise self.error(name, f"must be a number from 0 to {INT32_MAX}, not {text!r}")
         return int(text)
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -12,11 +12,11 @@ from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.connections import Connection, Security, connect
 from coterie.cluster.errors import ClusterError, Unavailable, refusal
 from coterie.errors import ArgumentError
+from coterie.wire import NO_ID
 
 __all__ = ["Backoff", "Cluster", "TopicView", "addresses_of"]
 
 DEFAULT_PORT = 9092
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 CLOSE_S = 1.0  # for the goodbyes of TLS, which a broker may never answer
 
 
@@ -37,6 +37,15 @@ class TopicView:
     name: str
     topic_id: str | None
     leaders: dict[int, int | None]
+
+    def by_leader(self, numbers: Iterable[int]) -> dict[int, list[int]]:
+        """Group partitions by the node that leads them; leave out those without a leader."""
+        groups: dict[int, list[int]] = {}
+        for number in numbers:
+            leader = self.leaders.get(number)
+            if leader is not None:
+                groups.setdefault(leader, []).append(number)
+        return groups
 
 
 def addresses_of(text: str) -> tuple[tuple[str, int], ...]:
@@ -72,20 +81,19 @@ class Backoff:
         self._first_s = config.whole("retry.backoff.ms") / 1000
         self._last_s = config.whole("retry.backoff.max.ms") / 1000
         self._limit_s = limit_s
-        self.reset()
+        self._next_s = self._first_s
+        self._since_s: float | None = None
 
     def reset(self) -> None:
         """Start anew, after something has succeeded."""
-        self._next_s, self._since = self._first_s, None
-
-    _since: float | None
+        self._next_s, self._since_s = self._first_s, None
 
     async def wait(self, error: Unavailable) -> None:
         """Wait after a failure; raise it if the time is over."""
         now = asyncio.get_running_loop().time()
-        if self._since is None:
-            self._since = now
-        if self._limit_s is not None and now - self._since >= self._limit_s:
+        if self._since_s is None:
+            self._since_s = now
+        if self._limit_s is not None and now - self._since_s >= self._limit_s:
             raise error
         await asyncio.sleep(self._next_s)
         self._next_s = min(2 * self._next_s, max(self._last_s, self._first_s))
@@ -133,6 +141,8 @@ class Cluster:
 
     async def connection(self, node: int, lane: int = 0) -> Connection:
         """Return an open connection to a broker; each ``lane`` has one of its own.
+
+        Lane 0 is for requests that are answered at once; :meth:`ask` uses it, too.
 
         Raises
         ------

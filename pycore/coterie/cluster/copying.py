@@ -1,7 +1,7 @@
 """Copy partitions of a topic, byte for byte: ``copy_partitions``.
 
 Each leader gets a lane of Fetch requests (``lanes``). When a lane ends early, because a leader has
-changed or a broker is gone, the leaders are asked for again, with pauses that grow. Whatever ends
+changed or a broker is gone, the leaders are looked up again, with pauses that grow. Whatever ends
 the copying, each folder ends with a whole batch and has its state.
 """
 
@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from coterie._core.codec.checksum import partition_for
 from coterie.cluster.cluster import Backoff, Cluster, TopicView
-from coterie.cluster.copy_state import CopyState, read_copy_state, write_copy_state
+from coterie.cluster.copy_state import STATE_FILE, CopyState, read_copy_state, write_copy_state
 from coterie.cluster.errors import ClusterError, Unavailable
 from coterie.cluster.lanes import CopiedPartition, Lane
 from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
+from coterie.cluster.stopping import run_until
 from coterie.errors import LogError
-from coterie.log.folders import TOPIC
+from coterie.log.folders import SEGMENT_FILE, TOPIC
 
-__all__ = ["CopyPlan", "CopyResult", "Watcher", "copy_partitions"]
+__all__ = ["CopyObserver", "CopyPlan", "CopyResult", "copy_partitions"]
 
 RESPONSES_BYTES = 64 << 20  # of the responses of all leaders that are awaited at a time
 SAVE_AFTER_MS = 5_000
+NOT_WRITTEN = "has segments that coterie fetch did not write; choose another folder"
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,11 @@ class CopyResult:
     state: CopyState
 
 
-class Watcher:
+class CopyObserver:
     """Follows the copying; a subclass overrides what it needs."""
 
-    def begun(self, partitions: tuple[int, ...]) -> None:
-        """Take the partitions that are copied."""
+    async def begun(self, partitions: tuple[int, ...]) -> None:
+        """Take the partitions that are copied; nothing is fetched before it returns."""
 
     def appended(self, partition: int, batches: memoryview) -> None:
         """Take whole batches that were written."""
@@ -102,7 +106,7 @@ async def copy_partitions(
     plan: CopyPlan,
     *,
     now_ms: Callable[[], int],
-    watcher: Watcher | None = None,
+    observer: CopyObserver | None = None,
     stop: asyncio.Event | None = None,
 ) -> list[CopyResult]:
     """Copy partitions until they are complete, or with ``follow`` until ``stop`` is set.
@@ -117,7 +121,7 @@ async def copy_partitions(
         What to copy, and where to.
     now_ms
         The clock, in epoch ms: when the copy was complete.
-    watcher
+    observer
         Follows the copying.
     stop
         Ends the copying early; what was written stays.
@@ -130,40 +134,32 @@ async def copy_partitions(
     LogError
         A folder has another copy, or is written by another process.
     """
-    if (plan.out / "meta.properties").exists():
-        raise LogError(f"{plan.out}: is a broker's own folder of logs; choose another folder")
-    copying = _Copying(cluster, plan, now_ms, watcher or Watcher())
+    _refuse_other_folders(plan)
+    copying = _Copying(cluster, plan, now_ms, observer or CopyObserver())
     with contextlib.ExitStack() as open_files:
-        work = asyncio.ensure_future(copying.run(open_files))
-        stopped = asyncio.ensure_future((stop or asyncio.Event()).wait())
-        try:
-            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
-        finally:
-            for task in (work, stopped):
-                task.cancel()
-            await asyncio.gather(work, stopped, return_exceptions=True)
+        await run_until(stop or asyncio.Event(), copying.run(open_files))
     return copying.results()
 
 
 class _Copying:
     def __init__(
-        self, cluster: Cluster, plan: CopyPlan, now_ms: Callable[[], int], watcher: Watcher
+        self, cluster: Cluster, plan: CopyPlan, now_ms: Callable[[], int], observer: CopyObserver
     ) -> None:
-        self._cluster, self._plan, self._now_ms, self._watcher = cluster, plan, now_ms, watcher
+        self._cluster, self._plan, self._now_ms, self._observer = cluster, plan, now_ms, observer
         limit_s = cluster.config.whole("default.api.timeout.ms") / 1000
         self._backoff = Backoff(cluster.config, None if plan.follow else limit_s)
         self._partitions: list[CopiedPartition] = []
         self._waiting: list[CopiedPartition] = []
         self._lanes: dict[asyncio.Task[None], Lane] = {}
+        self._connected: set[tuple[int, int]] = set()  # leader and number of each lane
         self._saved_ms = 0
+        self._saved: set[int] = set()
         self._was_complete = self._is_waiting = False
 
     async def run(self, open_files: contextlib.ExitStack) -> None:
         view = await self._first_view()
         self._open(view, open_files)
-        self._watcher.begun(tuple(p.number for p in self._partitions))
+        await self._observer.begun(tuple(p.number for p in self._partitions))
         try:
             error = self._start(view)
             while self._waiting or self._lanes:
@@ -212,7 +208,7 @@ class _Copying:
             open_files.callback(self._save, partition)
             if files.cut_bytes:
                 cut = f"{files.cut_bytes:,} bytes of an incomplete batch were cut"
-                self._watcher.notice(f"{name}: {cut}")
+                self._observer.notice(f"{name}: {cut}")
             self._partitions.append(partition)
         self._waiting = list(self._partitions)
 
@@ -225,32 +221,26 @@ class _Copying:
 
     def _start(self, view: TopicView) -> Unavailable | None:
         """Start a lane for each leader of a waiting partition; return why some go on waiting."""
-        by_leader: dict[int, list[CopiedPartition]] = {}
-        leaderless = []
-        for partition in self._waiting:
-            leader = view.leaders.get(partition.number)
-            if leader is None:
-                leaderless.append(partition)
-            else:
-                by_leader.setdefault(leader, []).append(partition)
+        waiting = {partition.number: partition for partition in self._waiting}
+        by_leader = view.by_leader(waiting)
         config = self._cluster.config
         partition_bytes = config.whole("max.partition.fetch.bytes")
-        for leader, partitions in by_leader.items():
+        for leader, numbers in by_leader.items():
             lane = Lane(
                 self._plan.topic,
-                partitions,
+                [waiting.pop(number) for number in numbers],
                 follow=self._plan.follow,
                 max_bytes=max(partition_bytes, RESPONSES_BYTES // len(by_leader)),
                 partition_bytes=partition_bytes,
                 wait_ms=config.whole("fetch.max.wait.ms"),
                 now_ms=self._now_ms,
                 written=self._written,
-                notice=self._watcher.notice,
+                notice=self._observer.notice,
             )
             self._lanes[asyncio.ensure_future(self._drive(leader, lane))] = lane
-        self._waiting = leaderless
-        if leaderless:
-            return Unavailable(f"{leaderless[0].name}: has no leader")
+        self._waiting = list(waiting.values())  # those without a leader
+        if self._waiting:
+            return Unavailable(f"{self._waiting[0].name}: has no leader")
         return None
 
     async def _start_again(self) -> Unavailable | None:
@@ -258,12 +248,15 @@ class _Copying:
         return self._start(view) if isinstance(view, TopicView) else view
 
     async def _drive(self, leader: int, lane: Lane) -> None:
+        # A broker answers a Fetch request that waits for records before it reads the next request.
+        number = next(n for n in itertools.count(1) if (leader, n) not in self._connected)
+        self._connected.add((leader, number))
         try:
-            connection = await self._cluster.connection(leader)
+            await lane.run(await self._cluster.connection(leader, number))
         except Unavailable as error:
             lane.error = error
-        else:
-            await lane.run(connection)
+        finally:
+            self._connected.remove((leader, number))
 
     def _reap(self) -> Unavailable | None:
         """Take the lanes that have ended; return why partitions go on waiting."""
@@ -278,34 +271,37 @@ class _Copying:
 
     async def _pause(self, error: Unavailable) -> None:
         if self._plan.follow and not self._is_waiting:
-            self._watcher.notice(f"{error}; trying again until it is there")
+            self._observer.notice(f"{error}; trying again until it is there")
         self._is_waiting = True
         await self._backoff.wait(error)
 
     def _written(self, written: list[tuple[CopiedPartition, memoryview]], is_healthy: bool) -> None:
         """Pass on what a lane has written, and save the states."""
         for partition, batches in written:
-            self._watcher.appended(partition.number, batches)
+            self._observer.appended(partition.number, batches)
         if is_healthy:
             self._backoff.reset()
             self._is_waiting = False
         begun = [p for p in self._partitions if p.state is not None]
         done = sum(p.position - p.state.first_offset for p in begun if p.state is not None)
         total = sum(p.end - p.state.first_offset for p in begun if p.state is not None)
-        self._watcher.progress(done, max(done, total))
+        self._observer.progress(done, max(done, total))
         now_ms = self._now_ms()
-        if now_ms - self._saved_ms >= SAVE_AFTER_MS:
+        is_due = now_ms - self._saved_ms >= SAVE_AFTER_MS
+        if is_due:
             self._saved_ms = now_ms
-            for partition in begun:
+        for partition in begun:
+            if is_due or partition.number not in self._saved:  # a state first: see `_state_of`
                 self._save(partition)
         if not self._was_complete and all(p.is_complete for p in self._partitions):
             self._was_complete = True
-            self._watcher.complete(min(_complete_ms(p) for p in self._partitions))
+            self._observer.complete(min(_complete_ms(p) for p in self._partitions))
 
-    @staticmethod
-    def _save(partition: CopiedPartition) -> None:
-        if partition.state is not None and partition.files.next_offset is not None:
+    def _save(self, partition: CopiedPartition) -> None:
+        if partition.state is not None:
+            partition.files.sync()  # the state must not claim what the disk may lose
             write_copy_state(partition.files.folder, partition.state)
+            self._saved.add(partition.number)
 
     def results(self) -> list[CopyResult]:
         return [
@@ -318,6 +314,22 @@ class _Copying:
 def _complete_ms(partition: CopiedPartition) -> int:
     assert partition.state is not None
     return partition.state.complete_until_ms or 0
+
+
+def _refuse_other_folders(plan: CopyPlan) -> None:
+    """Raise LogError if the folder of the copy is a broker's, or of one partition."""
+    if (plan.out / "meta.properties").exists():
+        raise LogError(f"{plan.out}: is a broker's own folder of logs; choose another folder")
+    is_partition = re.compile(re.escape(plan.topic) + "-[0-9]+").fullmatch
+    if is_partition(plan.out.resolve().name):
+        raise LogError(f"{plan.out}: has the name of a partition's folder; name the one above it")
+    for folder in sorted(plan.out.iterdir()) if plan.out.is_dir() else ():
+        if (
+            is_partition(folder.name)
+            and any(SEGMENT_FILE.fullmatch(path.name) for path in folder.iterdir())
+            and not (folder / STATE_FILE).exists()
+        ):
+            raise LogError(f"{folder}: {NOT_WRITTEN}")
 
 
 def _numbers(plan: CopyPlan, view: TopicView) -> list[int]:
@@ -337,9 +349,7 @@ def _state_of(
     state = read_copy_state(folder)
     if state is None:
         if files.next_offset is not None:
-            raise LogError(
-                f"{folder}: has segments that coterie fetch did not write; choose another folder"
-            )
+            raise LogError(f"{folder}: {NOT_WRITTEN}")
         return None
     for what, ours, theirs in (
         ("topic", state.topic, view.name),

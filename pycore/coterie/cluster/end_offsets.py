@@ -1,15 +1,17 @@
-"""The end offsets of topics, now: what `lag` compares commits with."""
+"""ListOffsets: where logs begin and end. ``lag`` compares commits with the end offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from coterie.cluster.cluster import Cluster
+from coterie.cluster.connections import Connection
 from coterie.cluster.errors import ClusterError, refusal
 
-__all__ = ["end_offsets"]
+__all__ = ["EARLIEST", "LATEST", "READ_UNCOMMITTED", "end_offsets", "list_offsets"]
 
-LATEST, READ_UNCOMMITTED = -1, 0
+EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED = 0
 
 
 async def end_offsets(
@@ -17,32 +19,46 @@ async def end_offsets(
 ) -> dict[tuple[str, int], int]:
     """Return the end offset of each partition of some topics.
 
-    Needs DESCRIBE on the topics. A topic or a leader that cannot be asked is left out; ``skipped``
-    gets the topic and the reason.
+    Needs DESCRIBE on the topics. A topic is left out if the cluster or a leader does not answer for
+    it; ``skipped`` gets the topic and the reason.
     """
     found: dict[tuple[str, int], int] = {}
     for name in sorted(topics):
         try:
-            found |= await _of_topic(cluster, name)
+            offsets = await _of_topic(cluster, name)
+            found |= {(name, number): offset for number, offset in offsets.items()}
         except ClusterError as error:  # noqa: PERF203
             skipped(name, error)
     return found
 
 
-async def _of_topic(cluster: Cluster, name: str) -> dict[tuple[str, int], int]:
+async def _of_topic(cluster: Cluster, name: str) -> dict[int, int]:
     view = await cluster.topic(name)
-    by_leader: dict[int, list[int]] = {}
-    for number, leader in view.leaders.items():
-        if leader is not None:
-            by_leader.setdefault(leader, []).append(number)
+    found: dict[int, int] = {}
+    for leader, numbers in view.by_leader(view.leaders).items():
+        found |= await list_offsets(await cluster.connection(leader), name, numbers, LATEST)
+    return found
+
+
+async def list_offsets(
+    connection: Connection, topic: str, numbers: Iterable[int], timestamp: int
+) -> dict[int, int]:
+    """Return an offset of each partition, by its number; a partition may be missing.
+
+    ``timestamp``: ``EARLIEST``, ``LATEST``, or epoch ms.
+
+    Raises
+    ------
+    ClusterError
+        The broker refuses a partition.
+    """
+    parts = [{"partitionIndex": number, "timestamp": timestamp} for number in numbers]
+    topics = [{"name": topic, "partitions": parts}]
+    body = {"replicaId": -1, "isolationLevel": READ_UNCOMMITTED, "topics": topics}
     found = {}
-    for leader, numbers in by_leader.items():
-        parts = [{"partitionIndex": number, "timestamp": LATEST} for number in numbers]
-        topics = [{"name": name, "partitions": parts}]
-        body = {"replicaId": -1, "isolationLevel": READ_UNCOMMITTED, "topics": topics}
-        answer = await (await cluster.connection(leader)).ask("ListOffsets", body)
-        for row in answer["topics"][0]["partitions"] if answer["topics"] else ():
+    for answered in (await connection.ask("ListOffsets", body))["topics"]:
+        for row in answered["partitions"]:
             if row["errorCode"]:
-                raise refusal(row["errorCode"], f"{name}-{row['partitionIndex']}", "DESCRIBE")
-            found[name, row["partitionIndex"]] = row["offset"]
+                raise refusal(row["errorCode"], f"{topic}-{row['partitionIndex']}", "DESCRIBE")
+            found[row["partitionIndex"]] = row["offset"]
     return found

@@ -14,7 +14,7 @@ class ClusterError(CoterieError):
 
 
 class Unavailable(ClusterError):
-    """What is asked for is not there now, but may be soon: a leader, a broker, a connection."""
+    """A leader, a broker or a connection that is not there now, but may be soon."""
 
 
 _PASSING = {
@@ -48,7 +48,7 @@ def refusal(code: int, where: str, needed: str) -> ClusterError:
     code
         The error code.
     where
-        What was asked for, as ``__consumer_offsets-7``.
+        The topic or the partition of the request, as ``__consumer_offsets-7``.
     needed
         The operation that has to be allowed, as ``READ``.
     """

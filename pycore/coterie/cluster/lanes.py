@@ -1,6 +1,6 @@
 """Fetch requests to one leader: the batches of its partitions, as they are stored.
 
-A lane asks for the next bytes before it writes those that came, so the broker and the disk work at
+A lane requests the next bytes before it writes those that came, so the broker and the disk work at
 the same time. It ends when its partitions are complete, or when the leader has changed or is gone;
 ``copying`` then starts another. Sources: FetchRequest, ReplicaManager.fetchMessages.
 Cost: two responses of ``max_bytes`` in memory.
@@ -16,14 +16,12 @@ from typing import Any, NamedTuple
 
 from coterie.cluster.connections import Connection
 from coterie.cluster.copy_state import CopyState
+from coterie.cluster.end_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 from coterie.cluster.errors import ClusterError, Unavailable, refusal
 from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
 from coterie.values import Error
 
 __all__ = ["CopiedPartition", "Lane"]
-
-EARLIEST, LATEST = -2, -1
-READ_UNCOMMITTED = 0
 
 
 @dataclass
@@ -39,7 +37,7 @@ class CopiedPartition:
     state : CopyState or None
         What is known of the copy; None before the broker has said where its log begins.
     position : int
-        The offset to ask for next; it runs ahead of what is written.
+        The offset to request next; it runs ahead of what is written.
     leader_epoch : int
         That of the last batch; a broker whose log diverges from the copy notices it.
     begin_at : int or None
@@ -189,46 +187,34 @@ class Lane:
         return [p for p in self.partitions if self._follow or not p.is_complete]
 
     async def _list(self, connection: Connection) -> None:
-        """Ask where the logs begin and end."""
-        asked_ms = self._now_ms()
-        latest = await self._offsets(connection, LATEST)
-        earliest = await self._offsets(connection, EARLIEST)
+        """Request where the logs begin and end."""
+        requested_ms = self._now_ms()
+        numbers = tuple(self._by_number)
+        latest = await list_offsets(connection, self._topic, numbers, LATEST)
+        earliest = await list_offsets(connection, self._topic, numbers, EARLIEST)
         for number, partition in self._by_number.items():
             if number not in latest or number not in earliest:
                 raise Unavailable(f"{partition.name}: the broker does not say where its log ends")
-            notice = partition.listed(earliest[number], latest[number], asked_ms)
+            notice = partition.listed(earliest[number], latest[number], requested_ms)
             if notice is not None:
                 self._notice(notice)
             if partition.position >= latest[number]:
-                partition.complete(asked_ms)
+                partition.complete(requested_ms)
         self._written([], False)
-
-    async def _offsets(self, connection: Connection, timestamp: int) -> dict[int, int]:
-        parts = [{"partitionIndex": n, "timestamp": timestamp} for n in self._by_number]
-        topics = [{"name": self._topic, "partitions": parts}]
-        body = {"replicaId": -1, "isolationLevel": READ_UNCOMMITTED, "topics": topics}
-        found = {}
-        for topic in (await connection.ask("ListOffsets", body))["topics"]:
-            for row in topic["partitions"]:
-                number = row["partitionIndex"]
-                if row["errorCode"]:
-                    raise refusal(row["errorCode"], f"{self._topic}-{number}", "DESCRIBE")
-                found[number] = row["offset"]
-        return found
 
     async def _fetch(self, connection: Connection) -> None:
         pending: asyncio.Task[dict[str, Any]] | None = None
-        asked_ms = answered_ms = 0
+        requested_ms = answered_ms = 0
         try:
             while True:
                 taken: list[_Taken] = []
                 if pending is not None:
                     response, pending = await pending, None
                     taken = self._take(response)
-                answered_ms = asked_ms
+                answered_ms = requested_ms
                 body = self._request()
                 if body is not None and self.error is None:
-                    asked_ms = self._now_ms()
+                    requested_ms = self._now_ms()
                     pending = asyncio.ensure_future(connection.ask("Fetch", body))
                 self._write(taken, answered_ms)
                 if pending is None:
@@ -243,8 +229,8 @@ class Lane:
         The partition that comes first changes, because a broker fills a response in their order.
         """
         self._order.rotate(-1)
-        asked = [p for p in self._order if self._follow or p.position < p.end]
-        if not asked:
+        requested = [p for p in self._order if self._follow or p.position < p.end]
+        if not requested:
             return None
         parts = [
             {
@@ -253,7 +239,7 @@ class Lane:
                 "lastFetchedEpoch": p.leader_epoch,
                 "partitionMaxBytes": self._partition_bytes,
             }
-            for p in asked
+            for p in requested
         ]
         return {
             "replicaId": -1,
@@ -326,7 +312,7 @@ class Lane:
         ):
             raise ClusterError(
                 f"{partition.name}: the broker sent offsets {batches.first_offset:,} to "
-                f"{batches.next_offset - 1:,}, asked for {partition.position:,}"
+                f"{batches.next_offset - 1:,}; offset {partition.position:,} was requested"
             )
         partition.position, partition.leader_epoch = batches.next_offset, batches.leader_epoch
         return batches

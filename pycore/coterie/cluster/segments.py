@@ -88,6 +88,7 @@ class PartitionCopy:
         self._base = self._size = 0
         self._file = -1
         self._lock = -1
+        self._sync_error: OSError | None = None
 
     def __enter__(self) -> PartitionCopy:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -114,13 +115,28 @@ class PartitionCopy:
     def close(self) -> None:
         """Write everything to the disk, and close the files."""
         try:
-            if self._file >= 0:
-                os.fsync(self._file)
+            self.sync()
         finally:
             for number in (self._file, self._lock):
                 if number >= 0:
                     os.close(number)
             self._file = self._lock = -1
+
+    def sync(self) -> None:
+        """Write what was appended to the disk.
+
+        Raises
+        ------
+        OSError
+            The disk failed, now or before: Linux reports it only once, but the bytes stay lost.
+        """
+        try:
+            if self._file >= 0 and self._sync_error is None:
+                os.fsync(self._file)
+        except OSError as error:
+            self._sync_error = type(error)(error.errno, error.strerror, str(self._path))
+        if self._sync_error is not None:
+            raise self._sync_error
 
     def _find_end(self) -> None:
         """Open the last segment behind its last whole batch."""
@@ -145,8 +161,8 @@ class PartitionCopy:
 
     def begin(self, offset: int) -> None:
         """Begin a segment at an offset: the first, or the first after a gap."""
+        self.sync()
         if self._file >= 0:
-            os.fsync(self._file)
             os.close(self._file)
             self._file = -1
         self._open(offset, self.folder / f"{offset:020}.log")

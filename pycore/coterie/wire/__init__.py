@@ -18,6 +18,7 @@ from coterie.schemas import SECTIONS
 
 __all__ = [
     "APIS",
+    "NO_ID",
     "Api",
     "Request",
     "Response",
@@ -49,6 +50,9 @@ APIS: Mapping[int, Api] = MappingProxyType(
         if "request" in s.parts
     }
 )
+
+
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the zero uuid, for no id or an unknown topic
 
 
 def _layout(api: Api, version: int, direction: Literal["request", "response"]) -> Layout:

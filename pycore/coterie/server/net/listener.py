@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import time
 from collections import Counter
 from typing import cast
 
@@ -20,8 +19,9 @@ from coterie.server.net.connection import Connection
 from coterie.server.net.sender import SEND_BYTES, Sender, Senders
 from coterie.server.net.tls import handshake_failure, peer_principal
 from coterie.server.services.data.records import Buffer
+from coterie.times import epoch_ms
 
-__all__ = ["Heart", "Peer", "Peers", "new_loop"]
+__all__ = ["Heart", "Peer", "Peers", "epoch_ms", "new_loop"]
 
 _MUCH = 1 << 18  # pause reading when more bytes wait behind a request
 _SHORT = 1 << 16  # an output of so many bytes is written at once
@@ -36,11 +36,6 @@ def new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
-
-
-def epoch_ms() -> int:
-    """Return the system time in ms since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class Heart:

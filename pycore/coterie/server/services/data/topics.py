@@ -13,6 +13,7 @@ from coterie.server.services.data.fetch_sessions import FetchSessions
 from coterie.server.services.data.partition import PartitionLog
 from coterie.server.services.data.settings import LogSettings
 from coterie.server.services.data.topic_configs import log_settings, topic_configs_of
+from coterie.wire import NO_ID
 
 __all__ = [
     "INTERNAL",
@@ -26,7 +27,6 @@ __all__ = [
     "refuse_other_counts",
 ]
 
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the zero uuid, for no id or an unknown topic
 OFFSETS_TOPIC, STATE_TOPIC = "__consumer_offsets", "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"
 INTERNAL = {  # internal topic -> the setting with its partition count
