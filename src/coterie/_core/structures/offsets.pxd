@@ -29,8 +29,8 @@ cdef class OffsetMap:
     cdef Offset find(self, tuple key)
     cdef Offset take(self, tuple key)
     cdef list keys(self)
-    cdef list keys_among(self, dict wanted)
-    cdef list pending_among(self, dict wanted)
+    cdef list keys_among(self, dict partitions)
+    cdef list pending_among(self, dict partitions)
     cdef int set_offset(self, tuple key, Offset entry) except -1
     cdef int put(self, tuple key, Offset entry) except -1
     # What is committed: rows, whose first field is a key; of each its Offset, or None: left out.

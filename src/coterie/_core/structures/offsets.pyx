@@ -174,25 +174,25 @@ cdef class OffsetMap:
         return [(topic, partition) for topic, partitions in self.topics.items()
                 for partition in <dict>partitions]
 
-    # ``wanted``: topic -> partitions. Neither walks both the wanted topics and the group's own.
+    # ``partitions``: by topic. Neither function walks both these topics and the group's own.
 
-    cdef list keys_among(self, dict wanted):
+    cdef list keys_among(self, dict partitions):
         """Keys of committed offsets of these partitions."""
         cdef list found = []
-        cdef dict fewer = self.topics if len(self.topics) <= len(wanted) else wanted
+        cdef dict fewer = self.topics if len(self.topics) <= len(partitions) else partitions
         for topic in fewer:
-            partitions = self.topics.get(topic)
-            numbers = wanted.get(topic)
-            if partitions is not None and numbers is not None:
-                found += [(topic, number) for number in <dict>partitions if number in numbers]
+            committed = self.topics.get(topic)
+            numbers = partitions.get(topic)
+            if committed is not None and numbers is not None:
+                found += [(topic, number) for number in <dict>committed if number in numbers]
         return found
 
-    cdef list pending_among(self, dict wanted):
+    cdef list pending_among(self, dict partitions):
         """Keys of pending and of undecided offsets of these partitions; one may come twice."""
         cdef list found = []
         for pending in (self.pending_plain, *self.pending_by_producer.values()):
             for key in <dict>pending:
-                if key[1] in wanted.get(key[0], ()):
+                if key[1] in partitions.get(key[0], ()):
                     found.append(key)
         return found
 
