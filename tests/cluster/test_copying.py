@@ -312,7 +312,7 @@ def test_a_folder_that_another_process_writes_is_refused(broker, tmp_path):
         copy(broker, tmp_path)
 
 
-def test_a_leader_that_has_changed_is_asked_for_again(broker, tmp_path):
+def test_a_leader_that_has_changed_is_looked_up_again(broker, tmp_path):
     commit_offsets(broker, "a", 30)
     broker.fail("Fetch", error="NOT_LEADER_OR_FOLLOWER", times=2)
     broker.fail("ListOffsets", error="LEADER_NOT_AVAILABLE", times=1)

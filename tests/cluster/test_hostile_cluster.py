@@ -159,7 +159,7 @@ def test_a_response_that_makes_no_sense_is_one_line(tmp_path, config, fetched, s
         fails(*fetch(broker, tmp_path / "copy", config), says=says)
 
 
-def test_offsets_that_were_not_asked_for_are_refused_and_the_copy_stays(tmp_path, config):
+def test_offsets_that_were_not_requested_are_refused_and_the_copy_stays(tmp_path, config):
     out = tmp_path / "copy"
     with Scripted() as broker:
         assert coterie(*fetch(broker, out, config)).returncode == 0
