@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coterie._core.codec.checksum import crc32c
 from coterie._core.codec.reader import batch_boundaries
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ LEAST_BYTES = 26  # of a message of magic 0
 V2_BYTES = 61  # of a header of magic 2
 LENGTH_AT, EPOCH_AT, MAGIC_AT, V2_CRC_AT, DELTA_AT, COUNT_AT = 8, 12, 16, 17, 23, 57
 NO_EPOCH = -1
+LAST_BYTES = 64 << 10
 
 
 def batch_headers(data: Buffer) -> NDArray[Any]:
@@ -61,6 +63,25 @@ def batch_headers(data: Buffer) -> NDArray[Any]:
     headers["leader_epoch"] = np.where(is_v2, _number(view, at + EPOCH_AT, 4), NO_EPOCH)
     headers["crc"] = _number(view, at + np.where(is_v2, V2_CRC_AT, EPOCH_AT), 4).astype(np.uint32)
     return headers
+
+
+def whole_batches_end(data: Buffer, start: int = 0) -> int:
+    """Return where the last whole batch ends, from a batch boundary on.
+
+    Only the headers of the last 64 KiB are read, and lengths before them.
+    """
+    view = memoryview(data)[start:]
+    cuts = batch_boundaries(view, LAST_BYTES)
+    for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
+        headers = batch_headers(view[begin:end])
+        if len(headers):
+            return start + begin + int(headers["position"][-1] + headers["size"][-1])
+    return start
+
+
+def check_of_ends(data: memoryview, size: int = V2_BYTES) -> int:
+    """Return the checksum of the first and the last bytes: another segment has others."""
+    return crc32c(bytes(data[:size]) + bytes(data[-size:]))
 
 
 def _number(view: NDArray[np.uint8], at: NDArray[np.int64], size: int) -> NDArray[np.int64]:

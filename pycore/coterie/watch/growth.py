@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from coterie._core.codec.checksum import crc32c
-from coterie.log.batch_headers import LEAST_BYTES, LENGTH_AT
+import numpy as np
+
+from coterie.log.batch_headers import batch_headers, check_of_ends, whole_batches_end
 from coterie.log.folders import Segment, read_segment, unreadable
 from coterie.log.mapped import MappedSegment, intact
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PROVEN_BYTES = 256  # at both ends of what was read
-SIZE_END = LENGTH_AT + 4  # of a batch: its offset and its size
 Identity = tuple[int, int, int]
 
 
@@ -84,13 +84,13 @@ class PartitionFiles:
                 start = 0 if known is None else known.end
                 if known is not None and (
                     len(data) < start
-                    or proof_of(data, start) != known.proof
+                    or check_of_ends(data[:start], PROVEN_BYTES) != known.proof
                     or (segment.compression is not None and len(data) > start)
                     or (len(data) > start and number < len(self.read) - 1)
                 ):
                     return None
                 end = whole_batches_end(data, start) if is_last else len(data)
-                proof = proof_of(data, end)
+                proof = check_of_ends(data[:end], PROVEN_BYTES)
             read = ReadSegment(segment.path, end, proof, identity, len(data) - end)
             self.read[number : number + 1] = [read]
             if end > start or known is None:
@@ -102,34 +102,15 @@ def up_to(growths: Sequence[Growth], next_offset: int) -> tuple[list[Growth], li
     """Divide what a log has grown by: batches before a log offset, and those from it on."""
     before: list[Growth] = []
     for number, growth in enumerate(growths):
-        at = growth.start
-        while at + SIZE_END <= growth.end:
-            if int.from_bytes(growth.data[at : at + LENGTH_AT], "big", signed=True) >= next_offset:
-                rest = replace(growth, start=at)
-                first = [replace(growth, end=at)] if at > growth.start else []
-                return before + first, [rest, *growths[number + 1 :]]
-            size = int.from_bytes(growth.data[at + LENGTH_AT : at + SIZE_END], "big", signed=True)
-            if size <= 0:
-                break
-            at += SIZE_END + size
+        with intact(growth.data):
+            headers = batch_headers(growth.data[growth.start : growth.end])
+        after = np.flatnonzero(headers["base_offset"] >= next_offset)
+        if len(after):
+            at = growth.start + int(headers["position"][after[0]])
+            first = [replace(growth, end=at)] if at > growth.start else []
+            return before + first, [replace(growth, start=at), *growths[number + 1 :]]
         before.append(growth)
     return before, []
-
-
-def whole_batches_end(data: memoryview, at: int) -> int:
-    """Return where the last whole batch ends, from a batch boundary on."""
-    while at + SIZE_END <= len(data):
-        size = SIZE_END + int.from_bytes(data[at + LENGTH_AT : at + SIZE_END], "big", signed=True)
-        if size < LEAST_BYTES or at + size > len(data):
-            break
-        at += size
-    return at
-
-
-def proof_of(data: memoryview, end: int) -> int:
-    """Return a checksum of the bytes at both ends of what was read."""
-    first, last = min(PROVEN_BYTES, end), max(end - PROVEN_BYTES, 0)
-    return crc32c(bytes(data[:first]) + bytes(data[last:end]))
 
 
 def identity_of(segment: Segment) -> Identity:

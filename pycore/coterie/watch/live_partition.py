@@ -10,11 +10,10 @@ what open transactions hold back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
-from coterie._core.fold.fold_state import Scanned
 from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.offsets.jumps import OutsideSpans
 from coterie.insight.offsets.loss_findings import SKIP, Losses
@@ -25,6 +24,7 @@ from coterie.insight.records.partition_view import JoinedParts, PartitionView, R
 from coterie.insight.records.record_columns import RecordColumns
 from coterie.log.mapped import intact
 from coterie.replay.parallel_scan import PartTo
+from coterie.replay.pieces import join_pieces
 from coterie.state.partial import Tracking
 from coterie.watch.group_counts import GroupCounts
 from coterie.watch.growth import Growth
@@ -98,7 +98,7 @@ class LivePartition:
                 new.append(Piece(scanned.file, growth.data, scanned.position, end, count))
                 count += scanned.records
                 self.next_offset = max(self.next_offset, scanned.last_offset + 1)
-            segments[max(known - 1, 0) :] = joined(segments[max(known - 1, 0) :])
+            segments[max(known - 1, 0) :] = join_pieces(segments[max(known - 1, 0) :])
             if self.histories.extend():
                 self._renew_spans(self.aggregates)
             for piece, scanned in zip(new, pieces, strict=True):
@@ -200,28 +200,3 @@ class LivePartition:
             newer_records=self.histories.newer,
         )
         return view
-
-
-def joined(pieces: Sequence[Scanned]) -> list[Scanned]:
-    """Return the pieces of a log, those of one file as one."""
-    files: list[Scanned] = []
-    for piece in pieces:
-        before = files[-1] if files else None
-        if before is None or before.file != piece.file:
-            files.append(piece)
-        elif not piece.batches:
-            files[-1] = before._replace(bytes=before.bytes + piece.bytes)
-        else:
-            is_first = not before.batches
-            misses = not is_first and piece.first_offset > before.last_offset + 1
-            files[-1] = before._replace(
-                bytes=before.bytes + piece.bytes,
-                batches=before.batches + piece.batches,
-                records=before.records + piece.records,
-                first_offset=piece.first_offset if is_first else before.first_offset,
-                last_offset=piece.last_offset,
-                max_timestamp=max(before.max_timestamp, piece.max_timestamp),
-                gap=before.gap or piece.gap or misses,
-                first_timestamp=piece.first_timestamp if is_first else before.first_timestamp,
-            )
-    return files

@@ -24,6 +24,7 @@ from coterie.atomic_file import atomic_write
 from coterie.errors import ArgumentError, CorruptData, CoterieError, shown
 from coterie.log.folders import find_segments
 from coterie.ordering import partition_order
+from coterie.replay.pieces import join_pieces
 from coterie.state.partial import PartialState
 from coterie.state.schemas import SCHEMAS
 from coterie_spark.replay_job import merging, plan, scanning, writing
@@ -68,7 +69,7 @@ class FollowedPartition(merging.PartitionMerge):
         fold.faults.clear()
         for log in fold.groups.values():
             log.changes.clear()
-        fold.segments[:] = merging.join_pieces(fold.segments)
+        fold.segments[:] = join_pieces(fold.segments)
         file = f"{self.partition}-{self.to}.state"
         (self.folder / file).write_bytes(self.state.to_bytes())
         yield self.put(STORED, file.encode())

@@ -8,12 +8,12 @@ partition. So the shuffled states are merged once, however many tables are then 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from coterie._core.fold.fold_state import Scanned
 from coterie.replay.engine import Read
 from coterie.replay.parallel_scan import resting_collector
+from coterie.replay.pieces import join_pieces
 from coterie.state.document import commit_lines
 from coterie.state.partial import PartialState
 from coterie.state.pickling import pack
@@ -146,34 +146,6 @@ def product(partition: int | None, name: str, part: int, body: bytes | pa.Buffer
 
     kinds = {"partition": pa.int32(), "name": pa.string(), "part": pa.int32(), "body": pa.binary()}
     return rows_of(pa.schema(kinds), (partition, name, part, memoryview(body)))
-
-
-def join_pieces(pieces: Iterable[Scanned]) -> list[Scanned]:
-    """Return ``PartitionFold.segments`` with neighbouring pieces of one file as one."""
-    joined: list[Scanned] = []
-    for piece in pieces:
-        before = joined[-1] if joined else None
-        if before and (before.file, before.position + before.bytes) == (piece.file, piece.position):
-            joined[-1] = _join(before, piece)
-        else:
-            joined.append(piece)
-    return joined
-
-
-def _join(before: Scanned, piece: Scanned) -> Scanned:
-    first = before if before.batches else piece  # a piece without a batch has no offsets and times
-    return Scanned(
-        file=before.file,
-        position=before.position,
-        bytes=before.bytes + piece.bytes,
-        batches=before.batches + piece.batches,
-        records=before.records + piece.records,
-        first_offset=first.first_offset,
-        last_offset=max(before.last_offset, piece.last_offset),
-        max_timestamp=max(before.max_timestamp, piece.max_timestamp),
-        gap=before.gap or piece.gap,
-        first_timestamp=first.first_timestamp,
-    )
 
 
 def table_worker(schema: pa.Schema) -> Worker:

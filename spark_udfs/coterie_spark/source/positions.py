@@ -20,7 +20,7 @@ import numpy as np
 
 from coterie._core.codec.checksum import crc32c
 from coterie.errors import LogError
-from coterie.log.batch_headers import V2_BYTES, batch_headers
+from coterie.log.batch_headers import V2_BYTES, batch_headers, check_of_ends
 from coterie.log.folders import (
     MAP_FROM_BYTES,
     Segment,
@@ -334,11 +334,6 @@ def check_of(segment: Segment, start: int, end: int) -> int:
         bytes(read_range(segment, start, start + size))
         + bytes(read_range(segment, end - size, end))
     )
-
-
-def check_of_ends(data: memoryview) -> int:
-    """Return the checksum of the ends of some bytes."""
-    return crc32c(bytes(data[:V2_BYTES]) + bytes(data[-V2_BYTES:]))
 
 
 def report_missing(segments: list[Segment], place: int, first: int, after: int) -> None:
