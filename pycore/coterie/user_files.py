@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError
 
 __all__ = ["FileTooLarge", "open_lines", "read_bytes", "read_text"]
 
@@ -39,6 +41,17 @@ def read_bytes(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:
     """
     with open(path, "rb", buffering=0) as file:
         return read_limited(file, max_bytes)
+
+
+def check_private(file: io.RawIOBase, what: str, path: str | Path) -> None:
+    """Refuse a file that others may read; a file of root may be readable by its group.
+
+    Container platforms mount secrets in that way. ``what`` names the file in the error.
+    """
+    status = os.fstat(file.fileno())
+    others = 0o007 if status.st_uid == 0 != os.geteuid() else 0o077
+    if stat.S_IMODE(status.st_mode) & others:
+        raise ArgumentError(f"{what}: others may read it; run chmod 600 {path}")
 
 
 def read_limited(file: io.RawIOBase, max_bytes: int) -> bytes:

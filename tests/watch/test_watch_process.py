@@ -1,12 +1,15 @@
 """``coterie watch`` as a process: what it serves, how it ends, what it refuses."""
 
 import json
+import os
 import shutil
 import signal
 
 import pytest
 import trustme
 
+from coterie.cli.watch import login_of
+from coterie.errors import ArgumentError
 from support import golden_data
 from support.commandline import coterie_ok, fails
 from support.insight.compacted_logs import Written
@@ -186,3 +189,19 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
             "cannot be written",
         ),
     )
+
+
+def test_a_login_of_root_may_be_readable_by_its_group(tmp_path, monkeypatch):
+    """Container platforms mount secrets in that way, for a process of another user."""
+    login = tmp_path / "login"
+    login.write_text("me:secret\n", encoding="utf-8")
+    login.chmod(0o640)
+    if login.stat().st_uid != 0:
+        pytest.skip("only root can make a file of root")
+    with pytest.raises(ArgumentError, match="others may read it"):
+        login_of(login)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert login_of(login) == "me:secret"
+    login.chmod(0o644)
+    with pytest.raises(ArgumentError, match="others may read it"):
+        login_of(login)

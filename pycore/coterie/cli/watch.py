@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import stat
 import sys
 from functools import partial
 from importlib.resources import files
@@ -14,9 +13,9 @@ import click
 
 from coterie.cli.failures import say
 from coterie.cli.params import DURATION, FOLDER
-from coterie.errors import ArgumentError, CoterieError
+from coterie.errors import ArgumentError
 from coterie.log.folders import find_segments
-from coterie.user_files import read_bytes
+from coterie.user_files import FileTooLarge, check_private, read_limited
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -155,12 +154,12 @@ def tls_of(cert: str | None, key: str | None) -> SSLContext | None:
 def login_of(file: Path) -> str:
     """Return the line USER:PASSWORD of a file that only its owner may read."""
     try:
-        if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ArgumentError(f"--basic-auth {file}: others may read it; run chmod 600 {file}")
-        lines = read_bytes(file, LOGIN_BYTES_MAX).decode("utf-8").splitlines()
+        with open(file, "rb", buffering=0) as opened:
+            check_private(opened, f"--basic-auth {file}", file)
+            lines = read_limited(opened, LOGIN_BYTES_MAX).decode("utf-8").splitlines()
     except OSError as error:
         raise ArgumentError(f"--basic-auth {file}: cannot be read: {error.strerror}") from None
-    except (CoterieError, UnicodeDecodeError) as error:
+    except (FileTooLarge, UnicodeDecodeError) as error:
         raise ArgumentError(f"--basic-auth {file}: {error}") from None
     if len(lines) != 1 or not all(lines[0].partition(":")):
         raise ArgumentError(f"--basic-auth {file}: it must have one line, USER:PASSWORD")

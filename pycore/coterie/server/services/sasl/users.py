@@ -10,9 +10,7 @@ import base64
 import binascii
 import hashlib
 import importlib
-import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,7 +25,7 @@ from coterie.server.services.sasl.scram import (
     Credential,
     derive,
 )
-from coterie.user_files import FileTooLarge, read_limited
+from coterie.user_files import FileTooLarge, check_private, read_limited
 
 __all__ = ["Users", "credential_toml", "read_users", "users_of"]
 
@@ -121,7 +119,7 @@ def read_users(path: str | Path) -> Users:
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         with open(path, "rb", buffering=0) as file:
-            _check_private(path, os.fstat(file.fileno()))
+            check_private(file, f"users file {path}", path)
             table = toml.loads(read_limited(file, USERS_BYTES_MAX).decode("utf-8"))
     except (OSError, UnicodeDecodeError, toml.TOMLDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else str(error)
@@ -131,16 +129,6 @@ def read_users(path: str | Path) -> Users:
     if table.keys() - {"users"}:
         raise ArgumentError(f"users file {path}: {min(table.keys() - {'users'})} is not known")
     return users_of(table.get("users", {}), f"users file {path}: users")
-
-
-def _check_private(path: str | Path, status: os.stat_result) -> None:
-    """Refuse a file that others may read; a file of root may be readable by its group.
-
-    Container platforms mount secrets in that way.
-    """
-    others = 0o007 if status.st_uid == 0 != os.geteuid() else 0o077
-    if stat.S_IMODE(status.st_mode) & others:
-        raise ArgumentError(f"users file {path}: others may read it; run chmod 600 {path}")
 
 
 def users_of(users: Mapping[str, Any], where: str = "users") -> Users:
