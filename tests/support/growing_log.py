@@ -9,7 +9,8 @@ class GrowingLog:
     """One partition, and the bytes of everything that was ever appended to it."""
 
     def __init__(self, home, number=0):
-        self.folder = Path(home) / f"__consumer_offsets-{number}"
+        self.home = Path(home)
+        self.folder = self.home / f"__consumer_offsets-{number}"
         self.folder.mkdir(parents=True)
         self.whole = b""  # all whole batches so far, also those that were cleaned away
         self.torn = b""  # what of a batch is not written yet
@@ -38,6 +39,23 @@ class GrowingLog:
             with self.active.open("ab") as file:
                 file.write(self.torn)
             self.torn, self.whole = b"", self.whole + self.last
+
+    def put(self, segments):
+        """Let the folder have these segments, (base offset, bytes), whatever it had before."""
+        named = {f"{base:020d}.log": data for base, data in segments}
+        for path in self.folder.iterdir():
+            if path.name not in named:
+                path.unlink()
+        for name, data in named.items():
+            path = self.folder / name
+            before = path.read_bytes() if path.exists() else b""
+            if path.exists() and data.startswith(before):
+                with path.open("ab") as file:
+                    file.write(data[len(before) :])
+            else:  # the cleaner puts another file in its place
+                aside = self.folder / "aside"
+                aside.write_bytes(data)
+                aside.replace(path)
 
     def clean(self, now_ms):
         """Compact all segments but the active one, as Kafka's cleaner does."""

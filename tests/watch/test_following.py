@@ -13,15 +13,16 @@ from coterie.insight.questions import explain
 from coterie.log.folders import find_segments
 from coterie.watch.watcher import Watcher
 from support import golden_data
+from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written, operations
 from support.insight.models import question_rows
-from support.watch.growing_log import (
-    GrowingLog,
+from support.watch.watched import (
     fresh_findings,
     fresh_rows,
     watched_findings,
     watched_rows,
     watched_totals,
+    watcher_of,
 )
 
 CASES = ["basic", "transactions", "kip848", "connect"]
@@ -42,7 +43,7 @@ def test_after_any_appends_and_steps_rows_and_findings_equal_those_of_the_log(st
     with tempfile.TemporaryDirectory() as home:
         log, written = GrowingLog(Path(home) / "log"), Written()
         log.put(written.left)
-        watcher = log.watcher()
+        watcher = watcher_of(log)
         for passed_ms, what, how in later(without_cleaning(steps)):
             written.now_ms += passed_ms
             written.apply(what, how)
@@ -57,13 +58,13 @@ def test_after_any_appends_and_steps_rows_and_findings_equal_those_of_the_log(st
                 watcher.step()
         log.put(written.left)
         watcher.step()
-        assert watched_rows(watcher) == fresh_rows(log.folder)
-        assert watched_findings(watcher) == fresh_findings(log.folder)
+        assert watched_rows(watcher) == fresh_rows(log.home)
+        assert watched_findings(watcher) == fresh_findings(log.home)
         assert watcher.health().rebuilds == 0
 
 
 def log_bytes(log, base):
-    path = log.home / f"{base:020d}.log"
+    path = log.folder / f"{base:020d}.log"
     return path.read_bytes() if path.exists() else b""
 
 
@@ -73,7 +74,7 @@ def test_totals_of_a_log_that_is_compacted_are_those_of_all_that_was_written(ste
     with tempfile.TemporaryDirectory() as home:
         log, written = GrowingLog(Path(home) / "log"), Written()
         log.put(written.left)
-        watcher = log.watcher()
+        watcher = watcher_of(log)
         for passed_ms, what, how in later(steps):
             written.now_ms += passed_ms
             written.apply(what, how)
@@ -81,7 +82,7 @@ def test_totals_of_a_log_that_is_compacted_are_those_of_all_that_was_written(ste
             watcher.step()
         whole = GrowingLog(Path(home) / "whole")
         whole.put(written.whole)
-        uncut = whole.watcher()
+        uncut = watcher_of(whole)
         uncut.step()
         totals, expected = watched_totals(watcher), watched_totals(uncut)
         for kind in ("commits", "rewinds"):
@@ -139,7 +140,7 @@ def test_a_truncated_log_is_read_anew_and_totals_stay(tmp_path):
         written.apply("commit", ((b"a", b"t", 0), offset))
     log = GrowingLog(tmp_path / "log")
     log.put(written.left)
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     watcher.step()
     (base, data), *_ = written.left
     log.put([(base, data[: len(data) * 3 // 5])])  # an election that lost the last two
@@ -155,13 +156,13 @@ def test_bytes_that_are_no_batch_wait_and_are_counted_as_behind(tmp_path):
     log = GrowingLog(tmp_path / "log")
     (base, data), *_ = written.left
     log.put([(base, data + b"\xff" * 40)])
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     watcher.step()
     assert watcher.health()[1:3] == (40, 40)
     log.put([(base, data + b"\xff" * 40), (9, b"")])  # the next segment: nothing more will come
     watcher.step()
     assert watcher.health()[1:3] == (0, 0)
-    assert watched_rows(watcher) == fresh_rows(log.folder)
+    assert watched_rows(watcher) == fresh_rows(log.home)
 
 
 def test_a_partition_that_is_gone_is_shown_no_more_and_counted_on_when_it_returns(tmp_path):
@@ -169,14 +170,14 @@ def test_a_partition_that_is_gone_is_shown_no_more_and_counted_on_when_it_return
     written.apply("commit", ((b"a", b"t", 0), 1))
     log, other = GrowingLog(tmp_path / "log"), tmp_path / "log" / "__consumer_offsets-1"
     log.put(written.left)
-    shutil.copytree(log.home, other)
-    watcher = log.watcher(tmp_path / "data")
+    shutil.copytree(log.folder, other)
+    watcher = watcher_of(log, tmp_path / "data")
     watcher.step()
     assert len(list(watcher.answers())) == 2
     shutil.rmtree(other)
     watcher.step()
     assert len(list(watcher.answers())) == 1
-    shutil.copytree(log.home, other)
+    shutil.copytree(log.folder, other)
     watcher.step()
     assert [sum(answer.totals["commits"].values()) for answer in watcher.answers()] == [1, 1]
     watcher.close()
@@ -185,20 +186,20 @@ def test_a_partition_that_is_gone_is_shown_no_more_and_counted_on_when_it_return
 def test_a_file_that_cannot_be_read_is_named_once_and_tried_again(tmp_path):
     written = Written()
     written.apply("commit", ((b"a", b"t", 0), 1))
-    log, said = GrowingLog(tmp_path / "log"), []
+    log, lines = GrowingLog(tmp_path / "log"), []
     log.put(written.left)
-    watcher = log.watcher(said=said)
+    watcher = watcher_of(log, lines=lines)
     watcher.step()
-    (log.home / f"{0:020d}.log").rename(tmp_path / "away")
+    (log.folder / f"{0:020d}.log").rename(tmp_path / "away")
     watcher.step()
     watcher.step()
-    assert len(said) == 1
-    assert "no segment (.log)" in said[0]
+    assert len(lines) == 1
+    assert "no segment (.log)" in lines[0]
     assert list(watcher.health().failures) == ["log"]
-    (tmp_path / "away").rename(log.home / f"{0:020d}.log")
+    (tmp_path / "away").rename(log.folder / f"{0:020d}.log")
     watcher.step()
     assert watcher.health().failures == {}
-    assert watched_rows(watcher) == fresh_rows(log.folder)
+    assert watched_rows(watcher) == fresh_rows(log.home)
 
 
 def test_a_segment_that_cannot_be_read_leaves_what_is_known_and_its_totals(tmp_path):
@@ -206,18 +207,18 @@ def test_a_segment_that_cannot_be_read_leaves_what_is_known_and_its_totals(tmp_p
     for offset in range(3):
         written.now_ms += 1
         written.apply("commit", ((b"a", b"t", 0), offset))
-    log, said = GrowingLog(tmp_path / "log"), []
+    log, lines = GrowingLog(tmp_path / "log"), []
     log.put(written.left)
-    watcher = log.watcher(said=said)
+    watcher = watcher_of(log, lines=lines)
     watcher.step()
-    broken = log.home / f"{9:020d}.log.gz"
+    broken = log.folder / f"{9:020d}.log.gz"
     broken.write_bytes(b"no gzip")
     watcher.step()
     assert list(watcher.health().failures) == ["partition 0"]
-    assert str(broken) in said[0]
+    assert str(broken) in lines[0]
     assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
     broken.unlink()
-    (log.home / f"{0:020d}.log").unlink()  # retention
+    (log.folder / f"{0:020d}.log").unlink()  # retention
     log.put([(3, b"")])
     watcher.step()
     assert watcher.health().failures == {}
@@ -227,14 +228,14 @@ def test_a_segment_that_cannot_be_read_leaves_what_is_known_and_its_totals(tmp_p
 def test_a_snapshot_that_cannot_be_written_is_named_and_tried_again(tmp_path):
     written = Written()
     written.apply("commit", ((b"a", b"t", 0), 1))
-    log, said, data = GrowingLog(tmp_path / "log"), [], tmp_path / "data"
+    log, lines, data = GrowingLog(tmp_path / "log"), [], tmp_path / "data"
     log.put(written.left)
-    watcher = log.watcher(data, said)
+    watcher = watcher_of(log, data, lines)
     (data / "watch-0.snapshot").mkdir()
     watcher.step()
-    assert len(said) == 2
-    assert "watch-0.snapshot: cannot be read" in said[0]
-    assert "watch-0.snapshot: cannot be written" in said[1]
+    assert len(lines) == 2
+    assert "watch-0.snapshot: cannot be read" in lines[0]
+    assert "watch-0.snapshot: cannot be written" in lines[1]
     (data / "watch-0.snapshot").rmdir()
     watcher.close()
     assert (data / "watch-0.snapshot").is_file()
@@ -246,8 +247,8 @@ def two_partitions(tmp_path, lines):
     written.apply("commit", ((b"a", b"t", 0), 1))
     log, other = GrowingLog(tmp_path / "log"), tmp_path / "log" / "__consumer_offsets-1"
     log.put(written.left)
-    shutil.copytree(log.home, other)
-    return log, other, log.watcher(tmp_path / "data", lines)
+    shutil.copytree(log.folder, other)
+    return log, other, watcher_of(log, tmp_path / "data", lines)
 
 
 def test_a_partition_that_is_gone_is_named_once(tmp_path):
@@ -258,7 +259,7 @@ def test_a_partition_that_is_gone_is_named_once(tmp_path):
         shutil.rmtree(other)
         watcher.step()
         watcher.step()
-        shutil.copytree(log.home, other)
+        shutil.copytree(log.folder, other)
         watcher.step()
     assert lines == ["partition 1: its files are gone; it is shown no more"] * 2
     watcher.close()
@@ -281,7 +282,7 @@ def test_a_partition_that_goes_while_its_totals_cannot_be_stored_is_counted_on(t
     assert len(list(watcher.answers())) == 1
     assert watcher.health().rebuilds == 1
     assert watcher.health().behind_bytes == 0
-    shutil.copytree(log.home, other)
+    shutil.copytree(log.folder, other)
     watcher.step()
     assert [sum(answer.totals["commits"].values()) for answer in watcher.answers()] == [1, 2]
     snapshot.rmdir()

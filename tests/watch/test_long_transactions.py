@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written
-from support.watch.growing_log import (
-    GrowingLog,
+from support.watch.watched import (
     fresh_findings,
     fresh_rows,
     watched_findings,
     watched_rows,
+    watcher_of,
 )
 
 MAPS = Path("/proc/self/maps")
@@ -27,18 +28,18 @@ def commit(written, number):
 def mappings_of(log):
     if not os.access(MAPS, os.R_OK):
         pytest.skip("no /proc/self/maps")
-    return MAPS.read_text(encoding="utf-8").count(str(log.home))
+    return MAPS.read_text(encoding="utf-8").count(str(log.folder))
 
 
 def assert_equals_a_fresh_read(watcher, log):
-    assert watched_rows(watcher) == fresh_rows(log.folder)
-    assert watched_findings(watcher) == fresh_findings(log.folder)
+    assert watched_rows(watcher) == fresh_rows(log.home)
+    assert watched_findings(watcher) == fresh_findings(log.home)
 
 
 def test_with_one_open_transaction_pieces_and_mappings_stay_few(tmp_path):
     log, written = GrowingLog(tmp_path / "log"), Written()
     written.apply("write", (1, (b"h", b"t", 0), 1))
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     for number in range(STEPS):
         if number % (STEPS // ROLLS) == STEPS // ROLLS - 1:
             written.roll()
@@ -60,7 +61,7 @@ def test_with_one_open_transaction_pieces_and_mappings_stay_few(tmp_path):
 
 def test_with_transactions_that_overlap_what_is_decided_is_dropped(tmp_path):
     log, written = GrowingLog(tmp_path / "log"), Written()
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     for number in range(STEPS):  # one of the two producers has a transaction open at any time
         written.roll()
         written.apply("write", (number % 2, (b"g", b"t", number % 2), number))
@@ -77,7 +78,7 @@ def test_pieces_do_not_become_larger_than_those_of_a_whole_read(tmp_path, monkey
     written.apply("write", (1, (b"h", b"t", 0), 1))
     limit_bytes = 4 * len(written.left[0][1])
     monkeypatch.setattr("coterie.watch.live_partition.READ_PIECE_BYTES", limit_bytes)
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     for number in range(40):
         commit(written, number)
         log.put(written.left)

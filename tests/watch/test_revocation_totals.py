@@ -5,9 +5,10 @@ The log is Kafka's own, of a golden trace in which one member is fenced.
 
 from coterie._core.codec.reader import LogReader
 from support.cleaner import DAY_MS, clean
+from support.growing_log import GrowingLog
 from support.insight import trace_causes
 from support.log_writer import batch, commit
-from support.watch.growing_log import GrowingLog, watched_rows
+from support.watch.watched import watched_rows, watcher_of
 
 TRACE = "scenarios/rebalance-timeout"
 LATER_MS = trace_causes.START_MS + 2 * DAY_MS
@@ -31,7 +32,7 @@ def timeouts(watcher):
 
 def fresh(log):
     """A watcher that has seen nothing of the log before."""
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     watcher.step()
     return watcher
 
@@ -39,7 +40,7 @@ def fresh(log):
 def test_revocation_timeouts_outlive_the_compaction_of_their_records(tmp_path):
     segments, log = whole_log(tmp_path / "trace"), GrowingLog(tmp_path / "log")
     log.put(segments)
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     watcher.step()
     (group,) = timeouts(watcher).keys() - {"other"}
     assert timeouts(watcher) == {group: 1, "other": None}
@@ -53,12 +54,12 @@ def test_revocation_timeouts_outlive_the_compaction_of_their_records(tmp_path):
 def test_revocation_timeouts_outlive_a_compaction_while_nobody_watches(tmp_path):
     segments, log = whole_log(tmp_path / "trace"), GrowingLog(tmp_path / "log")
     log.put(segments)
-    watcher = log.watcher(tmp_path / "data")
+    watcher = watcher_of(log, tmp_path / "data")
     watcher.step()
     before = timeouts(watcher)
     watcher.close()
     log.put(clean(segments, now_ms=LATER_MS, delete_retention_ms=0)[0])
-    watcher = log.watcher(tmp_path / "data")
+    watcher = watcher_of(log, tmp_path / "data")
     watcher.step()
     assert timeouts(watcher) == before
     watcher.close()

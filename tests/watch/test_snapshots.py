@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from coterie.watch import snapshot
 from coterie.watch.totals import Mark, nothing
+from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written, operations
-from support.watch.growing_log import GrowingLog, watched_findings, watched_rows, watched_totals
+from support.watch.watched import watched_findings, watched_rows, watched_totals, watcher_of
 
 
 @settings(max_examples=60)
@@ -20,7 +21,7 @@ def test_killed_anywhere_it_knows_what_an_uninterrupted_watcher_knows(steps, dat
     with tempfile.TemporaryDirectory() as home:
         log, written = GrowingLog(Path(home) / "log"), Written()
         log.put(written.left)
-        uninterrupted, watcher = log.watcher(), log.watcher(Path(home) / "data")
+        uninterrupted, watcher = watcher_of(log), watcher_of(log, Path(home) / "data")
         for passed_ms, what, how in steps:
             if what == "clean":
                 continue
@@ -35,7 +36,7 @@ def test_killed_anywhere_it_knows_what_an_uninterrupted_watcher_knows(steps, dat
                 watcher.save()
             if fate == "kill":
                 unlock(watcher)
-                watcher = log.watcher(Path(home) / "data")
+                watcher = watcher_of(log, Path(home) / "data")
         watcher.step()
         assert watched_rows(watcher) == watched_rows(uninterrupted)
         assert watched_totals(watcher) == watched_totals(uninterrupted)
@@ -63,18 +64,18 @@ def test_totals_before_a_snapshot_outlive_a_compaction_while_nobody_watches(step
 
         apply([step for step in steps if step[1] != "clean"])
         log.put(written.left)
-        watcher = log.watcher(Path(home) / "data")
+        watcher = watcher_of(log, Path(home) / "data")
         watcher.step()
         watcher.close()
         apply([(1, "roll", None), (1, "commit", ((b"a", b"t", 0), 5)), (1, "clean", 0)])
         log.put(written.left)
-        watcher = log.watcher(Path(home) / "data")
+        watcher = watcher_of(log, Path(home) / "data")
         watcher.step()
         apply([step for step in more if step[1] != "clean"])
         log.put(written.left)
         watcher.step()
         whole.put(written.whole)
-        uncut = whole.watcher()
+        uncut = watcher_of(whole)
         uncut.step()
         assert watched_totals(watcher)["commits"] == watched_totals(uncut)["commits"]
         unlock(watcher)

@@ -12,10 +12,10 @@ from coterie.cli.watch import login_of
 from coterie.errors import ArgumentError
 from support import golden_data
 from support.commandline import coterie_ok, fails
+from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written
 from support.insight.lives import commit, life, member, written
 from support.log_writer import batch
-from support.watch.growing_log import GrowingLog
 from support.watch.watch_process import watching
 
 GROUP = "grp-java-sticky"
@@ -43,7 +43,7 @@ def test_what_is_appended_is_shown_and_signals_end_it_with_status_0(tmp_path):
     log = GrowingLog(tmp_path / "log")
     log.put(commits(2).left)
     for number in (signal.SIGINT, signal.SIGTERM):
-        with watching(log.folder) as watch:
+        with watching(log.home) as watch:
             before = watch.samples()
             log.put(commits(5 + number).left)
             watch.look_again()
@@ -92,12 +92,12 @@ def test_unknown_paths_and_groups_are_refused_and_other_hosts_too():
 def test_totals_and_rows_after_kill_9_are_those_of_a_run_that_was_not_interrupted(tmp_path):
     log = GrowingLog(tmp_path / "log")
     log.put(commits(3).left)
-    with watching(log.folder, "--data", tmp_path / "data") as watch:
+    with watching(log.home, "--data", tmp_path / "data") as watch:
         log.put(commits(6).left)
         watch.look_again()
         watch.end(signal.SIGKILL)
     log.put(commits(9).left)
-    with watching(log.folder, "--data", tmp_path / "data") as watch, watching(log.folder) as other:
+    with watching(log.home, "--data", tmp_path / "data") as watch, watching(log.home) as other:
         assert watch.samples() == other.samples()
         assert watch.end(signal.SIGTERM)[0] == 0
 
@@ -105,12 +105,12 @@ def test_totals_and_rows_after_kill_9_are_those_of_a_run_that_was_not_interrupte
 def test_a_damaged_snapshot_is_named_and_counted_anew(tmp_path):
     log, data = GrowingLog(tmp_path / "log"), tmp_path / "data"
     log.put(commits(3).left)
-    with watching(log.folder, "--data", data) as watch:
+    with watching(log.home, "--data", data) as watch:
         samples = watch.samples()
         assert watch.end(signal.SIGTERM)[0] == 0
     file = data / "watch-0.snapshot"
     file.write_bytes(file.read_bytes()[:-3])
-    with watching(log.folder, "--data", data) as watch:
+    with watching(log.home, "--data", data) as watch:
         assert watch.samples() == samples
         _, error = watch.end(signal.SIGTERM)
     assert error == f"coterie: {file}: is damaged; partition 0 is counted anew from its log\n"
@@ -119,9 +119,9 @@ def test_a_damaged_snapshot_is_named_and_counted_anew(tmp_path):
 def test_a_second_watcher_with_the_same_data_is_refused(tmp_path):
     log, data = GrowingLog(tmp_path / "log"), tmp_path / "data"
     log.put(commits(3).left)
-    with watching(log.folder, "--data", data):
+    with watching(log.home, "--data", data):
         says = "another coterie watch uses it"
-        fails("watch", log.folder, "--data", data, "--listen", "127.0.0.1:0", says=says)
+        fails("watch", log.home, "--data", data, "--listen", "127.0.0.1:0", says=says)
 
 
 def test_basic_authentication_over_tls_lets_only_the_password_in(tmp_path):

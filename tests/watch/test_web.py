@@ -12,9 +12,10 @@ from coterie.insight import asking
 from coterie.server.admin.http import HttpRequest, Refusal
 from coterie.watch import web as web_module
 from coterie.watch.web import Access, Web
+from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written
 from support.patience import HANG_S
-from support.watch.growing_log import GrowingLog
+from support.watch.watched import watcher_of
 
 
 @contextmanager
@@ -42,13 +43,13 @@ def log(tmp_path):
     written.apply("commit", ((b"g", b"t", 0), 1))
     log.put(written.left)
     for number in (1, 2):
-        shutil.copytree(log.home, log.folder / f"__consumer_offsets-{number}")
+        shutil.copytree(log.folder, log.home / f"__consumer_offsets-{number}")
     return log
 
 
 def test_healthz_answers_while_a_step_runs(log):
     began, goes_on = threading.Event(), threading.Event()
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     watcher.step()
     list_log = watcher.list_log
 
@@ -75,24 +76,24 @@ def test_healthz_answers_while_a_step_runs(log):
 def test_what_is_read_from_the_files_answers_503_while_the_log_is_away(path, log, tmp_path):
     if not path.startswith("/api"):
         pytest.importorskip("jinja2")
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     watcher.step()
     with served(watcher) as web:
         before = get(web, path)
-        log.folder.rename(tmp_path / "away")
+        log.home.rename(tmp_path / "away")
         watcher.step()
         status, text = get(web, path)
-        assert (status, str(log.folder) in text) == (503, True)
+        assert (status, str(log.home) in text) == (503, True)
         assert list(watcher.health().failures) == ["log"]
         assert get(web, "/metrics")[0] == 200
-        (tmp_path / "away").rename(log.folder)
+        (tmp_path / "away").rename(log.home)
         watcher.step()
         assert get(web, path) == before
 
 
 @pytest.mark.parametrize("path", ["/", "/api/growth"])
 def test_the_end_of_the_watcher_ends_a_reading_after_the_partition_at_hand(path, log, monkeypatch):
-    watcher = log.watcher()
+    watcher = watcher_of(log)
     watcher.step()
     read = []
 
