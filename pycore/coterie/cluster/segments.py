@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from coterie._core.codec.reader import LogReader, batch_boundaries
 from coterie.errors import LogError
-from coterie.log.batch_headers import batch_headers
+from coterie.log.batch_headers import batch_headers, last_headers
 from coterie.log.folders import SEGMENT_FILE
 
 __all__ = ["SEGMENT_BYTES", "Batches", "PartitionCopy", "whole_batches"]
@@ -41,22 +41,15 @@ class Batches(NamedTuple):
 
 
 def whole_batches(data: bytes) -> Batches | None:
-    """Find the whole batches at the beginning of bytes; None: there is none.
-
-    Only headers are read: those of the first and the last 64 KiB, and lengths between them.
-    """
-    cuts = batch_boundaries(data, HEADERS_BYTES)
-    if len(cuts) < 2:
+    """Find the whole batches at the beginning of bytes; None: there is none."""
+    headers = last_headers(data)
+    if not len(headers):
         return None
-    first = batch_headers(memoryview(data)[: cuts[1]])
-    for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
-        headers = batch_headers(memoryview(data)[begin:end])
-        if len(headers):
-            last = headers[-1]
-            size = begin + int(last["position"]) + int(last["size"])
-            base, end_offset = int(first[0]["base_offset"]), int(last["last_offset"]) + 1
-            return Batches(size, base, end_offset, int(last["leader_epoch"]))
-    return None
+    last = headers[-1]
+    size = int(last["position"]) + int(last["size"])
+    first = batch_headers(memoryview(data)[: batch_boundaries(data, HEADERS_BYTES)[1]])[0]
+    base, end_offset = int(first["base_offset"]), int(last["last_offset"]) + 1
+    return Batches(size, base, end_offset, int(last["leader_epoch"]))
 
 
 class PartitionCopy:

@@ -66,17 +66,23 @@ def batch_headers(data: Buffer) -> NDArray[Any]:
 
 
 def whole_batches_end(data: Buffer, start: int = 0) -> int:
-    """Return where the last whole batch ends, from a batch boundary on.
+    """Return where the last whole batch ends, from a batch boundary on."""
+    headers = last_headers(memoryview(data)[start:])
+    return start + int(headers["position"][-1] + headers["size"][-1]) if len(headers) else start
+
+
+def last_headers(data: Buffer) -> NDArray[Any]:
+    """Return the headers of the last whole batches, none if there is no whole batch.
 
     Only the headers of the last 64 KiB are read, and lengths before them.
     """
-    view = memoryview(data)[start:]
-    cuts = batch_boundaries(view, LAST_BYTES)
+    cuts = batch_boundaries(data, LAST_BYTES)
     for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
-        headers = batch_headers(view[begin:end])
+        headers = batch_headers(memoryview(data)[begin:end])
         if len(headers):
-            return start + begin + int(headers["position"][-1] + headers["size"][-1])
-    return start
+            headers["position"] += begin
+            return headers
+    return np.zeros(0, HEADER_DTYPE)
 
 
 def check_of_ends(data: memoryview, size: int = V2_BYTES) -> int:
