@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from coterie.caching import cached_property
 from coterie.insight.offsets.last_commits import CommitTimes, LastCommits
 from coterie.insight.offsets.rewinds import CommitRequests, OffsetChanges, Rewinds, is_plain
 from coterie.insight.offsets.undone_transactions import UndoneTransactions

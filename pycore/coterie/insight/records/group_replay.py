@@ -7,10 +7,10 @@ are collected (``consumer_protocol_groups``). Memory grows with the members of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from coterie._core.codec.schema import decode_key
+from coterie.caching import cached_property
 from coterie.errors import CorruptData
 from coterie.insight.records.group_log import GroupRecord
 from coterie.state.consumer_protocol_groups import (

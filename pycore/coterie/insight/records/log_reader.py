@@ -11,12 +11,12 @@ Faulty places are left out, as with ``--on-fault skip``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import merge, partial
 from coterie._core.fold.record_scan import RecordScan
+from coterie.caching import cached_property
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.record_columns import Array, RecordColumns

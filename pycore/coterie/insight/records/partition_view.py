@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.text import decode_utf8
+from coterie.caching import cached_property
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.log_reader import ReadSegment, SurveyedLog
 from coterie.insight.records.record_columns import RecordColumns

@@ -6,7 +6,6 @@ The columns hold one piece of the log at a time (``coterie.insight.records.log_r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from coterie._core.fold.columns import KIND_NAMES
 from coterie._core.fold.history import OUTCOMES
 from coterie._core.fold.record_scan import RecordScan
+from coterie.caching import cached_property
 from coterie.log.clock import Begin
 
 KIND = {name: number for number, name in enumerate(KIND_NAMES)}
