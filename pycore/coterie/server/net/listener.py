@@ -106,7 +106,7 @@ class Peers:
         self.dispatcher, self.cluster, self.heart = dispatcher, dispatcher.cluster, heart
         self.all: dict[Peer, None] = {}
         self.turns = Turns(lambda function: heart.call_soon(function))
-        self.senders = Senders(heart.call_soon_threadsafe)
+        self.senders = Senders(lambda function: heart.call_soon_threadsafe(function))
         self._of_listener: Counter[str] = Counter()  # by its name
         self._idle_ms: int = self.cluster.config["connections.max.idle.ms"]
         if self._idle_ms >= 0:
