@@ -42,6 +42,7 @@ PYTHON = [  # operator, source, every line that it makes of the source's last on
     ("wrong field", "class P:\n    a: int\n    b: int\n    c: str\nx = P().a", {"x = P().b"}),
     ("swapped arguments", "x = f(a, b, 1)", {"x = f(b, a, 1)"}),
     ("swapped arguments", "x = f(*a, b)", set()),
+    ("swapped arguments", "x = max(a, b)", set()),
     ("wrong default", "def f(a: int = 3, b=True): g()", {
         "def f(a: int = 6, b=True): g()", "def f(a: int = 3, b=False): g()"}),
     ("wrong default", "x = a.get(b, 0)", {"x = a.get(b, 1)"}),

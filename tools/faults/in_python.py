@@ -275,7 +275,7 @@ class _Walk(ast.NodeVisitor):
         if name in OUTPUT_CALLS:
             return
         plain = [one for one in node.args if not isinstance(one, ast.Starred)]
-        if len(plain) == len(node.args):
+        if len(plain) == len(node.args) and name not in ("min", "max"):
             for one, other in pairwise(plain):
                 if isinstance(one, ast.Constant) != isinstance(other, ast.Constant):
                     continue  # hardly of one type
