@@ -125,6 +125,16 @@ def test_the_scripted_broker_can_be_copied(tmp_path, config):
     assert copied(tmp_path / "copy") == {0: batch()}
 
 
+def test_a_broker_may_have_the_id_0(tmp_path, config):
+    with Scripted() as broker:
+        metadata = broker.answers["Metadata"]
+        metadata["brokers"][0]["nodeId"] = 0
+        metadata["topics"][0]["partitions"][0]["leaderId"] = 0
+        result = coterie(*fetch(broker, tmp_path / "copy", config))
+    assert result.returncode == 0, result.stderr
+    assert copied(tmp_path / "copy") == {0: batch()}
+
+
 HUGE = (2**31 - 1).to_bytes(4, "big") + b"1234"
 NEGATIVE = (-5).to_bytes(4, "big", signed=True)
 SHORT = b"\0\0\0\1x"

@@ -200,6 +200,32 @@ def test_what_a_log_raises_while_a_trace_is_played_is_told_by_that_call():
     assert coordinator.list_groups().error is Error.NONE
 
 
+@pytest.mark.parametrize(
+    ("failures", "raised", "says"),
+    [
+        ([OSError("first"), OSError("second")], CoterieError, "first"),
+        ([OSError("first"), KeyboardInterrupt("second")], KeyboardInterrupt, "second"),
+        ([KeyboardInterrupt("first"), OSError("second")], KeyboardInterrupt, "first"),
+    ],
+)
+def test_of_several_failures_of_a_log_an_interruption_is_raised_or_else_the_first(
+    failures, raised, says
+):
+    log = Log()
+    coordinator = GroupCoordinator(log_sink=log)
+    log.answers = list(failures)
+    commits = [
+        {"at": 0, "op": "offset_commit", "id": n, "group_id": "g",
+         "offsets": [{"topic": "t", "partition": 0, "offset": n}]}
+        for n in (1, 2)
+    ]  # fmt: skip
+    with pytest.raises(raised, match=says):
+        coordinator.play(load_trace([header(), *commits]))
+    assert len(coordinator.take_events()) == 2
+    coordinator.advance_by(1)  # it is raised once
+    assert error_of(commit(coordinator, 3)) is Error.NONE
+
+
 def test_appends_of_a_trace_that_come_back_later_are_there_after_it():
     coordinator = GroupCoordinator(log_sink=Log(later=True))
     event = {"at": 0, "op": "offset_commit", "id": 1, "group_id": "g",
