@@ -7,6 +7,7 @@ import pytest
 from coterie.cluster.copy_state import (
     STATE_FILE,
     CopyState,
+    LogStartMove,
     complete_until_ms,
     read_copy_state,
     write_copy_state,
@@ -39,11 +40,23 @@ def test_a_file_that_is_no_state_is_named(tmp_path, text):
         read_copy_state(tmp_path)
 
 
+def test_each_move_begins_where_the_last_one_ended_and_offsets_are_lost_once():
+    state = CopyState(TOPIC, 3, "c", None, 1, 1_000, 1).moved(5, 3, 2_000)
+    state = state.moved(9, 3, 3_000).moved(12, 20, 4_000)
+    assert state.log_start == 12
+    assert state.moves == (
+        LogStartMove(2_000, before=1, after=5, lost=2),
+        LogStartMove(3_000, before=5, after=9, lost=4),
+        LogStartMove(4_000, before=9, after=12, lost=0),
+    )
+
+
+@pytest.mark.parametrize("value", ["x", None, 1.5, True])
 @pytest.mark.parametrize("name", ["partition", "first_offset", "begun_at_ms", "log_start"])
-def test_a_field_that_is_no_number_is_named(tmp_path, name):
+def test_a_field_that_is_no_number_is_named(tmp_path, name, value):
     write_copy_state(tmp_path, WHOLE)
     fields = json.loads((tmp_path / STATE_FILE).read_text())
-    (tmp_path / STATE_FILE).write_text(json.dumps({**fields, name: "x"}))
+    (tmp_path / STATE_FILE).write_text(json.dumps({**fields, name: value}))
     with pytest.raises(LogError, match="not the state of a copy"):
         read_copy_state(tmp_path)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.watch import snapshot
-from coterie.watch.totals import Mark, nothing
+from coterie.watch.totals import Mark, nothing, put_totals
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written, operations
 from support.watch.watched import watched_findings, watched_rows, watched_totals, watcher_of
@@ -81,8 +81,19 @@ def test_totals_before_a_snapshot_outlive_a_compaction_while_nobody_watches(step
         unlock(watcher)
 
 
+LABELS = {
+    "commits": ("g", "t", 0),
+    "skipped": ("g", "t", 1),
+    "rewinds": ("g", "t"),
+    "rebalances": ("g", "JOIN"),
+    "departures": ("g", "left"),
+    "revocation_timeouts": ("g",),
+}
+
+
 def a_mark():
-    return Mark(7, nothing() | {"commits": Counter({("g", "t", 0): 3})})
+    counts = {kind: Counter({of: n}) for n, (kind, of) in enumerate(LABELS.items(), 3)}
+    return Mark(7, nothing() | counts)
 
 
 def test_what_is_written_is_read_again(tmp_path):
@@ -100,6 +111,27 @@ def test_every_damaged_byte_and_every_cut_is_noticed(tmp_path):
             file.write_bytes(damaged)
             with pytest.raises(snapshot.NoSnapshot):
                 snapshot.read(file)
+
+
+def test_the_row_of_a_group_has_the_sums_of_its_partitions_and_no_other_s():
+    totals = nothing()
+    for group, at in (("a", 1), ("b", 100)):
+        totals["commits"] |= Counter({(group, "t", 0): 1 * at, (group, "t", 1): 2 * at})
+        totals["skipped"] |= Counter({(group, "t", 1): 4 * at})
+        totals["rebalances"] |= Counter({(group, "JOIN"): 5 * at, (group, "LEAVE"): 1 * at})
+        totals["revocation_timeouts"] |= Counter({(group,): 7 * at})
+    counts = dict.fromkeys(("commits", "skipped", "rebalances", "revocation_timeouts"), 0)
+    of_group = {"group_id": "a", "topic": None, "partition": None, **counts}
+    classic = {**of_group, "group_id": "b", "revocation_timeouts": None}
+    of_partition = {"group_id": "b", "topic": "t", "partition": 1, "commits": 0, "skipped": 0}
+    rows = [dict(of_group), dict(classic), dict(of_partition)]
+    put_totals(rows, totals)
+    whole = {"commits": 3, "skipped": 4, "rebalances": 6, "revocation_timeouts": 7}
+    assert rows == [
+        of_group | whole,
+        classic | {"commits": 300, "skipped": 400, "rebalances": 600},
+        of_partition | {"commits": 200, "skipped": 400},
+    ]
 
 
 def test_another_version_is_named(tmp_path):
