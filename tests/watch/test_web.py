@@ -1,6 +1,8 @@
 """What a watcher answers over HTTP while it steps, while its log is away, and while it ends."""
 
 import asyncio
+import base64
+import json
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,24 +15,28 @@ from coterie.server.admin.http import HttpRequest, Refusal
 from coterie.watch import web as web_module
 from coterie.watch.web import Access, Web
 from support.growing_log import GrowingLog
-from support.insight.compacted_logs import Written
+from support.insight.compacted_logs import FIRST_MS, Written
 from support.patience import HANG_S
 from support.watch.watched import watcher_of
 
 
 @contextmanager
-def served(watcher):
+def served(watcher, now_ms=0):
     """The watcher's web, with a thread for its steps."""
     with ThreadPoolExecutor(1) as steps:
-        web = Web(watcher, steps, Access(), 1 << 50, lambda: 0)
+        web = Web(watcher, steps, Access(), 1 << 50, lambda: now_ms, reload_s=7)
         yield web
         web.pages.shutdown()
+
+
+def requested(path, host="localhost", method="GET", authorization=None):
+    return HttpRequest(method, path, host, None, 0, False, authorization=authorization)
 
 
 def get(web, path):
     """Return the status and the text of the answer."""
     try:
-        answer = asyncio.run(web.respond(HttpRequest("GET", path, "localhost", None, 0, False)))
+        answer = asyncio.run(web.respond(requested(path)))
     except Refusal as refusal:
         return refusal.status, str(refusal)
     return answer.status, answer.body.decode()
@@ -45,6 +51,88 @@ def log(tmp_path):
     for number in (1, 2):
         shutil.copytree(log.folder, log.home / f"__consumer_offsets-{number}")
     return log
+
+
+def basic(login):
+    return f"Basic {base64.b64encode(login.encode()).decode()}"
+
+
+LOGIN = "me:secret"
+
+
+@pytest.mark.parametrize(
+    ("access", "request_", "status"),
+    [
+        (Access(), requested("/", "localhost:8080"), None),
+        (Access(), requested("/", "127.0.0.1"), None),
+        (Access(), requested("/", "rebound.example"), 403),
+        (Access(), requested("/", method="POST"), 405),
+        (Access(loopback=False), requested("/", "monitor.example"), None),
+        (Access(LOGIN), requested("/"), 401),
+        (Access(LOGIN), requested("/", authorization=basic("me:wrong")), 401),
+        (Access(LOGIN), requested("/", authorization=basic(LOGIN)), None),
+        (Access(LOGIN), requested("/", authorization=basic(LOGIN).replace("B", "b", 1)), None),
+        (Access(LOGIN), requested("/", authorization=basic(LOGIN).replace("Basic", "Bearer")), 401),
+        (Access(LOGIN), requested("/", authorization=basic(LOGIN) + "!"), 401),  # no base64
+        (Access(LOGIN), requested("/", authorization="Basic bWU6"), 401),
+        (Access(LOGIN), requested("/", "any.example", authorization=basic(LOGIN)), None),
+        (Access(LOGIN), requested("/", method="POST", authorization=basic(LOGIN)), 405),
+    ],
+)
+def test_only_this_machine_may_ask_or_who_has_the_password_and_only_by_get(
+    access, request_, status
+):
+    try:
+        refused = access.refusal(request_)
+    except Refusal as refusal:
+        assert refusal.status == status
+    else:
+        assert (refused and refused.status) == status
+        if refused:
+            assert refused.fields == ('WWW-Authenticate: Basic realm="coterie"',)
+
+
+def test_healthz_is_503_before_the_first_step_and_has_the_age_of_the_newest_record(log):
+    watcher = watcher_of(log)
+    with served(watcher, now_ms=FIRST_MS + 5_000) as web:
+        status, text = get(web, "/healthz")
+        health = json.loads(text)
+        assert (status, health["ok"], health["newest_age_ms"]) == (503, False, None)
+        watcher.step()
+        status, text = get(web, "/healthz")
+        health = json.loads(text)
+        assert (status, health["ok"], health["newest_age_ms"]) == (200, True, 5_000)
+    with served(watcher, now_ms=FIRST_MS - 1) as web:  # the clocks of two machines differ
+        assert json.loads(get(web, "/healthz")[1])["newest_age_ms"] == 0
+
+
+def test_rows_are_of_all_groups_or_of_the_one_that_is_named(tmp_path):
+    log, written = GrowingLog(tmp_path / "log"), Written()
+    for group in (b"g", b"h"):
+        written.apply("commit", ((group, b"t", 0), 1))
+    log.put(written.left)
+    watcher = watcher_of(log)
+    watcher.step()
+    with served(watcher) as web:
+
+        def rows(path):
+            return {(row["group_id"], row["topic"]) for row in json.loads(get(web, path)[1])}
+
+        groups, partitions = {("g", None), ("h", None)}, {("g", "t"), ("h", "t")}
+        assert rows("/api/groups") == groups
+        assert rows("/api/metrics") == groups | partitions
+        assert rows("/api/metrics?group=h") == {("h", None), ("h", "t")}
+        assert rows("/api/groups?group=h&group=g") == {("h", None)}
+
+
+def test_a_page_loads_itself_again_and_is_not_stored(log):
+    pytest.importorskip("jinja2")
+    watcher = watcher_of(log)
+    watcher.step()
+    with served(watcher) as web:
+        page = asyncio.run(web.respond(requested("/")))
+    assert (page.status, page.content_type) == (200, "text/html; charset=utf-8")
+    assert page.fields == ("Refresh: 7", "Cache-Control: no-store")
 
 
 def test_healthz_answers_while_a_step_runs(log):
