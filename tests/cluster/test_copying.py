@@ -46,12 +46,16 @@ class Recorded(CopyObserver):
 
     def __init__(self, stop_at_bytes=None):
         self.lines, self.data, self.stop_at_bytes = [], {}, stop_at_bytes
+        self.shown = []  # (done, total)
         self.stop = asyncio.Event()
 
     def appended(self, partition, batches):
         self.data[partition] = self.data.get(partition, b"") + bytes(batches)
         if self.stop_at_bytes and sum(map(len, self.data.values())) >= self.stop_at_bytes:
             self.stop.set()
+
+    def progress(self, done, total):
+        self.shown.append((done, total))
 
     def notice(self, line):
         self.lines.append(line)
@@ -251,18 +255,20 @@ def test_a_start_of_the_log_that_moved_within_the_copy_loses_nothing(broker, tmp
     assert observer.lines == [f"{TOPIC}-{number}: the log's start moved from offset 0 to 5"]
 
 
-def test_a_copy_of_a_log_whose_beginning_is_gone_says_so(broker, tmp_path):
+@pytest.mark.parametrize("start", [1, 4])
+def test_a_copy_of_a_log_whose_beginning_is_gone_says_so(broker, tmp_path, start):
     commit_offsets(broker, "a", 10)
     number = partition_for("a", 4)
-    delete_records(broker, number, 4)
+    delete_records(broker, number, start)
     observer = Recorded()
     results = copy(broker, tmp_path, observer=observer)
-    assert results[number].state.first_offset == 4
+    assert results[number].state.first_offset == start
     assert observer.lines == [
-        f"{TOPIC}-{number}: the log begins at offset 4; what was before is gone"
+        f"{TOPIC}-{number}: the log begins at offset {start}; what was before is gone"
     ]
     first = next(LogReader(copied(tmp_path)[number]))
-    assert first.base_offset == 4
+    assert first.base_offset == start
+    assert observer.shown[-1] == (10 - start, 10 - start)  # of all records that are there
 
 
 def test_a_copy_that_is_ahead_of_the_broker_is_refused_and_stays(broker, tmp_path):

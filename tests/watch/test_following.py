@@ -1,6 +1,7 @@
 """What a watcher knows of a log that changes equals what a command reads from it anew."""
 
 import gzip
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -66,6 +67,21 @@ def test_after_any_appends_and_steps_rows_and_findings_equal_those_of_the_log(st
 def log_bytes(log, base):
     path = log.folder / f"{base:020d}.log"
     return path.read_bytes() if path.exists() else b""
+
+
+@settings(max_examples=60)
+@given(operations(at_least=8))
+def test_a_log_that_was_compacted_before_it_is_watched_is_known_as_a_command_reads_it(steps):
+    with tempfile.TemporaryDirectory() as home:
+        log, written = GrowingLog(Path(home) / "log"), Written()
+        for passed_ms, what, how in later([*steps, (5, "roll", None), (7, "clean", 0)]):
+            written.now_ms += passed_ms
+            written.apply(what, how)
+        log.put(written.left)
+        watcher = watcher_of(log)
+        watcher.step()
+        assert watched_rows(watcher) == fresh_rows(log.home)
+        assert watched_findings(watcher) == fresh_findings(log.home)
 
 
 @settings(max_examples=60)
@@ -217,12 +233,35 @@ def test_a_segment_that_cannot_be_read_leaves_what_is_known_and_its_totals(tmp_p
     assert list(watcher.health().failures) == ["partition 0"]
     assert str(broken) in lines[0]
     assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
+    assert watcher.listing_of("a") is None
     broken.unlink()
     (log.folder / f"{0:020d}.log").unlink()  # retention
     log.put([(3, b"")])
     watcher.step()
     assert watcher.health().failures == {}
     assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
+
+
+def test_segments_whose_times_change_but_not_their_bytes_are_not_read_again(tmp_path):
+    log, written = GrowingLog(tmp_path / "log"), Written()
+    for offset in range(3):
+        written.apply("commit", ((b"a", b"t", 0), offset))
+        written.apply("roll", None)
+    log.put(written.left)
+    watcher = watcher_of(log)
+    watcher.step()
+    for number, path in enumerate(sorted(log.folder.iterdir())):
+        os.utime(path, ns=(0, number))
+    assert (watcher.step(), watcher.health().rebuilds) == (0, 0)
+
+
+def test_a_watcher_that_is_closed_twice_closes_no_other_file(tmp_path):
+    watcher = watcher_of(GrowingLog(tmp_path / "log"), tmp_path / "data")
+    watcher.close()
+    with open(tmp_path / "other", "w", encoding="utf-8") as other:
+        watcher.close()
+        other.write("x")
+        other.flush()
 
 
 def test_a_snapshot_that_cannot_be_written_is_named_and_tried_again(tmp_path):
