@@ -13,6 +13,7 @@ from coterie import (
     NotAnswered,
     OffsetAndMetadata,
     Transition,
+    Unanswered,
 )
 from coterie.messages import decode_key, decode_value
 from support.coordinator.classic_group import join, stable
@@ -91,11 +92,25 @@ def test_a_repeated_join_replaces_the_first_and_a_lost_sync_is_dropped():
 def test_an_earlier_waiting_join_of_the_member_is_never_answered(instance):
     coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": 1000})
     ids = stable(coordinator, "a", "b")
-    join(coordinator, ids[0], protocols={"range": b"new"})
-    again = [join(coordinator, ids[0]) for _ in range(2)]
-    assert [p.status for p in again] == ["replaced", "waiting"]
-    assert again[0].id < again[1].id
-    assert {e.why for e in coordinator.events if type(e).__name__ == "Unanswered"} == {"replaced"}
+    begun_ms = coordinator.now_ms
+    joins = [join(coordinator, ids[0], protocols={"range": b"new"})]
+    for _ in range(2):
+        coordinator.advance_by(40)
+        joins.append(join(coordinator, ids[0]))
+    assert [p.status for p in joins] == ["replaced", "replaced", "waiting"]
+    assert joins[1].id < joins[2].id
+    unanswered = [event for event in coordinator.events if isinstance(event, Unanswered)]
+    assert unanswered == [
+        Unanswered(begun_ms + 40, joins[0].id, "join_group", "replaced"),
+        Unanswered(begun_ms + 80, joins[1].id, "join_group", "replaced"),
+    ]
+    assert unanswered[0].as_dict() == {
+        "at": begun_ms + 40,
+        "event": "unanswered",
+        "id": joins[0].id,
+        "op": "join_group",
+        "why": "replaced",
+    }
 
 
 def test_each_transition_has_its_cause():

@@ -222,6 +222,23 @@ def test_a_bar_goes_on_where_a_record_of_its_member_cannot_be_read(tmp_path):
     assert bars == [("m", 1000, 4000, 1, 2)]
 
 
+def test_the_bar_of_a_member_that_is_there_goes_on_to_the_last_record_of_the_log(tmp_path):
+    folder = tmp_path / "log" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    topics = [{"topicId": "A" * 21 + "Q", "partitions": [0, 1]}]
+    data = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": topics}
+    data["partitionsPendingRevocation"] = []
+    value = encode_value(8, {"version": 0, "data": data})
+    pairs = [
+        (at_ms, encode_key({"version": 8, "data": {"groupId": group, "memberId": "m"}}), value)
+        for at_ms, group in ((1000, "g"), (9000, "h"))
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(batch(n, [p]) for n, p in enumerate(pairs)))
+    page = report(tmp_path, folder)
+    assert [bar[:5] for bar in bars_of(page, "g")] == [("m", 1000, 9000, 1, 2)]
+    assert [bar[:5] for bar in bars_of(page, "h")] == [("m", 9000, 9000, 1, 2)]
+
+
 def test_causes_are_those_of_the_log(tmp_path):
     page = report(tmp_path, log("basic"), "--group", "grp-java-cooperative-sticky")
     rows = page.section("grp-java-cooperative-sticky", "causes")

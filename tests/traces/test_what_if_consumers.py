@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from coterie import CoterieError, GroupCoordinator, load_trace
+from coterie import CoterieError, Error, GroupCoordinator, load_trace
 from coterie.testing import Member
 from coterie.traces.recording import Recording
 from coterie.traces.whatif import Changes, _recorded, _Replay, what_if
+from coterie.traces.whatif_consumers import ConsumerClient
 from support.consumer_groups import golden
 
 SESSION = "group.consumer.session.timeout.ms"
@@ -62,6 +63,25 @@ def test_a_member_that_a_shorter_session_evicts_joins_again_and_acknowledges():
     assert changed.rebalances == 4  # it is removed, and it is back
     assert changed.refused_requests == 1  # its heartbeat after the pause; the commit counts
     assert changed.ms_in_state["Stable"] > 0.8 * recorded.ms_in_state["Stable"]
+
+
+def test_a_client_that_is_fenced_in_both_runs_joins_again_as_the_trace_has_it():
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"})
+    coordinator.set_topics({"t": 2})
+    details = ("rack", 10_000, ("t",), None, None, {}, "c", "/h", 1)
+    joined = coordinator.consumer_group_heartbeat(
+        "g", "m", 0, subscribed_topic_names=["t"], rebalance_timeout_ms=10_000, topic_partitions=[]
+    )
+    fenced = coordinator.consumer_group_heartbeat("g", "m", 77)
+    assert joined.assignment is not None
+    assert fenced.error is Error.FENCED_MEMBER_EPOCH
+    client = ConsumerClient()
+    assert client.request(0, details) == (0, details)
+    for response in (joined, fenced):
+        client.record(response)
+        assert client.take(response, response) is None
+    again = (None, 10_000, ("t", "u"), None, None, {}, "c", "/h", 1)  # without a rack
+    assert client.request(0, again) == (0, again)
 
 
 def test_a_client_that_becomes_static_is_not_missed_while_it_restarts():

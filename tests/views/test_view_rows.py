@@ -78,6 +78,37 @@ def test_the_epochs_of_a_share_group_that_assigns_are_two():
     assert (row["group_epoch"], row["assignment_epoch"]) == (9, 8)
 
 
+def test_a_share_group_has_the_partitions_of_its_initialized_topics_as_java_sorts():
+    topics = [(LAST, [1, 0]), (ASTRAL, [2]), (LAST, [3])]
+    rows = views.share_offset_rows(
+        group("share", initialized_topics=[{"topic": t, "partitions": n} for t, n in topics])
+    )
+    assert places(rows) == [(ASTRAL, 2), (LAST, 1), (LAST, 0), (LAST, 3)]
+    assert rows[0] == {
+        "group": "g",
+        "topic": ASTRAL,
+        "partition": 2,
+        "leader_epoch": None,
+        "start_offset": None,  # in another topic
+    }
+
+
+def test_a_member_of_a_share_group_shows_what_it_has_and_its_own_epoch():
+    who = member("m", [("t", [4, 5]), ("u", [0])], member_epoch=7, client_id="c", client_host="/h")
+    (row,) = views.share_member_rows(group("share", members=[who]))
+    assert row == {
+        "group": "g",
+        "consumer_id": "m",
+        "host": "/h",
+        "client_id": "c",
+        "partitions": 3,
+        "member_epoch": 7,
+        "assignment": {"t": [4, 5], "u": [0]},
+    }
+    (row,) = views.VIEWS["share", "state"](group("share", members=[who, who]))
+    assert (row["group"], row["state"], row["members"]) == ("g", "Stable", 2)
+
+
 def tasks(kind, subtopology, *partitions):
     columns = {name: [] for name in views.TASK_NAMES}
     return columns | {kind: [{"subtopologyId": subtopology, "partitions": list(partitions)}]}

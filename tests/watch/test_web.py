@@ -21,10 +21,10 @@ from support.watch.watched import watcher_of
 
 
 @contextmanager
-def served(watcher, now_ms=0):
+def served(watcher, now_ms=0, keep_ms=1 << 50):
     """The watcher's web, with a thread for its steps."""
     with ThreadPoolExecutor(1) as steps:
-        web = Web(watcher, steps, Access(), 1 << 50, lambda: now_ms, reload_s=7)
+        web = Web(watcher, steps, Access(), keep_ms, lambda: now_ms, reload_s=7)
         yield web
         web.pages.shutdown()
 
@@ -134,6 +134,45 @@ def test_a_page_loads_itself_again_and_is_not_stored(log):
         page = asyncio.run(web.respond(requested("/")))
     assert (page.status, page.content_type) == (200, "text/html; charset=utf-8")
     assert page.fields == ("Refresh: 7", "Cache-Control: no-store")
+
+
+def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(log, monkeypatch):
+    pytest.importorskip("jinja2")
+    watcher = watcher_of(log)
+    watcher.step()
+    drawn = []
+
+    def page_of(group, scope, progress):
+        drawn.append(group)
+        return real(group, scope, progress)
+
+    real = web_module.page_of
+    monkeypatch.setattr(web_module, "page_of", page_of)
+    with served(watcher) as web:
+        assert "<title>Consumer groups" in get(web, "/")[1]
+        assert "<title>g" in get(web, "/groups/g")[1]
+        assert get(web, "/")[1] == get(web, "/")[1]
+        assert drawn == [None, "g"]
+        watcher.version += 1  # a step with new records
+        get(web, "/")
+        assert drawn == [None, "g", None]
+
+
+@pytest.mark.parametrize(
+    ("keep_ms", "since_ms"), [(5_000, FIRST_MS - 5_000), (FIRST_MS, None), (FIRST_MS + 1, None)]
+)
+def test_questions_cover_a_time_up_to_the_newest_record(log, monkeypatch, keep_ms, since_ms):
+    scopes = []
+    monkeypatch.setattr(web_module, "question_rows", lambda *args: scopes.append(args[2]) or [])
+    watcher = watcher_of(log)
+    with served(watcher, keep_ms=keep_ms) as web:
+        get(web, "/api/growth")
+        watcher.step()
+        get(web, "/api/growth")
+    assert [(scope.since_ms, scope.newest_ms) for scope in scopes] == [
+        (None, 0),
+        (since_ms, FIRST_MS),
+    ]
 
 
 def test_healthz_answers_while_a_step_runs(log):
