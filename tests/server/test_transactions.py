@@ -339,7 +339,10 @@ def test_records_of_version_1_are_read():
     assert read_value(bytes.fromhex(compact + rest)) == expected
 
 
-@given(st.text(max_size=20), st.dictionaries(st.text(max_size=9), st.lists(st.integers(0, 99))))
+@given(
+    st.text(max_size=20),
+    st.dictionaries(st.text(max_size=9), st.lists(st.integers(0, 99), max_size=4), max_size=4),
+)
 def test_records_come_back_as_they_were(name, partitions):
     assert read_key(key_bytes(name)) == name
     value = Value(2**63 - 1, 2**15 - 1, 2**31 - 1, 1, partitions, -1, 0)

@@ -14,17 +14,16 @@ from pyspark.sql import SparkSession
 
 def rows(spark: SparkSession) -> int:
     tables = coterie_spark.replay(spark, ["log"])
-    return tables.{name}.count()
+    return tables.offsets.count() + tables.nonsense.count()
 """
 
 
-@pytest.mark.parametrize("name", ["offsets", "nonsense"])
-def test_a_table_that_is_none_is_an_error_to_mypy(tmp_path, name):
+def test_a_table_that_is_none_is_an_error_to_mypy(tmp_path):
     source = tmp_path / "use.py"
-    source.write_text(USE.format(name=name))
+    source.write_text(USE)
     cache = ("--cache-dir", tmp_path / "cache", "--follow-untyped-imports")
     command = [sys.executable, "-m", "mypy", "--follow-imports=silent", *cache, source]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     wrong = [line for line in result.stdout.splitlines() if line.startswith("use.py:")]
     says = 'use.py:6: error: "Replay" has no attribute "nonsense"  [attr-defined]'
-    assert wrong == ([says] if name == "nonsense" else []), result
+    assert wrong == [says], result
