@@ -74,6 +74,15 @@ def test_connections_that_wait_are_all_taken_in_one_turn(loop):
     assert max(took) - min(took) <= 1
 
 
+def test_a_listener_may_be_closed_again(loop):
+    acceptor = listening(loop, asyncio.Protocol)
+    port = acceptor.port
+    acceptor.close()
+    acceptor.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
 BUFFERS = {"socket.send.buffer.bytes": socket.SO_SNDBUF,
            "socket.receive.buffer.bytes": socket.SO_RCVBUF}  # fmt: skip
 

@@ -69,3 +69,14 @@ def test_a_session_is_old_when_a_fetch_used_it_over_two_minutes_after_it_was_mad
     assert full.make(9) == 0
     full.use_all(OLD_MS)
     assert full.make(9) == MOST + 1
+
+
+@pytest.mark.parametrize(("epoch", "following"), [(1, 2), (2**31 - 2, 2**31 - 1), (2**31 - 1, 1)])
+def test_the_epoch_of_a_session_goes_on_from_1_after_the_largest(epoch, following):
+    """Source: ``FetchMetadata.nextEpoch``."""
+    broker = Broker()
+    session_id = broker.make(1)
+    session = broker.sessions.find(session_id, 1, False)
+    session.epoch = epoch
+    broker.sessions.use(session)
+    assert broker.sessions.find(session_id, following, False) is session

@@ -124,6 +124,20 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset_and_is_cut_at_its_li
     assert (small.records, small.cut) == (data[:1], True)
 
 
+def test_a_read_reaches_to_the_entry_of_the_offset_index_behind_it():
+    """Sources: ``LogSegment.append`` and ``OffsetIndex.fetchUpperBoundOffset``."""
+    size = len(batch(b"v"))
+    partition = log(index_interval_bytes=2 * size)  # an entry after more bytes: 3 batches
+    for _ in range(11):
+        partition.produce(batch(b"v"))
+    (segment,) = partition._segments
+    assert [stored.base_offset for stored in segment.batches if stored.indexed] == [3, 6, 9]
+    partition.producers.aborted.append((7, 0, 1))  # else nobody needs to know
+    for offset, batches, behind in ((0, 1, 3), (0, 3, 3), (0, 4, 6), (4, 1, 6), (7, 3, 11)):
+        found = partition.read(offset, batches * size, 11, whole_first=True)
+        assert (offsets(found.records)[0], found.behind) == (offset, behind)
+
+
 def test_segments_go_when_all_their_records_are_too_old():
     clock = Clock(1000)
     partition = log(clock, segment_ms=100, retention_ms=500)

@@ -131,3 +131,25 @@ def test_a_beat_is_due_with_the_first_deadline_of_either_clock():
         loop.beats.clear()
         beat()
         assert fired == names
+
+
+def test_an_earlier_deadline_moves_the_beat_and_a_later_one_does_not():
+    cluster, loop, _ = beating(virtual=True)
+    for length_ms, due_s in ((900, 5000.9), (200, 5000.2), (500, 5000.2)):
+        cluster.waits.call_later(length_ms, lambda: None)
+        loop.run()
+        ((when, _),) = loop.beats
+        assert due_s <= when < due_s + 0.001
+
+
+def test_without_a_deadline_there_is_no_beat_and_the_next_deadline_has_one():
+    cluster, loop, heart = beating(virtual=True)
+    wait = cluster.waits.call_later(100, lambda: None)
+    loop.run()
+    wait.cancel()
+    heart.arm()
+    loop.run()
+    assert loop.beats == []
+    cluster.waits.call_later(300, lambda: None)
+    loop.run()
+    assert len(loop.beats) == 1
