@@ -43,6 +43,11 @@ PYTHON = [  # operator, source, every line that it makes of the source's last on
     ("swapped arguments", "x = f(a, b, 1)", {"x = f(b, a, 1)"}),
     ("swapped arguments", "x = f(*a, b)", set()),
     ("swapped arguments", "x = max(a, b)", set()),
+    ("wrong unit", "x = a if at_ms >= 0 else b", set()),
+    ("wrong unit", "x = a if at_ms > 0 else b", {"x = a if (at_ms // 1000) > 0 else b"}),
+    ("off by one", "SIZE = 16 << 20", set()),
+    ("off by one", "LIMIT = 1 << 31", {
+        "LIMIT = 2 << 31", "LIMIT = 0 << 31", "LIMIT = 1 << 32", "LIMIT = 1 << 30"}),
     ("wrong default", "def f(a: int = 3, b=True): g()", {
         "def f(a: int = 6, b=True): g()", "def f(a: int = 3, b=False): g()"}),
     ("wrong default", "x = a.get(b, 0)", {"x = a.get(b, 1)"}),

@@ -168,7 +168,12 @@ class _Walk(ast.NodeVisitor):
                 self._add("comparison", span, opposite)
                 if bound:
                     self._add("bound", span, bound)
+        before = len(self.found)
         self.generic_visit(node)
+        if _asks_for_sign(node):  # which no unit changes
+            self.found[before:] = [
+                one for one in self.found[before:] if one.operator != "wrong unit"
+            ]
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         """Drop each term."""
@@ -198,6 +203,8 @@ class _Walk(ast.NodeVisitor):
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         """Swap + and -, and * and / by a factor of time."""
+        if isinstance(node.op, ast.LShift) and not self.scope and _bounds_memory(node):
+            return
         start, end = self._wide(node.left, node)[1], self._wide(node.right, node)[0]
         source = self.text[start:end]
         texts = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)
@@ -351,6 +358,17 @@ class _Walk(ast.NodeVisitor):
                 (start, after), (before, end) = self._span(one), self._span(other)
                 new = self._source(other) + self.text[after:before] + self._source(one)
                 self._add("order", (start, end), new)
+
+
+def _asks_for_sign(node: ast.Compare) -> bool:
+    """Return whether a comparison asks whether a number is negative."""
+    op, other = node.ops[-1], node.comparators[-1]
+    return isinstance(op, ast.Lt | ast.GtE) and isinstance(other, ast.Constant) and other.value == 0
+
+
+def _bounds_memory(node: ast.BinOp) -> bool:
+    """Return whether a constant is a size as 16 << 20: no answer depends on it."""
+    return isinstance(node.right, ast.Constant) and int(node.right.value) < 31
 
 
 def _acts(statement: ast.stmt) -> bool:
