@@ -5,6 +5,7 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import is_early
 from coterie.log import clock
+from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import find_segments
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN, cases, log
@@ -153,6 +155,41 @@ def test_steps_back_are_those_between_neighbours(steps, rolls, tmp_path_factory)
     for steps_back in (steps_of(segments), merged.steps):
         found = [(step.log_offset, step.before_ms, step.after_ms) for step in steps_back]
         assert found == expected
+
+
+def batch_times(parts):
+    """The parts of a log, with running offsets and positions."""
+    number = 0
+    for part in parts:
+        numbers = np.arange(number, number + len(part))
+        number += len(part)
+        yield clock.BatchTimes("f", np.array(part, np.int64), numbers, numbers + 1, 100 * numbers)
+
+
+@given(st.lists(st.lists(TIMES, max_size=4), max_size=6))
+def test_parts_that_are_absorbed_have_the_steps_of_the_whole(parts):
+    whole, joined = clock.ClockSteps(least_ms=1), clock.ClockSteps(least_ms=1)
+    for batches in batch_times(parts):
+        whole.take_batches(batches)
+        part = clock.ClockSteps(least_ms=1)
+        part.take_batches(batches)
+        joined.absorb(part)
+    assert (joined.steps, joined.first, joined.last_ms) == (whole.steps, whole.first, whole.last_ms)
+    known = [(n, ms) for n, ms in enumerate(ms for part in parts for ms in part) if ms >= 0]
+    first = whole.first and (whole.first.log_offset, whole.first.after_ms)
+    assert first == (known[0] if known else None)
+    assert whole.last_ms == (known[-1][1] if known else -1)
+
+
+def test_the_note_names_the_partitions_and_the_longest_step_back():
+    notes = ClockNotes()
+    for number in range(7):
+        by_ms = 60_000 if number == 2 else 1_000
+        notes.take(number, [clock.ClockStep("f", 0, 5, 100_000, 100_000 - by_ms)], None)
+    notes.take(9, [], None)
+    (line,) = notes.notes()
+    partitions = ", ".join(f"partition {number}" for number in range(5))
+    assert line.startswith(f"times go back in {partitions} and 2 more, by up to 1m: ")
 
 
 def set_back(folder):

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from coterie._core.codec.reader import LogReader
 from coterie.errors import LogError
-from coterie.log.folders import cut_points, find_segments, left_alone, read_segment
+from coterie.log.folders import (
+    Segment,
+    cut_points,
+    find_segments,
+    left_alone,
+    listing_of,
+    read_segment,
+)
 from coterie.state.partial import ScanOptions
 from support import golden_data
 from support.commandline import fails
@@ -103,6 +110,17 @@ def test_a_file_that_two_paths_lead_to_counts_once(tmp_path):
     (tmp_path / "link").symlink_to(log)
     twice = find_segments([log, log / "__consumer_offsets-1", tmp_path / "link"])
     assert twice == find_segments([log])
+
+
+def test_files_without_a_partition_stand_before_partitions_and_what_is_passed_over_by_name():
+    def segment(partition, base_offset, name):
+        return Segment(name, partition, base_offset, 1, None)
+
+    loose, first, second = segment(None, None, "x"), segment(0, 0, "a"), segment(3, 0, "b")
+    aside = [f"{number}.log.deleted" for number in (3, 1, 2, 5, 4)]
+    listing = listing_of([second, loose, first], aside)
+    assert listing.segments == (loose, first, second)
+    assert listing.passed_over == tuple(sorted(aside))
 
 
 @pytest.mark.parametrize("spelled", ["link/__consumer_offsets-5", "x/../__consumer_offsets-5"])

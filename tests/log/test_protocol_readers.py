@@ -11,7 +11,12 @@ import pytest
 
 from coterie import CorruptData
 from coterie._core.codec.schema import decode_assignment, decode_subscription
-from coterie.log.consumer_protocol import owned_partitions, read_assignment, read_subscription
+from coterie.log.consumer_protocol import (
+    owned_partitions,
+    read_assignment,
+    read_subscription,
+    subscription,
+)
 from support.log_writer import text
 
 NULL = b"\xff\xff\xff\xff"
@@ -96,3 +101,15 @@ def test_owned_partitions_are_in_order_each_once_and_of_topics_that_have_any():
     data = struct.pack(">hi", 0, 3) + b"".join(parts) + NULL
     assert owned_partitions(data) == {"t": [2, 5, 9]}
     assert read_assignment(data) == {"t": [9, 5, 9, 2], "none": []}
+
+
+def test_a_subscription_is_sorted_as_java_sorts_it_and_of_version_1_by_default():
+    """Source: ``ConsumerProtocol.serializeSubscription``."""
+    topics = struct.pack(">hi", 1, 2) + text(b"a") + text(b"b") + NULL
+    t, u = (text(topic) + struct.pack(">iii", 2, *parts) for topic, parts in
+            ((b"t", (0, 1)), (b"u", (2, 9))))  # fmt: skip
+    owned = {"u": [9, 2], "t": [1, 0]}
+    assert subscription({"b", "a"}, owned=owned) == topics + struct.pack(">i", 2) + t + u
+    read = read_subscription(subscription(["a"], 3, owned=owned, generation_id=4, rack_id="r"))
+    assert (read.topics, read.generation_id, read.rack_id) == (("a",), 4, "r")
+    assert read.owned == {"t": [0, 1], "u": [2, 9]}
