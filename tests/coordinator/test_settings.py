@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie import ConfigError
+from coterie import ConfigError, GroupCoordinator
 from coterie.coordinator.config import DEFAULTS, coordinator_config
 
 INT, LONG = 2**31 - 1, 2**63 - 1
@@ -37,3 +37,21 @@ def test_a_setting_has_kafkas_default_and_bounds(name, bounds):
     for value in (least - 1, largest + 1, str(default), float(default), True):
         with pytest.raises(ConfigError, match=name):
             coordinator_config({name: value})
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "has_them"),
+    [("2.4", False), ("3.9", False), ("4.1", True), ("4.1.2", True), ("4.2", True)],
+)
+def test_consumer_groups_are_of_kafka_4(behaviour, has_them):
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour})
+    for request in (
+        lambda: coordinator.consumer_group_heartbeat("g", "m", 0),
+        lambda: coordinator.consumer_group_describe(["g"]),
+        lambda: coordinator.set_topics({"t": 1}),
+    ):
+        if has_them:
+            request()
+        else:
+            with pytest.raises(ConfigError, match="consumer groups need coterie.behaviour"):
+                request()

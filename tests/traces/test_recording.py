@@ -271,3 +271,12 @@ def test_a_recording_is_written_in_any_thread(tmp_path):
             Recording().write, tmp_path / "it.trace.jsonl", coordinator.config, coordinator.now_ms
         ).result()
     assert len((tmp_path / "it.trace.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_recording_shows_only_what_is_not_the_default(recorded):
+    coordinator, lines = recorded(config={"coterie.behaviour": "4.1"})
+    coordinator.offset_commit("g", {("t", 0): 1})
+    coordinator.offset_commit("g", {("t", 0): 2}, version=4, retention_time_ms=60_000)
+    first, second = lines()[1:]
+    assert not {"version", "retention_time_ms", "member_id", "generation_id"} & first.keys()
+    assert (second["version"], second["retention_time_ms"]) == (4, 60_000)
