@@ -53,5 +53,5 @@ def test_consumer_groups_are_of_kafka_4(behaviour, has_them):
         if has_them:
             request()
         else:
-            with pytest.raises(ConfigError, match="consumer groups need coterie.behaviour"):
+            with pytest.raises(ConfigError, match="consumer groups need coterie"):
                 request()

@@ -124,6 +124,7 @@ class Subject:
         ([("countryName", "DE"), ("commonName", "a")], "CN=a,C=DE"),
         ([("commonName", ' a+b"c ')], r"CN=\ a\+b\"c\ "),
         ([("commonName", "#a")], r"CN=\#a"),
+        ([("commonName", "a b ")], r"CN=a b\ "),
         ([("commonName", " ")], r"CN=\ "),
         ([("emailAddress", "a@b")], "1.2.840.113549.1.9.1=#1603614062"),
         ([], "ANONYMOUS"),

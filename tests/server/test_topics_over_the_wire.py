@@ -192,6 +192,8 @@ def test_settings_are_told_with_where_they_come_from():
         "segment.ms": ("604800000", 5, []),
         "cleanup.policy": ("delete", 5, [("log.cleanup.policy", "delete", 5)]),
     }  # fmt: skip
+    short = configs(peer, "a", includeSynonyms=False)
+    assert short == {name: row | {"synonyms": []} for name, row in found.items()}
 
 
 def test_what_gives_a_default_is_told_only_behind_the_setting_that_it_is_for():

@@ -65,17 +65,36 @@ def test_a_member_that_a_shorter_session_evicts_joins_again_and_acknowledges():
     assert changed.ms_in_state["Stable"] > 0.8 * recorded.ms_in_state["Stable"]
 
 
-def test_a_client_that_is_fenced_in_both_runs_joins_again_as_the_trace_has_it():
+JOINING = ("rack", 10_000, ("t",), None, None, {}, "c", "/h", 1)
+
+
+def joined_and_fenced():
+    """The responses to a heartbeat that joins, and to one of a wrong epoch."""
     coordinator = GroupCoordinator({"coterie.behaviour": "4.1"})
     coordinator.set_topics({"t": 2})
-    details = ("rack", 10_000, ("t",), None, None, {}, "c", "/h", 1)
     joined = coordinator.consumer_group_heartbeat(
         "g", "m", 0, subscribed_topic_names=["t"], rebalance_timeout_ms=10_000, topic_partitions=[]
     )
     fenced = coordinator.consumer_group_heartbeat("g", "m", 77)
     assert joined.assignment is not None
     assert fenced.error is Error.FENCED_MEMBER_EPOCH
-    client = ConsumerClient()
+    return joined, fenced
+
+
+def test_a_client_that_is_fenced_joins_again_each_time_but_not_at_once_after_such_a_join():
+    client, (joined, fenced) = ConsumerClient(), joined_and_fenced()
+    client.request(0, JOINING)
+    client.record(joined)
+    client.take(joined, joined)
+    for _ in range(2):
+        assert client.take(fenced, joined) == (0, JOINING)
+        assert client.take(fenced, None) is None
+        owned = client.take(joined, None)[1][5]  # it acknowledges at once
+        assert list(owned.values()) == [(0, 1)]
+
+
+def test_a_client_that_is_fenced_in_both_runs_joins_again_as_the_trace_has_it():
+    client, (joined, fenced), details = ConsumerClient(), joined_and_fenced(), JOINING
     assert client.request(0, details) == (0, details)
     for response in (joined, fenced):
         client.record(response)
