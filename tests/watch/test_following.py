@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.insight.questions import explain
 from coterie.log.folders import find_segments
+from coterie.watch import snapshot
 from coterie.watch.watcher import Watcher
 from support import golden_data
 from support.growing_log import GrowingLog
@@ -242,6 +243,21 @@ def test_a_segment_that_cannot_be_read_leaves_what_is_known_and_its_totals(tmp_p
     assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
 
 
+def test_totals_are_stored_although_the_last_step_failed(tmp_path):
+    log, written, data = GrowingLog(tmp_path / "log"), Written(), tmp_path / "data"
+    watcher = watcher_of(log, data)
+    for offset in range(3):
+        written.now_ms += 1
+        written.apply("commit", ((b"a", b"t", 0), offset))
+        log.put(written.left)
+        watcher.step()
+    (log.folder / f"{9:020d}.log.gz").write_bytes(b"no gzip")
+    watcher.step()
+    watcher.close()
+    mark = snapshot.read(snapshot.file_of(data, 0))
+    assert (mark.next_offset, mark.totals["commits"]) == (3, {("a", "t", 0): 3})
+
+
 def test_segments_whose_times_change_but_not_their_bytes_are_not_read_again(tmp_path):
     log, written = GrowingLog(tmp_path / "log"), Written()
     for offset in range(3):
@@ -308,9 +324,9 @@ def test_a_partition_that_goes_while_its_totals_cannot_be_stored_is_counted_on(t
     lines = []
     log, other, watcher = two_partitions(tmp_path, lines)
     watcher.step()
-    snapshot = tmp_path / "data" / "watch-1.snapshot"
-    snapshot.unlink()
-    snapshot.mkdir()
+    stored = tmp_path / "data" / "watch-1.snapshot"
+    stored.unlink()
+    stored.mkdir()
     (segment,) = other.iterdir()
     segment.write_bytes(b"")  # truncated: its commit is in the totals alone
     watcher.step()
@@ -324,9 +340,9 @@ def test_a_partition_that_goes_while_its_totals_cannot_be_stored_is_counted_on(t
     shutil.copytree(log.folder, other)
     watcher.step()
     assert [sum(answer.totals["commits"].values()) for answer in watcher.answers()] == [1, 2]
-    snapshot.rmdir()
+    stored.rmdir()
     watcher.close()
-    assert snapshot.is_file()
+    assert stored.is_file()
 
 
 def test_rebuilds_of_partitions_that_are_gone_stay_counted(tmp_path):
