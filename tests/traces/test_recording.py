@@ -280,3 +280,13 @@ def test_a_recording_shows_only_what_is_not_the_default(recorded):
     first, second = lines()[1:]
     assert not {"version", "retention_time_ms", "member_id", "generation_id"} & first.keys()
     assert (second["version"], second["retention_time_ms"]) == (4, 60_000)
+
+
+def test_a_join_has_the_timeouts_of_a_consumer_by_default(recorded):
+    """Source: ``ConsumerConfig``: session.timeout.ms and max.poll.interval.ms."""
+    coordinator, lines = recorded()
+    coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
+    (join,) = lines()[1:]
+    assert (join["session_timeout_ms"], join["rebalance_timeout_ms"]) == (45_000, 300_000)
+    assert not join.get("require_known_member_id")
+    assert not join.get("supports_skipping_assignment")

@@ -243,6 +243,20 @@ def test_a_segment_that_cannot_be_read_leaves_what_is_known_and_its_totals(tmp_p
     assert watched_totals(watcher)["commits"] == {("a", "t", 0): 3}
 
 
+def test_totals_are_stored_after_the_first_step_and_every_tenth_one_after_it(tmp_path):
+    log, written, data = GrowingLog(tmp_path / "log"), Written(), tmp_path / "data"
+    watcher = watcher_of(log, data)
+    stored = []
+    for offset in range(22):
+        written.now_ms += 1
+        written.apply("commit", ((b"a", b"t", 0), offset))
+        log.put(written.left)
+        watcher.step()
+        stored.append(snapshot.read(snapshot.file_of(data, 0)).next_offset)
+    assert stored == [1] * 10 + [11] * 10 + [21] * 2
+    watcher.close()
+
+
 def test_totals_are_stored_although_the_last_step_failed(tmp_path):
     log, written, data = GrowingLog(tmp_path / "log"), Written(), tmp_path / "data"
     watcher = watcher_of(log, data)
