@@ -6,7 +6,8 @@ maybeConvertOffsetCommitError.
 
 import pytest
 
-from coterie import Error, GroupCoordinator
+from coterie import CoterieError, Error, GroupCoordinator
+from support.coordinator.caller_log import Log
 from support.coordinator.classic_group import join, stable
 
 BOTH = {
@@ -90,3 +91,23 @@ def test_a_failed_append_of_an_empty_generation_or_of_tombstones_is_not_reported
     assert len(coordinator.log) == before
     coordinator.failover()
     assert coordinator.describe_group("g").state == "Stable"  # as the log still has it
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_member_whose_removal_cannot_be_written_is_removed_half_a_second_later(failures):
+    """Source: ``CoordinatorRuntime.EventBasedCoordinatorTimer``: it schedules the write again."""
+    log = Log()
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"}, log_sink=log)
+    coordinator.consumer_group_heartbeat(
+        "g", "m", 0, subscribed_topic_names=["t"], rebalance_timeout_ms=60_000, topic_partitions=[]
+    )
+    log.answers = [OSError("full")] * failures
+    for wait_ms in [45_000, *[500] * (failures - 1)]:  # the session's timeout
+        with pytest.raises(CoterieError, match="full"):
+            coordinator.advance_by(wait_ms)
+    members = coordinator.consumer_group_describe(["g"]).groups[0].members
+    assert [member.member_id for member in members] == ["m"]
+    coordinator.advance_by(499)
+    assert coordinator.consumer_group_describe(["g"]).groups[0].members
+    coordinator.advance_by(1)
+    assert not coordinator.consumer_group_describe(["g"]).groups[0].members

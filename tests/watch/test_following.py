@@ -278,11 +278,29 @@ def test_segments_whose_times_change_but_not_their_bytes_are_not_read_again(tmp_
         written.apply("commit", ((b"a", b"t", 0), offset))
         written.apply("roll", None)
     log.put(written.left)
+    first = log.folder / f"{0:020d}.log"
+    Path(f"{first}.gz").write_bytes(gzip.compress(first.read_bytes()))
+    first.unlink()
     watcher = watcher_of(log)
     watcher.step()
     for number, path in enumerate(sorted(log.folder.iterdir())):
         os.utime(path, ns=(0, number))
     assert (watcher.step(), watcher.health().rebuilds) == (0, 0)
+
+
+def test_a_log_is_read_anew_if_a_segment_before_the_last_has_grown(tmp_path):
+    log, written = GrowingLog(tmp_path / "log"), Written()
+    for offset in range(4):
+        written.now_ms += 1
+        written.apply("commit", ((b"a", b"t", 0), offset))
+    (base, data), *_ = written.left
+    size = len(data) // 4
+    log.put([(base, data[:size]), (2, data[2 * size :])])
+    watcher = watcher_of(log)
+    watcher.step()
+    log.put([(base, data[: 2 * size]), (2, data[2 * size :])])  # the copy was not complete
+    watcher.step()
+    assert watcher.health().rebuilds == 1
 
 
 def test_a_watcher_that_is_closed_twice_closes_no_other_file(tmp_path):
