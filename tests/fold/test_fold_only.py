@@ -9,7 +9,8 @@ from support.log_writer import batch, commit, commit_key, group_key, group_value
 
 # Alike in all but the last bytes, not ASCII, no UTF-8, and none: Java reads the last two alike.
 NAMES = [b"a-group-1111", b"a-group-2222", b"g", b"", "gr\u00f6\u00dfe".encode(), b"\xff", b"\xfe"]
-KINDS = ["commit", "gone", "odd topic", "group", "newer", "unknown", "bad value", "cut key"]
+KINDS = ["commit", "gone", "odd topic", "group", "newer", "unknown", "bad value", "no value",
+         "cut key"]  # fmt: skip
 BATCHES = st.lists(
     st.tuples(
         st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(NAMES)), min_size=1, max_size=4),
@@ -29,6 +30,8 @@ def record(kind, name, at):
         return at, commit_key(1, name, b"t", 0), None
     if kind == "group":
         return at, group_key(name), group_value(at, [b"m"])
+    if kind == "no value":  # none of its bytes, unlike a tombstone
+        return at, commit_key(1, name, b"t", 0), b""
     if kind == "cut key":
         return at, commit_key(1, name, b"t", 0)[:-1], None
     version = {"newer": 3, "unknown": 99, "bad value": at % 3}[kind]
