@@ -237,7 +237,7 @@ class PartitionTimelines:
             sums += departures.summary(
                 member
                 for member in gone
-                if self.view.is_requested(member.gone_ms)
+                if self.view.is_requested(member.gone_ms, member.log_offset)
                 and self.view.is_complete_at(member.gone_ms)
             )
         return [*requested, *sums, self.summary(complete, group)]

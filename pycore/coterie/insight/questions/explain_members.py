@@ -77,6 +77,7 @@ def departures_of(
             last.get(member["member_id"]),
             member["session_timeout_ms"],
             member["rebalance_timeout_ms"],
+            record["log_offset"],
         )
         for member in before["state"]["members"]
         if member["member_id"] in left

@@ -90,8 +90,13 @@ def states(view: PartitionView, parameters: Any) -> tuple[RecordFilter, ...]:
     Only a folded log shows since when it is complete. Until that is known, the returned state is
     folded to find out.
     """
-    since_ms = view.since_ms if not view.is_tracked else view.complete_from_ms
-    return (view.record_filter._replace(tracking=Tracking(since_ms)),)
+    tracking = Tracking(view.since_ms)
+    if view.is_tracked:
+        begin = view.complete_begin
+        # Commits of earlier times come later in the log only if its times go back.
+        offset = begin.next_offset if begin is not None and begin.earlier else None
+        tracking = Tracking(view.complete_from_ms, since_offset=offset)
+    return (view.record_filter._replace(tracking=tracking),)
 
 
 def counted_state(view: PartitionView) -> RecordFilter:
@@ -237,8 +242,8 @@ def commit_counts(
 ) -> dict[Key, tuple[int, int | None]]:
     """Return the number of effective commits of each key, and the last one's commit time.
 
-    Commits from ``view.complete_from_ms`` on count, and those without a time. The time is None if
-    the last commit has none.
+    Commits from ``view.complete_begin`` or ``complete_from_ms`` on count, and those without a time.
+    The time is None if the last commit has none.
     """
     log = view.read(record_filter)
     tracks = partial.tracks(log.fold)

@@ -298,6 +298,11 @@ class PartitionView:
         """Where the log ends as of a time of a request, if batches with earlier times follow."""
         return next((log.cut for log in self.logs.values() if log.cut), None)
 
+    @property
+    def complete_begin(self) -> Begin | None:
+        """Where the requested time begins, if compaction removed nothing from there on."""
+        return self.since_begin if self.complete_from_ms == self.since_ms else None
+
     @cached_property
     def complete_from_ms(self) -> int | None:
         """From when on the requested time is complete; None: from the log's start."""
