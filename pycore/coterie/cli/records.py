@@ -24,14 +24,14 @@ from coterie.log.time_range import TimeRange
 LINES_AT_ONCE = 2_000
 
 
-def fault_printer(path: str) -> FaultHandler:
-    """Return a function that prints a fault of the segment at ``path``."""
+def fault_printer(name: str) -> FaultHandler:
+    """Return a function that prints a fault of a segment."""
 
     def print_fault(
         position: int, base_offset: int | None, kind: str, offset: int | None, detail: str
     ) -> None:
         place = f"byte {position}" if offset is None else f"byte {position}, offset {offset}"
-        say(f"coterie: {path}: {place}: {kind}: {detail}")
+        say(f"coterie: {name}: {place}: {kind}: {detail}")
 
     return print_fault
 
@@ -75,7 +75,7 @@ def command(
             partition=segment.partition,
             segment=segment.log_name,
             groups=only,
-            on_fault=fault_printer(segment.path),
+            on_fault=fault_printer(segment.name),
         ):
             if requested and not requested.has(row["timestamp"], row["offset"]):
                 continue

@@ -206,5 +206,5 @@ def missing_groups(
         compacted = f" (compacted: what was before {format_time(trusted_from_ms)} may be gone)"
     return CoterieError(
         f"the log has no record of {noun} {names}{until}{compacted}; "
-        "`coterie groups LOG --list` names those it has"
+        "`coterie groups --list` names those it has"
     )

@@ -234,7 +234,7 @@ class GroupDetails:
         self.counted: dict[str, dict[tuple[str, int], tuple[int, int | None]]] = {}
         for (group, topic, partition), count in counted.items():
             self.counted.setdefault(group, {})[topic, partition] = count
-        self.newer = view.newer_records.by_group()
+        self.newer = view.newer_by_group
         self.counts_requests = counts_requests
         self.topic_names = topic_names(view)
 

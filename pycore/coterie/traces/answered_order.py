@@ -20,7 +20,7 @@ from coterie.traces.diff import compare_responses
 from coterie.traces.late_timers import moves
 from coterie.traces.trace import run_trace
 
-__all__ = ["in_answered_order"]
+__all__ = ["LinesOf", "in_answered_order"]
 
 EVENTS_MAX = 1_000_000  # played for all attempts together
 CHANGES = frozenset({"transition", "group"})

@@ -18,7 +18,7 @@ from coterie._core.fold import partial
 from coterie._core.fold.producers import Committed
 from coterie.errors import CorruptData
 from coterie.insight.groups.epochs import EpochTimeline
-from coterie.insight.groups.protocol_switches import epochs_of
+from coterie.insight.groups.protocol_switches import epochs_in
 from coterie.insight.groups.rebalances import counts, rebalances_of
 from coterie.insight.offsets import loss_counts
 from coterie.insight.offsets.end_offsets import EndOffsets
@@ -133,7 +133,6 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     partitions = partitions_by_group(view, offsets, commit_counts(view, counted_view))
     named = {group for group, _, _ in offsets}.union(pending_by_group(view.fold))
     heads = head_rows(view.fold, named)
-    newer = view.newer_records.by_group()
     behind = {} if parameters.ends is None else lags_by_key(view, lag_ask(view, parameters), filled)
     losses = loss_counts.loss_counts(view, filled[LOSSES]) if parameters.losses else None
     for group in sorted(heads, key=java_order):
@@ -149,7 +148,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
             for row in partition_rows:
                 row.update(behind.get((group, row["topic"], row["partition"]), {}))
         history = view.histories.get(group)
-        switched, of_newer = epochs_of(history, newer.get(group, ()))
+        switched, of_newer = epochs_in(view, group)
         reconciling = reconciling_of(view, heads[group], of_newer)
         head = head_of(heads[group], rebalances_of(view, history, switched, of_newer))
         if losses is not None:
