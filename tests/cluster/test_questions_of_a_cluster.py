@@ -72,14 +72,15 @@ def test_a_place_in_a_cluster_is_named_by_the_cluster(temporary):
     with Broker(SETTINGS, topics={"orders": 2}) as broker:
         commit_offsets(broker, "payments", 3)
         commit_offsets(broker, "payments", 1)  # a rewind
-        at = ("--bootstrap-server", broker.bootstrap_servers)
+        servers = broker.bootstrap_servers
+        at = ("--bootstrap-server", servers)
         found = coterie("audit", *at, "--format", "json")
         report = coterie_ok("report", *at, "--format", "markdown").stdout
         hint = fails("explain", *at, "--group", "nobody", says="`coterie groups --list` names")
     (row,) = json.loads(found.stdout)
-    folder = f"{broker.bootstrap_servers}/__consumer_offsets-{partition_for('payments', 4)}"
+    folder = f"{servers}/__consumer_offsets-{partition_for('payments', 4)}"
     assert row["file"] == f"{folder}/{0:020}.log"
-    assert f"From {broker.bootstrap_servers}." in report
+    assert f"From {servers}." in report
     assert str(temporary) not in found.stdout + report + hint.stderr
 
 
