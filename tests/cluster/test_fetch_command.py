@@ -190,7 +190,7 @@ def test_properties_without_an_effect_are_named(broker, tmp_path, client):
     commit_offsets(broker, "a", 1)
     config = client("interceptor.classes=X\nacks=all\n")
     result = coterie_ok(*fetch(broker, tmp_path / "copy", "--command-config", config))
-    assert result.stderr == f"coterie: {config}: no effect here: acks, interceptor.classes\n"
+    assert f"coterie: {config}: no effect here: acks, interceptor.classes\n" in result.stderr
 
 
 MECHANISMS = {"PLAIN": "plain.PlainLogin", "SCRAM-SHA-256": "scram.ScramLogin",
