@@ -138,14 +138,14 @@ def test_records_of_groups_that_are_no_commits_are_kept_whole():
         (6, newer, b"no value at all"),
         (7, group_key(b"old"), None),
     ]
-    fold = PartitionFold(tracking=(None, None))
+    fold = PartitionFold(tracking=(None, None, None))
     fold.scan(batch(10, records), file="f", position=3)
     assert fold.group_records == [
         (b"old", 10, 5, 2, group_key(b"old"), group_value(1, [b"m"]), "f", 3),
         (b"new", 11, 6, 3, newer, b"no value at all", "f", 3),
         (b"old", 12, 7, 2, group_key(b"old"), None, "f", 3),
     ]
-    alone = PartitionFold(tracking=(None, None), only=["new"])
+    alone = PartitionFold(tracking=(None, None, None), only=["new"])
     alone.scan(batch(10, records))
     assert [record[0] for record in alone.group_records] == [b"new"]
 
@@ -188,7 +188,7 @@ def test_tracks_that_do_not_fit_the_keys_are_refused(change):
     ordinal, packed, records = state[1]
     state[1] = (*change(ordinal, packed), records)
     with pytest.raises(CorruptData):
-        dump.restore(PartitionFold(tracking=(None, None)), tuple(state))
+        dump.restore(PartitionFold(tracking=(None, None, None)), tuple(state))
 
 
 def test_tracks_where_none_are_wanted_and_none_where_some_are_are_refused():
@@ -196,12 +196,12 @@ def test_tracks_where_none_are_wanted_and_none_where_some_are_are_refused():
         dump.restore(PartitionFold(), tuple(dumped()))
     plain = dump.dump(scan(batch(0, [commit(5)]), partition=0).fold(0))
     with pytest.raises(CorruptData):
-        dump.restore(PartitionFold(tracking=(None, None)), plain)
+        dump.restore(PartitionFold(tracking=(None, None, None)), plain)
 
 
 def test_what_a_transaction_says_of_a_key_is_checked_where_it_is_used():
     open_ = batch(0, [commit(5)], producer_id=7, transactional=True)
-    fold = PartitionFold(tracking=(None, None))
+    fold = PartitionFold(tracking=(None, None, None))
     fold.scan(open_)
     fold.producers[7].tracked = {0: b"short"}
     with pytest.raises(CorruptData):

@@ -62,7 +62,7 @@ def scanned_as_columns(data, columns):
         names = [scan_.groups[number] if number >= 0 else None for number in rows["group"]]
         expected = [columns["groups"][n] if n >= 0 else None for n in columns["group"][selected]]
         assert names == expected
-        fold = PartitionFold(only=wanted, survey=True, tracking=(None, None))
+        fold = PartitionFold(only=wanted, survey=True, tracking=(None, None, None))
         fold.scan(data)
         assert fold.number == scan_.number
 

@@ -6,8 +6,11 @@ from itertools import pairwise
 
 import pytest
 
+from coterie.insight.groups import epochs
 from coterie.insight.offsets.divergence import Live, read_live
 from coterie.insight.questions import audit
+from coterie.insight.records import group_replay
+from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import json_of, log, records, wide
 from support.insight.models import question_rows
@@ -409,6 +412,21 @@ def test_a_live_file_that_is_none_is_reported_in_one_line(text, says, tmp_path):
     file = tmp_path / "live.json"
     file.write_text(text)
     fails("audit", made_log(tmp_path), "--live", file, says=(file, says))
+
+
+def test_the_epochs_of_a_group_are_replayed_once_for_all_findings(monkeypatch):
+    replayed = []
+
+    def counting(records):
+        replayed.extend(dict.fromkeys(record.group for record in records))
+        return group_replay.replay(records)
+
+    monkeypatch.setattr(epochs, "replay", counting)
+    rows = [row for view in read_partitions([log("kip848")]) for row in
+            audit.rows(view, audit.Parameters())]  # fmt: skip
+    assert rows
+    assert sorted(replayed) == sorted(set(replayed))
+    assert replayed
 
 
 def test_a_log_that_cannot_be_read_is_reported_in_one_line(tmp_path):

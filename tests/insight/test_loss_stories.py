@@ -267,7 +267,9 @@ def open_log(folder, *more):
     written(folder, life(START, 1, member("m")))
     file = folder / "__consumer_offsets-0" / f"{0:020}.log"
     parts = [
-        batch(1, commit(START + 1000, {0: 7}), producer_id=4000, transactional=True),
+        batch(
+            1, commit(START + 1000, {0: 7}), producer_id=4000, producer_epoch=9, transactional=True
+        ),
         batch(2, commit(START + 1001, {0: 7}, b"h"), producer_id=4000, transactional=True),
         *more,
     ]
@@ -280,7 +282,9 @@ def test_an_open_transaction_names_its_producer_its_start_and_all_its_groups(tmp
     first, second = findings(tmp_path, "open_transaction")
     assert (first["group_id"], second["group_id"]) == ("g", "h")
     since = "2026-11-18T11:06:41.000Z"
-    assert first["detail"] == f"producer 4000 holds 1 offset since {since}: t-0; also of h"
+    assert (
+        first["detail"] == f"producer 4000 (epoch 9) holds 1 offset since {since}: t-0; also of h"
+    )
     assert first["timestamp"] == START + 1000
     assert findings(tmp_path, "open_transaction", open_ms=60_000) == []
 

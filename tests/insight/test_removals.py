@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.insight.offsets.removals import MOMENT_MS, RemovedOffsets
+from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.offsets.removals import MOMENT_MS, removals_of
 from coterie.insight.records import log_reader
 from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.partition_view import PartitionView
@@ -48,8 +49,10 @@ def written(folder, steps, rolls=frozenset()):
 
 def modelled(steps):
     """Group -> its removals as (first and last time, first and last offset, offsets, last commit
-    time, commits after), by going through the records one by one."""
-    committed, removals, waiting, now_ms = {}, {}, {}, FIRST_MS
+    time, commits after), by going through the records one by one.
+
+    A tombstone after a tombstone removes nothing."""
+    committed, removals, waiting, gone, now_ms = {}, {}, {}, set(), FIRST_MS
     for offset, (step_ms, group, topic, partition, value) in enumerate(steps):
         now_ms += step_ms
         key = group, topic, partition
@@ -57,7 +60,11 @@ def modelled(steps):
             committed[key] = value, now_ms
             if key in waiting:
                 waiting.pop(key)["after"].append((topic, partition, value, now_ms, offset))
+            gone.discard(key)
             continue
+        if key in gone:
+            continue
+        gone.add(key)
         theirs = removals.setdefault(group, [])
         if not theirs or now_ms - theirs[-1]["until"] > MOMENT_MS:
             theirs.append({"from": now_ms, "first": offset, "lost": {}, "last_ms": -1, "after": []})
@@ -98,9 +105,9 @@ def test_removals_are_those_of_the_records_one_by_one(steps, tmp_path_factory):
     view = PartitionView(0, listing.segments)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_reader, "READ_PIECE_BYTES", 1)
-        aggregate = {"removals": (view.record_filter, RemovedOffsets(in_parts=False))}
+        aggregate = {"removals": (view.record_filter, KeyRemovals())}
         removed = run_aggregates(view, aggregate)["removals"]
-    assert in_model_form(removed.removals()) == modelled(steps)
+    assert in_model_form(removals_of(removed)) == modelled(steps)
 
 
 @given(steps=STEPS, rolls=st.sets(st.integers(1, 29), max_size=5))
@@ -108,13 +115,13 @@ def test_removals_over_any_seams_are_those_of_the_log_as_one(steps, rolls, tmp_p
     rolls = {number for number in rolls if number < len(steps)}
     listing = written(tmp_path_factory.mktemp("removals"), steps, rolls)
     whole = PartitionView(0, listing.segments)
-    merged = RemovedOffsets(in_parts=True)
+    merged = KeyRemovals()
     for segment, context in zip(listing.segments, contexts(listing), strict=True):
-        part = RemovedOffsets(in_parts=True)
+        part = KeyRemovals()
         pieces = log_reader.read_pieces([segment], whole.record_filter.options, context)
         log_reader.feed(pieces, [part])
         merged.absorb(part)
-    assert in_model_form(merged.removals()) == modelled(steps)
+    assert in_model_form(removals_of(merged)) == modelled(steps)
 
 
 def contexts(listing):

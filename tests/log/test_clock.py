@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie._core.fold import partial
-from coterie.insight.questions import undo
+from coterie.insight.offsets.end_offsets import EndOffsets, Sample
+from coterie.insight.questions import lag, undo
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import is_early
@@ -116,7 +117,9 @@ def test_a_log_since_a_time_is_what_is_not_of_the_time_before(
         return
     assert view.since_begin is not None
     stretch = [number for number in range(begins[0]) if number not in earlier]
-    assert view.since_begin.log_offset == min([begins[0], *stretch])
+    begin = min([begins[0], *stretch])
+    assert view.since_begin.log_offset == begin
+    assert view.since_begin.earlier == sum(0 <= ms < since_ms for ms, _, _ in steps[begin:])
     for piece in view.pieces():
         early = is_early(piece, since_ms, view.since_begin)
         assert (early == (piece.log_offset < view.since_begin.log_offset)).all()
@@ -135,6 +138,19 @@ def test_undo_names_the_offset_by_record_times_where_it_differs(
         other = by_times.get(key)
         expected = None if other == by_order.get(key) else -1 if other is None else other
         assert row["offset_by_record_times"] == expected
+
+
+@given(steps=STEPS, rolls=ROLLS, at_ms=st.sets(AT, min_size=1))
+def test_lag_at_times_is_that_of_the_log_as_of_each(steps, rolls, at_ms, tmp_path_factory):
+    steps = [step for step in steps if step[0] >= 0]
+    segments = written(tmp_path_factory.mktemp("clock"), steps, rolls)
+    samples = tuple(Sample(ms, 100) for ms in sorted(at_ms))
+    ends = EndOffsets(True, {("t", partition): samples for partition in (0, 1)})
+    rows = list(lag.rows(PartitionView(0, segments), lag.Parameters(ends)))
+    for row in rows:
+        key = row["group_id"], row["topic"], row["partition"]
+        assert row["offset"] == offsets(until(steps, row["time"])).get(key)
+    assert len(rows) == len(samples) * len({step[1:] for step in steps})
 
 
 @given(steps=STEPS, rolls=ROLLS)

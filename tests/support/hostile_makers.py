@@ -304,7 +304,7 @@ CORE_MAKERS = {
 CORE_GOOD = {
     **GOOD,
     "within.least": 0, "within.most": 5, "MappingGuard.data": MAPPING,
-    "tracks.fold": lambda: PartitionFold(tracking=(None, None)), "tail": [],
+    "tracks.fold": lambda: PartitionFold(tracking=(None, None, None)), "tail": [],
     "direction": "request", "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,
     "fields": BEAT_FIELDS, "flexible": True,
     "layout_of.version": 4, "below.name": "groupId", "first": 0, "last": 4, "longest": 100,

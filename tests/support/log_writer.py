@@ -22,13 +22,20 @@ def record(offset_delta, timestamp_delta, key, value):
 
 
 def batch(
-    base_offset, records, *, producer_id=-1, transactional=False, control=False, leader_epoch=0
+    base_offset,
+    records,
+    *,
+    producer_id=-1,
+    producer_epoch=0,
+    transactional=False,
+    control=False,
+    leader_epoch=0,
 ):
     """A batch of records, (timestamp in ms, key, value) each, at consecutive offsets."""
     times = [time for time, _, _ in records]
     attributes = transactional << 4 | control << 5
-    head = (attributes, len(records) - 1, times[0], max(times), producer_id, 0, -1, len(records))
-    body = struct.pack(">hiqqqhii", *head) + b"".join(
+    head = (attributes, len(records) - 1, times[0], max(times), producer_id, producer_epoch, -1)
+    body = struct.pack(">hiqqqhii", *head, len(records)) + b"".join(
         record(i, time - times[0], key, value) for i, (time, key, value) in enumerate(records)
     )
     sum_ = struct.pack(">I", crc32c(body))

@@ -245,7 +245,7 @@ def partition_answers(
         for part in parts:
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
-            clocks.take(part.number, part.clock_steps, part.cut)
+            clocks.take(part.number, part.clock_steps, part.cut, part.begin)
             if part.trusted_from_ms is not None and (request.groups is None or part.present_groups):
                 options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()

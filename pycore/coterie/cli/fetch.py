@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.clusters import copy, on_cluster
+from coterie.cli.failures import say
 from coterie.cli.params import FOLDER, bootstrap_options
 from coterie.cli.tables import show_tables
 from coterie.insight.render import tables
@@ -75,7 +76,7 @@ def command(
 
     DIR gets a folder for each partition, as a broker has it: segments with the batches as they are
     stored, and fetch.json, which says until when the copy is complete. A second run adds what is
-    new. The other commands take DIR as LOG.
+    new. The other commands take DIR as LOG. The table has the partitions that are not empty.
     """
     if "" in groups or not topic:
         raise click.UsageError("--group and --topic need a name, not an empty text")
@@ -88,7 +89,11 @@ def command(
         lambda cluster, stop: copy(cluster, stop, plan, sample_s),
         endless=follow,
     )
-    show_tables([tables.table(FIELDS, [row_of(result) for result in results])], sys.stdout)
+    rows = [row_of(result) for result in results if result.next_offset > result.state.first_offset]
+    if rows:
+        show_tables([tables.table(FIELDS, rows)], sys.stdout)
+    if empty := len(results) - len(rows):
+        say(f"coterie: {empty:,} {'partition is' if empty == 1 else 'partitions are'} empty")
 
 
 def row_of(result: CopyResult) -> dict[str, Any]:

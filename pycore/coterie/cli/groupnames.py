@@ -45,7 +45,7 @@ def chosen_groups(
         if not matched:
             raise Failed(
                 f"the log has no record of a group that matches {name!r}; "
-                "`coterie groups LOG --list` names those it has"
+                "`coterie groups --list` names those it has"
             )
         chosen |= matched
     left = remaining(chosen, known, without)

@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -35,11 +36,16 @@ class Logs:
         The paths of the command line.
     include_deleted : bool
         See ``coterie.log.folders.find_segments``.
+    servers : str or None
+        The cluster that the paths are a temporary copy of; None: they are the user's.
     """
 
-    def __init__(self, paths: tuple[str, ...], include_deleted: bool = False) -> None:
+    def __init__(
+        self, paths: tuple[str, ...], include_deleted: bool = False, servers: str | None = None
+    ) -> None:
         self.paths = paths
         self.include_deleted = include_deleted
+        self.servers = servers
 
     @property
     def by_url(self) -> bool:
@@ -49,7 +55,16 @@ class Logs:
     @functools.cached_property
     def listing(self) -> Listing:
         """The segments; raises what ``find_segments`` raises."""
-        return find_segments(self.paths, include_deleted=self.include_deleted)
+        listing = find_segments(self.paths, include_deleted=self.include_deleted)
+        if self.servers is None:
+            return listing
+        segments = (replace(segment, origin=self.servers) for segment in listing.segments)
+        return replace(listing, segments=tuple(segments))
+
+    @property
+    def shown(self) -> str:
+        """The paths, or the cluster, as text."""
+        return ", ".join(self.paths) if self.servers is None else self.servers
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -97,7 +112,7 @@ def logs_argument(command: Decorated) -> Decorated:
         **others: Any,
     ) -> Any:
         with _paths(logs, servers, client_file, others.get("groups") or ()) as paths:
-            return command(*args, logs=Logs(paths, include_deleted), **others)
+            return command(*args, logs=Logs(paths, include_deleted, servers), **others)
 
     run_any: Any = click.option(
         "--include-deleted",

@@ -8,7 +8,7 @@ import click
 
 from coterie.cli.failures import say
 from coterie.cli.groupnames import chosen_groups
-from coterie.cli.logs import Logs, logs_argument, say_left_alone
+from coterie.cli.logs import Logs, logs_argument, say_each, say_left_alone
 from coterie.cli.params import (
     at_option,
     end_of,
@@ -19,20 +19,19 @@ from coterie.cli.params import (
 )
 from coterie.log.folders import read_segment
 from coterie.log.records import FaultHandler, JsonLines, segment_records
-from coterie.times import MAX_MS
+from coterie.log.time_range import TimeRange
 
 LINES_AT_ONCE = 2_000
-NO_TIME, MIN_MS = -1, -(1 << 63)  # records of message format 0 have no time, and always count
 
 
-def fault_printer(path: str) -> FaultHandler:
-    """Return a function that prints a fault of the segment at ``path``."""
+def fault_printer(name: str) -> FaultHandler:
+    """Return a function that prints a fault of a segment."""
 
     def print_fault(
         position: int, base_offset: int | None, kind: str, offset: int | None, detail: str
     ) -> None:
         place = f"byte {position}" if offset is None else f"byte {position}, offset {offset}"
-        say(f"coterie: {path}: {place}: {kind}: {detail}")
+        say(f"coterie: {name}: {place}: {kind}: {detail}")
 
     return print_fault
 
@@ -61,20 +60,24 @@ def command(
     end_ms = end_of(at_ms, since_ms, until_ms)
     listing = logs.listing
     only = chosen_groups(groups, listing, excluded=excluded)
-    first_ms = MIN_MS if since_ms is None else since_ms
-    last_ms = MAX_MS if end_ms is None else end_ms
+    ranges = {
+        number: TimeRange(segments, since_ms, end_ms)
+        for number, segments in listing.partitions().items()
+        if since_ms is not None or end_ms is not None
+    }
     out = sys.stdout.buffer  # JSON is UTF-8 in any locale
     for segment in listing.segments:
         lines: list[str] = []
         to_line = JsonLines().line
+        requested = ranges.get(segment.partition)
         for row in segment_records(
             read_segment(segment, in_memory=True),
             partition=segment.partition,
             segment=segment.log_name,
             groups=only,
-            on_fault=fault_printer(segment.path),
+            on_fault=fault_printer(segment.name),
         ):
-            if row["timestamp"] != NO_TIME and not first_ms <= row["timestamp"] <= last_ms:
+            if requested and not requested.has(row["timestamp"], row["offset"]):
                 continue
             lines.append(to_line(row))
             if len(lines) == LINES_AT_ONCE:
@@ -82,4 +85,5 @@ def command(
                 lines.clear()
         if lines:
             out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
+    say_each(filter(None, (requested.note(n) for n, requested in ranges.items())))
     say_left_alone(listing)

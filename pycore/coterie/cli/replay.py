@@ -21,10 +21,13 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.extras import missing_module
-from coterie.log.folders import Log, left_alone
+from coterie.log.clock import cut_at
+from coterie.log.clock_notes import ClockNotes
+from coterie.log.folders import Listing, Log, left_alone
 from coterie.log.trust import trust_lines
 from coterie.replay.engine import (
     AUTO,
+    SPARK_FROM_BYTES,
     Conf,
     ReplayRequest,
     Summary,
@@ -37,6 +40,7 @@ from coterie.state.partial import ScanOptions
 from coterie.times import format_time
 
 FAULTS_SHOWN = 20
+READ_AGAIN = SPARK_FROM_BYTES  # a log on Spark is read again here only if it is smaller
 
 
 @click.command("replay")
@@ -75,8 +79,9 @@ def command(
 ) -> None:
     """Replay a log into tables: groups, members, offsets, generations, faults (and commits).
 
-    DIR appears whole or not at all. --at TIME applies the records that are not later than TIME;
-    the summary says how far back a compacted log can be trusted.
+    DIR appears whole or not at all. --at TIME applies the records whose own time is not later than
+    TIME; the summary says how far back a compacted log can be trusted, and where the log's order
+    gives another state, because its times go back.
     """
     by_url = logs.by_url
     chosen_here = engine == AUTO
@@ -101,7 +106,11 @@ def command(
                 summary = replay(request, progress)
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
-    for line in summary_lines(summary, at_ms, perf_counter() - began):
+    seconds = perf_counter() - began
+    lines = summary_lines(summary, at_ms, seconds)
+    if at_ms is not None and not by_url and (engine == "local" or logs.listing.size < READ_AGAIN):
+        lines += order_lines(logs.listing, summary, at_ms)
+    for line in lines:
         say(line)
     if chosen_here:
         other = "local: in this process" if engine == "spark" else "spark: on Spark"
@@ -126,6 +135,14 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
         lines.append(f"key version {version}: {count(number, 'record')} passed over")
     lines += left_alone(summary.passed_over)
     return lines + compaction_lines(summary, at_ms)
+
+
+def order_lines(listing: Listing, summary: Summary, at_ms: int) -> list[str]:
+    """Return where a log ends as of a time by its order, if that is not what its times say."""
+    notes = ClockNotes(by_times=True)
+    for number, segments in listing.partitions().items():
+        notes.take(number, (), cut_at(segments, summary.pieces.get(number, ()), at_ms))
+    return list(notes.notes())
 
 
 def compaction_lines(summary: Summary, at_ms: int | None) -> list[str]:

@@ -107,7 +107,7 @@ def command(
     missing = missing_groups(named, frozenset(whole.group_ids), end_ms, whole.trusted_from_ms)
     if missing is not None:
         raise missing
-    subtitle = "From " + ", ".join(logs.paths)
+    subtitle = f"From {logs.shown}"
     with asking.text_out(inputs, out, overwrite) as file:
         if form == "markdown":
             file.writelines(markdown.render(whole, title, subtitle, basis, bool(groups)))

@@ -49,6 +49,7 @@ OPTION = re.compile(
     r"""\s*([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
 PROPERTIES_BYTES_MAX = 1 << 20
+BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")  # control characters that no text has
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,10 @@ def read_client_config(file: str | Path) -> ClientConfig:
         The file cannot be read, or a property has a wrong value.
     """
     try:
-        properties = read_properties(read_bytes(file, PROPERTIES_BYTES_MAX))
+        data = read_bytes(file, PROPERTIES_BYTES_MAX)
+        if BINARY.search(data):  # every byte is a letter to Java, so each name would have no effect
+            raise ConfigError(f"{file}: binary data; name a file of client properties")
+        properties = read_properties(data)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}; name a file of client properties") from None
     except (MalformedProperties, FileTooLarge) as error:

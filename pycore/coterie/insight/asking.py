@@ -18,7 +18,7 @@ from coterie.insight.records.log_parts import states_of
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.threads import each_partition
 from coterie.insight.render.fields import Fields
-from coterie.log.clock import ClockStep, Cut
+from coterie.log.clock import Begin, ClockStep, Cut
 from coterie.log.folders import Log
 from coterie.replay.engine import Conf, Progress, find_entry
 from coterie.replay.parallel_scan import resting_collector
@@ -96,6 +96,8 @@ class PartitionAnswer:
         Where the time goes back. Empty if the question needed only states.
     cut : Cut or None
         Where the partition ends as of the request's time, if earlier times follow.
+    begin : Begin or None
+        Where the partition begins since the request's time; None: its records' times decide.
     """
 
     number: int | None
@@ -106,6 +108,7 @@ class PartitionAnswer:
     newest_ms: int
     clock_steps: tuple[ClockStep, ...] = ()
     cut: Cut | None = None
+    begin: Begin | None = None
 
 
 Asker = Callable[[QuestionRequest, Progress], Iterator[PartitionAnswer]]
@@ -148,6 +151,7 @@ def partition_answer(view: PartitionView, question: Question, parameters: Any) -
         view.newest_ms,
         tuple(view.clock_steps),
         view.end_cut,
+        view.since_begin,
     )
 
 
@@ -202,5 +206,5 @@ def missing_groups(
         compacted = f" (compacted: what was before {format_time(trusted_from_ms)} may be gone)"
     return CoterieError(
         f"the log has no record of {noun} {names}{until}{compacted}; "
-        "`coterie groups LOG --list` names those it has"
+        "`coterie groups --list` names those it has"
     )

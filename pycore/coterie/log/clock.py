@@ -52,7 +52,7 @@ class ClockStep(NamedTuple):
 class BatchTimes(NamedTuple):
     """The batches of a piece of a file: times (-1: none), log offsets and positions.
 
-    ``ends`` are the offsets after the batches' records.
+    ``ends`` are the offsets after the batches' records, ``records`` their numbers.
     """
 
     file: str
@@ -60,6 +60,7 @@ class BatchTimes(NamedTuple):
     log_offsets: Array
     ends: Array
     positions: Array
+    records: Array
 
 
 class ClockSteps:
@@ -117,8 +118,9 @@ def times_of(file: str, batches: Array) -> BatchTimes:
     """Return the times of a piece's batches, as ``RecordScan.scan`` returns them."""
     times = np.maximum(batches["first_ms"], batches["until_ms"])
     offsets = batches["first_offset"]
-    ends = offsets + np.maximum(batches["records"], 1)
-    return BatchTimes(file, times, offsets, ends, batches["position"])
+    records = batches["records"]
+    ends = offsets + np.maximum(records, 1)
+    return BatchTimes(file, times, offsets, ends, batches["position"], records)
 
 
 def batch_times(
@@ -167,11 +169,14 @@ class Begin(NamedTuple):
     """Where a log is since a time: at a batch.
 
     Records before ``log_offset`` precede it. Of those before ``next_offset``, their own times
-    decide. All later ones follow it.
+    decide. All later ones follow it, also the ``earlier`` batches whose own time is earlier than
+    ``since_ms``.
     """
 
     log_offset: int
     next_offset: int
+    since_ms: int
+    earlier: int
 
 
 class _Seeker:
@@ -223,17 +228,17 @@ class _Seeker:
 
 def cut_at(
     segments: Sequence[Segment],
-    scanned: Iterable[Scanned],
+    scanned: Iterable[Scanned] | None,
     at_ms: int,
     read: Callable[[Segment], Buffer] = read_segment,
 ) -> Cut | None:
     """Return where a log ends as of a time; None: its order and its times agree on that.
 
     It ends before the first later batch, or before the step back that this batch makes up for.
-    ``scanned``: ``PartitionFold.segments`` of these segments. The log is read from the pieces on
-    that hold the place.
+    ``scanned``: ``PartitionFold.segments`` of these segments; None: not known. The log is read from
+    the pieces on that hold the place.
     """
-    begin = _begin(scanned, at_ms)
+    begin = _begin(segments, scanned, at_ms)
     if begin is None:
         return None
     seeker = _Seeker(at_ms, begin[1])
@@ -258,33 +263,45 @@ def cut_at(
 
 def begin_of(
     segments: Sequence[Segment],
-    scanned: Iterable[Scanned],
+    scanned: Iterable[Scanned] | None,
     since_ms: int,
     read: Callable[[Segment], Buffer] = read_segment,
 ) -> Begin | None:
     """Return where a log is since a time; None: all of it is earlier.
 
     It begins with the first batch that is not earlier, or with the step back that this batch makes
-    up for. ``scanned``: as for :func:`cut_at`. Only the pieces that hold the place are read.
+    up for. ``scanned``: as for :func:`cut_at`. The log is read from the pieces on that hold the
+    place.
     """
-    begin = _begin(scanned, since_ms - 1)
+    begin = _begin(segments, scanned, since_ms - 1)
     if begin is None:
         return None
     seeker = _Seeker(since_ms - 1, begin[1])
+    place: tuple[int, int] | None = None
+    earlier = 0
     for batches in batch_times(segments, read, begin[0]):
-        seeker.take(batches)
-        if seeker.stretch is not None and seeker.crossing is not None:
-            return Begin(seeker.stretch[2], seeker.stretch[2])
-        if seeker.crossing is not None:
-            return Begin(*seeker.crossing[2:])
-    return None
+        times = batches.times
+        if seeker.crossing is None:
+            times = times[seeker.take(batches) :]
+            if seeker.crossing is None:
+                continue
+            earlier = seeker.in_stretch
+            place = seeker.crossing[2:]
+            if seeker.stretch is not None:
+                place = seeker.stretch[2], seeker.stretch[2]
+        earlier += int(((times >= 0) & (times < since_ms)).sum())
+    return None if place is None else Begin(*place, since_ms, earlier)
 
 
-def _begin(scanned: Iterable[Scanned], at_ms: int) -> tuple[tuple[str, int], int] | None:
+def _begin(
+    segments: Sequence[Segment], scanned: Iterable[Scanned] | None, at_ms: int
+) -> tuple[tuple[str, int], int] | None:
     """Return where to look for the first batch later than a time, and the latest time before.
 
     That is the last piece before it with a new latest time. None: no batch is later.
     """
+    if scanned is None:
+        return ((segments[0].name, 0), -1) if segments else None
     latest = latest_before = -1
     place: tuple[str, int] | None = None
     for piece in scanned:

@@ -9,25 +9,47 @@ from coterie.log.trust import named
 from coterie.times import format_duration, format_time
 
 if TYPE_CHECKING:
-    from coterie.log.clock import ClockStep, Cut
+    from coterie.log.clock import Begin, ClockStep, Cut
 
 NAMED = 5
 
 
 class ClockNotes:
-    """Collects what the partitions of a log say about their times."""
+    """Collects what the partitions of a log say about their times.
 
-    def __init__(self) -> None:
+    ``by_times``: the answer goes by the times of records, and the log's order is the alternative.
+    """
+
+    def __init__(self, *, by_times: bool = False) -> None:
+        self.by_times = by_times
         self.back: list[tuple[int, int | None]] = []  # by how much, and in which partition
-        self.cuts: list[tuple[int | None, Cut]] = []
+        self.places: list[str] = []  # what a time means where order and times differ
 
-    def take(self, number: int | None, steps: Iterable[ClockStep], cut: Cut | None) -> None:
-        """Take a partition: where its time goes back, and where it ends as of a time."""
+    def take(
+        self,
+        number: int | None,
+        steps: Iterable[ClockStep],
+        cut: Cut | None,
+        begin: Begin | None = None,
+    ) -> None:
+        """Take a partition: where its time goes back, where it ends and begins as of a time."""
         most_ms = max((step.by_ms for step in steps), default=0)
         if most_ms:
             self.back.append((most_ms, number))
         if cut is not None:
-            self.cuts.append((number, cut))
+            left_out = f"{batches(cut.left_out)} from there on"
+            self.places.append(
+                f"{named(number)}: as of {format_time(cut.at_ms)}, the log ends before offset "
+                f"{cut.log_offset}; "
+                + (f"{left_out} count here by their own times" if self.by_times else
+                   f"by record times, {left_out} would count")
+            )  # fmt: skip
+        if begin is not None and begin.earlier:
+            self.places.append(
+                f"{named(number)}: since {format_time(begin.since_ms)}, the log begins at offset "
+                f"{begin.log_offset}; by record times, {batches(begin.earlier)} from there on "
+                "would not count"
+            )
 
     def notes(self) -> Iterator[str]:
         """Yield a line about times that go back, and one for each partition that was cut off."""
@@ -40,11 +62,11 @@ class ClockNotes:
                 f"times go back in {where}, by up to {most}: rows are in log order; "
                 "`coterie verify` lists each place"
             )
-        for number, cut in self.cuts[:NAMED]:
-            count = "1 batch" if cut.left_out == 1 else f"{cut.left_out:,} batches"
-            yield (
-                f"{named(number)}: as of {format_time(cut.at_ms)}, the log ends before offset "
-                f"{cut.log_offset}; by record times, {count} from there on would count"
-            )
-        if len(self.cuts) > NAMED:
-            yield f"the same holds for {len(self.cuts) - NAMED} more partitions"
+        yield from self.places[:NAMED]
+        if len(self.places) > NAMED:
+            yield f"the same holds for {len(self.places) - NAMED} more places"
+
+
+def batches(count: int) -> str:
+    """Return a number of batches in words."""
+    return "1 batch" if count == 1 else f"{count:,} batches"

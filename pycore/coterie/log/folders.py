@@ -52,6 +52,8 @@ class Segment:
         The size of the file, in bytes.
     compression : str or None
         ``zst`` or ``gz`` if the file is compressed as a whole.
+    origin : str or None
+        Shown in place of the folder of a temporary copy: what it is a copy of.
     """
 
     path: str
@@ -59,11 +61,16 @@ class Segment:
     base_offset: int | None
     size: int
     compression: str | None
+    origin: str | None = None
 
     @property
     def name(self) -> str:
         """The path as printable text; bytes that are not UTF-8 are escaped."""
-        return self.path.encode("utf-8", "backslashreplace").decode("utf-8")
+        shown = self.path
+        if self.origin is not None:
+            folder, file = os.path.split(self.path)
+            shown = "/".join((self.origin, os.path.basename(folder), file))
+        return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
     @property
     def log_name(self) -> str:
@@ -353,8 +360,10 @@ def _refuse_two_copies(segments: list[Segment]) -> None:
             )
 
 
-def read_segment(segment: Segment, *, in_memory: bool = False) -> Buffer:
-    """Return a segment's bytes, decompressed; a large plain file is mapped into memory.
+def read_segment(
+    segment: Segment, *, in_memory: bool = False, map_from_bytes: int = MAP_FROM_BYTES
+) -> Buffer:
+    """Return a segment's bytes, decompressed; a plain file of this size is mapped into memory.
 
     Read a mapped file inside :func:`coterie.log.mapped.intact`, which raises if another process
     truncated it. With ``in_memory``, no file is mapped; that takes twice the time.
@@ -367,7 +376,7 @@ def read_segment(segment: Segment, *, in_memory: bool = False) -> Buffer:
     try:
         with open(segment.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if segment.compression is None and size >= MAP_FROM_BYTES and not in_memory:
+            if segment.compression is None and size >= map_from_bytes and not in_memory:
                 # Reading large segments took twice as long. Reading pieces into one buffer took a
                 # third longer. MADV_POPULATE_READ brought no gain.
                 return MappedSegment.of(segment.path, file.fileno(), size)

@@ -83,7 +83,7 @@ class Summary:
     """The summary of a replay.
 
     ``trusted_from_ms`` has the compacted partitions: the time, epoch ms, since which the state is
-    complete.
+    complete. ``pieces`` are the pieces of each partition, in log order.
     """
 
     files: int
@@ -96,6 +96,7 @@ class Summary:
     partitions: int
     trusted_from_ms: dict[int | None, int]
     passed_over: tuple[str, ...] = ()
+    pieces: dict[int | None, Sequence[Scanned]] = field(default_factory=dict, repr=False)
 
 
 class Progress(Protocol):
@@ -235,4 +236,5 @@ def summarize(
         partitions=len(partitions),
         trusted_from_ms={number: since for number, since in trust.items() if since is not None},
         passed_over=passed_over,
+        pieces={number: read.segments for number, read in partitions.items()},
     )

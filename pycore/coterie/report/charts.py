@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.insight.records.key_index import LOW, Keys, NameNumbers, Table
-from coterie.insight.records.record_columns import Array, RecordColumns, is_before
+from coterie.insight.records.record_columns import Array, RecordColumns, is_early
 from coterie.insight.records.runs import NEVER, Runs, first_in_batch, runs_of, times_of
+from coterie.log.clock import Begin
 from coterie.report.sections import EXACT, exact
 from coterie.report.spans import POINTS, SpanCounts
 
@@ -55,8 +56,8 @@ class Census:
 
     Parameters
     ----------
-    begins_ms
-        Only requests since this time count; None: all.
+    begins_ms, begin
+        Only requests since this time, or place in the log, count; None: all.
 
     Attributes
     ----------
@@ -70,8 +71,9 @@ class Census:
 
     COLUMNS = frozenset({"commit_timestamp"})
 
-    def __init__(self, begins_ms: int | None) -> None:
+    def __init__(self, begins_ms: int | None, begin: Begin | None = None) -> None:
         self.begins_ms = begins_ms
+        self.begin = begin
         self.records = 0
         self.from_ms, self.until_ms = int(NEVER), -1
         self.commits = SpanCounts()
@@ -90,7 +92,7 @@ class Census:
         self.groups.fit(len(self.names))
         self.keys.scan = records.scan
         self.points.fit(len(self.keys))
-        early = is_before(records.timestamp, self.begins_ms)
+        early = is_early(records, self.begins_ms, self.begin)
         runs = runs_of(records, early)
         if not len(runs):
             return

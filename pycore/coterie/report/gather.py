@@ -122,7 +122,7 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
         whole.until_ms = -least(negated(whole.until_ms), -census.until_ms)
     if view.trusted_from_ms is not None:
         whole.compacted.append((view.number, view.trusted_from_ms))
-    whole.clocks.take(view.number, view.clock_steps, view.end_cut)
+    whole.clocks.take(view.number, view.clock_steps, view.end_cut, view.since_begin)
     whole.group_ids.update(view.group_ids)
     whole.commits.merge(census.commits)
     plans: dict[str, ChartPlan] = {}
@@ -163,7 +163,7 @@ def look(view: PartitionView, basis: Basis) -> PartitionView:
     """Read a partition's log, once for everything but the charts; return the same view."""
     counted_state(view)
     own: dict[str, tuple[RecordFilter, PieceConsumer]] = {
-        CENSUS: (view.record_filter, Census(view.complete_from_ms))
+        CENSUS: (view.record_filter, Census(view.complete_from_ms, view.complete_begin))
     }
     view.shared_aggregates = run_aggregates(view, {**aggregates_of_sections(view, basis), **own})
     return view
@@ -234,7 +234,7 @@ class GroupDetails:
         self.counted: dict[str, dict[tuple[str, int], tuple[int, int | None]]] = {}
         for (group, topic, partition), count in counted.items():
             self.counted.setdefault(group, {})[topic, partition] = count
-        self.newer = view.newer_records.by_group()
+        self.newer = view.newer_by_group
         self.counts_requests = counts_requests
         self.topic_names = topic_names(view)
 

@@ -36,10 +36,13 @@ class Tracking(NamedTuple):
         Epoch ms: earlier commits do not count, those without a time do; None: all count.
     until_ms : int or None
         Epoch ms: records with a later timestamp are ignored; None: none are.
+    since_offset : int or None
+        A log offset: commits from there on count, whatever their times; None: their times decide.
     """
 
     since_ms: int | None = None
     until_ms: int | None = None
+    since_offset: int | None = None
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def in_order(exchanges: Iterable[Exchange]) -> list[Exchange]:
             if delay_ms > 0:
                 exchange.came_ms += delay_ms
                 exchange.handled_ms += delay_ms
+                exchange.answered_ms += delay_ms
                 exchange.sent_ms += delay_ms
             answered_ms[connection] = max(exchange.sent_ms, exchange.handled_ms)
         if exchange.api in ("DELETE_TOPICS", "END_TXN"):
@@ -56,5 +57,6 @@ def _steady(exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
         latest_ms = max(latest_ms, exchange.sent_ms)
         exchange.came_ms += back_ms
         exchange.handled_ms += back_ms
+        exchange.answered_ms += back_ms
         exchange.sent_ms += back_ms
         yield exchange

@@ -16,8 +16,7 @@ import numpy as np
 from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.groups import departures
 from coterie.insight.groups.causes import QUIET
-from coterie.insight.groups.epochs import epoch_timeline
-from coterie.insight.groups.protocol_switches import timeline_of
+from coterie.insight.groups.protocol_switches import epochs_of, joined_rows
 from coterie.insight.groups.rebalances import is_rebalance
 from coterie.insight.groups.timeline import timeline
 from coterie.insight.groups.unowned import OwnershipTracker
@@ -98,13 +97,14 @@ class GroupCounts:
         self._put(columns, is_commit, at, len(is_commit))
         for group in newer:
             history, records = self.histories.by_group.get(group), self.histories.newer_by_group
-            rows = timeline_of(history, records[group])
+            switched, of_newer = epochs_of(history, records[group])
+            rows = joined_rows(history, switched, of_newer)
             self.of_newer[group] = Counter(
                 self._cause(group, row) for row in rows if self.is_counted(row)
             )
             self.revocation_timeouts[(group,)] = sum(
                 revocation.timed_out and self._is_complete_at(revocation.record.timestamp)
-                for revocation in epoch_timeline(records[group]).ended_revocations
+                for revocation in of_newer.ended_revocations
             )
 
     def _put(self, columns: Row, is_commit: Any, start: int, stop: int) -> None:

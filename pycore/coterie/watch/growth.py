@@ -12,16 +12,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.log.batch_headers import batch_headers, check_of_ends, whole_batches_end
 from coterie.log.folders import Segment, read_segment, unreadable
-from coterie.log.mapped import MappedSegment, intact
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from coterie.log.mapped import intact
 
 PROVEN_BYTES = 256  # at both ends of what was read
 Identity = tuple[int, int, int]
@@ -79,7 +75,7 @@ class PartitionFiles:
                     return None
                 if known.identity == identity and (is_last or not known.waiting):
                     continue
-            data = memoryview(mapped(segment))
+            data = memoryview(read_segment(segment, map_from_bytes=1))
             with intact(data):
                 start = 0 if known is None else known.end
                 if known is not None and (
@@ -120,15 +116,3 @@ def identity_of(segment: Segment) -> Identity:
     except OSError as error:
         raise unreadable(segment.path, error) from error
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def mapped(segment: Segment) -> Buffer:
-    """Return a segment's bytes, mapped; those of a compressed file, decompressed."""
-    if segment.compression is not None:
-        return read_segment(segment)
-    try:
-        with open(segment.path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            return MappedSegment.of(segment.path, file.fileno(), size) if size else b""
-    except OSError as error:
-        raise unreadable(segment.path, error) from error

@@ -26,6 +26,7 @@ _LINE = re.compile(
 )
 # HOST:PORT-HOST:PORT-INDEX, since 4.0 -PROCESSOR-INDEX; a host of IPv6 may stand in brackets.
 _CONNECTION = re.compile(r"^(.+:\d+)-\[?([^\[\]]+?)\]?:\d+(?:-(\d+))?-(\d+)$")
+_AFTER_THE_ANSWER = ("responseQueueTimeMs", "sendTimeMs")
 _decoder = json.JSONDecoder()
 
 
@@ -39,7 +40,9 @@ class Exchange:
     line: int
     came_ms: float
     handled_ms: float
+    answered_ms: float  # by the coordinator; the response waits before it is sent
     sent_ms: float
+    local_ms: float  # from handled_ms on, of the handler's thread; it may wait for a group's lock
     api: str
     version: int
     client_id: str
@@ -95,7 +98,9 @@ def exchanges(
                 number,
                 came_ms,
                 came_ms + float(entry.get("requestQueueTimeMs", 0.0)),
+                sent_ms - sum(float(entry.get(name, 0.0)) for name in _AFTER_THE_ANSWER),
                 sent_ms,
+                float(entry.get("localTimeMs", 0.0)),
                 header["requestApiKeyName"],
                 int(header["requestApiVersion"]),
                 header.get("clientId") or "",

@@ -22,9 +22,10 @@ class PartitionFold(FoldState):
     survey
         Collect the facts that a second reading needs, in :attr:`survey`.
     tracking
-        Track keys (see ``partial.tracks``) and collect :attr:`group_records`: (since_ms, until_ms).
-        Commits are counted from ``since_ms`` on. Records later than ``until_ms`` are not tracked;
-        a record in time counts even if a later marker commits it. None: no bound.
+        Track keys (see ``partial.tracks``) and collect :attr:`group_records`: (since_ms, until_ms,
+        since_offset). Commits are counted from ``since_ms`` on, and from the log offset
+        ``since_offset`` on whatever their times. Records later than ``until_ms`` are not tracked; a
+        record in time counts even if a later marker commits it. None: no bound.
 
     Notes
     -----
@@ -41,7 +42,7 @@ class PartitionFold(FoldState):
         only: Collection[str] | None = None,
         history: bool = False,
         survey: bool = False,
-        tracking: tuple[int | None, int | None] | None = None,
+        tracking: tuple[int | None, int | None, int | None] | None = None,
     ) -> Self: ...
     def scan(
         self,

@@ -87,7 +87,7 @@ class FoldState:
         only: Collection[str] | None = None,
         history: bool = False,
         survey: bool = False,
-        tracking: tuple[int | None, int | None] | None = None,
+        tracking: tuple[int | None, int | None, int | None] | None = None,
     ) -> Self: ...
     @property
     def key_count(self) -> int:

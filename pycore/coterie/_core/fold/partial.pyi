@@ -32,8 +32,8 @@ def tracks(fold: FoldState) -> Any:
     Returns
     -------
     ndarray
-        Structured, of shape (key_count,), all fields int64: ``count``, commits from ``since_ms``
-        on and those without a time; ``last``, the ordinal of the last record, 0: there is none,
+        Structured, of shape (key_count,), all fields int64: ``count``, commits of the fold's range
+        and those without a time; ``last``, the ordinal of the last record, 0: there is none,
         with ``last_log_offset``, ``last_timestamp`` (ms, -1: none), ``last_offset`` (what was
         committed) and ``last_gone`` (1: it is a tombstone); ``before``, ``before_offset`` and
         ``before_gone``: of the record before it; ``commit``, ``commit_offset``,

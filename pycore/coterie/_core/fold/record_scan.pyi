@@ -105,11 +105,11 @@ class RecordScan:
             ``newer_keys`` are the keys of the rows of kind ``newer``. ``batches`` has all readable
             batches, of ``BATCH_DTYPE``: ``position`` (byte in the segment), ``first_row``,
             ``first_number``, ``first_offset``, ``first_ms`` (of the first record; -1: none),
-            ``size``, ``leader_epoch``, ``producer_id``, ``transactional``, ``marker`` (0, 1; -1:
-            none). Further fields are about its records in time, of any group: ``records`` (how
-            many); ``log_offset``, ``from_ms`` and ``group`` of the first (a number that stands for
-            the name; -1: none); ``until_ms`` of the last; ``mixed`` (the commits are not those of
-            one request).
+            ``size``, ``leader_epoch``, ``producer_id``, ``producer_epoch``, ``transactional``,
+            ``marker`` (0, 1; -1: none). Further fields are about its records in time, of any group:
+            ``records`` (how many); ``log_offset``, ``from_ms`` and ``group`` of the first (a number
+            that stands for the name; -1: none); ``until_ms`` of the last; ``mixed`` (the commits
+            are not those of one request).
         int
             Where the next piece begins.
         """

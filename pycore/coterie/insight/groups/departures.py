@@ -37,7 +37,7 @@ class Departure(NamedTuple):
 
     ``gone_ms``: when all others had joined without it; ``joined_ms``: the time of the last
     generation that it joined; ``committed_ms``: the last commit of a partition that it owned, None:
-    there is none.
+    there is none. ``log_offset``: of the record that lacks it.
     """
 
     member_id: str
@@ -46,6 +46,7 @@ class Departure(NamedTuple):
     committed_ms: int | None
     session_timeout_ms: int
     rebalance_timeout_ms: int
+    log_offset: int
 
     @property
     def stayed_ms(self) -> int:

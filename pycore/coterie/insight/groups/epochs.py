@@ -12,7 +12,7 @@ replayed by the core (``coterie.insight.records.group_replay``).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie._core.codec.schema import decode_value
 from coterie.insight.groups.causes import in_words
@@ -22,7 +22,7 @@ from coterie.insight.groups.member_changes import (
     cause_of,
     row_of,
 )
-from coterie.insight.groups.owned_partitions import OwnedPartitions, Revocation
+from coterie.insight.groups.owned_partitions import OwnedPartitions, Place, Revocation
 from coterie.insight.groups.reconciliation import Reconciliation
 from coterie.insight.groups.topic_metadata import TopicMetadata
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
@@ -87,6 +87,19 @@ def empty_since(records: GroupRecords) -> dict[str, int]:
     return since
 
 
+class Gone(NamedTuple):
+    """A member that is gone.
+
+    ``record`` removes it, ``member`` is the member before, ``places`` what it still owned;
+    ``joined_ms`` -1: not known.
+    """
+
+    member: Row
+    record: GroupRecord
+    joined_ms: int
+    places: frozenset[Place]
+
+
 class EpochTimeline:
     """Builds the timeline of one group; ``rows`` are not in log order.
 
@@ -98,12 +111,15 @@ class EpochTimeline:
         What members of a consumer group had to give up, and gave up.
     partitions : OwnedPartitions
         The partitions of a consumer group's members.
+    gone : list of Gone
+        The members that are gone, in log order.
     """
 
     def __init__(self, switch_offsets: Collection[int]) -> None:
         self.switch_offsets = switch_offsets
         self.rows: list[Row] = []
         self.ended_revocations: list[Revocation] = []
+        self.gone: list[Gone] = []
         self.changes = MemberChanges(self.rows)
         self.epoch: int | None = None
         self._begin()
@@ -114,6 +130,7 @@ class EpochTimeline:
         self.reconciliation = Reconciliation()
         self.topics = TopicMetadata()
         self.members: dict[str, Row] = {}
+        self.joined_ms: dict[str, int] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
         self.away: dict[str, Row] = {}  # static members that left temporarily -> that row
         self.expressions: dict[str, list[str]] = {}
@@ -221,7 +238,10 @@ class EpochTimeline:
             away = self.away.pop(member_id, None)
             if away is not None:
                 away["until"] = record.time_ms
+            joined_ms = self.joined_ms.pop(member_id, -1)
             if before is not None:
+                places = self.partitions.left_with.pop(member_id, frozenset())
+                self.gone.append(Gone(before, record, joined_ms, places))
                 detail = None
                 if away is not None:
                     detail = "had left for now, and did not come back"
@@ -240,6 +260,7 @@ class EpochTimeline:
         instance = member["group_instance_id"]
         old = None if instance is None else self._taken_over(instance)
         self.members[member_id] = member
+        self.joined_ms[member_id] = record.timestamp
         if instance is not None:
             self.static[instance] = member_id
         self.reconciliation.replace(old, member)

@@ -65,6 +65,7 @@ class OwnedPartitions:
     """Follows the partitions of the members of one group.
 
     ``ended`` gets the revocations that end, in order. ``revoking`` has the others, by member id.
+    ``left_with`` has what each member that goes still owned.
     """
 
     def __init__(self, ended: list[Revocation]) -> None:
@@ -75,6 +76,7 @@ class OwnedPartitions:
         self.target_counts: Counter[Place] = Counter()  # in the targets of how many members
         self.lost: dict[Place, Lost] = {}
         self.revoking: dict[str, Revocation] = {}
+        self.left_with: dict[str, frozenset[Place]] = {}
 
     def take(self, record: GroupRecord, member_id: str, row: Row | None) -> tuple[int, int]:
         """Take a member's current assignment, None: it is gone.
@@ -87,6 +89,8 @@ class OwnedPartitions:
         before = self.owned.pop(member_id, frozenset())
         if now:
             self.owned[member_id] = now
+        if row is None:
+            self.left_with[member_id] = before
         revocation, self.ended_last = self.revoking.get(member_id), None
         for place in before - now:
             was_revoked = revocation is not None and place in revocation.places

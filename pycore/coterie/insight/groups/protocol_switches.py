@@ -18,7 +18,7 @@ from coterie.insight.groups.member_changes import cause_of
 from coterie.insight.groups.timeline import EMPTY, timeline
 from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.group_replay import replay
-from coterie.insight.records.partition_view import GroupHistory
+from coterie.insight.records.partition_view import GroupHistory, PartitionView
 from coterie.state.consumer_protocol_groups import EPOCH_KEYS, MEMBER_KEYS, TYPE_OF
 
 UPGRADED, DOWNGRADED = "upgraded", "downgraded"
@@ -102,7 +102,15 @@ def timeline_of(history: GroupHistory | None, records: Sequence[GroupRecord]) ->
     See ``coterie.insight.groups.timeline`` and ``coterie.insight.groups.epochs``. ``records``: the
     group's records of a newer protocol.
     """
-    switched, of_newer = epochs_of(history, records)
+    return joined_rows(history, *epochs_of(history, records))
+
+
+def joined_rows(
+    history: GroupHistory | None,
+    switched: Mapping[int, ProtocolSwitch],
+    of_newer: epochs.EpochTimeline,
+) -> list[Row]:
+    """Return :func:`timeline_of` from :func:`epochs_of`, without a replay."""
     rows = list(of_newer.rows)
     if history is not None:
         rows += timeline(history, dict(zip(switched, rows_of(history, switched), strict=True)))
@@ -118,6 +126,19 @@ def epochs_of(
     """
     switched = switches(history, records)
     return switched, epochs.epoch_timeline(records, switch_epochs(switched, history))
+
+
+def epochs_in(
+    view: PartitionView, group: str
+) -> tuple[dict[int, ProtocolSwitch], epochs.EpochTimeline]:
+    """Return :func:`epochs_of` of a group of a partition, whose records are replayed once."""
+    history, records = view.histories.get(group), view.newer_by_group.get(group)
+    if records is None:
+        return epochs_of(history, ())
+    if ("epochs", group) not in view.memo:
+        view.memo["epochs", group] = epochs_of(history, records)
+    found: tuple[dict[int, ProtocolSwitch], epochs.EpochTimeline] = view.memo["epochs", group]
+    return found
 
 
 def switch_epochs(switched: Mapping[int, ProtocolSwitch], history: GroupHistory | None) -> set[int]:

@@ -123,7 +123,7 @@ def since_complete(view: PartitionView, items: list[RecordItem]) -> list[RecordI
 
 def two_applications(view: PartitionView) -> Iterator[SharedGroupId]:
     """Yield each group that has members without a common topic at the same time."""
-    newer = view.newer_records.by_group()
+    newer = view.newer_by_group
     for group in dict.fromkeys([*view.histories, *newer]):
         history = view.histories.get(group)
         states = [] if history is None else list(classic_subscribers(history))
@@ -188,7 +188,7 @@ def several_protocols(view: PartitionView) -> Iterator[SharedGroupId]:
         if type_name is not None and record.value is not None:
             of_newer = ProtocolRecord(record._asdict(), f"{type_name} {NEW_PROTOCOL}")
             by_group.setdefault(record.group, []).append(of_newer)
-    newer = view.newer_records.by_group()
+    newer = view.newer_by_group
     for group, records in by_group.items():
         records.sort(key=lambda item: int(item.row["log_offset"]))
         records = since_complete(view, records)

@@ -9,7 +9,14 @@ from coterie.state.consumer_protocol_groups import TARGET_KEYS, TYPE_OF, settle_
 
 
 def topic_names(view: PartitionView) -> dict[str, str]:
-    """Return the names of topic ids that occur in a partition's newer groups."""
+    """Return the names of topic ids that occur in a partition's newer groups, found once."""
+    if "topic_names" not in view.memo:
+        view.memo["topic_names"] = _names_in(view)
+    found: dict[str, str] = view.memo["topic_names"]
+    return found
+
+
+def _names_in(view: PartitionView) -> dict[str, str]:
     names = {
         topic["topic_id"]: topic["topic"]
         for row in view.group_rows.values()

@@ -1,6 +1,7 @@
 """The offset of each key that readers saw at given times, from the pieces of a log.
 
 A record takes effect at its own time, a transaction's record at its marker's time if that is later.
+What was written while a clock was set back takes effect when it was right again (``SetBack``).
 Records apply in the order in which they were decided. A plain record or tombstone replaces the
 value before it. Of a transaction, only the last record of a key applies. It has no effect if it is
 a tombstone, or if the present value was appended later. Only records that some requested time may
@@ -16,6 +17,7 @@ import numpy as np
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.records.key_index import Key, Keys, Table
 from coterie.insight.records.record_columns import Array, RecordColumns
+from coterie.log.set_back import SetBack
 from coterie.times import MAX_MS
 
 NO_SAMPLE = (Sample(None, None),)
@@ -94,12 +96,15 @@ class OffsetsAtTimes:
     ----------
     times
         The requested times.
+    set_back
+        What was written while a clock was set back.
     """
 
     COLUMNS = frozenset(("number", "decided_by", "decided_ms", "commit_timestamp", "previous_row"))
 
-    def __init__(self, times: SampleTimes) -> None:
+    def __init__(self, times: SampleTimes, set_back: SetBack) -> None:
         self.times = times
+        self.set_back = set_back
         self.keys = Keys()
         self.schedules = Table(schedule=(np.int64, -1))
         self.last = Table(**LAST)  # the last plain event of each key; shown_from -1: none
@@ -117,17 +122,21 @@ class OffsetsAtTimes:
         keys = commits.key[rows].astype(np.int64)
         self._set_schedules(keys)
         # A record without a time (magic 0) is in effect at all times.
+        numbers, deciders = commits.number[rows], commits.decided_by[rows]
         own, marker = (
             np.where(ms == -1, BEFORE_ALL, ms)
-            for ms in (commits.timestamp[rows], commits.decided_ms[rows])
+            for ms in (
+                self.set_back.written(numbers, commits.timestamp[rows]),
+                self.set_back.written(deciders, commits.decided_ms[rows]),
+            )
         )
         ms = np.maximum(own, marker)
         shown_from = self.times.first_showing(self.schedules["schedule"][keys], ms)
         events = {
             "key": keys,
             "shown_from": shown_from,
-            "decided_by": commits.decided_by[rows],
-            "number": commits.number[rows],
+            "decided_by": deciders,
+            "number": numbers,
             "ms": ms,
             "appended": commits.batches["first_offset"][commits.batch[rows]],
             "in_transaction": commits.in_transaction[rows],

@@ -74,17 +74,17 @@ class OutsideSpans:
     """
 
     def __init__(self, view: PartitionView) -> None:
-        newer = view.newer_records.by_group()
+        newer = view.newer_by_group
         self.numbers: dict[str, int] = {}  # of groups that have such a time
         self.number_of = np.empty(0, np.int64)  # by the scan's group numbers
         offsets: list[int] = []
         outside: list[bool] = []
         groups: list[int] = []
         for group in dict.fromkeys([*view.histories, *newer]):
-            history, records = view.histories.get(group), newer.get(group, ())
+            history = view.histories.get(group)
             events = (
-                protocol_switches.timeline_of(history, records)
-                if records or history is None
+                protocol_switches.joined_rows(history, *protocol_switches.epochs_in(view, group))
+                if group in newer or history is None
                 else history.generations
             )
             had_members, without = False, []

@@ -55,6 +55,8 @@ class KeyRemoval(NamedTuple):
         The record that removed it.
     offset, commit_log_offset, commit_ms : int or None
         The commit before, and the commit time in its value; None: it is not in the log.
+    committed_ms : int
+        The time of the record of that commit; -1: not known.
     resumed : Place or None
         The next commit of the key; None: there is none.
     """
@@ -64,6 +66,7 @@ class KeyRemoval(NamedTuple):
     offset: int | None
     commit_log_offset: int | None
     commit_ms: int | None
+    committed_ms: int
     resumed: Place | None
 
     @property
@@ -179,9 +182,16 @@ class KeyRemovals:
         before = zip(*(columns[name].tolist() for name in BEFORE), strict=True)
         flags = (columns[name].tolist() for name in ("key", "known", "resumed"))
         for key, known, resumed, was, tombstone, after in zip(*flags, before, *places, strict=True):
-            offset, _, log_offset, commit_ms = was if known else (None,) * len(BEFORE)
-            next_commit = after if resumed else None
-            yield KeyRemoval(names[key], tombstone, offset, log_offset, commit_ms, next_commit)
+            offset, committed_ms, log_offset, commit_ms = was if known else (None, -1, None, None)
+            yield KeyRemoval(
+                names[key],
+                tombstone,
+                offset,
+                log_offset,
+                commit_ms,
+                committed_ms,
+                after if resumed else None,
+            )
 
     def _places(self, columns: Mapping[str, Array], prefix: str, count: int) -> Iterator[Place]:
         fields = (columns[prefix + name].tolist() for name in PLACE)

@@ -52,7 +52,7 @@ def loss_counts(view: PartitionView, losses: Losses) -> LossCounts:
     skipped: dict[Key, int] = {}
     stalled: dict[Key, int] = {}
     for row in losses.skip_rows(view):
-        if view.is_requested(row["timestamp"]):
+        if view.is_requested(row["timestamp"], row["log_offset"]):
             key = row["group_id"], row["topic"], row["partition"]
             skipped[key] = skipped.get(key, 0) + row["offset"] - row["previous_offset"]
     for stall, _ in losses.owned_stalls(view):

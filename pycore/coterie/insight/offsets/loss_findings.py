@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from coterie.insight.groups.causes import client_text, counted
+from coterie.insight.groups.members_at import owners_at
 from coterie.insight.groups.shared_group_ids import few
 from coterie.insight.offsets.commit_findings import REWIND, select
 from coterie.insight.offsets.jumps import Jump, Jumps
@@ -24,12 +23,12 @@ from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import RecordColumns
 from coterie.insight.render.tables import shortened
-from coterie.state.assignments import assignments
 from coterie.times import format_duration, format_time
 
 SKIP, STALL, OPEN_TRANSACTION = "skip", "stall", "open_transaction"
 KINDS = (SKIP, STALL, OPEN_TRANSACTION)
 READ_AGAIN = ", or read again from the earliest offset, as other partitions of the topic were"
+END = 1 << 63  # behind every record
 Row = dict[str, Any]
 
 
@@ -255,26 +254,11 @@ class Owner:
 
 
 def owner_of(view: PartitionView, stall: Stall) -> Owner | None:
-    """Return the owner of a partition at the end of a stall; None: it had none.
-
-    The assignments of a newer group are known only at the end of the log.
-    """
+    """Return the owner of a partition at the end of a stall; None: it had none."""
     group, topic, partition = stall.key
-    row = view.group_rows.get(group)
-    history = view.histories.get(group)
-    if history is not None and (row is None or row["type"] == "classic"):
-        places = history.records.places
-        index = len(places)
-        if stall.until_ms is not None:
-            index = bisect_left(places, stall.log_offset, key=attrgetter("log_offset"))
-        state = history.state(index - 1) if index else None
-        row = None if state is None else {"type": "classic", **state}
-    if row is None:
-        return None
-    assigned = assignments(row)
-    for member in row["members"]:
-        if partition in assigned[member["member_id"]][0].get(topic, ()):
-            return Owner(member["client_id"], member["client_host"])
+    at = END if stall.until_ms is None else stall.log_offset
+    for member in owners_at(view, group, at, [(topic, partition)]):
+        return Owner(member["client_id"], member["client_host"])
     return None
 
 
@@ -303,8 +287,8 @@ def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) ->
             "topic": None if more else topic,
             "partition": None if more else partition,
             "offset": None if more else offset,
-            "detail": f"producer {transaction.producer_id} holds "
-            f"{counted(len(places), 'offset')} since {since}: {few(places)}{also}",
+            "detail": f"producer {transaction.producer_id} (epoch {transaction.producer_epoch}) "
+            f"holds {counted(len(places), 'offset')} since {since}: {few(places)}{also}",
             "count": transaction.commits,
             "timestamp": None if since_ms < 0 else since_ms,
             "log_offset": transaction.log_offset,

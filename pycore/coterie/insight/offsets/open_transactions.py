@@ -17,7 +17,7 @@ from coterie.insight.offsets.commit_findings import PLACE, places_of, select
 from coterie.insight.records.key_index import Key, Keys
 from coterie.insight.records.record_columns import KIND, PENDING, Array, RecordColumns
 
-COLUMNS_STORED = ("producer", "key", "count", "first_ms", "last_ms", *PLACE)
+COLUMNS_STORED = ("producer", "epoch", "key", "count", "first_ms", "last_ms", *PLACE)
 Columns = dict[str, Array]
 
 
@@ -26,7 +26,7 @@ class OpenTransaction(NamedTuple):
 
     Attributes
     ----------
-    producer_id : int
+    producer_id, producer_epoch : int
         Of the transaction.
     group : str
         The group id.
@@ -41,6 +41,7 @@ class OpenTransaction(NamedTuple):
     """
 
     producer_id: int
+    producer_epoch: int
     group: str
     since_ms: int
     until_ms: int
@@ -72,6 +73,7 @@ class OpenTransactions:
             self._put(
                 {
                     "producer": commits.producer_id[rows],
+                    "epoch": commits.batches["producer_epoch"][commits.batch[rows]],
                     "key": commits.key[rows].astype(np.int64),
                     "count": np.ones(len(rows), np.int64),
                     "first_ms": times,
@@ -93,7 +95,7 @@ class OpenTransactions:
         lasts = np.append(starts[1:], len(order)) - 1
         self.rows = select(joined, starts)
         self.rows["count"] = np.add.reduceat(joined["count"], starts)
-        for name in ("offset", "last_ms"):
+        for name in ("epoch", "offset", "last_ms"):
             self.rows[name] = joined[name][lasts]
 
     def absorb(self, later: OpenTransactions) -> None:
@@ -117,6 +119,7 @@ class OpenTransactions:
             rows.sort(key=lambda row: row["log_offset"])
             yield OpenTransaction(
                 producer_id,
+                rows[-1]["epoch"],
                 group,
                 rows[0]["first_ms"],
                 max(row["last_ms"] for row in rows),

@@ -167,10 +167,9 @@ def how_often(number: int) -> str:
 
 def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterator[Row]:
     """Yield each client that left and came back too often."""
-    newer = view.newer_records.by_group()
-    for group in dict.fromkeys([*view.histories, *newer]):
-        history, records = view.histories.get(group), newer.get(group, ())
-        switched, of_newer = protocol_switches.epochs_of(history, records)
+    for group in dict.fromkeys([*view.histories, *view.newer_by_group]):
+        history = view.histories.get(group)
+        switched, of_newer = protocol_switches.epochs_in(view, group)
         moves = {} if history is None else flapping.moves_in(history, switched)
         rows = [*of_newer.rows, *protocol_switches.rows_of(history, switched)]
         rows.sort(key=lambda row: int(row["log_offset"]))

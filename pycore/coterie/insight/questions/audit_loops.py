@@ -6,13 +6,12 @@ further fields that only the text of the merged row needs.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from operator import itemgetter
 from typing import Any
 
 from coterie.insight.groups.causes import client_text, counted
 from coterie.insight.groups.flapping import flapping_text
+from coterie.insight.groups.members_at import owners_at
 from coterie.insight.offsets.commit_findings import (
     AGAIN,
     LARGE_METADATA,
@@ -26,7 +25,6 @@ from coterie.insight.offsets.loss_findings import SKIP, removed_text
 from coterie.insight.questions.audit_groups import FLAPPING, MEMBERS
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.render.tables import shortened
-from coterie.state.assignments import assignments
 
 NAMED = 3  # findings and partitions in a text
 PARTITION = {
@@ -228,25 +226,12 @@ TEXTS: Mapping[str, Callable[[list[Row], Row], str]] = {
 
 
 def add_owners(view: PartitionView, rows: Iterable[Row]) -> None:
-    """Add the members that owned the partitions of a finding at its record, and their clients.
-
-    Only classic groups have assignments that were in force at a record.
-    """
-    states: dict[tuple[str, int], Row | None] = {}
+    """Add the members that owned the partitions of a finding at its record, and their clients."""
     for row in rows:
-        history = view.histories.get(row["group_id"])
-        if history is None or row.get("clients") or row.get("log_offset") is None:
+        if row.get("clients") or row.get("log_offset") is None or not row["partitions"]:
             continue
-        if not row["partitions"]:
-            continue
-        place = itemgetter("log_offset")
-        index = bisect_right(history.generations, row["log_offset"], key=place) - 1
-        if index < 0:
-            continue
-        name = row["group_id"], index
-        if name not in states:
-            states[name] = history.state(index)
-        owners = owners_of(states[name], row["partitions"])
+        places = ((place["topic"], place["partition"]) for place in row["partitions"])
+        owners = owners_at(view, row["group_id"], row["log_offset"], places)
         row["members"] = [member["member_id"] for member in owners][-MEMBERS:]
         clients = dict.fromkeys((one["client_id"], one["client_host"]) for one in owners)
         row["clients"] = [
@@ -262,17 +247,3 @@ def clients_text(clients: list[tuple[str | None, str | None]]) -> str:
     names = [client_text(name, host) for name, host in clients]
     more = [f"{len(names) - NAMED} more clients"] if len(names) > NAMED else []
     return f"owned by {', '.join([*names[:NAMED], *more])}"
-
-
-def owners_of(state: Row | None, places: Iterable[Row]) -> list[Row]:
-    """Return the members of a classic group that own any of these partitions."""
-    if state is None:
-        return []
-    searched = {(place["topic"], place["partition"]) for place in places}
-    assigned = assignments({"type": "classic", **state})
-    return [
-        member
-        for member in state["members"]
-        for owned in [assigned[member["member_id"]][0]]
-        if any((topic, number) in searched for topic in owned for number in owned[topic])
-    ]

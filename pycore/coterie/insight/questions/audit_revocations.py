@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from coterie.insight.groups.causes import client_text, counted
-from coterie.insight.groups.epochs import epoch_timeline
 from coterie.insight.groups.owned_partitions import Place, Revocation
+from coterie.insight.groups.protocol_switches import epochs_in
 from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.offsets.commit_findings import AGAIN
 from coterie.insight.offsets.loss_findings import end_of
@@ -26,15 +26,13 @@ Row = dict[str, Any]
 def slow_revocations(view: PartitionView, limit_ms: int) -> Iterator[Row]:
     """Yield each member that did not give up its partitions within a time, or was fenced for it."""
     end_ms = end_of(view)
-    names: dict[str, str] | None = None
-    for group, records in view.newer_records.by_group().items():
-        timeline = epoch_timeline(records)
+    for group in view.newer_by_group:
+        _, timeline = epochs_in(view, group)
         for revocation in [*timeline.ended_revocations, *timeline.partitions.revoking.values()]:
             if revocation.record.time_ms is None:
                 continue
             if revocation.timed_out or revocation.lasted_ms(end_ms) >= limit_ms:
-                names = topic_names(view) if names is None else names
-                yield finding(group, revocation, end_ms, names)
+                yield finding(group, revocation, end_ms, topic_names(view))
 
 
 def finding(group: str, revocation: Revocation, end_ms: int, names: dict[str, str]) -> Row:

@@ -202,12 +202,13 @@ def removed(view: PartitionView, present_keys: set[Key]) -> Iterator[OffsetState
     removed_rows = np.flatnonzero((tracks["last"] > 0) & (tracks["last_gone"] == 1))
     for key, row in zip(log.keys(removed_rows), tracks[removed_rows], strict=True):
         removed_ms = int(row["last_timestamp"])
-        if key in present_keys or not view.is_requested(removed_ms):
+        log_offset = int(row["last_log_offset"])
+        if key in present_keys or not view.is_requested(removed_ms, log_offset):
             continue
         commit = {name: int(row[field]) for name, field in COMMIT.items()}
         has_commit = row["commit"] > 0
         offset = _offset(commit if has_commit else None, *key[1:])
-        head = head_before(view, key[0], int(row["last_log_offset"]))
+        head = head_before(view, key[0], log_offset)
         if has_commit:
             yield OffsetState(key[0], head, offset, *expiry_of(head, offset), False, removed_ms)
         else:
@@ -223,7 +224,7 @@ def removed_earlier(view: PartitionView, removals: KeyRemovals) -> Iterator[Offs
     if not columns:
         return
     for removal in removals.rows(select(columns, columns["resumed"])):
-        if not view.is_requested(removal.removed_ms):
+        if not view.is_requested(removal.removed_ms, removal.tombstone.log_offset):
             continue
         commit = None
         if removal.offset is not None and removal.commit_ms is not None:

@@ -26,6 +26,7 @@ from coterie.insight.groups import (
     outages,
     protocol_switches,
 )
+from coterie.insight.groups.epochs import Gone
 from coterie.insight.groups.member_changes import MEMBER_CHANGED
 from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.groups.rebalances import counts, is_rebalance, replacements
@@ -38,8 +39,10 @@ from coterie.insight.groups.timeline import (
     SOURCE,
     bound_waits,
 )
+from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
-from coterie.insight.offsets.removals import RemovedOffsets
+from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.offsets.removals import removals_of
 from coterie.insight.offsets.rewinds import MEMBERS, OUTSIDE, RESET, REWIND, UNKNOWN
 from coterie.insight.questions import explain_members
 from coterie.insight.questions.explain_removals import (
@@ -153,11 +156,12 @@ class PartitionTimelines:
         ]
         self.logged_groups = frozenset(lines_by_group)
         self.removal_lines = RemovalLines(parameters.broker_log_lines, view.number)
-        newer = view.newer_records.by_group()
+        newer = view.newer_by_group
         self.indexes = {
             group: server_log.BrokerLogIndex(lines_by_group.get(group, ()))
             for group in view.group_ids
         }
+        self.gone: dict[str, list[Gone]] = {}  # of newer groups
         self.events = {
             group: self.events_of(group, newer.get(group, ()), bool(lines_by_group.get(group)))
             for group in view.group_ids
@@ -176,7 +180,7 @@ class PartitionTimelines:
             name: (view.record_filter, aggregate)
             for name, aggregate in zip(names, unfilled, strict=True)
         }
-        filled_together[REMOVALS] = view.record_filter, RemovedOffsets(in_parts=view.in_parts)
+        filled_together[REMOVALS] = view.record_filter, KeyRemovals()
         filled_together[CLOCK] = view.record_filter, ClockSteps()
         return filled_together | (self.of_all_groups() if view.parts is not None else {})
 
@@ -185,7 +189,7 @@ class PartitionTimelines:
         whole = self.view.whole()
         if whole is self.view:
             return {}
-        return {OF_ALL_GROUPS: (whole.record_filter, RemovedOffsets(in_parts=self.view.in_parts))}
+        return {OF_ALL_GROUPS: (whole.record_filter, KeyRemovals())}
 
     def read(self) -> None:
         """Fill the aggregates; call it before :meth:`rows_of`."""
@@ -196,15 +200,18 @@ class PartitionTimelines:
         self.outages = filled[OUTAGES].outages(self.view)
         self.counts_requests: bool = filled[REQUESTS].one_request_each
         self.clock_steps: list[ClockStep] = filled[CLOCK].steps
-        removals = filled[REMOVALS].removals()
+        removals = removals_of(filled[REMOVALS])
         if removals and self.view.parts is None:
             filled = filled | run_aggregates(self.view, self.of_all_groups())
-        neighbours = filled[OF_ALL_GROUPS].removals() if OF_ALL_GROUPS in filled else removals
+        neighbours = removals_of(filled[OF_ALL_GROUPS]) if OF_ALL_GROUPS in filled else removals
         self.removal_events = RemovalEvents(removals, neighbours, self.removal_lines)
 
     def events_of(self, group: str, newer: Sequence[GroupRecord], has_lines: bool) -> list[Row]:
         """Return the events that a group's records show, in log order."""
-        events = protocol_switches.timeline_of(self.view.histories.get(group), newer)
+        history = self.view.histories.get(group)
+        switched, of_newer = protocol_switches.epochs_of(history, newer)
+        self.gone[group] = of_newer.gone
+        events = protocol_switches.joined_rows(history, switched, of_newer)
         self.mark_compacted_gaps(events)
         if has_lines:
             self.indexes[group].annotate(events)
@@ -225,6 +232,11 @@ class PartitionTimelines:
             if history is None
             else explain_members.follow(history, events, self.commit_spans, suggest=suggest)
         )
+        if suggest and self.gone[group]:
+            names = topic_names(self.view)
+            gone += explain_members.follow_consumers(
+                self.gone[group], events, self.commit_spans, group, names
+            )
         removal_rows = self.removal_events.rows(group, history, events)
         merged = sorted([*merged, *self.set_back(spans), *removal_rows], key=place_of)
         of_partition = [*self.without_coordinator(history, merged), *self.clock_rows(merged)]
@@ -237,7 +249,7 @@ class PartitionTimelines:
             sums += departures.summary(
                 member
                 for member in gone
-                if self.view.is_requested(member.gone_ms)
+                if self.view.is_requested(member.gone_ms, member.log_offset)
                 and self.view.is_complete_at(member.gone_ms)
             )
         return [*requested, *sums, self.summary(complete, group)]

@@ -1,21 +1,24 @@
-"""What the records of a classic group and its commits suggest of its members.
+"""What the records of a group and its commits suggest of its members.
 
-Adds to a group's timeline how long partitions had no owner, and how members seem to have left.
+Adds to a group's timeline how members seem to have left, and to a classic group's how long
+partitions had no owner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coterie.insight.groups import departures
 from coterie.insight.groups.departures import Departure
+from coterie.insight.groups.epochs import Gone
 from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.groups.timeline import EMPTY, SOURCE
 from coterie.insight.groups.unowned import OwnershipTracker, Place, joins_complete
 from coterie.insight.offsets.commit_spans import CommitSpans
 from coterie.insight.records.partition_view import GroupHistory
 
+SESSION_MS = 45_000  # Kafka's group.consumer.session.timeout.ms: no record has a broker's own
 Row = dict[str, Any]
 
 
@@ -50,6 +53,46 @@ def follow(
     return gone
 
 
+def follow_consumers(
+    members: Iterable[Gone],
+    events: Sequence[Row],
+    spans: CommitSpans,
+    group: str,
+    names: Mapping[str, str],
+) -> list[Departure]:
+    """Add how a consumer group's members seem to have left; return those that are gone.
+
+    ``names``: topic id -> name. A static member that had left for now has its own reason.
+    """
+    waiting = {
+        (gone.member["member_id"], gone.record.file, gone.record.position): gone for gone in members
+    }
+    committed: dict[Place, int] = {}  # the last commits so far
+    found: list[Departure] = []
+    for place, row in enumerate(events):
+        committed.update(spans.last_before(group, place))
+        left: dict[str, Departure] = {}
+        for cause in row["causes"]:
+            name = cause["member_id"], row["file"], row["position"]
+            if cause["what"] != "left_or_evicted" or cause["detail"] or name not in waiting:
+                continue
+            gone = waiting.pop(name)
+            last = [committed.get((names.get(topic, topic), n)) for topic, n in gone.places]
+            left[name[0]] = Departure(
+                name[0],
+                gone.record.timestamp,
+                gone.joined_ms,
+                max((ms for ms in last if ms is not None), default=None),
+                SESSION_MS,
+                gone.member["rebalance_timeout_ms"],
+                gone.record.log_offset,
+            )
+        if left and departures.add_suggestions(row, left):
+            row["cause"] = row_in_words(row)
+        found += left.values()
+    return found
+
+
 def departures_of(
     row: Row,
     record: Row,
@@ -77,6 +120,7 @@ def departures_of(
             last.get(member["member_id"]),
             member["session_timeout_ms"],
             member["rebalance_timeout_ms"],
+            record["log_offset"],
         )
         for member in before["state"]["members"]
         if member["member_id"] in left

@@ -27,6 +27,7 @@ from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.log.consumer_protocol import owned_partitions
+from coterie.log.set_back import SetBack
 from coterie.ordering import key_order
 from coterie.state.partial import Tracking
 
@@ -120,12 +121,10 @@ def aggregates(
     """
     if states(view, parameters):
         return {}
-    return {
-        VISIBLE: (
-            RecordFilter(view.groups, None),
-            OffsetsAtTimes(SampleTimes(parameters.ends, time_of(view, parameters))),
-        )
-    }
+    times = SampleTimes(parameters.ends, time_of(view, parameters))
+    whole = view.parts is None  # parts of other processes go by the records' own times
+    set_back = SetBack.of(view.segments, view.read_segment_bytes) if whole else SetBack()
+    return {VISIBLE: (RecordFilter(view.groups, None), OffsetsAtTimes(times, set_back))}
 
 
 def time_of(view: PartitionView, parameters: Parameters) -> int | None:

@@ -18,7 +18,7 @@ from coterie._core.fold import partial
 from coterie._core.fold.producers import Committed
 from coterie.errors import CorruptData
 from coterie.insight.groups.epochs import EpochTimeline
-from coterie.insight.groups.protocol_switches import epochs_of
+from coterie.insight.groups.protocol_switches import epochs_in
 from coterie.insight.groups.rebalances import counts, rebalances_of
 from coterie.insight.offsets import loss_counts
 from coterie.insight.offsets.end_offsets import EndOffsets
@@ -90,8 +90,13 @@ def states(view: PartitionView, parameters: Any) -> tuple[RecordFilter, ...]:
     Only a folded log shows since when it is complete. Until that is known, the returned state is
     folded to find out.
     """
-    since_ms = view.since_ms if not view.is_tracked else view.complete_from_ms
-    return (view.record_filter._replace(tracking=Tracking(since_ms)),)
+    tracking = Tracking(view.since_ms)
+    if view.is_tracked:
+        begin = view.complete_begin
+        # Commits of earlier times come later in the log only if its times go back.
+        offset = begin.next_offset if begin is not None and begin.earlier else None
+        tracking = Tracking(view.complete_from_ms, since_offset=offset)
+    return (view.record_filter._replace(tracking=tracking),)
 
 
 def counted_state(view: PartitionView) -> RecordFilter:
@@ -128,7 +133,6 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     partitions = partitions_by_group(view, offsets, commit_counts(view, counted_view))
     named = {group for group, _, _ in offsets}.union(pending_by_group(view.fold))
     heads = head_rows(view.fold, named)
-    newer = view.newer_records.by_group()
     behind = {} if parameters.ends is None else lags_by_key(view, lag_ask(view, parameters), filled)
     losses = loss_counts.loss_counts(view, filled[LOSSES]) if parameters.losses else None
     for group in sorted(heads, key=java_order):
@@ -144,7 +148,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
             for row in partition_rows:
                 row.update(behind.get((group, row["topic"], row["partition"]), {}))
         history = view.histories.get(group)
-        switched, of_newer = epochs_of(history, newer.get(group, ()))
+        switched, of_newer = epochs_in(view, group)
         reconciling = reconciling_of(view, heads[group], of_newer)
         head = head_of(heads[group], rebalances_of(view, history, switched, of_newer))
         if losses is not None:
@@ -237,8 +241,8 @@ def commit_counts(
 ) -> dict[Key, tuple[int, int | None]]:
     """Return the number of effective commits of each key, and the last one's commit time.
 
-    Commits from ``view.complete_from_ms`` on count, and those without a time. The time is None if
-    the last commit has none.
+    Commits from ``view.complete_begin`` or ``complete_from_ms`` on count, and those without a time.
+    The time is None if the last commit has none.
     """
     log = view.read(record_filter)
     tracks = partial.tracks(log.fold)

@@ -82,6 +82,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     """
     _, then_view = states(view, parameters)
     rewound = rewound_keys(view, parameters)
+    places = last_places(view, parameters)
     is_whole = view.trusted_from_ms is None or view.trusted_from_ms <= parameters.at_ms
     then = dict(partial.offset_entries(view.read(then_view).fold))
     by_times = offsets_by_record_times(view, then_view)
@@ -106,7 +107,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
         rewound_from, rewound_at = rewound.get(key, (None, None))
         head = heads.get(group)
         newest: Any = last or before
-        if view.since_ms is not None and newest.commit_timestamp < view.since_ms:
+        if not is_since(view, newest.commit_timestamp, places.get(key, -1)):
             continue
         yield {
             "group_id": group,
@@ -175,6 +176,22 @@ def rewound_keys(view: PartitionView, parameters: Parameters) -> dict[Key, tuple
     rows = np.flatnonzero(went_back & (tracks["last_timestamp"] >= 0))
     columns = (tracks[name][rows].tolist() for name in ("before_offset", "last_timestamp"))
     return dict(zip(log.keys(rows), zip(*columns, strict=True), strict=True))
+
+
+def last_places(view: PartitionView, parameters: Parameters) -> dict[Key, int]:
+    """Return the log offset of each key's last record, up to the requested time."""
+    log = view.read(states(view, parameters)[0])
+    tracks = partial.tracks(log.fold)
+    rows = np.flatnonzero(tracks["last"])
+    return dict(zip(log.keys(rows), tracks["last_log_offset"][rows].tolist(), strict=True))
+
+
+def is_since(view: PartitionView, commit_ms: int, log_offset: int) -> bool:
+    """Whether a commit is of ``--since``, by its time or by its place in the log (-1: unknown)."""
+    if view.since_ms is None or commit_ms >= view.since_ms:
+        return True
+    begin = view.since_begin
+    return begin is not None and log_offset >= begin.next_offset
 
 
 def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> str:

@@ -137,6 +137,8 @@ class PartitionView:
         Where the time goes back, after the log was read for aggregates.
     logs_by_times : dict
         The logs whose order and times differ as of their filter's time, as the times have them.
+    memo : dict
+        What functions of ``coterie.insight.groups`` found, by names of their own.
     cut : CutPartition or None
         The log in parts that threads of this process read; None: it is read as a whole.
     """
@@ -161,6 +163,7 @@ class PartitionView:
         self.shared_aggregates: dict[str, Any] | None = None
         self.clock_steps: list[ClockStep] = []
         self.cut: CutPartition | None = None
+        self.memo: dict[Any, Any] = {}
         self.logs: dict[RecordFilter, SurveyedLog] = {} if parts is None else parts.logs
         self.logs_by_times: dict[RecordFilter, SurveyedLog] = {}
         self.other_views: dict[RecordFilter, PartitionView] = {}
@@ -298,6 +301,11 @@ class PartitionView:
         """Where the log ends as of a time of a request, if batches with earlier times follow."""
         return next((log.cut for log in self.logs.values() if log.cut), None)
 
+    @property
+    def complete_begin(self) -> Begin | None:
+        """Where the requested time begins, if compaction removed nothing from there on."""
+        return self.since_begin if self.complete_from_ms == self.since_ms else None
+
     @cached_property
     def complete_from_ms(self) -> int | None:
         """From when on the requested time is complete; None: from the log's start."""
@@ -314,6 +322,11 @@ class PartitionView:
         """The records of the newer protocols (key versions 3 to 23), in log order."""
         log = self.group_log
         return log.part(n for n, place in enumerate(log.places) if place.version != KEY_GROUP)
+
+    @cached_property
+    def newer_by_group(self) -> dict[str, GroupRecords]:
+        """The records of the newer protocols, by group."""
+        return self.newer_records.by_group()
 
     @cached_property
     def histories(self) -> dict[str, GroupHistory]:

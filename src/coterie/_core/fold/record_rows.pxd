@@ -25,9 +25,9 @@ cdef enum:
     FAR = 16                     # rows ahead, whose keys are prefetched
     BYTES_A_ROW = 64             # in a log, about, with a share of the batch's header
 
-cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 96 bytes
+cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 104 bytes
     int64_t position, producer_id, first_row, first_number, first_offset, first_ms
-    int64_t log_offset, from_ms, until_ms, group
+    int64_t log_offset, from_ms, until_ms, group, producer_epoch
     int32_t size, leader_epoch, records
     int16_t marker
     int8_t transactional, mixed

@@ -53,6 +53,7 @@ BATCH_DTYPE = np.dtype([
     ("position", np.int64), ("producer_id", np.int64), ("first_row", np.int64),
     ("first_number", np.int64), ("first_offset", np.int64), ("first_ms", np.int64),
     ("log_offset", np.int64), ("from_ms", np.int64), ("until_ms", np.int64), ("group", np.int64),
+    ("producer_epoch", np.int64),
     ("size", np.int32), ("leader_epoch", np.int32), ("records", np.int32), ("marker", np.int16),
     ("transactional", np.int8), ("mixed", np.int8)])
 
@@ -271,6 +272,7 @@ cdef class RecordScan:
         row.first_offset = row.first_ms = row.log_offset = row.from_ms = row.until_ms = -1
         row.group = row.marker = -1
         row.size, row.leader_epoch = <int32_t>batch.size, batch.leader_epoch
+        row.producer_epoch = batch.producer_epoch
         row.transactional = batch.transactional
         self.weight = 0
         if self.checks_requests:

@@ -15,7 +15,7 @@ from coterie._core.codec.cursor cimport wrap_add
 from coterie._core.fold.keytable cimport Table, Value
 
 cdef struct Track:               # all zeros: nothing came; ordinals begin with 1
-    int64_t count                # commits from `since_ms` on, and those without a time
+    int64_t count                # commits of the range, and those without a time
     int64_t last                 # ordinal of the last record
     int64_t last_log_offset
     int64_t last_timestamp
@@ -34,7 +34,8 @@ cdef struct Tracks:              # keys from `size` on have no track yet
     uint32_t size
     uint32_t capacity
     int64_t ordinal              # of the last record
-    int64_t since_ms
+    int64_t since_ms             # commits count from this time on,
+    int64_t since_offset         # and from this log offset on, whatever their times
     int64_t until_ms             # records later than this are not tracked
 
 cdef struct Stamp:               # of a queued record
@@ -66,18 +67,19 @@ cdef inline bint is_tracked(const Tracks* tracks, int64_t timestamp) noexcept no
     return timestamp <= tracks.until_ms or timestamp == -1
 
 
-cdef inline void track_record(Track* to, int64_t ordinal, int64_t since_ms, const Stamp* stamp,
+cdef inline void track_record(Track* to, const Tracks* tracks, const Stamp* stamp,
                               const Value* value) noexcept nogil:
     """Add a record that comes after all others; `value` NULL: a tombstone."""
     to.before, to.before_offset, to.before_gone = to.last, to.last_offset, to.last_gone
-    to.last = ordinal
+    to.last = tracks.ordinal
     to.last_log_offset, to.last_timestamp = stamp.log_offset, stamp.timestamp
     to.last_gone = value == NULL
     if value == NULL:
         to.last_offset = -1
         return
-    to.count += not 0 <= stamp.timestamp < since_ms
-    to.commit = ordinal
+    to.count += (stamp.log_offset >= tracks.since_offset
+                 or not 0 <= stamp.timestamp < tracks.since_ms)
+    to.commit = tracks.ordinal
     to.last_offset = to.commit_offset = value.offset
     to.commit_timestamp, to.expire_timestamp = value.commit_timestamp, value.expire_timestamp
 
@@ -90,7 +92,7 @@ cdef inline int track_key(Tracks* tracks, const Table* table, int64_t index, con
         return 0
     if index >= tracks.size and tracks_fit(tracks, table) != 0:
         return -1
-    track_record(&tracks.items[index], tracks.ordinal, tracks.since_ms, stamp, value)
+    track_record(&tracks.items[index], tracks, stamp, value)
     return 0
 
 
@@ -124,7 +126,7 @@ cdef inline Track track_shifted(const Track* track, int64_t shift) noexcept nogi
     return shifted
 
 
-# Set `tracks` up for (since_ms, until_ms) and return it; NULL for None.
+# Set `tracks` up for (since_ms, until_ms, since_offset) and return it; NULL for None.
 cdef Tracks* tracks_requested(Tracks* tracks, object tracking) except? NULL
 
 # Add a record of an open transaction to the tracks in `pending`: index of the key -> bytes.

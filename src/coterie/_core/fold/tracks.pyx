@@ -16,15 +16,18 @@ from coterie.errors import CorruptData
 
 cdef int64_t MIN_MS = -0x8000000000000000
 cdef int64_t MAX_MS = 0x7FFFFFFFFFFFFFFF
+cdef int64_t MAX_OFFSET = MAX_MS
 cdef int64_t MAX_ORDINAL = <int64_t>1 << 62
 
 
 cdef Tracks* tracks_requested(Tracks* tracks, object tracking) except? NULL:
     if tracking is None:
         return NULL
-    since_ms, until_ms = tracking
+    since_ms, until_ms, since_offset = tracking
     tracks.since_ms = MIN_MS if since_ms is None else int64_of(since_ms, "since_ms")
     tracks.until_ms = MAX_MS if until_ms is None else int64_of(until_ms, "until_ms")
+    tracks.since_offset = (MAX_OFFSET if since_offset is None
+                           else int64_of(since_offset, "since_offset"))
     return tracks
 
 
@@ -50,7 +53,7 @@ cdef int track_pending(Tracks* tracks, dict pending, int64_t index, const Record
     if is_tracked(tracks, record.timestamp):
         memset(&track, 0, sizeof(Track))
         stamp.log_offset, stamp.timestamp = record.offset, record.timestamp
-        track_record(&track, tracks.ordinal, tracks.since_ms, &stamp, value)
+        track_record(&track, tracks, &stamp, value)
         join_pending(pending, index, packed_of(&track), 0)
     return 0
 

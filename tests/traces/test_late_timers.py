@@ -1,0 +1,70 @@
+"""Request logs of brokers whose timers fire late.
+
+The broker of these logs is slow by as much as a test draws: its timers fire ``late_ms`` after they
+are due. Its answers are those of Kafka's rules at these times.
+"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie import run_trace
+from coterie.traces.diff import compare_responses
+from coterie.traces.requestlog import import_request_log
+from support.request_lines import member_beats, member_joins, member_syncs
+
+DELAY = "group.initial.rebalance.delay.ms"
+REBALANCING = 27
+
+
+def different(log, delay_ms):
+    made = import_request_log(log, {DELAY: delay_ms})
+    return list(compare_responses(made.expected, run_trace(made.trace))), made.trace[0]["config"]
+
+
+@given(st.integers(1, 900), st.sets(st.integers(1, 899), max_size=5))
+def test_a_session_that_ends_late_is_that_of_a_broker_that_is_late(late_ms, beats):
+    """``b`` is not heard of after its sync, and ``a`` is told of it once the timer has fired."""
+    due = 10_100
+    answered_well = [3100, 6100, 9100, *(due + ms for ms in sorted(beats) if ms < late_ms)]
+    log = [
+        *(member_joins(0, "a", 1, 20), member_joins(0, "b", 1, 20)),
+        *(member_syncs(99, "a", 1), member_syncs(100, "b", 1)),
+        *(member_beats(ms, "a", 1) for ms in answered_well),
+        member_beats(due + late_ms + 500, "a", 1, REBALANCING),
+        member_joins(due + late_ms + 510, "a", 2, 0.5, members="a"),
+    ]
+    assert different(log, 20) == ([], {DELAY: 20})
+
+
+@given(st.integers(2, 900), st.data())
+def test_all_that_join_before_a_late_first_generation_begins_are_in_it(late_ms, data):
+    """A broker without an initial delay answers the first join on another thread, too."""
+    second = data.draw(st.integers(1, late_ms - 1), "when the second joins")
+    third = data.draw(st.integers(late_ms + 1, late_ms + 500), "when the third joins")
+    log = [
+        *(member_joins(late_ms, "a", 1, late_ms), member_joins(late_ms, "b", 1, late_ms - second)),
+        member_joins(late_ms + 610, "a", 2, 10, members="abc"),
+        member_joins(late_ms + 610, "b", 2, 10, members="abc"),
+        member_joins(late_ms + 610, "c", 2, late_ms + 610 - third, members="abc", new=True),
+    ]
+    assert different(log, 0) == ([], {DELAY: 1})
+
+
+@given(st.integers(2, 900), st.data())
+def test_a_join_that_waited_for_the_lock_is_in_the_next_generation(late_ms, data):
+    """``c`` came before the first generation, but its handler waited until that had begun."""
+    second, third = (data.draw(st.integers(1, late_ms - 1)) for _ in "bc")
+    end = late_ms + 610
+    log = [
+        *(member_joins(late_ms, "a", 1, late_ms), member_joins(late_ms, "b", 1, late_ms - second)),
+        *(member_joins(end, name, 2, 10, members="abc") for name in "ab"),
+        member_joins(end, "c", 2, end - third, members="abc", new=True,
+                     localTimeMs=late_ms + 50 - third),
+    ]  # fmt: skip
+    assert different(log, 0) == ([], {DELAY: 1})
+
+
+def test_a_delay_of_none_stays_if_the_answers_do_not_show_another():
+    log = [member_joins(0, "a", 1, 0.5, members="a"), member_joins(90, "b", 2, 10, new=True),
+           member_joins(90, "a", 2, 5)]  # fmt: skip
+    assert different(log, 0) == ([], {DELAY: 0})
