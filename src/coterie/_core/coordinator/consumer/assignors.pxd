@@ -1,5 +1,5 @@
 """The server's assignors."""
-from coterie._core.coordinator.consumer.image cimport MetadataImage
+from coterie._core.coordinator.consumer.values cimport Assignment
 
 cdef class Subscriber:             # a member as an assignor sees it
     cdef readonly str member_id
@@ -8,4 +8,5 @@ cdef class Subscriber:             # a member as an assignor sees it
     cdef object previous           # Assignment
     cdef object target             # Assignment, once assigned
 
+cdef Subscriber new_subscriber(str member_id, Assignment target)
 cdef int assign(str assignor, list subscribers, bint homogeneous, list others) except -1

@@ -7,15 +7,26 @@ whose target does not change keeps the object that it had.
 """
 cimport cython
 
+from coterie._core.coordinator.consumer.image cimport MetadataImage
+from coterie._core.coordinator.consumer.numbered_topics cimport sorted_topics
 from coterie._core.coordinator.consumer.range_assignor cimport assign_range
 from coterie._core.coordinator.consumer.uniform_different cimport assign_unequal
 from coterie._core.coordinator.consumer.uniform_equal cimport assign_equal
+from coterie._core.coordinator.consumer.values cimport Assignment, no_partitions
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(256)
 cdef class Subscriber:
     """A member, its topics, and what it had."""
+
+
+cdef Subscriber new_subscriber(str member_id, Assignment target):
+    cdef Subscriber made = Subscriber.__new__(Subscriber)
+    made.member_id = member_id
+    made.previous = no_partitions() if target is None else target
+    return made
 
 
 cdef int assign(str assignor, list subscribers, bint homogeneous, list others) except -1:
@@ -27,3 +38,37 @@ cdef int assign(str assignor, list subscribers, bint homogeneous, list others) e
     if homogeneous:
         return assign_equal(subscribers, others)
     return assign_unequal(subscribers)
+
+
+@cython.final
+cdef class GroupSpec:
+    """Members of a group and what they subscribe to, for an assignment without a coordinator."""
+
+    cdef list subscribers
+
+    def __cinit__(self, dict topics not None, dict members not None):
+        # topics: {name: (id, replicas of each partition)}; members: {id: names}, in order of ids
+        cdef Subscriber member
+        cdef MetadataImage image = MetadataImage()
+        cdef dict shared = {}
+        image.update((), (), [(name, *topic) for name, topic in topics.items()])
+        self.subscribers = []
+        for member_id, names in members.items():
+            if names not in shared:
+                shared[names] = tuple(sorted_topics([image.topics[name] for name in names]))
+            member = new_subscriber(<str?>member_id, None)
+            member.topics = shared[names]
+            self.subscribers.append(member)
+
+    def assign(self, str assignor not None, bint homogeneous):
+        """Assign all partitions; the next assignment starts from this one."""
+        cdef Subscriber member
+        assign(assignor, self.subscribers, homogeneous, [])
+        for member in self.subscribers:
+            member.previous = member.target
+
+    def rows(self):
+        """Return {member id: ((topic id, (partition, ...)), ...)} of the last assignment."""
+        cdef Subscriber member
+        return {member.member_id: (<Assignment>member.previous).rows()
+                for member in self.subscribers}

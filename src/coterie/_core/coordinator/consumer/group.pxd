@@ -136,7 +136,6 @@ cdef class Subscriptions:          # of all groups: which topics any of them rea
 cdef str preferred(dict votes, tuple assignors)
 cdef ConsumerGroup new_group(str group_id, int revision)
 cdef ConsumerMember new_member(str member_id)
-cdef Subscriber new_subscriber(str member_id, Assignment target)
 cdef Record new_record(int kind, str name, object value)
 cdef Record tombstone(int kind, str name)
 cdef list group_tombstones(ConsumerGroup group)

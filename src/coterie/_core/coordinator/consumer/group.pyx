@@ -10,7 +10,7 @@ cimport cython
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.assignors cimport Subscriber, new_subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, TopicId, add_count, no_names, no_partitions, utf16_sorted)
@@ -35,12 +35,14 @@ cdef class Timers:
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(64)
 cdef class Current:
     """What a record of a current assignment says."""
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(64)
 cdef class Record:
     """A record of one group: its key's kind and name, and its value."""
@@ -152,13 +154,6 @@ cdef ConsumerGroup new_group(str group_id, int revision):
     cdef ConsumerGroup group = ConsumerGroup(group_id)
     group.revision = revision
     return group
-
-
-cdef Subscriber new_subscriber(str member_id, Assignment target):
-    cdef Subscriber made = Subscriber.__new__(Subscriber)
-    made.member_id = member_id
-    made.previous = no_partitions() if target is None else target
-    return made
 
 
 @cython.final

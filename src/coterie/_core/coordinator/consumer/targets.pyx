@@ -4,11 +4,12 @@ Source: TargetAssignmentBuilder.java.
 """
 from libc.stdint cimport int32_t
 
-from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.assignors cimport Subscriber, new_subscriber
 from coterie._core.coordinator.consumer.assignors cimport assign as assign_all
 from coterie._core.coordinator.consumer.group cimport (
-    TARGET, ConsumerGroup, ConsumerMember, new_record, new_subscriber, preferred,
+    TARGET, ConsumerGroup, ConsumerMember, new_record, preferred,
     target_epoch_record)
+from coterie._core.coordinator.consumer.numbered_topics cimport sorted_topics
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, TopicId, add_count)
@@ -82,9 +83,8 @@ cdef tuple topics_of(ConsumerProtocol protocol, ConsumerGroup group, MemberField
 
 
 cdef tuple topics_named(ConsumerProtocol protocol, names):
-    found = [protocol.image.topics[name] for name in names if name in protocol.image.topics]
-    found.sort(key=topic_order)
-    return tuple(found)
+    return tuple(sorted_topics([
+        protocol.image.topics[name] for name in names if name in protocol.image.topics]))
 
 
 cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
@@ -104,7 +104,3 @@ cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMem
 
 def subscriber_order(Subscriber subscriber not None):
     return utf16_units(subscriber.member_id)
-
-
-def topic_order(TopicId topic not None):
-    return topic.upper, topic.lower

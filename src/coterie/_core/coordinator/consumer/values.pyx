@@ -12,6 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class TopicId:
     """A topic's id, and the topic of that id while the metadata image has one."""
 
@@ -30,6 +31,7 @@ cdef bint before(TopicId one, TopicId other) noexcept:
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(64)
 cdef class Assignment:
     """Partitions by topic."""
@@ -122,6 +124,7 @@ def utf16_units(str text not None):
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class Names:
     """A set of topic names."""
 
@@ -140,17 +143,20 @@ cdef Names no_names():
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class ClassicPart:
     """What a member of the classic protocol brings: its session timeout and its protocols."""
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(64)
 cdef class MemberFields:
     """What a member record says of a member."""
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class Resolved:
     """The topics that a regular expression matched in an image."""
 
