@@ -97,6 +97,7 @@ cdef class ConsumerGroup(Group):
     cdef dict assignor_count
     cdef dict stable_at            # epoch -> members that are reconciled to it
     cdef dict owners               # TopicId -> Owners
+    cdef dict targeted             # TopicId -> TargetCounts of all targets
     cdef Py_ssize_t classic_count  # members that speak the classic protocol
     cdef bint has_partition_metadata
     cdef bint homogeneous

@@ -3,11 +3,10 @@
 Cost: a walk over members and partitions.
 Source: assignor/UniformHomogeneousAssignmentBuilder.java.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport qsort
-from libc.string cimport memchr
 
-from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.assignors cimport Subscriber, TargetCounts
 from coterie._core.coordinator.consumer.numbered_topics cimport (
     Memory, Run, compare_numbers, mark, numbered, unmark)
 from coterie._core.coordinator.consumer.values cimport (
@@ -17,12 +16,13 @@ cdef struct Pool:                  # what is free, and room for the member at ha
     Run* runs
     int64_t* free                  # indices among all; what members give up comes behind it
     int64_t count
+    bint complete                  # every topic of any target is one of the run
     int64_t* every                 # indices of what the member gets
     int32_t* ends                  # of what the member gets: as in an Assignment
     int32_t* partitions
 
 
-cdef int assign_equal(list subscribers, list others) except -1:
+cdef int assign_equal(list subscribers, dict targeted) except -1:
     cdef list topics = list((<Subscriber>subscribers[0]).topics)
     cdef Memory memory = Memory()
     cdef Run* runs
@@ -34,42 +34,36 @@ cdef int assign_equal(list subscribers, list others) except -1:
     runs = <Run*>memory.take(len(topics) * sizeof(Run))
     mark(topics, runs)
     try:
-        return share_equally(subscribers, others, topics, runs, memory)
+        return share_equally(subscribers, targeted, topics, runs, memory)
     finally:
         unmark(topics)
 
 
-cdef int take_held(Assignment held, Run* runs, uint8_t* taken) noexcept:
-    """Partitions that stand in a target already."""
+cdef int find_free(Pool* pool, list topics, dict targeted) except -1:
+    """Put partitions into the pool that no target has; note whether all targets are of the run."""
     cdef Py_ssize_t n
-    cdef int32_t at, partition, start = 0
+    cdef int32_t m
     cdef TopicId topic
-    cdef Run* run
-    for n in range(held.topic_count):
-        topic = <TopicId>held.topics[n]
-        if topic.mark >= 0:
-            run = &runs[topic.mark]
-            for at in range(start, held.ends[n]):
-                partition = held.partitions[at]
-                if partition < run.count:
-                    taken[run.first + partition] = 1
-        start = held.ends[n]
+    cdef TargetCounts counts
+    pool.complete = True
+    for topic, counts in targeted.items():
+        if counts.taken and topic.mark < 0:
+            pool.complete = False
+    for n in range(len(topics)):
+        counts = targeted.get(topics[n])
+        if counts is not None and counts.count <= pool.runs[n].count == counts.taken:
+            continue
+        for m in range(pool.runs[n].count):
+            if counts is None or m >= counts.count or not counts.counts[m]:
+                pool.free[pool.count] = pool.runs[n].first + m
+                pool.count += 1
     return 0
-
-
-cdef bint all_marked(Assignment held) noexcept:
-    """Whether the run has every topic of an assignment."""
-    cdef Py_ssize_t n
-    for n in range(held.topic_count):
-        if (<TopicId>held.topics[n]).mark < 0:
-            return False
-    return True
 
 
 cdef int64_t keep_share(Subscriber member, int64_t quota, Pool* pool) except -1:
     """Give a member what it had, up to its quota; the partitions that are left of the quota."""
     cdef Assignment previous = <Assignment>member.previous
-    if previous.count <= quota and all_marked(previous):
+    if previous.count <= quota and pool.complete:
         member.target = previous
         return quota - previous.count
     return keep_part(member, previous, quota, pool)
@@ -101,14 +95,12 @@ cdef int64_t keep_part(Subscriber member, Assignment previous, int64_t quota,
     return quota
 
 
-cdef int share_equally(list subscribers, list others, list topics, Run* runs,
+cdef int share_equally(list subscribers, dict targeted, list topics, Run* runs,
                        Memory memory) except -1:
     cdef Py_ssize_t members = len(subscribers), topic_count = len(topics), n
     cdef int64_t total = runs[topic_count - 1].first + runs[topic_count - 1].count
     cdef int64_t each = total // members, extras = total % members, quota, given
     cdef int64_t next_one = 0
-    cdef uint8_t* taken = <uint8_t*>memory.take(total)
-    cdef uint8_t* found
     cdef int64_t* quotas = <int64_t*>memory.take(members * sizeof(int64_t))
     cdef Subscriber member
     cdef bint extra
@@ -118,15 +110,7 @@ cdef int share_equally(list subscribers, list others, list topics, Run* runs,
     pool.ends = <int32_t*>memory.take((topic_count + 1) * sizeof(int32_t))
     pool.partitions = <int32_t*>memory.take((total + 1) * sizeof(int32_t))
     pool.every = <int64_t*>memory.take((total + 1) * sizeof(int64_t))
-    for member in subscribers:
-        take_held(<Assignment>member.previous, runs, taken)
-    for held in others:
-        take_held(<Assignment?>held, runs, taken)
-    found = <uint8_t*>memchr(taken, 0, total)
-    while found != NULL:
-        pool.free[pool.count] = found - taken
-        pool.count += 1
-        found = <uint8_t*>memchr(found + 1, 0, total - (found + 1 - taken))
+    find_free(&pool, topics, targeted)
     for n in range(members):
         member = <Subscriber>subscribers[n]
         quota, extra = each, False
