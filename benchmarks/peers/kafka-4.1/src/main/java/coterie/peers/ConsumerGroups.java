@@ -8,8 +8,10 @@ import java.io.FileInputStream;
 import java.io.InputStreamReader;
 import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -112,10 +114,10 @@ final class ConsumerGroups {
             node.path("server_assignor").asText(null), null);
     }
 
-    private static RequestContext context(String client) throws Exception {
+    private static RequestContext context(String client) {
         return new RequestContext(
             new RequestHeader(ApiKeys.CONSUMER_GROUP_HEARTBEAT, (short) 1, client, 0), "0",
-            InetAddress.getByAddress(new byte[] {127, 0, 0, 1}), KafkaPrincipal.ANONYMOUS,
+            InetAddress.getLoopbackAddress(), KafkaPrincipal.ANONYMOUS,
             new ListenerName("PLAINTEXT"), SecurityProtocol.PLAINTEXT, ClientInformation.EMPTY,
             false);
     }
@@ -166,15 +168,18 @@ final class ConsumerGroups {
             epoch = response.memberEpoch();
             changed = false;
             if (response.assignment() != null) {
-                List<TopicPartitions> given = new ArrayList<>();
-                for (Assignment assignment : List.of(response.assignment())) {
-                    assignment.topicPartitions().forEach(each -> given.add(new TopicPartitions()
-                        .setTopicId(each.topicId()).setPartitions(each.partitions())));
-                }
+                List<TopicPartitions> given = partitions(response.assignment());
                 changed = !sorted(given).equals(sorted(owned));
                 owned = given;
             }
         }
+    }
+
+    private static List<TopicPartitions> partitions(Assignment assignment) {
+        List<TopicPartitions> given = new ArrayList<>();
+        assignment.topicPartitions().forEach(each -> given.add(new TopicPartitions()
+            .setTopicId(each.topicId()).setPartitions(each.partitions())));
+        return given;
     }
 
     private static TreeMap<Uuid, TreeSet<Integer>> sorted(List<TopicPartitions> topics) {
@@ -183,7 +188,7 @@ final class ConsumerGroups {
         return found;
     }
 
-    Rounds.Result play() {
+    Rounds.Result play() throws Exception {
         Broker broker = new Broker(topics);
         Client[] known = new Client[clients.size()];
         for (int i = 0; i < known.length; i++) {
@@ -217,15 +222,21 @@ final class ConsumerGroups {
         return new Rounds.Result(seconds, described(answers, known));
     }
 
-    /** Answers by error; the highest epoch; how many clients own how many partitions at the end. */
+    /**
+     * Answers by error; the highest epoch; how many clients own how many partitions at the end; a
+     * digest of every epoch and assignment.
+     */
     private static String described(List<ConsumerGroupHeartbeatResponseData> answers,
-            Client[] known) {
+            Client[] known) throws Exception {
+        MessageDigest digest = MessageDigest.getInstance("SHA-256");
         Map<String, Integer> errors = new TreeMap<>();
         Map<String, Integer> sizes = new TreeMap<>();
         int epoch = 0;
         for (ConsumerGroupHeartbeatResponseData answer : answers) {
             errors.merge(Errors.forCode(answer.errorCode()).name(), 1, Integer::sum);
             epoch = Math.max(epoch, answer.memberEpoch());
+            digest.update((answer.memberEpoch() + " " + (answer.assignment() == null ? ""
+                : sorted(partitions(answer.assignment()))) + "\n").getBytes(StandardCharsets.UTF_8));
         }
         for (Client client : known) {
             if (client.epoch > 0) {
@@ -233,8 +244,9 @@ final class ConsumerGroups {
                 sizes.merge(Integer.toString(size), 1, Integer::sum);
             }
         }
-        return String.format("{\"errors\": %s, \"epoch\": %d, \"sizes\": %s}", json(errors), epoch,
-            json(sizes));
+        return String.format(
+            "{\"errors\": %s, \"epoch\": %d, \"sizes\": %s, \"digest\": \"%s\"}", json(errors),
+            epoch, json(sizes), HexFormat.of().formatHex(digest.digest()));
     }
 
     private static String json(Map<String, Integer> counts) {
@@ -243,8 +255,18 @@ final class ConsumerGroups {
             .collect(Collectors.joining(", ", "{", "}"));
     }
 
-    /** A group of so many members that subscribe to one topic, which does not exist. */
+    /** A group of so many members with one partition each; all have joined and none is reconciled. */
     static Object ofMembers(int size) {
-        throw new UnsupportedOperationException();
+        ObjectMapper mapper = new ObjectMapper();
+        Broker broker = new Broker(mapper.createArrayNode().add(mapper.createObjectNode()
+            .put("topic", "t").put("topic_id", new Uuid(0, 16).toString())
+            .put("partitions", size)));
+        for (int n = 0; n < size; n++) {
+            broker.service.consumerGroupHeartbeat(context("c"),
+                new ConsumerGroupHeartbeatRequestData().setGroupId("g").setMemberId("member-" + n)
+                    .setRebalanceTimeoutMs(60_000).setSubscribedTopicNames(List.of("t"))
+                    .setTopicPartitions(List.of())).join();
+        }
+        return broker;
     }
 }
