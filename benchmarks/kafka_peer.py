@@ -56,9 +56,7 @@ def why_missing(peer=KAFKA_3_9):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
     main = peer.classes / f"{peer.main.replace('.', '/')}.class"
-    if main.exists() and peer.classpath.exists() and (
-        main.stat().st_mtime >= newest_source(peer)
-    ):
+    if main.exists() and peer.classpath.exists() and (main.stat().st_mtime >= newest_source(peer)):
         return None
     goals = ["clean", "compile", "dependency:build-classpath"]
     built = subprocess.run(

@@ -176,6 +176,7 @@ def areas(rows):
     for area, subjects in [
         ("structures", ["timers", "votes", "expiry"]),
         ("coordinator", ["coordinator"]),
+        ("consumer_groups", ["consumer_groups"]),
         ("log", ["log", "last"]),
     ]:
         yield area, "bench", subjects, ratios(rows, RATIOS[area])

@@ -336,7 +336,7 @@ CORE_GOOD = {
     "ConsumerProtocol.load.rows": ROWS,
     "parse_record.key": RAW_KEY, "parse_record.value": RAW_VALUE,
     "key_order.key": ("t", 0), "record": member_tombstone, "order_of.topic": a_topic_id,
-    "topic_order.topic": a_topic_id, "compare_ids.one": a_topic_id, "compare_ids.other": a_topic_id,
+    "topic_order.topic": a_topic_id,
     "by_topic": lambda: {a_topic_id(): [0]}, "image": lambda: MetadataImage(), "regex": "t.*",
     "range_order.member": Subscriber, "subscriber": Subscriber, "brokers": (), "deleted": (),
     "config": {},

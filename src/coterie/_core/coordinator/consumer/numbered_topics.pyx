@@ -1,10 +1,12 @@
 """Topics of one run of an assignor: their order, their numbers, and memory for the run."""
 cimport cython
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from coterie._core.coordinator.consumer.assignors cimport Subscriber
-from coterie._core.coordinator.consumer.values cimport Assignment, TopicId, new_assignment
+from coterie._core.coordinator.consumer.values cimport Assignment, TopicId, assignment_of
 
 
 @cython.final
@@ -118,14 +120,22 @@ cdef Assignment numbered(int64_t* every, int64_t total, list topics, Run* runs, 
 
     ``ends`` and ``partitions``: room for so many topics and partitions.
     """
-    cdef list named = []
-    cdef Py_ssize_t topic = 0, last = -1, count = len(topics)
-    cdef int64_t n
-    for n in range(total):
-        topic = topic_with(runs, topic, count, every[n])
-        if topic != last:
-            named.append(topics[topic])
-            last = topic
-        partitions[n] = <int32_t>(every[n] - runs[topic].first)
-        ends[len(named) - 1] = <int32_t>(n + 1)
-    return new_assignment(named, ends, partitions)
+    cdef tuple named
+    cdef Py_ssize_t topic = 0, count = len(topics), found = 0, n
+    cdef int64_t at = 0, first, end
+    while at < total:                      # a topic at a time
+        topic = topic_with(runs, topic, count, every[at])
+        first, end = runs[topic].first, runs[topic].first + runs[topic].count
+        while at < total and every[at] < end:
+            partitions[at] = <int32_t>(every[at] - first)
+            at += 1
+        ends[found] = <int32_t>at
+        found += 1
+    named = PyTuple_New(found)
+    topic = 0
+    for n in range(found):
+        topic = topic_with(runs, topic, count, every[ends[n] - 1])
+        each = topics[topic]
+        Py_INCREF(each)
+        PyTuple_SET_ITEM(named, n, each)
+    return assignment_of(named, ends, partitions)

@@ -33,7 +33,9 @@ cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
             subscribers, sources = list(subscribers), list(sources)
             n = sources.index(replaced)
             del subscribers[n], sources[n]
-        n = bisect_left(subscribers, utf16_units(member.member_id), key=subscriber_order)
+            n = bisect_left(subscribers, utf16_units(member.member_id), key=subscriber_order)
+        else:
+            n = bisect_left(group.order_keys, utf16_units(member.member_id))
         if n < len(subscribers) and (
                 (<Subscriber>subscribers[n]).member_id == member.member_id):
             subscribers, sources = list(subscribers), list(sources)

@@ -83,12 +83,17 @@ cdef class Assignment:
 
 cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions):
     """Copy an assignment: topics in order, where the partitions of each end, and these."""
+    return assignment_of(tuple(topics), ends, partitions)
+
+
+cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* partitions):
+    """As ``new_assignment``; the topics are not copied."""
     cdef Py_ssize_t count = len(topics)
     cdef Assignment made
     if not count:
         return EMPTY
     made = Assignment.__new__(Assignment)
-    made.topics = tuple(topics)
+    made.topics = topics
     made.topic_count = count
     made.count = ends[count - 1]
     made.ends = <int32_t*>malloc((count + made.count) * sizeof(int32_t))
