@@ -338,6 +338,7 @@ CORE_GOOD = {
     "key_order.key": ("t", 0), "record": member_tombstone, "order_of.topic": a_topic_id,
     "topic_order.topic": a_topic_id,
     "by_topic": lambda: {a_topic_id(): [0]}, "image": lambda: MetadataImage(), "regex": "t.*",
+    "regexes": ["t.*"],
     "range_order.member": Subscriber, "subscriber": Subscriber, "brokers": (), "deleted": (),
     "config": {},
     "update_metadata.topics": (("t", bytes(16), ((),)),),
