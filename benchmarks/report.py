@@ -71,6 +71,13 @@ RATIOS = {
         Line("the big group", "coordinator, big-group", 0, "kafka", 8),
         Line("many small groups", "coordinator, many small groups", 0, "kafka", 10),
     ],
+    "consumer_groups": [
+        Line("the big group", "consumer groups, big group", 0, "kafka", 8),
+        Line("2,000 groups of three", "consumer groups, many groups", 0, "kafka", 8),
+        Line("`uniform`, equal", "consumer groups, assign, uniform", 0, "kafka", 5),
+        Line("`uniform`, unequal", "consumer groups, assign, uniform-unequal", 0, "kafka", 5),
+        Line("`range`", "consumer groups, assign, range", 0, "kafka", 5),
+    ],
     "growth": [
         Line("4,000,000 events, groups of ten", "groups of ten members", 4_000_000, "kafka"),
         Line("400,000 events, one group", "members of a group", 400_000, "kafka"),
@@ -169,6 +176,7 @@ def areas(rows):
     for area, subjects in [
         ("structures", ["timers", "votes", "expiry"]),
         ("coordinator", ["coordinator"]),
+        ("consumer_groups", ["consumer_groups"]),
         ("log", ["log", "last"]),
     ]:
         yield area, "bench", subjects, ratios(rows, RATIOS[area])

@@ -91,7 +91,7 @@ def test_question(benchmark, note, measured, size, question, peer):
 
 def test_dump_log(benchmark, note, measured, size):
     if kafka_peer.why_missing():
-        pytest.skip(f"{kafka_peer.NAME}: {kafka_peer.why_missing()}")
+        pytest.skip(f"{kafka_peer.KAFKA_3_9.name}: {kafka_peer.why_missing()}")
     found = measured(size)
     log, home, group = found["log"], found["home"], found["group"]
     files = ",".join(map(str, sorted(log.glob("**/*.log"))))
@@ -113,7 +113,7 @@ def test_dump_log(benchmark, note, measured, size):
     }
     fold_s = median(cost.cpu_s for cost in found["fold", ALL])
     noted(benchmark, note, "kafka-dump-log", DUMP, [cost], size, fold_s)
-    benchmark.extra_info["version"] = kafka_peer.NAME
+    benchmark.extra_info["version"] = kafka_peer.KAFKA_3_9.name
 
 
 def rows(path):

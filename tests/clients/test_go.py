@@ -36,7 +36,7 @@ def test_a_member_of_a_consumer_group_in_go_sees_what_kafka_shows_it(consumers, 
     play(consumers, name, **OF_KAFKA_4)
 
 
-@pytest.mark.parametrize("name", sorted(CLOCKED.keys() - {"regex"}))
+@pytest.mark.parametrize("name", CLOCKED)
 def test_a_member_of_a_consumer_group_in_go_follows_the_clock(consumers, name):
     play_clocked(consumers, name)
 

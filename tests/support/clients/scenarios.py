@@ -30,8 +30,9 @@ a program polls until a fact is true, and what never comes true ends with ``HANG
 With ``GROUP_PROTOCOL=consumer`` in its environment a program's members speak the consumer protocol
 (KIP-848). For that, and by the clock of the server:
 
-``regex``            A consumer subscribes to ``ord.*``, which the coordinator resolves, and is
-                     assigned the topic; ``orders-2`` is created and assigned as well.
+``regex``            A consumer subscribes to ``ord.*`` and is assigned the topic; ``orders-2`` is
+                     created and assigned as well. The coordinator resolves the expression;
+                     franz-go does so itself and names the topics.
 ``migrate``          Two classic consumers. Each is replaced by one of the consumer protocol, then
                      each of these by a classic one: the older one closes, and a new one joins.
                      After each step the owner of partition 0 commits the number of the step, and

@@ -19,8 +19,10 @@ def compile_regex(regex: str) -> bool:
         The extra ``regex`` is not installed.
     """
 
-def matching(regex: str, names: Iterable[str]) -> list[str]:
-    """Return the names that an expression matches whole.
+def matching(regexes: Iterable[str], names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names that each expression matches whole.
+
+    A name is looked at once for a hundred expressions.
 
     Raises
     ------

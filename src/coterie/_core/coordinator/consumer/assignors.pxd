@@ -1,5 +1,7 @@
 """The server's assignors."""
-from coterie._core.coordinator.consumer.image cimport MetadataImage
+from libc.stdint cimport int32_t
+
+from coterie._core.coordinator.consumer.values cimport Assignment
 
 cdef class Subscriber:             # a member as an assignor sees it
     cdef readonly str member_id
@@ -8,4 +10,13 @@ cdef class Subscriber:             # a member as an assignor sees it
     cdef object previous           # Assignment
     cdef object target             # Assignment, once assigned
 
-cdef int assign(str assignor, list subscribers, bint homogeneous, list others) except -1
+cdef class TargetCounts:           # of the partitions of one topic: how many targets have each
+    cdef int32_t* counts
+    cdef int32_t count             # of the partitions that there is room for
+    cdef int32_t taken             # of those that any target has
+
+    cdef int reserve(self, int32_t count) except -1
+
+cdef Subscriber new_subscriber(str member_id, Assignment target)
+cdef int assign(str assignor, list subscribers, bint homogeneous, dict targeted) except -1
+cdef int count_targets(dict targeted, Assignment assignment, int by) except -1

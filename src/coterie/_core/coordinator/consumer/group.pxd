@@ -97,6 +97,7 @@ cdef class ConsumerGroup(Group):
     cdef dict assignor_count
     cdef dict stable_at            # epoch -> members that are reconciled to it
     cdef dict owners               # TopicId -> Owners
+    cdef dict targeted             # TopicId -> TargetCounts of all targets
     cdef Py_ssize_t classic_count  # members that speak the classic protocol
     cdef bint has_partition_metadata
     cdef bint homogeneous
@@ -136,7 +137,6 @@ cdef class Subscriptions:          # of all groups: which topics any of them rea
 cdef str preferred(dict votes, tuple assignors)
 cdef ConsumerGroup new_group(str group_id, int revision)
 cdef ConsumerMember new_member(str member_id)
-cdef Subscriber new_subscriber(str member_id, Assignment target)
 cdef Record new_record(int kind, str name, object value)
 cdef Record tombstone(int kind, str name)
 cdef list group_tombstones(ConsumerGroup group)

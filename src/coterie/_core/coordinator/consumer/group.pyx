@@ -10,7 +10,8 @@ cimport cython
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.assignors cimport (
+    Subscriber, count_targets, new_subscriber)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, TopicId, add_count, no_names, no_partitions, utf16_sorted)
@@ -35,12 +36,14 @@ cdef class Timers:
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(64)
 cdef class Current:
     """What a record of a current assignment says."""
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(64)
 cdef class Record:
     """A record of one group: its key's kind and name, and its value."""
@@ -154,13 +157,6 @@ cdef ConsumerGroup new_group(str group_id, int revision):
     return group
 
 
-cdef Subscriber new_subscriber(str member_id, Assignment target):
-    cdef Subscriber made = Subscriber.__new__(Subscriber)
-    made.member_id = member_id
-    made.previous = no_partitions() if target is None else target
-    return made
-
-
 @cython.final
 cdef class ConsumerGroup(Group):
     """A consumer group."""
@@ -172,7 +168,7 @@ cdef class ConsumerGroup(Group):
         self.order, self.order_keys, self.subscribers = [], [], []
         self.instances, self.resolved = {}, {}
         self.names_count, self.regex_count, self.topic_count = {}, {}, {}
-        self.assignor_count, self.stable_at, self.owners = {}, {}, {}
+        self.assignor_count, self.stable_at, self.owners, self.targeted = {}, {}, {}, {}
         self.homogeneous = True
 
     cdef int state_number(self) except -1:
@@ -336,6 +332,8 @@ cdef class ConsumerGroup(Group):
         cdef ConsumerMember member = self.members.get(record.name)
         if member is None:
             member = self.absent.get(record.name)
+        if member is not None and member.target is not None and self.revision < AS_RECORDED:
+            count_targets(self.targeted, member.target, -1)
         if record.tombstone:
             if member is not None:
                 member.target = None
@@ -346,6 +344,8 @@ cdef class ConsumerGroup(Group):
         if member is None:
             member = self.absent[record.name] = new_member(record.name)
         member.target = <Assignment?>record.value
+        if self.revision < AS_RECORDED:
+            count_targets(self.targeted, member.target, 1)
         if member.subscriber is not None:
             member.subscriber.previous = member.target
         return 0

@@ -16,7 +16,11 @@ cdef class Memory:
     cdef void* take(self, Py_ssize_t size) except NULL
 
 cdef list sorted_topics(object topics)
+cdef list distinct_topics(list subscribers)
+cdef int32_t* number_subscribers(list subscribers, Run* runs, Py_ssize_t topics,
+                                 Memory memory) except NULL
 cdef int mark(list topics, Run* runs) except -1
 cdef int unmark(list topics) except -1
 cdef int compare_numbers(const void* one, const void* other) noexcept nogil
-cdef Assignment numbered(int64_t* every, int64_t total, list topics, Run* runs, Memory memory)
+cdef Assignment numbered(int64_t* every, int64_t total, list topics, Run* runs, int32_t* ends,
+                         int32_t* partitions)

@@ -38,6 +38,7 @@ cdef dict REVISIONS = {"4.1": KAFKA_4_1_0, "4.1.2": KAFKA_4_1_2, "4.2": KAFKA_4_
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(16)
 cdef class Heartbeat:
     """A ConsumerGroupHeartbeat request."""

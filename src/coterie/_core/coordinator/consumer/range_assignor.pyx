@@ -5,9 +5,9 @@ Source: RangeAssignor.java.
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.consumer.assignors cimport Subscriber
-from coterie._core.coordinator.consumer.numbered_topics cimport Memory, sorted_topics
-from coterie._core.coordinator.consumer.values cimport (
-    Assignment, TopicId, new_assignment, no_partitions)
+from coterie._core.coordinator.consumer.numbered_topics cimport (
+    Memory, Run, distinct_topics, mark, number_subscribers, unmark)
+from coterie._core.coordinator.consumer.values cimport Assignment, new_assignment
 
 from coterie._core.coordinator.consumer.values import utf16_units
 
@@ -18,63 +18,84 @@ def range_order(Subscriber member not None):
     return 1, b"", utf16_units(member.member_id)
 
 
-cdef int assign_range(list subscribers, bint homogeneous) except -1:
-    cdef list ordered = sorted(subscribers, key=range_order)
-    cdef dict by_topic = {}
+cdef list in_range_order(list subscribers):
+    """Static members first; the others are in order already."""
     cdef Subscriber member
-    cdef TopicId topic
-    cdef list who, spans
-    cdef dict given = {}
-    cdef int32_t start, size, quota, extra, n
-    if homogeneous:
-        for topic in (<Subscriber>subscribers[0]).topics:
-            by_topic[topic] = ordered
-    else:
-        for member in ordered:
-            for topic in member.topics:
-                who = by_topic.get(topic)
-                if who is None:
-                    who = by_topic[topic] = []
-                who.append(member)
-    for topic in sorted_topics(by_topic):
-        who = by_topic[topic]
-        quota = topic.partition_count // <int32_t>len(who)
-        extra = topic.partition_count % <int32_t>len(who)
-        start = 0
-        for n in range(<int32_t>len(who)):
-            size = quota + (n < extra)
-            if size:
-                spans = given.get(who[n])
-                if spans is None:
-                    spans = given[who[n]] = []
-                spans.append((topic, start, size))
-                start += size
     for member in subscribers:
-        member.target = spanned(<Assignment>member.previous, given.get(member))
-    return 0
+        if member.instance_id is not None:
+            return sorted(subscribers, key=range_order)
+    return subscribers
 
 
-cdef Assignment spanned(Assignment previous, list spans):
-    """An assignment of runs of partitions, the one that was there if it is the same."""
-    cdef Memory memory
-    cdef int32_t* ends
-    cdef int32_t* partitions
-    cdef int64_t total = 0
+cdef int assign_range(list subscribers, bint homogeneous) except -1:
+    cdef list ordered = in_range_order(subscribers), topics
+    cdef Memory memory = Memory()
+    cdef Run* runs
+    cdef int32_t* who = NULL
     cdef Py_ssize_t n
-    cdef int32_t first, size, at, count = 0
+    topics = (list((<Subscriber>subscribers[0]).topics) if homogeneous
+              else distinct_topics(subscribers))
+    runs = <Run*>memory.take(len(topics) * sizeof(Run))
+    mark(topics, runs)
+    try:
+        if homogeneous:
+            for n in range(len(topics)):
+                runs[n].subscribers = <int32_t>len(ordered)
+        else:
+            who = number_subscribers(ordered, runs, len(topics), memory)
+        return share_ranges(ordered, topics, runs, who, memory)
+    finally:
+        unmark(topics)
+
+
+cdef int share_ranges(list ordered, list topics, Run* runs, int32_t* who,
+                      Memory memory) except -1:
+    """Give each subscriber of a topic a range of it. ``who``: as numbered; NULL: all of each."""
+    cdef Py_ssize_t members = len(ordered), n, m
+    cdef int64_t* first = <int64_t*>memory.take((members + 1) * sizeof(int64_t))
+    cdef int64_t* first_span = <int64_t*>memory.take((members + 1) * sizeof(int64_t))
+    cdef int32_t* partitions
+    cdef int32_t* ends
+    cdef int32_t* topic_of
+    cdef int64_t total = 0, spans = 0
+    cdef int32_t start, size, at, k
+    cdef Run* run
+    cdef Subscriber member
     cdef Assignment made
-    if spans is None:
-        return no_partitions()
-    for span in spans:
-        total += <int32_t>span[2]
-    memory = Memory()
-    ends = <int32_t*>memory.take(len(spans) * sizeof(int32_t))
+    for n in range(len(topics)):
+        run = &runs[n]
+        total += run.count
+        for k in range(min(run.count, run.subscribers)):
+            m = k if who == NULL else who[run.first_subscriber + k]
+            first[m + 1] += run.count // run.subscribers + (k < run.count % run.subscribers)
+            first_span[m + 1] += 1
+            spans += 1
+    for m in range(members):
+        first[m + 1] += first[m]
+        first_span[m + 1] += first_span[m]
     partitions = <int32_t*>memory.take(total * sizeof(int32_t))
-    for n in range(len(spans)):
-        first, size = spans[n][1], spans[n][2]
-        for at in range(first, first + size):
-            partitions[count] = at
-            count += 1
-        ends[n] = count
-    made = new_assignment([span[0] for span in spans], ends, partitions)
-    return previous if made.equals(previous) else made
+    ends = <int32_t*>memory.take(spans * sizeof(int32_t))
+    topic_of = <int32_t*>memory.take(spans * sizeof(int32_t))
+    for n in range(len(topics)):
+        run = &runs[n]
+        start = 0
+        for k in range(min(run.count, run.subscribers)):
+            m = k if who == NULL else who[run.first_subscriber + k]
+            size = run.count // run.subscribers + (k < run.count % run.subscribers)
+            for at in range(start, start + size):
+                partitions[first[m]] = at
+                first[m] += 1
+            start += size
+            topic_of[first_span[m]] = <int32_t>n
+            ends[first_span[m]] = size
+            first_span[m] += 1
+    total = spans = 0
+    for m in range(members):
+        member = <Subscriber>ordered[m]
+        for n in range(spans + 1, first_span[m]):
+            ends[n] += ends[n - 1]
+        made = new_assignment([topics[topic_of[n]] for n in range(spans, first_span[m])],
+                              ends + spans, partitions + total)
+        member.target = member.previous if made.equals(<Assignment>member.previous) else made
+        spans, total = first_span[m], first[m]
+    return 0

@@ -5,6 +5,9 @@ RE2 comes with the extra ``regex`` (package google-re2). Source: GroupMetadataMa
 """
 from coterie.errors import CoterieError
 
+TOGETHER = 100                     # expressions in one set of RE2's
+ANYTHING = "(?s).*"
+
 
 def engine():
     """Return the module ``re2`` and its options."""
@@ -28,8 +31,36 @@ def compile_regex(str regex not None):
     return True
 
 
-def matching(str regex not None, names):
-    """Return the names that an expression matches whole."""
+def matching(regexes, names):
+    """Return the names that each expression matches whole."""
+    cdef list each = list(regexes)
+    cdef dict found = {}
+    for start in range(0, len(each), TOGETHER):
+        found.update(matching_together(each[start:start + TOGETHER], list(names)))
+    return found
+
+
+cdef dict matching_together(list regexes, list names):
+    """One walk over the names for several expressions."""
+    cdef dict found = {regex: [] for regex in regexes}
+    re2, options = engine()
+    several = re2.Set.FullMatchSet(options)
+    for regex in regexes:
+        several.Add(regex)
+    several.Add(ANYTHING)
+    several.Compile()
+    for name in names:
+        matched = several.Match(name)
+        # RE2 says nothing if it has no memory for a set of expressions: then even ANYTHING fails.
+        if len(regexes) not in matched:
+            return {regex: matching_alone(regex, names) for regex in regexes}
+        for number in matched:
+            if number < len(regexes):
+                found[regexes[number]].append(name)
+    return found
+
+
+cdef list matching_alone(str regex, list names):
     re2, options = engine()
     pattern = re2.compile(regex, options)
     return [name for name in names if pattern.fullmatch(name)]

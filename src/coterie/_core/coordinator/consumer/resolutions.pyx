@@ -70,8 +70,7 @@ cdef int run_tasks(ConsumerProtocol protocol) except -1:
     cdef list tasks = protocol.tasks
     protocol.tasks = []
     for group_id, regexes in tasks:
-        finish_resolution(protocol, group_id, {
-            regex: matching(regex, protocol.image.topics) for regex in regexes})
+        finish_resolution(protocol, group_id, matching(regexes, protocol.image.topics))
 
 
 cdef int finish_resolution(ConsumerProtocol protocol, str group_id, dict found) except -1:

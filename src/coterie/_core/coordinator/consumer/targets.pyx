@@ -4,11 +4,12 @@ Source: TargetAssignmentBuilder.java.
 """
 from libc.stdint cimport int32_t
 
-from coterie._core.coordinator.consumer.assignors cimport Subscriber
+from coterie._core.coordinator.consumer.assignors cimport Subscriber, new_subscriber
 from coterie._core.coordinator.consumer.assignors cimport assign as assign_all
 from coterie._core.coordinator.consumer.group cimport (
-    TARGET, ConsumerGroup, ConsumerMember, new_record, new_subscriber, preferred,
+    TARGET, ConsumerGroup, ConsumerMember, new_record, preferred,
     target_epoch_record)
+from coterie._core.coordinator.consumer.numbered_topics cimport sorted_topics
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, TopicId, add_count)
@@ -22,35 +23,67 @@ cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
                                ConsumerMember member, MemberFields fields, ConsumerMember replaced,
                                bint homogeneous, int32_t epoch, list records):
     """Assign all members; return the target of the member that sent the heartbeat."""
-    cdef list subscribers = group.subscribers, sources = group.order, others = []
-    cdef ConsumerMember each
-    cdef Subscriber subscriber, own = member.subscriber
-    cdef Assignment had
+    cdef list subscribers = group.subscribers, sources = group.order
+    cdef Subscriber own = member.subscriber
     cdef Py_ssize_t n
+    cdef bint is_new = False
     if replaced is not None or not member.present:
-        subscribers, sources = list(subscribers), list(sources)
         own = new_subscriber(member.member_id, member.target)
         if replaced is not None:
+            subscribers, sources = list(subscribers), list(sources)
             n = sources.index(replaced)
             del subscribers[n], sources[n]
-        n = bisect_left(subscribers, utf16_units(member.member_id), key=subscriber_order)
+            n = bisect_left(subscribers, utf16_units(member.member_id), key=subscriber_order)
+        else:
+            n = bisect_left(group.order_keys, utf16_units(member.member_id))
         if n < len(subscribers) and (
                 (<Subscriber>subscribers[n]).member_id == member.member_id):
+            subscribers, sources = list(subscribers), list(sources)
             subscribers[n] = own
         else:
+            is_new = replaced is None      # the group's own lists have it for this assignment
             subscribers.insert(n, own)
             sources.insert(n, None)
-    own.instance_id = fields.instance_id
+    try:
+        own.instance_id = fields.instance_id
+        assign_subscribers(protocol, group, member, fields, replaced, homogeneous, own,
+                           subscribers, sources)
+        put_changes(group, replaced, own, subscribers, sources, records)
+    finally:
+        if is_new:
+            del subscribers[n], sources[n]
+    records.append(target_epoch_record(epoch))
+    if member.present:
+        own.instance_id = member.fields.instance_id     # until the member's record is replayed
+    return <Assignment>own.target
+
+
+cdef int assign_subscribers(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
+                            MemberFields fields, ConsumerMember replaced, bint homogeneous,
+                            Subscriber own, list subscribers, list sources) except -1:
+    """Run the assignor. ``own``: the member that sent the heartbeat, as it will be."""
+    cdef Subscriber subscriber
+    cdef Py_ssize_t n
     for n in range(1 if homogeneous else len(subscribers)):
         subscriber = <Subscriber>subscribers[n]     # else the topics of the first are all
         subscriber.topics = topics_of(protocol, group, fields if subscriber is own else (
             <ConsumerMember>sources[n]).fields)
-    for each in group.absent.values():
-        others.append(each.target)
-    assign_all(assignor_of(protocol, group, member, fields, replaced), subscribers, homogeneous,
-               others)
+    return assign_all(assignor_of(protocol, group, member, fields, replaced), subscribers,
+                      homogeneous, group.targeted)
+
+
+cdef int put_changes(ConsumerGroup group, ConsumerMember replaced, Subscriber own,
+                     list subscribers, list sources, list records) except -1:
+    """The records of targets that are new or differ."""
+    cdef Subscriber subscriber
+    cdef ConsumerMember each
+    cdef Assignment had
+    cdef Py_ssize_t n
     for n in range(len(subscribers)):
         subscriber = <Subscriber>subscribers[n]
+        if (subscriber.target is subscriber.previous and subscriber is not own
+                and (<Assignment>subscriber.target).count):
+            continue
         each = <ConsumerMember>sources[n]
         had = None if each is None else each.target
         if subscriber is own and replaced is not None:
@@ -64,10 +97,7 @@ cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
             had = None if each is None else each.target
         if had is None or not (<Assignment>subscriber.target).equals(had):
             records.append(new_record(TARGET, subscriber.member_id, subscriber.target))
-    records.append(target_epoch_record(epoch))
-    if member.present:
-        own.instance_id = member.fields.instance_id     # until the member's record is replayed
-    return <Assignment>own.target
+    return 0
 
 
 cdef tuple topics_of(ConsumerProtocol protocol, ConsumerGroup group, MemberFields fields):
@@ -82,9 +112,8 @@ cdef tuple topics_of(ConsumerProtocol protocol, ConsumerGroup group, MemberField
 
 
 cdef tuple topics_named(ConsumerProtocol protocol, names):
-    found = [protocol.image.topics[name] for name in names if name in protocol.image.topics]
-    found.sort(key=topic_order)
-    return tuple(found)
+    return tuple(sorted_topics([
+        protocol.image.topics[name] for name in names if name in protocol.image.topics]))
 
 
 cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
@@ -104,7 +133,3 @@ cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMem
 
 def subscriber_order(Subscriber subscriber not None):
     return utf16_units(subscriber.member_id)
-
-
-def topic_order(TopicId topic not None):
-    return topic.upper, topic.lower

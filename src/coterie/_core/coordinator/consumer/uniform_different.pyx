@@ -9,7 +9,7 @@ from libc.string cimport memset
 
 from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.numbered_topics cimport (
-    Memory, Run, compare_numbers, mark, numbered, sorted_topics, unmark)
+    Memory, Run, compare_numbers, distinct_topics, mark, number_subscribers, numbered, unmark)
 from coterie._core.coordinator.consumer.values cimport Assignment, TopicId
 
 cdef enum:
@@ -88,29 +88,53 @@ cdef class Balance:
     cdef int32_t* by_owner
     cdef Py_ssize_t members
 
-    cdef int32_t* sort(self, Py_ssize_t topic) except NULL:
-        """A topic's subscribers by (load, index)."""
+    cdef int loads(self, Py_ssize_t topic, int32_t* lowest) noexcept:
+        """The lowest load of a topic's subscribers; by how much the highest is above it."""
         cdef Run* run = &self.runs[topic]
-        cdef int32_t n
+        cdef int32_t* subscribers = self.subscribers + run.first_subscriber
+        cdef int32_t low = self.load[subscribers[0]], high = low, n
+        for n in range(1, run.subscribers):
+            low = min(low, self.load[subscribers[n]])
+            high = max(high, self.load[subscribers[n]])
+        lowest[0] = low
+        return high - low
+
+    cdef int32_t* sort(self, Py_ssize_t topic, int32_t low, int32_t spread) except NULL:
+        """A topic's subscribers by (load, index); ``low``, ``spread``: see ``loads``."""
+        cdef Run* run = &self.runs[topic]
+        cdef int32_t* subscribers = self.subscribers + run.first_subscriber
+        cdef int32_t n, member
+        if spread >= self.members:
+            for n in range(run.subscribers):
+                self.keys[n] = <int64_t>self.load[subscribers[n]] << 32 | subscribers[n]
+            qsort(self.keys, run.subscribers, sizeof(int64_t), compare_numbers)
+            for n in range(run.subscribers):
+                self.sorted_members[n] = <int32_t>(self.keys[n] & 0xFFFFFFFF)
+            return self.sorted_members
+        # Loads differ by little: the subscribers of each load are counted, then put in place.
+        memset(self.keys, 0, (spread + 2) * sizeof(int64_t))
         for n in range(run.subscribers):
-            self.keys[n] = (<int64_t>self.load[self.subscribers[run.first_subscriber + n]] << 32
-                            | self.subscribers[run.first_subscriber + n])
-        qsort(self.keys, run.subscribers, sizeof(int64_t), compare_numbers)
+            self.keys[self.load[subscribers[n]] - low + 1] += 1
+        for n in range(spread):
+            self.keys[n + 1] += self.keys[n]
         for n in range(run.subscribers):
-            self.sorted_members[n] = <int32_t>(self.keys[n] & 0xFFFFFFFF)
+            member = subscribers[n]
+            self.sorted_members[self.keys[self.load[member] - low]] = member
+            self.keys[self.load[member] - low] += 1
         return self.sorted_members
 
     cdef int assign_topic(self, Py_ssize_t topic) except -1:
         cdef Run* run = &self.runs[topic]
         cdef int32_t* owner = self.owner + run.first
         cdef Cursor cursor
-        cdef int32_t n
+        cdef int32_t n, low = 0, spread
         cdef bint any_free = False
         for n in range(run.count):
             any_free |= owner[n] < 0
         if not any_free:
             return 0
-        begin_cursor(&cursor, self.sort(topic), run.subscribers, self.load)
+        spread = self.loads(topic, &low)
+        begin_cursor(&cursor, self.sort(topic, low, spread), run.subscribers, self.load)
         for n in range(run.count):
             if owner[n] < 0:
                 owner[n] = least(&cursor, self.load)
@@ -133,12 +157,13 @@ cdef class Balance:
         """Move partitions of one topic between its subscribers; whether any was moved."""
         cdef Run* run = &self.runs[topic]
         cdef int32_t* owner = self.owner + run.first
-        cdef int32_t* order = self.sort(topic)
+        cdef int32_t* order
         cdef Cursor cursor
-        cdef int32_t member, to, partition
+        cdef int32_t member, to, partition, low = 0, spread = self.loads(topic, &low)
         cdef bint moved = False
-        if self.load[order[run.subscribers - 1]] - self.load[order[0]] <= 1:
+        if spread <= 1:
             return False
+        order = self.sort(topic, low, spread)
         self.group_by_owner(run, owner)
         begin_cursor(&cursor, order, run.subscribers, self.load)
         while cursor.high_level - cursor.low_level > 1:
@@ -182,12 +207,8 @@ cdef class Balance:
 
 cdef int assign_unequal(list subscribers) except -1:
     cdef Balance run = Balance()
-    cdef Subscriber member
-    cdef set named = set()
-    for member in subscribers:
-        named.update(member.topics)
     run.memory = Memory()
-    run.topics = sorted_topics(named)
+    run.topics = distinct_topics(subscribers)
     run.members = len(subscribers)
     run.runs = <Run*>run.memory.take(len(run.topics) * sizeof(Run))
     mark(run.topics, run.runs)
@@ -205,41 +226,27 @@ cdef int assign_unequal(list subscribers) except -1:
 cdef int prepare(Balance run, list subscribers) except -1:
     """Arrays of the run: subscribers of each topic, and what members keep of their targets."""
     cdef Py_ssize_t topic_count = len(run.topics), n, m
-    cdef int64_t total = 0, pairs = 0
+    cdef int64_t total = 0
     cdef int32_t most_partitions = 0
     cdef Subscriber member
     cdef Assignment previous
     cdef TopicId topic
     cdef int32_t at, start
     cdef set own
-    cdef Run* one
     for n in range(topic_count):
         total += run.runs[n].count
         most_partitions = max(most_partitions, run.runs[n].count)
-    for member in subscribers:
-        for topic in member.topics:
-            run.runs[topic.mark].subscribers += 1
-            pairs += 1
     run.owner = <int32_t*>run.memory.take(total * sizeof(int32_t))
     memset(run.owner, 0xFF, total * sizeof(int32_t))
     run.load = <int32_t*>run.memory.take(run.members * sizeof(int32_t))
-    run.subscribers = <int32_t*>run.memory.take(pairs * sizeof(int32_t))
+    run.subscribers = number_subscribers(subscribers, run.runs, topic_count, run.memory)
     run.sorted_members = <int32_t*>run.memory.take(run.members * sizeof(int32_t))
-    run.keys = <int64_t*>run.memory.take(run.members * sizeof(int64_t))
+    run.keys = <int64_t*>run.memory.take((run.members + 2) * sizeof(int64_t))
     run.first_of = <int32_t*>run.memory.take(run.members * sizeof(int32_t))
     run.left_of = <int32_t*>run.memory.take(run.members * sizeof(int32_t))
     run.by_owner = <int32_t*>run.memory.take(most_partitions * sizeof(int32_t))
-    pairs = 0
-    for n in range(topic_count):
-        run.runs[n].first_subscriber = pairs
-        pairs += run.runs[n].subscribers
-        run.runs[n].subscribers = 0
     for n in range(run.members):
         member = <Subscriber>subscribers[n]
-        for topic in member.topics:
-            one = &run.runs[topic.mark]
-            run.subscribers[one.first_subscriber + one.subscribers] = <int32_t>n
-            one.subscribers += 1
         previous = <Assignment>member.previous
         if not previous.topic_count:
             continue
@@ -267,9 +274,10 @@ cdef int hand_out(Balance run, list subscribers) except -1:
     cdef int64_t at
     cdef int64_t* every = <int64_t*>run.memory.take(total * sizeof(int64_t))
     cdef int64_t* start = <int64_t*>run.memory.take((run.members + 1) * sizeof(int64_t))
+    cdef int32_t* ends = <int32_t*>run.memory.take((topic_count + 1) * sizeof(int32_t))
+    cdef int32_t* partitions = <int32_t*>run.memory.take(total * sizeof(int32_t))
     cdef Subscriber member
     cdef Assignment made
-    cdef Memory memory
     for at in range(total):
         if run.owner[at] >= 0:
             start[run.owner[at] + 1] += 1
@@ -282,8 +290,7 @@ cdef int hand_out(Balance run, list subscribers) except -1:
     at = 0
     for n in range(run.members):
         member = <Subscriber>subscribers[n]
-        memory = Memory()
-        made = numbered(every + at, start[n] - at, run.topics, run.runs, memory)
+        made = numbered(every + at, start[n] - at, run.topics, run.runs, ends, partitions)
         at = start[n]
         member.target = member.previous if made.equals(<Assignment>member.previous) else made
     return 0

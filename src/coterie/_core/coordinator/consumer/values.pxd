@@ -51,6 +51,7 @@ cdef class Resolved:               # a regular expression, resolved
 
 cdef bint before(TopicId one, TopicId other) noexcept
 cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions)
+cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* partitions)
 cdef Assignment no_partitions()
 cdef Names no_names()
 cdef tuple utf16_sorted(object texts)

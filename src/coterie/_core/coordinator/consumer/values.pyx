@@ -12,6 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class TopicId:
     """A topic's id, and the topic of that id while the metadata image has one."""
 
@@ -30,6 +31,7 @@ cdef bint before(TopicId one, TopicId other) noexcept:
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(64)
 cdef class Assignment:
     """Partitions by topic."""
@@ -81,12 +83,17 @@ cdef class Assignment:
 
 cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions):
     """Copy an assignment: topics in order, where the partitions of each end, and these."""
+    return assignment_of(tuple(topics), ends, partitions)
+
+
+cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* partitions):
+    """As ``new_assignment``; the topics are not copied."""
     cdef Py_ssize_t count = len(topics)
     cdef Assignment made
     if not count:
         return EMPTY
     made = Assignment.__new__(Assignment)
-    made.topics = tuple(topics)
+    made.topics = topics
     made.topic_count = count
     made.count = ends[count - 1]
     made.ends = <int32_t*>malloc((count + made.count) * sizeof(int32_t))
@@ -122,6 +129,7 @@ def utf16_units(str text not None):
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class Names:
     """A set of topic names."""
 
@@ -140,17 +148,20 @@ cdef Names no_names():
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class ClassicPart:
     """What a member of the classic protocol brings: its session timeout and its protocols."""
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 @cython.freelist(64)
 cdef class MemberFields:
     """What a member record says of a member."""
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class Resolved:
     """The topics that a regular expression matched in an image."""
 

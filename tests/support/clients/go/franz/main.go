@@ -32,6 +32,7 @@ func main() {
 		"records":      func() { records(os.Args[5:]) },
 		"admin":        admin,
 
+		"regex":           regex,
 		"migrate":         migrate,
 		"fenced":          fenced,
 		"late_revocation": lateRevocation,
