@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from coterie.cli.endsampling import EndSampler
+from coterie.cli.endsampling import FILE, EndSampler
 from coterie.cli.failures import Terminated, say
 from coterie.cli.groupnames import SPECIAL
 from coterie.cli.progress import TerminalProgress
@@ -19,21 +19,29 @@ from coterie.extras import missing_module
 from coterie.times import epoch_ms, format_time
 
 if TYPE_CHECKING:
+    from coterie.cli.asking import Options
     from coterie.cluster.cluster import Cluster
     from coterie.cluster.copying import CopyPlan, CopyResult
 
+SAMPLE_ONCE_S = 1  # any: a copy that ends is sampled once
 Found = TypeVar("Found")
 Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
 
 
 def on_cluster(
-    servers: str, client_file: str | None, work: Work[Found], *, endless: bool = False
+    servers: str,
+    client_file: str | None,
+    work: Work[Found],
+    *,
+    endless: bool = False,
+    again: bool = False,
 ) -> Found:
     """Connect to a cluster, and return what ``work`` returns there.
 
     ``work`` gets an event that SIGINT, SIGTERM and SIGHUP set, so that it ends in order. A signal
     ends the command as one that was interrupted, except for ``endless`` work, which has no other
-    end. Ignored signals stay ignored.
+    end. Ignored signals stay ignored. ``again``: this is not the command's first connection, so
+    properties without an effect have been named.
 
     Raises
     ------
@@ -54,7 +62,7 @@ def on_cluster(
     except ArgumentError as error:
         raise click.UsageError(f"--bootstrap-server: {error}") from None
     config = ClientConfig() if client_file is None else read_client_config(client_file)
-    if config.unused:
+    if config.unused and not again:
         say(f"coterie: {client_file}: no effect here: {', '.join(sorted(config.unused))}")
     received: list[int] = []
 
@@ -78,18 +86,24 @@ def on_cluster(
 
 
 async def copy(
-    cluster: Cluster, stop: asyncio.Event, plan: CopyPlan, sample_s: int | None = None
+    cluster: Cluster,
+    stop: asyncio.Event,
+    plan: CopyPlan,
+    sample_s: int | None = None,
+    sampled_groups: Container[str] | None = None,
 ) -> list[CopyResult]:
     """Copy, with progress on standard error.
 
     End offsets are sampled every ``sample_s`` seconds from when the copy is complete on; once, if
-    it then ends.
+    it then ends. ``sampled_groups``: only of the topics that these commit to; None: all.
     """
     from coterie.cluster.copying import CopyObserver, copy_partitions
     from coterie.cluster.stopping import run_until
 
     with TerminalProgress() as progress:
-        sampler = None if sample_s is None else EndSampler(plan.out, epoch_ms, progress.notice)
+        sampler = None
+        if sample_s is not None:
+            sampler = EndSampler(plan.out, epoch_ms, progress.notice, sampled_groups)
         sampling: list[asyncio.Task[None]] = []
 
         class Shown(CopyObserver):
@@ -146,12 +160,37 @@ async def copy(
 
 
 def fetched(servers: str, client_file: str | None, groups: Iterable[str], out: Path) -> None:
-    """Copy the offsets topic into an empty folder: of groups, only their partitions.
+    """Copy the offsets topic into an empty folder: of groups, only their partitions."""
+    plan = plan_of(groups, out)
+    on_cluster(servers, client_file, lambda cluster, stop: copy(cluster, stop, plan))
+
+
+def plan_of(groups: Iterable[str], out: Path) -> CopyPlan:
+    """Return the plan of a copy: of groups, only their partitions.
 
     A pattern among ``groups`` may match a group of any partition.
     """
     from coterie.cluster.copying import CopyPlan
 
     ids = tuple(groups)
-    plan = CopyPlan(out, groups=() if any(map(SPECIAL.search, ids)) else ids)
-    on_cluster(servers, client_file, lambda cluster, stop: copy(cluster, stop, plan))
+    return CopyPlan(out, groups=() if any(map(SPECIAL.search, ids)) else ids)
+
+
+def on_cluster_again(options: Options, work: Work[Found], *, endless: bool = False) -> Found:
+    """Connect to the cluster of a command once more, after the copy; see :func:`on_cluster`."""
+    logs = options.logs
+    assert logs.servers is not None
+    return on_cluster(logs.servers, logs.client_file, work, endless=endless, again=True)
+
+
+def sampled(options: Options, groups: Container[str] | None) -> str:
+    """Sample the end offsets of the topics of groups into the copy of a cluster; return the file.
+
+    The copy is then complete until after the sample.
+    """
+    plan = plan_of(options.groups, Path(options.logs.paths[0]))
+    on_cluster_again(
+        options, lambda cluster, stop: copy(cluster, stop, plan, SAMPLE_ONCE_S, groups)
+    )
+    options.logs.list_again()
+    return str(plan.out / FILE)

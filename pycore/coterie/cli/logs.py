@@ -35,11 +35,20 @@ class Logs:
         The paths of the command line.
     include_deleted : bool
         See ``coterie.log.folders.find_segments``.
+    servers, client_file : str or None
+        ``--bootstrap-server`` and ``--command-config``: the path is then a copy of the cluster's.
     """
 
-    def __init__(self, paths: tuple[str, ...], include_deleted: bool = False) -> None:
+    def __init__(
+        self,
+        paths: tuple[str, ...],
+        include_deleted: bool = False,
+        servers: str | None = None,
+        client_file: str | None = None,
+    ) -> None:
         self.paths = paths
         self.include_deleted = include_deleted
+        self.servers, self.client_file = servers, client_file
 
     @property
     def by_url(self) -> bool:
@@ -50,6 +59,10 @@ class Logs:
     def listing(self) -> Listing:
         """The segments; raises what ``find_segments`` raises."""
         return find_segments(self.paths, include_deleted=self.include_deleted)
+
+    def list_again(self) -> None:
+        """List the segments anew at the next use."""
+        vars(self).pop("listing", None)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -97,7 +110,8 @@ def logs_argument(command: Decorated) -> Decorated:
         **others: Any,
     ) -> Any:
         with _paths(logs, servers, client_file, others.get("groups") or ()) as paths:
-            return command(*args, logs=Logs(paths, include_deleted), **others)
+            found = Logs(paths, include_deleted, servers, client_file)
+            return command(*args, logs=found, **others)
 
     run_any: Any = click.option(
         "--include-deleted",
