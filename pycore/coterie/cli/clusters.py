@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from coterie.cli.endsampling import FILE, EndSampler
+from coterie.cli.endsampling import EndSampler
 from coterie.cli.failures import Terminated, say
 from coterie.cli.groupnames import SPECIAL
 from coterie.cli.progress import TerminalProgress
@@ -19,11 +19,9 @@ from coterie.extras import missing_module
 from coterie.times import epoch_ms, format_time
 
 if TYPE_CHECKING:
-    from coterie.cli.asking import Options
     from coterie.cluster.cluster import Cluster
     from coterie.cluster.copying import CopyPlan, CopyResult
 
-SAMPLE_ONCE_S = 1  # any: a copy that ends is sampled once
 Found = TypeVar("Found")
 Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
 
@@ -174,23 +172,3 @@ def plan_of(groups: Iterable[str], out: Path) -> CopyPlan:
 
     ids = tuple(groups)
     return CopyPlan(out, groups=() if any(map(SPECIAL.search, ids)) else ids)
-
-
-def on_cluster_again(options: Options, work: Work[Found], *, endless: bool = False) -> Found:
-    """Connect to the cluster of a command once more, after the copy; see :func:`on_cluster`."""
-    logs = options.logs
-    assert logs.servers is not None
-    return on_cluster(logs.servers, logs.client_file, work, endless=endless, again=True)
-
-
-def sampled(options: Options, groups: Container[str] | None) -> str:
-    """Sample the end offsets of the topics of groups into the copy of a cluster; return the file.
-
-    The copy is then complete until after the sample.
-    """
-    plan = plan_of(options.groups, Path(options.logs.paths[0]))
-    on_cluster_again(
-        options, lambda cluster, stop: copy(cluster, stop, plan, SAMPLE_ONCE_S, groups)
-    )
-    options.logs.list_again()
-    return str(plan.out / FILE)

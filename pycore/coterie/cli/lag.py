@@ -84,7 +84,7 @@ def sampled_now(at_ms: int | None, options: asking.Options) -> str:
         raise click.UsageError("Missing option '--end-offsets'.")
     if at_ms is not None:
         raise click.UsageError("--at needs --end-offsets: a cluster has only those of now")
-    from coterie.cli.clusters import sampled  # with asyncio, which takes long to import
+    from coterie.cli.livestate import sampled  # with asyncio, which takes long to import
 
     listing = options.logs.listing
     return sampled(options, chosen_groups(options.groups, listing, options.where, options.excluded))

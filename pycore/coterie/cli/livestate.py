@@ -1,14 +1,18 @@
-"""The live state of groups, for ``audit --bootstrap-server``: as of the end of the copy."""
+"""What a command that copied a cluster's log asks the cluster besides: end offsets, live groups.
+
+The copy is completed after that, so the log covers the time of the answers.
+"""
 
 from __future__ import annotations
 
 from asyncio import Event
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from coterie.cli.asking import Options
-from coterie.cli.clusters import copy, on_cluster_again, plan_of
+from coterie.cli.clusters import Work, copy, on_cluster, plan_of
+from coterie.cli.endsampling import FILE
 from coterie.cli.failures import say
 from coterie.cli.groupnames import chosen_groups, known_groups
 from coterie.insight.asking import Row
@@ -18,8 +22,30 @@ if TYPE_CHECKING:
     from coterie.cluster.cluster import Cluster
     from coterie.cluster.errors import ClusterError
 
+Found = TypeVar("Found")
+SAMPLE_ONCE_S = 1  # any: a copy that ends is sampled once
 Rows = dict[str, Row]
 Seen = tuple[Rows, dict[str, "ClusterError"]]
+
+
+def on_cluster_again(options: Options, work: Work[Found]) -> Found:
+    """Connect to the cluster of a command once more, after the copy; see :func:`on_cluster`."""
+    logs = options.logs
+    assert logs.servers is not None
+    return on_cluster(logs.servers, logs.client_file, work, again=True)
+
+
+def sampled(options: Options, groups: Container[str] | None) -> str:
+    """Sample the end offsets of the topics of groups into the copy of a cluster; return the file.
+
+    The copy is then complete until after the sample.
+    """
+    plan = plan_of(options.groups, Path(options.logs.paths[0]))
+    on_cluster_again(
+        options, lambda cluster, stop: copy(cluster, stop, plan, SAMPLE_ONCE_S, groups)
+    )
+    options.logs.list_again()
+    return str(plan.out / FILE)
 
 
 def live_state(options: Options) -> Rows:

@@ -65,7 +65,7 @@ def commit_plan(planned: list[Row], save_file: str | None, options: Options) -> 
         A group has members, the cluster refuses or does not answer, or the offsets before cannot
         be saved. Then nothing was committed.
     """
-    from coterie.cli.clusters import on_cluster_again  # with asyncio, which takes long to import
+    from coterie.cli.livestate import on_cluster_again  # with asyncio, which takes long to import
 
     plan: dict[str, dict[Place, int]] = {}
     for row in planned:
