@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +20,7 @@ from coterie.times import epoch_ms, format_time
 
 if TYPE_CHECKING:
     from coterie.cluster.cluster import Cluster
-    from coterie.cluster.copying import CopyPlan, CopyResult
+    from coterie.cluster.copying import CopyObserver, CopyPlan, CopyResult
 
 Found = TypeVar("Found")
 Work = Callable[["Cluster", asyncio.Event], Awaitable[Found]]
@@ -48,6 +48,30 @@ def on_cluster(
     CoterieError
         The properties are wrong, the extra ``cluster`` is missing, or ``work`` failed.
     """
+    not_connected = cluster_of(servers, client_file, again=again)
+    received: list[int] = []
+
+    async def run() -> Found:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def end(number: int) -> None:
+            received.append(number)
+            stop.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, end, number)
+        async with not_connected as cluster:
+            return await work(cluster, stop)
+
+    found = asyncio.run(run())
+    if received and not endless:
+        raise KeyboardInterrupt if received[0] == signal.SIGINT else Terminated
+    return found
+
+
+def cluster_of(servers: str, client_file: str | None, *, again: bool = False) -> Cluster:
+    """Return a cluster that is not connected yet; see :func:`on_cluster`."""
     from coterie.cluster.client_config import ClientConfig, read_client_config
     from coterie.errors import ArgumentError
 
@@ -62,25 +86,7 @@ def on_cluster(
     config = ClientConfig() if client_file is None else read_client_config(client_file)
     if config.unused and not again:
         say(f"coterie: {client_file}: no effect here: {', '.join(sorted(config.unused))}")
-    received: list[int] = []
-
-    async def run() -> Found:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def end(number: int) -> None:
-            received.append(number)
-            stop.set()
-
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                loop.add_signal_handler(number, end, number)
-        async with Cluster(addresses, config) as cluster:
-            return await work(cluster, stop)
-
-    found = asyncio.run(run())
-    if received and not endless:
-        raise KeyboardInterrupt if received[0] == signal.SIGINT else Terminated
-    return found
+    return Cluster(addresses, config)
 
 
 async def copy(
@@ -89,11 +95,13 @@ async def copy(
     plan: CopyPlan,
     sample_s: int | None = None,
     sampled_groups: Container[str] | None = None,
+    observer: CopyObserver | None = None,
 ) -> list[CopyResult]:
     """Copy, with progress on standard error.
 
     End offsets are sampled every ``sample_s`` seconds from when the copy is complete on; once, if
     it then ends. ``sampled_groups``: only of the topics that these commit to; None: all.
+    ``observer`` learns how far the copy is, and what it waits for.
     """
     from coterie.cluster.copying import CopyObserver, copy_partitions
     from coterie.cluster.stopping import run_until
@@ -110,6 +118,8 @@ async def copy(
                     await sampler.read_copy(partitions)
 
             def progress(self, done: int, total: int) -> None:
+                if observer is not None:
+                    observer.progress(done, total)
                 progress.stage(f"fetched {done:,} of {total:,} offsets")
 
             def appended(self, partition: int, batches: memoryview) -> None:
@@ -117,7 +127,13 @@ async def copy(
                 if sampler is not None:
                     sampler.take(partition, batches)
 
+            def waiting(self, reasons: Mapping[str, str]) -> None:
+                if observer is not None:
+                    observer.waiting(reasons)
+
             def complete(self, at_ms: int) -> None:
+                if observer is not None:
+                    observer.complete(at_ms)
                 if plan.follow:
                     progress.notice(f"complete until {format_time(at_ms)}; following")
                 if plan.follow and sampler is not None and sample_s is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from coterie import csvrows
 from coterie.cli.failures import Failed
+from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
 from coterie.log.folders import Segment, find_segments, read_segment
 from coterie.log.mapped import intact
 from coterie.state.partial import scan
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from coterie.cluster.cluster import Cluster
     from coterie.cluster.errors import ClusterError
 
-FILE = "end-offsets.csv"
-HEADING = b"time,topic,partition,offset\n"
+HEADING = SAMPLES_HEADING.encode()
 LONGEST_LINE_BYTES = 4096
 
 
@@ -46,7 +46,7 @@ class EndSampler:
         notice: Callable[[str], None],
         groups: Container[str] | None = None,
     ) -> None:
-        self.path = out / FILE
+        self.path = out / SAMPLES_FILE
         self._out, self._now_ms, self._notice, self._groups = out, now_ms, notice, groups
         self._topics: set[str] = set()
         self.has_read = False

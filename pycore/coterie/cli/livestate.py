@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coterie.cli.asking import Options
 from coterie.cli.clusters import Work, copy, on_cluster, plan_of
-from coterie.cli.endsampling import FILE
 from coterie.cli.failures import say
 from coterie.cli.groupnames import chosen_groups, known_groups
 from coterie.insight.asking import Row
 from coterie.insight.groups.causes import counted
+from coterie.insight.offsets.end_offsets import SAMPLES_FILE
 
 if TYPE_CHECKING:
     from coterie.cluster.cluster import Cluster
@@ -45,7 +45,7 @@ def sampled(options: Options, groups: Container[str] | None) -> str:
         options, lambda cluster, stop: copy(cluster, stop, plan, SAMPLE_ONCE_S, groups)
     )
     options.logs.list_again()
-    return str(plan.out / FILE)
+    return str(plan.out / SAMPLES_FILE)
 
 
 def live_state(options: Options) -> Rows:
@@ -89,7 +89,7 @@ def live_state(options: Options) -> Rows:
     if failed:
         first = min(failed)
         say(
-            f"coterie: {counted(len(failed), 'group')} not compared with the live state; "
+            f"coterie: not compared with the live state: {counted(len(failed), 'group')}; "
             f"{failed[first]}"
         )
     errors = {g: {"group_id": g, "describe_error": str(error)} for g, error in failed.items()}

@@ -123,20 +123,29 @@ def logs_argument(command: Decorated) -> Decorated:
     return cast(Decorated, argument(run_any))
 
 
+def check_source(
+    logs: tuple[str, ...], servers: str | None, of_cluster: Mapping[str, object]
+) -> None:
+    """Raise a usage error unless either LOG... or a cluster is given."""
+    if servers is None:
+        for name, value in of_cluster.items():
+            if value is not None:
+                raise click.UsageError(f"{name} is for --bootstrap-server")
+        if not logs:
+            raise click.UsageError("Missing argument 'LOG...'; or give --bootstrap-server.")
+    elif logs:
+        raise click.UsageError("give either LOG... or --bootstrap-server")
+
+
 @contextlib.contextmanager
 def _paths(
     logs: tuple[str, ...], servers: str | None, client_file: str | None, groups: Iterable[str]
 ) -> Iterator[tuple[str, ...]]:
     """Yield LOG..., or a copy from a cluster, which is removed at the end."""
+    check_source(logs, servers, {"--command-config": client_file})
     if servers is None:
-        if client_file is not None:
-            raise click.UsageError("--command-config is for --bootstrap-server")
-        if not logs:
-            raise click.UsageError("Missing argument 'LOG...'; or give --bootstrap-server.")
         yield logs
         return
-    if logs:
-        raise click.UsageError("give either LOG... or --bootstrap-server")
     from coterie.cli.clusters import fetched  # with asyncio, which takes long to import
 
     with tempfile.TemporaryDirectory(prefix="coterie-") as folder:
