@@ -109,7 +109,8 @@ def commit_plan(planned: list[Row], save_file: str | None, options: Options) -> 
     except (KeyboardInterrupt, Terminated):
         if not outcomes:  # else what was committed has to be shown
             raise
-    return outcomes
+    trusted = {row["group_id"]: row["trusted_from"] for row in planned}
+    return [{**row, "trusted_from": trusted[row["group_id"]]} for row in outcomes]
 
 
 async def _look(cluster: Cluster, plan: Mapping[str, Offsets]) -> tuple[dict[str, Offsets], Ranges]:
