@@ -233,8 +233,10 @@ def test_following_waits_for_a_topic_that_is_missing_for_a_moment(broker, tmp_pa
     size = len(stored(broker, "orders")[0])
 
     def complete():
-        broker.fail("Metadata", error="UNKNOWN_TOPIC_OR_PARTITION", times=2)
+        missing = broker.fail("Metadata", error="UNKNOWN_TOPIC_OR_PARTITION", times=2)
         broker.fail("Fetch", error="NOT_LEADER_OR_FOLLOWER")
+        while missing.count < 2:
+            broker.requests()
         produce(broker, "orders", 0, 3)
 
     observer = follow_orders(broker, tmp_path, complete, stop_at_bytes=2 * size)
