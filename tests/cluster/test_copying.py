@@ -257,7 +257,7 @@ def test_following_ends_with_an_error_if_the_topic_is_made_again(broker, tmp_pat
         made = ask(connection, "CreateTopics", 4, {"topics": [topic], "timeoutMs": 5000})
         assert made["topics"][0]["errorCode"] == 0
 
-    with pytest.raises(ClusterError, match="made again|differs from the copy"):
+    with pytest.raises(ClusterError, match=r"made again|differs from the copy"):
         follow_orders(broker, tmp_path, complete)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from coterie.cli.asking import Options
-from coterie.cli.clusters import Work, copy, on_cluster, plan_of
+from coterie.cli.clusters import Work, on_cluster, plan_of
 from coterie.cli.failures import say
 from coterie.cli.groupnames import chosen_groups, known_groups
 from coterie.insight.asking import Row
@@ -40,6 +40,8 @@ def sampled(options: Options, groups: Container[str] | None) -> str:
 
     The copy is then complete until after the sample.
     """
+    from coterie.cli.copying import copy
+
     plan = plan_of(options.groups, Path(options.logs.paths[0]))
     on_cluster_again(
         options, lambda cluster, stop: copy(cluster, stop, plan, SAMPLE_ONCE_S, groups)
@@ -61,6 +63,7 @@ def live_state(options: Options) -> Rows:
     plan = plan_of(options.groups, Path(options.logs.paths[0]))
 
     async def look(cluster: Cluster, stop: Event) -> tuple[Seen, Seen]:
+        from coterie.cli.copying import copy
         from coterie.cluster.groups import list_groups, live_groups
         from coterie.cluster.stopping import run_until
 

@@ -131,9 +131,12 @@ def command(
     folder = None if data is None else Path(data)
     options = Options(place, tls, login, interval, keep_ms)
     if servers is not None:
-        with copy_folder(folder) as copied:
-            from coterie.cli.watchedcluster import following, list_copy
+        from coterie.cli.clusters import need_client_library  # with asyncio, slow to import
 
+        need_client_library()
+        from coterie.cli.watchedcluster import following, list_copy
+
+        with copy_folder(folder) as copied:
             watcher = Watcher(partial(list_copy, copied), folder, say_line)
             watch(watcher, options, following(servers, client_file, copied, sample_s, watcher))
         return

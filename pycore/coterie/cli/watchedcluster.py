@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coterie.cli.clusters import cluster_of, copy
+from coterie.cli.clusters import cluster_of
+from coterie.cli.copying import copy
 from coterie.cluster.copying import CopyObserver, CopyPlan
 from coterie.log.folders import TOPIC, Listing, find_segments
 
