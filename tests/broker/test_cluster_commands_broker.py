@@ -129,3 +129,23 @@ def test_a_watcher_shows_what_groups_commit(kafka, broker, tmp_path):
         while not wanted <= set(watch.samples()):
             watch.look_again()
         assert watch.end(signal.SIGTERM)[0] == 0
+
+
+def test_a_consumer_group_as_the_log_has_it_is_no_divergence(broker):
+    if broker.version < "4":
+        pytest.skip("this broker has no consumer groups")
+    confluent = pytest.importorskip("confluent_kafka")
+    settings = {"group.protocol": "consumer", "enable.auto.commit": False}
+    consumer = confluent.Consumer(
+        {"bootstrap.servers": broker.address, "group.id": "newer", **settings}
+    )
+    consumer.subscribe(["t"])
+    while len(consumer.assignment()) < 2:
+        consumer.poll(1)
+    while "Stable" not in broker.groups_tool("--describe", "--state", "--group", "newer"):
+        consumer.poll(1)
+    consumer.commit(offsets=[confluent.TopicPartition("t", 0, 5)], asynchronous=False)
+    only = ("--only", "divergence", "--format", "json")
+    every = coterie("audit", *at(broker), "--group", "newer", *only)
+    consumer.close()
+    assert (json.loads(every.stdout), every.stderr) == ([], "")
