@@ -16,7 +16,8 @@ from coterie.errors import LogError
 from coterie.log.folders import find_segments
 from coterie.messages import LogReader, partition_for
 from coterie.server import Broker
-from support.server.groups_of_a_broker import TOPIC, commit_offsets, copied, stored
+from support.server.groups_of_a_broker import TOPIC, commit_offsets, copied, produce, stored
+from support.server.sockets import ask, connect
 
 SETTINGS = {"offsets.topic.num.partitions": 4}
 QUICK = {"default.api.timeout.ms": "1", "retry.backoff.ms": "1"}
@@ -210,6 +211,58 @@ def test_following_goes_on_after_the_broker_was_away(broker, tmp_path):
     asyncio.run(run())
     assert copied(tmp_path) == stored(broker)
     assert any("trying again until it is there" in line for line in lines[0])
+
+
+def follow_orders(broker, out, complete, stop_at_bytes=None):
+    """Follow the topic ``orders``; ``complete`` is called in a thread. What it observed."""
+
+    async def run():
+        observer = Recorded(stop_at_bytes)
+        observer.reasons = []
+        observer.waiting = lambda reasons: observer.reasons.append(dict(reasons))
+        observer.complete = lambda at_ms: asyncio.get_running_loop().run_in_executor(None, complete)
+        config = ClientConfig({"retry.backoff.ms": "1", "retry.backoff.max.ms": "5"})
+        async with Cluster(addresses_of(broker.bootstrap_servers), config) as cluster:
+            plan = CopyPlan(out, topic="orders", follow=True)
+            await copy_partitions(
+                cluster, plan, now_ms=lambda: 5, observer=observer, stop=observer.stop
+            )
+        return observer
+
+    return asyncio.run(run())
+
+
+def test_following_waits_for_a_topic_that_is_missing_for_a_moment(broker, tmp_path):
+    produce(broker, "orders", 0, 3)
+    size = len(stored(broker, "orders")[0])
+
+    def complete():
+        missing = broker.fail("Metadata", error="UNKNOWN_TOPIC_OR_PARTITION", times=2)
+        broker.fail("Fetch", error="NOT_LEADER_OR_FOLLOWER")
+        while missing.count < 2:
+            broker.requests()
+        produce(broker, "orders", 0, 3)
+
+    observer = follow_orders(broker, tmp_path, complete, stop_at_bytes=2 * size)
+    assert copied(tmp_path, "orders") == stored(broker, "orders")
+    assert any("orders" in reasons for reasons in observer.reasons)
+    assert observer.reasons[-1] == {}
+    (line,) = observer.lines
+    assert line.endswith("trying again until it is there")
+
+
+def test_following_ends_with_an_error_if_the_topic_is_made_again(broker, tmp_path):
+    produce(broker, "orders", 0, 3)
+
+    def complete():
+        connection = connect(broker)
+        ask(connection, "DeleteTopics", 4, {"topicNames": ["orders"], "timeoutMs": 5000})
+        topic = {"name": "orders", "numPartitions": 2, "replicationFactor": 1}
+        made = ask(connection, "CreateTopics", 4, {"topics": [topic], "timeoutMs": 5000})
+        assert made["topics"][0]["errorCode"] == 0
+
+    with pytest.raises(ClusterError, match=r"made again|differs from the copy"):
+        follow_orders(broker, tmp_path, complete)
 
 
 def delete_records(broker, number, offset):

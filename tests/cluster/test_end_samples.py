@@ -12,11 +12,10 @@ pytest.importorskip("aiokafka")
 
 from coterie.cli.endsampling import EndSampler
 from coterie.cluster.stopping import run_until
-from coterie.messages import encode_batch
 from coterie.server import Broker
 from support.commandline import COTERIE, coterie_ok, default_sigint, fails
 from support.server.asking import commit
-from support.server.groups_of_a_broker import commit_offsets
+from support.server.groups_of_a_broker import commit_offsets, produce
 from support.server.sockets import ask, connect
 
 SETTINGS = {"offsets.topic.num.partitions": 4}
@@ -27,14 +26,6 @@ TOPICS = {"orders": 2, "clicks": 1, "unread": 1}
 def broker():
     with Broker(SETTINGS, topics=TOPICS) as made:
         yield made
-
-
-def produce(broker, topic, partition, count):
-    data = encode_batch([(number, 1_000, b"k", b"v") for number in range(count)])
-    part = {"index": partition, "records": data}
-    body = {"acks": 1, "timeoutMs": 5000, "topicData": [{"name": topic, "partitionData": [part]}]}
-    (answered,) = ask(connect(broker), "Produce", 7, body)["responses"]
-    assert answered["partitionResponses"][0]["errorCode"] == 0
 
 
 def samples(out):

@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 
 import pytest
 import trustme
@@ -326,3 +327,15 @@ def test_a_mechanism_whose_package_is_missing_is_named(broker, tmp_path, client)
     except ImportError:
         says = ("sasl.mechanism", "pip install gssapi")
         fails(*fetch(broker, tmp_path / "copy", "--command-config", config), says=says)
+
+
+@pytest.mark.parametrize("command", ["fetch --out x", "explain", "watch", "audit", "lag"])
+def test_a_missing_client_library_is_named_with_what_installs_it(command, tmp_path):
+    name, *options = command.split()
+    code = "import sys; sys.modules['aiokafka'] = None; from coterie.cli import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", code, name, *options, "--bootstrap-server", "127.0.0.1:1"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    wanted = "coterie: aiokafka is not installed; pip install 'coterie[cluster]'\n"
+    assert (run.returncode, run.stderr) == (1, wanted)

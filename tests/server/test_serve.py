@@ -15,7 +15,7 @@ from support.server import asking, sockets
 from support.server.serve_process import connect, serving
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_where_it_listens_then_ready_and_ends_well_when_told_to(number, tmp_path):
     trace = tmp_path / "served.trace.jsonl"
     with serving(

@@ -39,7 +39,7 @@ def panel_expressions():
 
 def served():
     """The names of all metrics that /metrics may have."""
-    own = "".join(exposition.own_families(Health(1, 0, 0, 1, 0, {}), 1))
+    own = "".join(exposition.own_families(Health(1, 0, 0, 0, 1, 0, {}), 1))
     return {
         *(family.name for family in prometheus.FAMILIES if family.of in exposition.NAMES),
         *(family.name for family in exposition.FAMILIES),

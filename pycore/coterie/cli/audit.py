@@ -115,18 +115,21 @@ def command(
     Records that a group passed over or read again, commits and partitions that do not go on, open
     transactions, members that do not give up partitions, large metadata, generations without a
     record, static members that fence each other (with --request-log: whose), clients that come and
-    go, a group id that several protocols or applications share, and, with --live, where a live
-    state is not the log's. A loop is one finding. The most severe come first: data lost or
-    repeated, then no progress, then cost.
+    go, a group id that several protocols or applications share, and, with --live or
+    --bootstrap-server, where a live state is not the log's. A loop is one finding. The most severe
+    come first: data lost or repeated, then no progress, then cost.
     """
     asking.check(options)
     options.files.extend(request_logs)
-    if audit.DIVERGENCE in only and live_file is None:
-        raise click.UsageError("--only divergence needs --live FILE")
+    is_cluster = options.logs.servers is not None
+    if audit.DIVERGENCE in only and live_file is None and not is_cluster:
+        raise click.UsageError("--only divergence needs --live FILE, or --bootstrap-server")
     kinds = tuple(kind for kind in only or audit.KINDS if kind not in except_)
     if not kinds:
         raise click.UsageError("--except leaves nothing of --only")
-    live = None if live_file is None else live_of(live_file, options)
+    live = None
+    if live_file is not None or (is_cluster and audit.DIVERGENCE in kinds):
+        live = live_of(live_file, options)
     broker_log_lines = read_logs((), request_logs, log_zone)
     ask = audit.Parameters(only=kinds, live=live, broker_log_lines=broker_log_lines, **limits)
     parts = asking.parts_of(audit.NAME, ask, options)
@@ -137,7 +140,7 @@ def command(
         options,
         draw=partial(draw, every_row=rows, trusted_from_ms=options.trusted_from_ms),
     )
-    if live is not None and live.partition_count is None:
+    if live is not None and live.partition_count is None and not is_cluster:
         say(
             "coterie: the log has not all partitions of the topic, so a live group without any "
             "record is not told"
@@ -146,10 +149,16 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def live_of(file: str, options: asking.Options) -> Live:
-    """Read the live state of ``--live``, and count the topic's partitions in the log."""
-    options.files.append(file)
-    return Live(read_live(file), options.logs.listing.partition_count())
+def live_of(file: str | None, options: asking.Options) -> Live:
+    """Return the live state, of ``--live`` or of the cluster, and the topic's partitions."""
+    if file is None:
+        from coterie.cli.livestate import live_state  # with asyncio, which takes long to import
+
+        groups = live_state(options)
+    else:
+        options.files.append(file)
+        groups = read_live(file)
+    return Live(groups, options.logs.listing.partition_count())
 
 
 def draw(rows: list[Row], every_row: list[Row], trusted_from_ms: Since) -> Iterator[tables.Piece]:

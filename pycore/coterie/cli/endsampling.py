@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coterie import csvrows
 from coterie.cli.failures import Failed
+from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
 from coterie.log.folders import Segment, find_segments, read_segment
 from coterie.log.mapped import intact
 from coterie.state.partial import scan
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from coterie.cluster.cluster import Cluster
     from coterie.cluster.errors import ClusterError
 
-FILE = "end-offsets.csv"
-HEADING = b"time,topic,partition,offset\n"
+HEADING = SAMPLES_HEADING.encode()
 LONGEST_LINE_BYTES = 4096
 
 
@@ -31,6 +31,7 @@ class EndSampler:
     """Appends the end offsets of the topics that groups commit to to ``DIR/end-offsets.csv``.
 
     The topics are those of the commits in the copy, so no other permission is needed to find them.
+    ``groups``: only of the commits of these groups; None: of all.
 
     Raises
     ------
@@ -38,9 +39,15 @@ class EndSampler:
         The file exists, and ``fetch`` did not write it.
     """
 
-    def __init__(self, out: Path, now_ms: Callable[[], int], notice: Callable[[str], None]) -> None:
-        self.path = out / FILE
-        self._out, self._now_ms, self._notice = out, now_ms, notice
+    def __init__(
+        self,
+        out: Path,
+        now_ms: Callable[[], int],
+        notice: Callable[[str], None],
+        groups: Container[str] | None = None,
+    ) -> None:
+        self.path = out / SAMPLES_FILE
+        self._out, self._now_ms, self._notice, self._groups = out, now_ms, notice, groups
         self._topics: set[str] = set()
         self.has_read = False
         self._reported_topics: set[str] = set()
@@ -55,11 +62,11 @@ class EndSampler:
         listing = find_segments([self._out]) if any(self._out.glob("*/*.log")) else None
         for segment in () if listing is None else listing.segments:
             if segment.partition in partitions:
-                self._topics |= await asyncio.to_thread(_topics_of_segment, segment)
+                self._topics |= await asyncio.to_thread(_topics_of_segment, segment, self._groups)
 
     def take(self, partition: int | None, batches: memoryview) -> None:
         """Take batches that were appended to the copy."""
-        self._topics |= _topics_of(batches, partition)
+        self._topics |= _topics_of(batches, partition, self._groups)
 
     async def sample(self, cluster: Cluster) -> None:
         """Append one sample; a line at a partition."""
@@ -91,14 +98,16 @@ class EndSampler:
             self._notice(f"no end offsets of {topic}: {error}")
 
 
-def _topics_of_segment(segment: Segment) -> set[str]:
+def _topics_of_segment(segment: Segment, groups: Container[str] | None) -> set[str]:
     data = read_segment(segment)
     with intact(data):
-        return _topics_of(data, segment.partition)
+        return _topics_of(data, segment.partition, groups)
 
 
-def _topics_of(data: Buffer, partition: int | None) -> set[str]:
-    """Return the topics that batches commit to, also in transactions without an end."""
+def _topics_of(data: Buffer, partition: int | None, groups: Container[str] | None) -> set[str]:
+    """Return the topics that groups commit to, also in transactions without an end."""
     fold = scan(data, partition=partition).fold(partition)
-    topics = {row["topic"] for _, row in visible_offsets(fold) if row is not None}
-    return topics | {row["topic"] for _, _, row in pending_rows(fold)}
+    topics = {row["topic"] for _, row in visible_offsets(fold, groups) if row is not None}
+    return topics | {
+        row["topic"] for group, _, row in pending_rows(fold) if groups is None or group in groups
+    }

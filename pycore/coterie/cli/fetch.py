@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.clusters import copy, on_cluster
+from coterie.cli.clusters import need_client_library, on_cluster
 from coterie.cli.failures import say
 from coterie.cli.params import FOLDER, bootstrap_options
 from coterie.cli.tables import show_tables
@@ -80,6 +80,8 @@ def command(
     """
     if "" in groups or not topic:
         raise click.UsageError("--group and --topic need a name, not an empty text")
+    need_client_library()
+    from coterie.cli.copying import copy
     from coterie.cluster.copying import CopyPlan
 
     plan = CopyPlan(Path(out), topic, partitions, groups, follow)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from coterie.cli import asking
+from coterie.cli.groupnames import chosen_groups
 from coterie.cli.lagnotes import Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import TIME, log_until_option
@@ -25,9 +26,8 @@ SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag"
     "--end-offsets",
     "file",
     metavar="FILE",
-    required=True,
     help="topic:partition:offset lines, as kafka-get-offsets prints, or CSV: time,topic,"
-    "partition,offset.",
+    "partition,offset. With --bootstrap-server, by default the end offsets of now.",
 )
 @click.option(
     "--at",
@@ -41,7 +41,7 @@ SHOWN = ("group_id", "topic", "partition", "time", "offset", "end_offset", "lag"
     "--totals", "totalled", is_flag=True, help="One row a group and time, over its partitions."
 )
 def command(
-    file: str,
+    file: str | None,
     at_ms: int | None,
     log_until_ms: int | None,
     latest: bool,
@@ -56,6 +56,8 @@ def command(
     than the log has the status beyond_log, and an upper bound of the lag.
     """
     asking.check(options)
+    if file is None:
+        file = sampled_now(at_ms, options)
     options.files.append(file)
     ends = read_end_offsets(file)
     if at_ms is not None and ends.timed:
@@ -74,6 +76,18 @@ def command(
         asking.show(lag.FIELDS, rows, options, draw=draw)
     say_untimed(ends, asking.until(options, at_ms), newest.ms)
     statuses.say_unknown()
+
+
+def sampled_now(at_ms: int | None, options: asking.Options) -> str:
+    """Sample the end offsets of a cluster, beside its copy; return the file."""
+    if options.logs.servers is None:
+        raise click.UsageError("Missing option '--end-offsets'.")
+    if at_ms is not None:
+        raise click.UsageError("--at needs --end-offsets: a cluster has only those of now")
+    from coterie.cli.livestate import sampled  # with asyncio, which takes long to import
+
+    listing = options.logs.listing
+    return sampled(options, chosen_groups(options.groups, listing, options.where, options.excluded))
 
 
 def draw(rows: list[Row]) -> Iterator[tables.Piece]:

@@ -36,16 +36,20 @@ class Logs:
         The paths of the command line.
     include_deleted : bool
         See ``coterie.log.folders.find_segments``.
-    servers : str or None
-        The cluster that the paths are a temporary copy of; None: they are the user's.
+    servers, client_file : str or None
+        ``--bootstrap-server`` and ``--command-config``: the path is then a copy of the cluster's.
     """
 
     def __init__(
-        self, paths: tuple[str, ...], include_deleted: bool = False, servers: str | None = None
+        self,
+        paths: tuple[str, ...],
+        include_deleted: bool = False,
+        servers: str | None = None,
+        client_file: str | None = None,
     ) -> None:
         self.paths = paths
         self.include_deleted = include_deleted
-        self.servers = servers
+        self.servers, self.client_file = servers, client_file
 
     @property
     def by_url(self) -> bool:
@@ -65,6 +69,10 @@ class Logs:
     def shown(self) -> str:
         """The paths, or the cluster, as text."""
         return ", ".join(self.paths) if self.servers is None else self.servers
+
+    def list_again(self) -> None:
+        """List the segments anew at the next use."""
+        vars(self).pop("listing", None)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -112,7 +120,8 @@ def logs_argument(command: Decorated) -> Decorated:
         **others: Any,
     ) -> Any:
         with _paths(logs, servers, client_file, others.get("groups") or ()) as paths:
-            return command(*args, logs=Logs(paths, include_deleted, servers), **others)
+            found = Logs(paths, include_deleted, servers, client_file)
+            return command(*args, logs=found, **others)
 
     run_any: Any = click.option(
         "--include-deleted",
@@ -124,20 +133,29 @@ def logs_argument(command: Decorated) -> Decorated:
     return cast(Decorated, argument(run_any))
 
 
+def check_source(
+    logs: tuple[str, ...], servers: str | None, of_cluster: Mapping[str, object]
+) -> None:
+    """Raise a usage error unless either LOG... or a cluster is given."""
+    if servers is None:
+        for name, value in of_cluster.items():
+            if value is not None:
+                raise click.UsageError(f"{name} is for --bootstrap-server")
+        if not logs:
+            raise click.UsageError("Missing argument 'LOG...'; or give --bootstrap-server.")
+    elif logs:
+        raise click.UsageError("give either LOG... or --bootstrap-server")
+
+
 @contextlib.contextmanager
 def _paths(
     logs: tuple[str, ...], servers: str | None, client_file: str | None, groups: Iterable[str]
 ) -> Iterator[tuple[str, ...]]:
     """Yield LOG..., or a copy from a cluster, which is removed at the end."""
+    check_source(logs, servers, {"--command-config": client_file})
     if servers is None:
-        if client_file is not None:
-            raise click.UsageError("--command-config is for --bootstrap-server")
-        if not logs:
-            raise click.UsageError("Missing argument 'LOG...'; or give --bootstrap-server.")
         yield logs
         return
-    if logs:
-        raise click.UsageError("give either LOG... or --bootstrap-server")
     from coterie.cli.clusters import fetched  # with asyncio, which takes long to import
 
     with tempfile.TemporaryDirectory(prefix="coterie-") as folder:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import click
 
-from coterie import csvrows
-from coterie.cli import asking
+from coterie.cli import asking, undoing
 from coterie.cli.failures import Failed, say
 from coterie.cli.params import TIME, retention_option
 from coterie.cli.tables import show_tables
@@ -43,6 +42,18 @@ REWIND_IS_FRESH_MS = 60_000  # people seldom give a time more exactly than to a 
     help="Only compare: print what differs from the latest; exit 1 if anything does.",
 )
 @click.option(
+    "--execute",
+    is_flag=True,
+    help="With --bootstrap-server: commit these offsets. It refuses while a group has members.",
+)
+@click.option(
+    "--save",
+    "save_file",
+    metavar="FILE",
+    help="With --execute: where the offsets before go first, as a file for --from-file; by default "
+    "offsets-before-TIME.csv.",
+)
+@click.option(
     "--without-deleted",
     is_flag=True,
     help="Leave out partitions for which the group has no offset now, as of a deleted topic.",
@@ -54,13 +65,16 @@ def command(
     all_groups: bool,
     against_latest: bool,
     without_deleted: bool,
+    execute: bool,
+    save_file: str | None,
     options: asking.Options,
 ) -> None:
     """Print the offsets that a group had committed at TIME, or just before it, for a reset.
 
     Standard output, or FILE, is what `kafka-consumer-groups --reset-offsets --from-file` takes:
     topic,partition,offset for one --group, group,topic,partition,offset for more. Standard error
-    shows what it would change. With another --format: that comparison as data.
+    shows what it would change. With another --format: that comparison as data. With --execute, the
+    output is what was committed instead; exit 1 if anything was not.
     """
     if bool(options.groups) == all_groups:
         raise click.UsageError("give either --group or --all-groups")
@@ -70,36 +84,67 @@ def command(
     assert at_ms is not None
     if options.until_ms is not None and options.until_ms < at_ms:
         raise click.UsageError("--until is earlier than the time to go back to")
+    if execute and (options.logs.servers is None or against_latest):
+        raise click.UsageError("--execute needs --bootstrap-server, and no --against-latest")
+    if save_file is not None and not execute:
+        raise click.UsageError("--save is for --execute")
     parts = asking.parts_of(undo.NAME, undo.Parameters(at_ms, retention_ms), options)
     rows = [row for part in parts for row in part.rows]
     if without_deleted:
         rows = [row for row in rows if row["change"] != undo.DELETED]
     if against_latest:
         rows = [row for row in rows if row["change"] != undo.SAME]
-    if options.form == RESET and not against_latest:
+    if execute:
+        commit_reset(rows, at_ms, save_file, options)
+    elif options.form == RESET and not against_latest:
         write_reset(rows, at_ms, options)
     else:
         shown = replace(options, form="table") if options.form == RESET else options
         asking.show(undo.FIELDS, rows, shown, draw=draw)
+    if not execute:
+        say_warnings(rows, at_ms)
+    if against_latest and rows:
+        raise click.exceptions.Exit(1)
+
+
+def say_warnings(rows: list[Row], at_ms: int) -> None:
+    """Print what to read before the offsets are committed."""
     lines = list(warnings(rows, at_ms))
     for line in lines[:WARNINGS_SHOWN]:
         say(f"coterie: {line}")
     if len(lines) > WARNINGS_SHOWN:
         more = len(lines) - WARNINGS_SHOWN
         say(f"coterie: and {more:,} more warnings of this kind; --group tells")
-    if against_latest and rows:
-        raise click.exceptions.Exit(1)
 
 
 def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     """Write the file; print on standard error what it would change."""
+    planned = planned_of(rows, at_ms, options)
+    single_group = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
+    with asking.text_out(options.inputs, options.out, options.overwrite) as out:
+        out.writelines(undoing.reset_lines(planned, with_group=not single_group))
+    show_tables(draw(rows) if len(rows) <= ROWS_SHOWN else draw_groups(rows), sys.stderr)
+
+
+def planned_of(rows: list[Row], at_ms: int, options: asking.Options) -> list[Row]:
+    """Return the rows with an offset to restore; raise Failed if there is none."""
     planned = [row for row in rows if row["offset"] is not None]
     if not planned:
         raise nothing_planned(options, at_ms)
-    single_group = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
-    with asking.text_out(options.inputs, options.out, options.overwrite) as out:
-        out.writelines(reset_lines(planned, with_group=not single_group))
-    show_tables(draw(rows) if len(rows) <= ROWS_SHOWN else draw_groups(rows), sys.stderr)
+    return planned
+
+
+def commit_reset(
+    rows: list[Row], at_ms: int, save_file: str | None, options: asking.Options
+) -> None:
+    """Commit the offsets, and output what became of each partition."""
+    planned = planned_of(rows, at_ms, options)
+    outcomes = undoing.commit_plan(planned, save_file, options)
+    say_warnings(rows, at_ms)
+    form = "table" if options.form == RESET else options.form
+    asking.show(undoing.FIELDS, outcomes, replace(options, form=form))
+    if any(row["outcome"] == undoing.FAILED for row in outcomes):
+        raise click.exceptions.Exit(1)
 
 
 def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
@@ -115,14 +160,6 @@ def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
         f"is not known; it is trusted since {format_time(max(since))} (an older copy, or .deleted "
         "segments with --include-deleted, may have more)"
     )
-
-
-def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
-    """Yield the lines of a file for ``--from-file``: no heading, a line per partition."""
-    line = csvrows.line_writer()
-    for row in rows:
-        group = [row["group_id"]] if with_group else []
-        yield line([*group, row["topic"], row["partition"], row["offset"]])
 
 
 def draw_groups(rows: list[Row]) -> Iterator[tables.Piece]:

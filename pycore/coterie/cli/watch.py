@@ -1,9 +1,12 @@
-"""``coterie watch``: a monitor with a memory, over folders that grow."""
+"""``coterie watch``: a monitor with a memory, over a cluster or folders that grow."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
+import tempfile
+from collections.abc import Iterator
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.failures import say
-from coterie.cli.params import DURATION, FOLDER
+from coterie.cli.logs import check_source
+from coterie.cli.params import DURATION, FOLDER, bootstrap_options
 from coterie.errors import ArgumentError
 from coterie.log.folders import find_segments
 from coterie.user_files import FileTooLarge, check_private, read_limited
@@ -29,8 +33,19 @@ LOGIN_BYTES_MAX = 4096
 
 @click.command("watch")
 @click.argument("logs", metavar="LOG...", nargs=-1, type=click.Path())
+@bootstrap_options(required=False)
 @click.option(
-    "--data", type=FOLDER, metavar="DIR", help="A folder for what must survive a restart: totals."
+    "--data",
+    type=FOLDER,
+    metavar="DIR",
+    help="A folder for what must survive a restart: totals, and the copy of a cluster's log.",
+)
+@click.option(
+    "--sample-end-offsets",
+    "sample_s",
+    type=click.IntRange(min=1),
+    metavar="SECONDS",
+    help="With --bootstrap-server: how often to sample the end offsets of topics, for the lag.",
 )
 @click.option(
     "--listen",
@@ -76,7 +91,10 @@ LOGIN_BYTES_MAX = 4096
 )
 def command(
     logs: tuple[str, ...],
+    servers: str | None,
+    client_file: str | None,
     data: str | None,
+    sample_s: int | None,
     listen: str,
     interval: float,
     keep_ms: int,
@@ -90,13 +108,13 @@ def command(
 
     /metrics is for Prometheus, / and /groups/GROUP are the page of `coterie report`, /api/ has
     questions as JSON, /healthz says how far it is behind. When it has read the log it prints
-    `ready`. It ends with status 0 on SIGINT and SIGTERM.
+    `ready`. It ends with status 0 on SIGINT, SIGTERM and SIGHUP. With --bootstrap-server it follows
+    a cluster, by a copy in DIR/copy, or in a temporary folder.
     """
     if shipped is not None:
         sys.stdout.write(shipped_text(shipped))
         return
-    if not logs:
-        raise click.UsageError("Missing argument 'LOG...'.")
+    check_source(logs, servers, {"--command-config": client_file, "--sample-end-offsets": sample_s})
     if not math.isfinite(interval):
         raise click.UsageError(f"--interval {interval} is no number of seconds")
     try:
@@ -110,14 +128,39 @@ def command(
     from coterie.watch.running import Options, watch
     from coterie.watch.watcher import Watcher
 
+    folder = None if data is None else Path(data)
+    options = Options(place, tls, login, interval, keep_ms)
+    if servers is not None:
+        from coterie.cli.clusters import need_client_library  # with asyncio, slow to import
+
+        need_client_library()
+        from coterie.cli.watchedcluster import following, list_copy
+
+        with copy_folder(folder) as copied:
+            watcher = Watcher(partial(list_copy, copied), folder, say_line)
+            watch(watcher, options, following(servers, client_file, copied, sample_s, watcher))
+        return
     list_log = partial(find_segments, logs)
     list_log()  # a wrong path is an error now, later it is waited for
-    folder = None if data is None else Path(data)
     for log in logs:
         if folder is not None and folder.resolve().is_relative_to(Path(log).resolve()):
             raise click.UsageError(f"--data {data} is inside {log}; choose a folder outside")
-    watcher = Watcher(list_log, folder, lambda line: say(f"coterie: {line}"))
-    watch(watcher, Options(place, tls, login, interval, keep_ms))
+    watch(Watcher(list_log, folder, say_line), options)
+
+
+def say_line(line: str) -> None:
+    """Print a line for the operator."""
+    say(f"coterie: {line}")
+
+
+@contextlib.contextmanager
+def copy_folder(data: Path | None) -> Iterator[Path]:
+    """Yield the folder for a cluster's copy: in ``data``, or one that is removed at the end."""
+    if data is not None:
+        yield data / "copy"
+        return
+    with tempfile.TemporaryDirectory(prefix="coterie-") as folder:
+        yield Path(folder)
 
 
 def shipped_text(name: str) -> str:

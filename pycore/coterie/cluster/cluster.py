@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.connections import Connection, Security, connect
-from coterie.cluster.errors import ClusterError, Unavailable, refusal
+from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, refusal
 from coterie.errors import ArgumentError
 from coterie.wire import NO_ID
 
 __all__ = ["Backoff", "Cluster", "TopicView", "addresses_of"]
 
+Found = TypeVar("Found")
 DEFAULT_PORT = 9092
+GROUP_KEY = 0  # of FindCoordinator: the key is a group's id
 CLOSE_S = 1.0  # for the goodbyes of TLS, which a broker may never answer
 
 
@@ -158,8 +160,10 @@ class Cluster:
 
         Raises
         ------
+        NoTopic
+            There is no such topic.
         ClusterError
-            There is no such topic, or the user must not see it.
+            The user must not see it.
         """
         body = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
         answer = await self.ask("Metadata", body)
@@ -171,6 +175,43 @@ class Cluster:
             if topic["name"] == name:
                 return _topic_of(topic)
         raise ClusterError(f"topic {name}: the broker says nothing of it")
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The brokers that are known, once :meth:`topic` has been called."""
+        return tuple(sorted(self._brokers))
+
+    async def coordinator(self, group: str) -> Connection:
+        """Return an open connection to the coordinator of a group, as it is now.
+
+        Raises
+        ------
+        Unavailable
+            There is none at present, or it does not answer.
+        ClusterError
+            The user must not see the group.
+        """
+        answer = await self.ask("FindCoordinator", {"key": group, "keyType": GROUP_KEY})
+        if answer["errorCode"]:
+            raise refusal(answer["errorCode"], f"group {group!r}", "DESCRIBE")
+        node = answer["nodeId"]
+        self._brokers[node] = answer["host"], answer["port"]
+        return await self.connection(node)
+
+    async def patiently(self, work: Callable[[], Awaitable[Found]]) -> Found:
+        """Return what ``work`` returns; call it again, with pauses, after what may pass.
+
+        Raises
+        ------
+        Unavailable
+            It did not pass in ``default.api.timeout.ms``.
+        """
+        backoff = Backoff(self.config, self.config.whole("default.api.timeout.ms") / 1000)
+        while True:
+            try:
+                return await work()
+            except Unavailable as error:  # noqa: PERF203
+                await backoff.wait(error)
 
     async def ask(self, api: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask any broker: a connected one, a known one, or a bootstrap address.
@@ -209,7 +250,7 @@ class Cluster:
 def _topic_of(topic: dict[str, Any]) -> TopicView:
     name = topic["name"]
     if topic["errorCode"] == 3:
-        raise ClusterError(f"the cluster has no topic {name}")
+        raise NoTopic(f"the cluster has no topic {name}")
     if topic["errorCode"] not in (0, 5):  # 5: a partition has no leader
         raise refusal(topic["errorCode"], f"topic {name}", "DESCRIBE and READ")
     leaders = {

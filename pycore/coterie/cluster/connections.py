@@ -28,8 +28,12 @@ __all__ = ["FRAME_BYTES_MAX", "Connection", "Security", "connect"]
 
 FRAME_BYTES_MAX = 128 << 20  # a batch has 100 MiB at most, as a request (socket.request.max.bytes)
 BY_NAME = {api.name: api for api in APIS.values()}
-NEWEST = {"Fetch": 12, "OffsetFetch": 9, "OffsetCommit": 9}  # later ones have no names of topics
-OLDEST = {"Fetch": 4, "ListOffsets": 1, "Metadata": 1}  # Kafka 0.11: batches as they are stored
+NEWEST = {  # later ones have no names of topics, or are for many groups at once
+    **{"Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3},
+}
+OLDEST = {  # Kafka 0.11: batches as they are stored, all offsets of a group
+    **{"Fetch": 4, "ListOffsets": 1, "Metadata": 1, "OffsetFetch": 2, "OffsetCommit": 2},
+}
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # errors are raised, not printed
 
 
@@ -126,6 +130,11 @@ class _Link(AIOKafkaConnection):  # type: ignore[misc]
 
     _reader: Any
 
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """The first and the last version of each API of the broker."""
+        return self._versions or {}
+
     def _create_reader_task(self) -> asyncio.Task[None]:
         self._reader = _Bounded(self._reader)
         task: asyncio.Task[None] = super()._create_reader_task()
@@ -143,6 +152,12 @@ class Connection:
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return bool(self._link.connected())
+
+    def has(self, api: str) -> bool:
+        """Whether the broker has an API in a version that is known here."""
+        known = BY_NAME[api]
+        first, last = self._link.versions.get(known.key, (0, -1))
+        return bool(max(first, known.first_version) <= min(last, known.last_version))
 
     async def ask(self, api: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request in the newest version that both sides have; return the response's body.

@@ -11,14 +11,15 @@ import asyncio
 import contextlib
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from coterie._core.codec.checksum import partition_for
 from coterie.cluster.cluster import Backoff, Cluster, TopicView
 from coterie.cluster.copy_state import STATE_FILE, CopyState, read_copy_state, write_copy_state
-from coterie.cluster.errors import ClusterError, Unavailable
+from coterie.cluster.errors import ClusterError, NoTopic, Unavailable
 from coterie.cluster.lanes import CopiedPartition, Lane
 from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
 from coterie.cluster.stopping import run_until
@@ -97,6 +98,9 @@ class CopyObserver:
     def complete(self, at_ms: int) -> None:
         """Take the time as of which all partitions were complete for the first time."""
 
+    def waiting(self, reasons: Mapping[str, str]) -> None:
+        """Take why partitions wait for their leaders, by name; of the topic: all of them wait."""
+
     def notice(self, line: str) -> None:
         """Take a line for people."""
 
@@ -155,6 +159,8 @@ class _Copying:
         self._saved_ms = 0
         self._saved: set[int] = set()
         self._was_complete = self._is_waiting = False
+        self._topic_id: str | None = None
+        self._reasons: dict[str, str] = {}  # why partitions wait, by name
 
     async def run(self, open_files: contextlib.ExitStack) -> None:
         view = await self._first_view()
@@ -184,10 +190,26 @@ class _Copying:
 
     async def _view(self) -> TopicView | Unavailable:
         """Return the topic as it is now, or why no broker shows it."""
+        name = self._plan.topic
         try:
-            return await self._cluster.topic(self._plan.topic)
+            view = await self._cluster.topic(name)
         except Unavailable as error:
-            return error
+            return self._wait_for(name, error)
+        except NoTopic as error:
+            if not self._plan.follow:
+                raise
+            return self._wait_for(name, Unavailable(str(error)))
+        if None not in (view.topic_id, self._topic_id) and view.topic_id != self._topic_id:
+            raise ClusterError(f"topic {name} was made again; fetch into another folder")
+        self._topic_id = self._topic_id or view.topic_id
+        if self._reasons.pop(name, None):
+            self._observer.waiting(self._reasons)
+        return view
+
+    def _wait_for(self, name: str, error: Unavailable) -> Unavailable:
+        self._reasons[name] = str(error)
+        self._observer.waiting(self._reasons)
+        return error
 
     def _open(self, view: TopicView, open_files: contextlib.ExitStack) -> None:
         """Open the folders of the partitions, before anything is fetched."""
@@ -226,22 +248,25 @@ class _Copying:
         config = self._cluster.config
         partition_bytes = config.whole("max.partition.fetch.bytes")
         for leader, numbers in by_leader.items():
+            partitions = [waiting.pop(number) for number in numbers]
             lane = Lane(
                 self._plan.topic,
-                [waiting.pop(number) for number in numbers],
+                partitions,
                 follow=self._plan.follow,
                 max_bytes=max(partition_bytes, RESPONSES_BYTES // len(by_leader)),
                 partition_bytes=partition_bytes,
                 wait_ms=config.whole("fetch.max.wait.ms"),
                 now_ms=self._now_ms,
-                written=self._written,
+                written=partial(self._written, partitions),
                 notice=self._observer.notice,
             )
             self._lanes[asyncio.ensure_future(self._drive(leader, lane))] = lane
         self._waiting = list(waiting.values())  # those without a leader
-        if self._waiting:
-            return Unavailable(f"{self._waiting[0].name}: has no leader")
-        return None
+        error = None
+        for partition in self._waiting:
+            error = Unavailable(f"{partition.name}: has no leader")
+            self._wait_for(partition.name, error)
+        return error
 
     async def _start_again(self) -> Unavailable | None:
         view = await self._view()
@@ -266,7 +291,10 @@ class _Copying:
             task.result()
             if lane.error is not None:
                 error = lane.error
-                self._waiting += lane.unfinished()
+                unfinished = lane.unfinished()
+                self._waiting += unfinished
+                for partition in unfinished:
+                    self._wait_for(partition.name, error)
         return error
 
     async def _pause(self, error: Unavailable) -> None:
@@ -275,13 +303,20 @@ class _Copying:
         self._is_waiting = True
         await self._backoff.wait(error)
 
-    def _written(self, written: list[tuple[CopiedPartition, memoryview]], is_healthy: bool) -> None:
+    def _written(
+        self,
+        of_lane: list[CopiedPartition],
+        written: list[tuple[CopiedPartition, memoryview]],
+        is_healthy: bool,
+    ) -> None:
         """Pass on what a lane has written, and save the states."""
         for partition, batches in written:
             self._observer.appended(partition.number, batches)
         if is_healthy:
             self._backoff.reset()
             self._is_waiting = False
+            if any([self._reasons.pop(partition.name, None) for partition in of_lane]):
+                self._observer.waiting(self._reasons)
         begun = [p for p in self._partitions if p.state is not None]
         done = sum(p.position - p.state.first_offset for p in begun if p.state is not None)
         total = sum(p.end - p.state.first_offset for p in begun if p.state is not None)

@@ -15,9 +15,12 @@ READ_UNCOMMITTED = 0
 
 
 async def end_offsets(
-    cluster: Cluster, topics: Iterable[str], skipped: Callable[[str, ClusterError], None]
+    cluster: Cluster,
+    topics: Iterable[str],
+    skipped: Callable[[str, ClusterError], None],
+    timestamp: int = LATEST,
 ) -> dict[tuple[str, int], int]:
-    """Return the end offset of each partition of some topics.
+    """Return the end offset of each partition of some topics; with ``EARLIEST``: the first one.
 
     Needs DESCRIBE on the topics. A topic is left out if the cluster or a leader does not answer for
     it; ``skipped`` gets the topic and the reason.
@@ -25,18 +28,18 @@ async def end_offsets(
     found: dict[tuple[str, int], int] = {}
     for name in sorted(topics):
         try:
-            offsets = await _of_topic(cluster, name)
+            offsets = await _of_topic(cluster, name, timestamp)
             found |= {(name, number): offset for number, offset in offsets.items()}
         except ClusterError as error:  # noqa: PERF203
             skipped(name, error)
     return found
 
 
-async def _of_topic(cluster: Cluster, name: str) -> dict[int, int]:
+async def _of_topic(cluster: Cluster, name: str, timestamp: int) -> dict[int, int]:
     view = await cluster.topic(name)
     found: dict[int, int] = {}
     for leader, numbers in view.by_leader(view.leaders).items():
-        found |= await list_offsets(await cluster.connection(leader), name, numbers, LATEST)
+        found |= await list_offsets(await cluster.connection(leader), name, numbers, timestamp)
     return found
 
 

@@ -6,11 +6,15 @@ from coterie.errors import CoterieError
 from coterie.values import Error
 from coterie.wire.apis import name_of
 
-__all__ = ["ClusterError", "Unavailable", "refusal"]
+__all__ = ["ClusterError", "NoTopic", "Unavailable", "refusal"]
 
 
 class ClusterError(CoterieError):
     """A cluster refuses a request, or answers with bytes that are no response."""
+
+
+class NoTopic(ClusterError):
+    """A topic that the cluster does not have."""
 
 
 class Unavailable(ClusterError):
@@ -48,7 +52,7 @@ def refusal(code: int, where: str, needed: str) -> ClusterError:
     code
         The error code.
     where
-        The topic or the partition of the request, as ``__consumer_offsets-7``.
+        The topic, the partition or the group of the request, as ``__consumer_offsets-7``.
     needed
         The operation that has to be allowed, as ``READ``.
     """

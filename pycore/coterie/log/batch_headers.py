@@ -71,6 +71,16 @@ def whole_batches_end(data: Buffer, start: int = 0) -> int:
     return start + int(headers["position"][-1] + headers["size"][-1]) if len(headers) else start
 
 
+def may_become_batch(data: Buffer) -> bool:
+    """Whether bytes behind the last whole batch may be the beginning of one, or preallocated."""
+    head = bytes(memoryview(data)[: MAGIC_AT + 1])
+    if len(head) <= MAGIC_AT or not any(head):
+        return True
+    size = int.from_bytes(head[LENGTH_AT:EPOCH_AT], "big", signed=True) + EPOCH_AT
+    least = V2_BYTES if head[MAGIC_AT] == 2 else LEAST_BYTES
+    return size >= least and head[MAGIC_AT] <= 2
+
+
 def last_headers(data: Buffer) -> NDArray[Any]:
     """Return the headers of the last whole batches, none if there is no whole batch.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -232,6 +233,12 @@ class Running:
         for server in self._servers:
             server.close()
         self._servers.clear()
+
+
+def end_signals() -> list[signal.Signals]:
+    """Return the signals that end a server in order: SIGHUP unless it is ignored, as by nohup."""
+    hangup = [] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hangup]
 
 
 async def end_other_tasks() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.errors import CoterieError
 from coterie.server.net.listener import new_loop
 from coterie.server.options import Options, Place
-from coterie.server.running import Running, end_other_tasks
+from coterie.server.running import Running, end_other_tasks, end_signals
 
 if TYPE_CHECKING:
     from coterie.traces.recording import Recording
@@ -25,7 +24,7 @@ _FULL = 2  # the oldest generation of the garbage collector
 def serve(
     options: Options, *, trace: Path | None = None, overwrite: bool = False, insecure: bool = False
 ) -> None:
-    """Serve until SIGTERM or SIGINT, and write the trace, if one is named.
+    """Serve until SIGTERM, SIGINT or SIGHUP, and write the trace, if one is named.
 
     Raises
     ------
@@ -50,7 +49,7 @@ async def _serve(
     recording = None if trace is None else _recording_of(running)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in end_signals():
         loop.add_signal_handler(number, ended.set)
     await running.start()
     await _start_beside(running)

@@ -85,6 +85,11 @@ def own_families(health: Health, now_ms: int) -> Iterator[str]:
             health.behind_bytes,
         ),
         (
+            *("coterie_watch_behind_offsets", "gauge"),
+            "Offsets of the cluster that are not in its copy yet",
+            health.behind_offsets,
+        ),
+        (
             *("coterie_watch_rebuilds_total", "counter"),
             "Partitions that were read anew, because what was read of them had changed",
             health.rebuilds,

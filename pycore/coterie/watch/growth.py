@@ -15,7 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie.log.batch_headers import batch_headers, check_of_ends, whole_batches_end
+from coterie.log.batch_headers import (
+    batch_headers,
+    check_of_ends,
+    may_become_batch,
+    whole_batches_end,
+)
 from coterie.log.folders import Segment, read_segment, unreadable
 from coterie.log.mapped import intact
 
@@ -42,6 +47,7 @@ class ReadSegment:
     proof: int
     identity: Identity
     waiting: int = 0  # bytes behind ``end``
+    is_damaged: bool = False  # these bytes are the beginning of no batch
 
 
 class PartitionFiles:
@@ -54,6 +60,17 @@ class PartitionFiles:
     def waiting_bytes(self) -> int:
         """Bytes at the end that are no whole batch yet."""
         return self.read[-1].waiting if self.read else 0
+
+    @property
+    def damage(self) -> str | None:
+        """Where bytes at the end are no batch, and never will be; None: nowhere."""
+        last = self.read[-1] if self.read else None
+        if last is None or not last.is_damaged:
+            return None
+        return (
+            f"{last.path}: byte {last.end}: {last.waiting:,} bytes that are no batch; they are "
+            "left out once the next segment begins"
+        )
 
     def grown(self, segments: Sequence[Segment]) -> list[Growth] | None:
         """Return what is new, in log order; None: what was read is there no more, or changed.
@@ -87,7 +104,9 @@ class PartitionFiles:
                     return None
                 end = whole_batches_end(data, start) if is_last else len(data)
                 proof = check_of_ends(data[:end], PROVEN_BYTES)
-            read = ReadSegment(segment.path, end, proof, identity, len(data) - end)
+                is_damaged = not may_become_batch(data[end:])
+            waiting = len(data) - end
+            read = ReadSegment(segment.path, end, proof, identity, waiting, is_damaged)
             self.read[number : number + 1] = [read]
             if end > start or known is None:
                 growths.append(Growth(segment, data, start, end))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coterie.server.admin import http
 from coterie.server.net.listener import epoch_ms
 from coterie.server.options import Place
-from coterie.server.running import end_other_tasks
+from coterie.server.running import end_other_tasks, end_signals
 from coterie.watch.watcher import Watcher
 from coterie.watch.web import Access, Web
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 MIN_RELOAD_S = 5
+Follow = Callable[[asyncio.Event, asyncio.Event], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,35 @@ class Options:
     keep_ms: int
 
 
-def watch(watcher: Watcher, options: Options) -> None:
-    """Follow a log and serve what is known of it, until SIGTERM or SIGINT.
+def watch(watcher: Watcher, options: Options, follow: Follow | None = None) -> None:
+    """Follow a log and serve what is known of it, until SIGTERM, SIGINT or SIGHUP.
+
+    Parameters
+    ----------
+    watcher
+        Reads the log.
+    options
+        How to serve it.
+    follow
+        Makes the log grow, in the same event loop: sets its second event when the log is complete
+        for the first time, and ends when the first one is set.
 
     Raises
     ------
     CoterieError
-        The address cannot be listened on.
+        The address cannot be listened on, or ``follow`` failed.
     """
-    asyncio.run(_watch(watcher, options))
+    asyncio.run(_watch(watcher, options, follow))
 
 
-async def _watch(watcher: Watcher, options: Options) -> None:
+async def _watch(watcher: Watcher, options: Options, follow: Follow | None) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def end() -> None:
         watcher.stopping = True
         ended.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in end_signals():
         loop.add_signal_handler(number, end)
     steps = ThreadPoolExecutor(1)
     access = Access(options.login, options.place.is_loopback)
@@ -60,21 +70,46 @@ async def _watch(watcher: Watcher, options: Options) -> None:
     server = await http.serve(options.place.host, options.place.port, web.respond, options.tls)
     address = options.place._replace(port=server.sockets[0].getsockname()[1]).address
     say(f"listening {'http' if options.tls is None else 'https'}://{address}")
+    following = None
     try:
-        await loop.run_in_executor(steps, watcher.step)
-        if not ended.is_set():
-            say("ready")
-        while not ended.is_set():
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(ended.wait(), options.interval_s)
-            if not ended.is_set():
-                await loop.run_in_executor(steps, watcher.step)
+        complete = asyncio.Event()
+        ending: set[asyncio.Future[Any]] = {asyncio.ensure_future(ended.wait())}
+        if follow is None:
+            complete.set()
+        else:
+            following = asyncio.ensure_future(follow(ended, complete))
+            ending.add(following)
+        await _step(watcher, steps, ending, complete, options.interval_s)
+        end()
+        if following is not None:
+            await following
     finally:
         server.close()
         await end_other_tasks()
         web.pages.shutdown(wait=False, cancel_futures=True)
         await loop.run_in_executor(steps, watcher.close)
         steps.shutdown()
+
+
+async def _step(
+    watcher: Watcher,
+    steps: ThreadPoolExecutor,
+    ending: set[asyncio.Future[Any]],
+    complete: asyncio.Event,
+    interval_s: float,
+) -> None:
+    """Take steps until a future of ``ending`` is done."""
+    loop, is_ready = asyncio.get_running_loop(), False
+    completed = asyncio.ensure_future(complete.wait())
+    while not any(future.done() for future in ending):
+        was_complete = complete.is_set()
+        await loop.run_in_executor(steps, watcher.step)
+        is_ending = any(future.done() for future in ending)
+        if was_complete and not is_ready and not is_ending:
+            is_ready = True
+            say("ready")
+        waited = ending if is_ready else {*ending, completed}
+        await asyncio.wait(waited, timeout=interval_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 def say(line: str) -> None:

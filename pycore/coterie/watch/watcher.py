@@ -18,11 +18,13 @@ from coterie.log.folders import Listing
 from coterie.log.trust import named
 from coterie.replay.parallel_scan import resting_collector
 from coterie.watch import snapshot
+from coterie.watch.end_offsets import EndOffsets
 from coterie.watch.totals import Answer
 from coterie.watch.watched_partition import WatchedPartition
 
 STEPS_BETWEEN_SNAPSHOTS = 10
 LOG = "log"  # what could not be read: the list of its files
+END_OFFSETS = "end offsets"
 
 
 class Health(NamedTuple):
@@ -36,17 +38,21 @@ class Health(NamedTuple):
         Bytes of the files that were not read.
     partial_bytes : int
         Of these, bytes that were no whole batch when they were looked at.
+    behind_offsets : int or None
+        Offsets of the cluster that are not in its copy yet; None: no cluster is watched.
     newest_ms : int
         The time of the newest record; -1: none.
     rebuilds : int
         How often a partition was read anew, because what was read of it had changed.
     failures : dict
-        Why the last step could not read a partition ("log": list the log), by name.
+        Why the last step could not read a partition ("log": list the log), and what the copy of a
+        cluster waits for, by name.
     """
 
     steps: int
     behind_bytes: int
     partial_bytes: int
+    behind_offsets: int | None
     newest_ms: int
     rebuilds: int
     failures: dict[str, str]
@@ -63,6 +69,13 @@ class Watcher:
         The folder of the snapshots; None: nothing is stored.
     say
         Prints a line for the operator.
+
+    Attributes
+    ----------
+    source_failures : dict
+        What a growing copy of a cluster waits for, by name; set by whoever makes the copy.
+    behind_offsets : int or None
+        How far that copy is behind; see :class:`Health`.
 
     Raises
     ------
@@ -83,6 +96,9 @@ class Watcher:
         self.stopping = False  # a step ends after the partition at hand
         self.failures: dict[str, str] = {}
         self.unsaved: set[int | None] = set()
+        self.ends = EndOffsets()
+        self.source_failures: dict[str, str] = {}
+        self.behind_offsets: int | None = None
         self.rebuilds = 0  # of partitions that are gone
         self.gone: set[int | None] = set()  # partitions that had files before
         self.lock = None if data is None else locked(data)
@@ -108,10 +124,18 @@ class Watcher:
                         failures[named(number)] = str(error)
                         self.version += 1
                         continue
+                    damage = self.partitions[number].files.damage
+                    if damage is not None:
+                        failures[named(number)] = damage
                     size += new
                     if new:
                         self.version += 1
                         self.unsaved.add(number)
+            try:
+                if self.ends.read(self.listing):
+                    self.version += 1
+            except CoterieError as error:
+                failures[END_OFFSETS] = str(error)
         for name, text in failures.items():
             if self.failures.get(name) != text:
                 self.say(text)
@@ -177,6 +201,7 @@ class Watcher:
             partition = self.partitions.get(number)
             answer = None if partition is None else partition.answer()
             if answer is not None:
+                self.ends.put_lags(answer.rows)
                 yield answer
 
     def listing_of(self, group: str) -> Listing | None:
@@ -204,8 +229,15 @@ class Watcher:
                 size += os.stat(segment.path).st_size if segment.compression is None else 0
         partial = sum(partition.files.waiting_bytes for partition in partitions)
         rebuilds = self.rebuilds + sum(partition.rebuilds for _, partition in watched)
-        behind = max(size - read, 0)
-        return Health(self.steps, behind, partial, self.newest_ms, rebuilds, dict(self.failures))
+        return Health(
+            self.steps,
+            max(size - read, 0),
+            partial,
+            self.behind_offsets,
+            self.newest_ms,
+            rebuilds,
+            self.failures | self.source_failures,
+        )
 
 
 def locked(folder: Path) -> int:

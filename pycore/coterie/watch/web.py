@@ -43,6 +43,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 QUESTIONS = ("audit", "expire", "explain", "growth")
 GROUPS_PATH, API_PATH = "/groups/", "/api/"
+METHODS = ("GET", "HEAD")
 PAGES_STORED = 4
 KNOWN = (
     "there are /metrics, /, /groups/GROUP, /healthz, /api/groups, /api/metrics and "
@@ -66,8 +67,9 @@ class Access:
             return body._replace(fields=('WWW-Authenticate: Basic realm="coterie"',))
         if self.login is None and self.loopback and not is_loopback_host(request.host):
             raise Refusal(HTTPStatus.FORBIDDEN, "ask for it as 127.0.0.1 or localhost")
-        if request.method != "GET":
-            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "there is only GET")
+        if request.method not in METHODS:
+            what = f"there are only {' and '.join(METHODS)}"
+            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, what, f"Allow: {', '.join(METHODS)}")
         return None
 
 
@@ -148,9 +150,10 @@ class Web:
             url = urlsplit(request.path)
         except ValueError:
             raise Refusal(HTTPStatus.BAD_REQUEST, "this is no path") from None
-        groups = parse_qs(url.query).get("group", [])
+        path = unquote(url.path)
+        group = group_of(url.query) if path.startswith(API_PATH) else None
         try:
-            return await self._answer(unquote(url.path), groups[0] if groups else None)
+            return await self._answer(path, group)
         except CoterieError as error:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
 
@@ -242,6 +245,19 @@ class Web:
             return known[1]
 
         return Answer(200, await self._read(draw), HTML, self.page_fields)
+
+
+def group_of(query: str) -> str | None:
+    """Return the group of a query, None if it names none; refuse other parameters."""
+    parameters = parse_qs(query, keep_blank_values=True)
+    others = [name for name in parameters if name != "group"]
+    if others:
+        what = f"unknown parameter {others[0][:200]!r}; there is only group"
+        raise Refusal(HTTPStatus.BAD_REQUEST, what)
+    groups = parameters.get("group", [])
+    if len(groups) > 1:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "group is given more than once")
+    return groups[0] if groups else None
 
 
 def json_rows(rows: Any) -> Answer:

@@ -227,7 +227,7 @@ def _difference(logged: Row | None, live: Row | None) -> str | None:
     if live is None:
         return "an offset in the log, none live"
     if logged is None:
-        return "an offset live, none in the log"
+        return "an offset live, none in the log" if "offset" in live else None
     for name in OFFSET_FIELDS:
         if name in live and logged[name] != live[name]:
             return f"{name}: {logged[name]!r} in the log, {live[name]!r} live"

@@ -22,6 +22,8 @@ from coterie.user_files import FileTooLarge, read_text
 LINE = re.compile(r"([^,]+):(-?\d+):(-?\d*)")
 OFFSET_NAMES = ("offset", "end_offset", "log_end_offset")
 TIME_NAMES = ("time", "timestamp")
+SAMPLES_FILE = "end-offsets.csv"  # of `coterie fetch --sample-end-offsets`
+SAMPLES_HEADING = "time,topic,partition,offset\n"
 HEADING = "give topic:partition:offset lines, or CSV under a heading: [time,]topic,partition,offset"
 MAX_OFFSET = (1 << 63) - 1
 
@@ -72,7 +74,7 @@ def read_end_offsets(path: str | os.PathLike[str]) -> EndOffsets:
     if not first:
         raise CoterieError(f"{name}: nothing in it; {HEADING}")
     by_key: dict[tuple[str, int], dict[int | None, int | None]] = {}
-    parse = _lines if LINE.fullmatch(first) else _csv
+    parse = _lines if LINE.fullmatch(first) else csv_rows
     for key, sample in parse(text, name):
         by_key.setdefault(key, {})[sample.time_ms] = sample.offset
     samples = {
@@ -95,7 +97,7 @@ def _lines(text: str, file: str) -> Iterator[tuple[tuple[str, int], Sample]]:
         yield key, Sample(None, _offset(offset, file, number))
 
 
-def _csv(text: str, file: str) -> Iterator[tuple[tuple[str, int], Sample]]:
+def csv_rows(text: str, file: str) -> Iterator[tuple[tuple[str, int], Sample]]:
     """Yield (topic, partition) and the sample of each row of a CSV."""
     rows = csv.reader(io.StringIO(text))
     heading = [cell.strip().lower() for cell in next(row for row in rows if "".join(row).strip())]

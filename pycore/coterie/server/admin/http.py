@@ -58,11 +58,11 @@ class Answer(NamedTuple):
 
 
 class Refusal(Exception):
-    """A request that gets an error response."""
+    """A request that gets an error response; ``fields`` are further lines of its head."""
 
-    def __init__(self, status: int, what: str) -> None:
+    def __init__(self, status: int, what: str, *fields: str) -> None:
         super().__init__(what)
-        self.status, self.what = status, what
+        self.status, self.what, self.fields = status, what, fields
 
 
 Respond = Callable[[HttpRequest], Awaitable[Answer]]
@@ -147,7 +147,7 @@ async def _one(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, respond: Respond
 ) -> bool:
     """Answer one request; return whether the connection stays open."""
-    keeps = False
+    keeps = is_head = False
     try:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), IDLE_S)
@@ -155,18 +155,21 @@ async def _one(
             what = f"a head has at most {MAX_HEAD_BYTES} bytes"
             raise Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, what) from None
         request = read_head(head)
+        is_head = request.method == "HEAD"
         body = await asyncio.wait_for(reader.readexactly(request.length), IDLE_S)
         request = request._replace(body=body)
         answer = await respond(request)
         keeps = request.keeps
     except Refusal as refusal:
         answer = json_answer({"error": refusal.what}, refusal.status)
-    writer.write(_written(answer, keeps))
+        answer = answer._replace(fields=refusal.fields)
+    head = _head(answer, keeps)
+    writer.write(head if is_head else head + answer.body)
     await asyncio.wait_for(writer.drain(), IDLE_S)
     return keeps
 
 
-def _written(answer: Answer, keeps: bool) -> bytes:
+def _head(answer: Answer, keeps: bool) -> bytes:
     status = HTTPStatus(answer.status)
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
@@ -175,4 +178,4 @@ def _written(answer: Answer, keeps: bool) -> bytes:
         f"Connection: {'keep-alive' if keeps else 'close'}\r\n"
     )
     lines = "".join(f"{field}\r\n" for field in answer.fields)
-    return (head + lines + "\r\n").encode("ascii") + answer.body
+    return (head + lines + "\r\n").encode("ascii")

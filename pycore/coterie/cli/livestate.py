@@ -1,0 +1,118 @@
+"""What a command that copied a cluster's log asks the cluster besides: end offsets, live groups.
+
+The copy is completed after that, so the log covers the time of the answers.
+"""
+
+from __future__ import annotations
+
+from asyncio import Event
+from collections.abc import Container, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from coterie.cli.asking import Options
+from coterie.cli.clusters import Work, on_cluster, plan_of
+from coterie.cli.failures import say
+from coterie.cli.groupnames import chosen_groups, known_groups
+from coterie.insight.asking import Row
+from coterie.insight.groups.causes import counted
+from coterie.insight.offsets.end_offsets import SAMPLES_FILE
+
+if TYPE_CHECKING:
+    from coterie.cluster.cluster import Cluster
+    from coterie.cluster.errors import ClusterError
+
+Found = TypeVar("Found")
+SAMPLE_ONCE_S = 1  # any: a copy that ends is sampled once
+Rows = dict[str, Row]
+Seen = tuple[Rows, dict[str, "ClusterError"]]
+
+
+def on_cluster_again(options: Options, work: Work[Found]) -> Found:
+    """Connect to the cluster of a command once more, after the copy; see :func:`on_cluster`."""
+    logs = options.logs
+    assert logs.servers is not None
+    return on_cluster(logs.servers, logs.client_file, work, again=True)
+
+
+def sampled(options: Options, groups: Container[str] | None) -> str:
+    """Sample the end offsets of the topics of groups into the copy of a cluster; return the file.
+
+    The copy is then complete until after the sample.
+    """
+    from coterie.cli.copying import copy
+
+    plan = plan_of(options.groups, Path(options.logs.paths[0]))
+    on_cluster_again(
+        options, lambda cluster, stop: copy(cluster, stop, plan, SAMPLE_ONCE_S, groups)
+    )
+    options.logs.list_again()
+    return str(plan.out / SAMPLES_FILE)
+
+
+def live_state(options: Options) -> Rows:
+    """Return the live state of the requested groups, in the form of ``audit --live``, by id.
+
+    The copy is completed between two looks at the groups. What differs between these is left out,
+    so ``audit`` does not compare it. Lines on standard error say how many groups changed, and which
+    cannot be described.
+    """
+    listing, where = options.logs.listing, options.where
+    groups = chosen_groups(options.groups, listing, where, options.excluded)
+    logged = known_groups(listing, where) if groups is None else groups
+    plan = plan_of(options.groups, Path(options.logs.paths[0]))
+
+    async def look(cluster: Cluster, stop: Event) -> tuple[Seen, Seen]:
+        from coterie.cli.copying import copy
+        from coterie.cluster.groups import list_groups, live_groups
+        from coterie.cluster.stopping import run_until
+
+        async def seen() -> Seen:
+            await cluster.topic(plan.topic)
+            every = set(logged) if groups is not None else logged | await list_groups(cluster)
+            return await live_groups(cluster, every)
+
+        before = await run_until(stop, seen())
+        await copy(cluster, stop, plan)
+        after = await run_until(stop, seen())
+        return before or ({}, {}), after or ({}, {})
+
+    (before, failed_before), (after, failed_after) = on_cluster_again(options, look)
+    options.logs.list_again()
+    failed = failed_before | failed_after
+    found = {
+        group: unchanged(before.get(group), after.get(group)) for group in before.keys() | after
+    }
+    changed = sum(found[group] != after.get(group) for group in found.keys() - failed)
+    if changed:
+        say(
+            f"coterie: {counted(changed, 'group')} changed while the copy was made; what changed "
+            "is not compared with the live state"
+        )
+    if failed:
+        first = min(failed)
+        say(
+            f"coterie: not compared with the live state: {counted(len(failed), 'group')}; "
+            f"{failed[first]}"
+        )
+    errors = {g: {"group_id": g, "describe_error": str(error)} for g, error in failed.items()}
+    return found | errors
+
+
+def unchanged(before: Row | None, after: Row | None) -> Row:
+    """Return what is the same in two states of a group; an offset that changed has no value."""
+    if before is None or after is None:
+        return {"group_id": (before or after or {})["group_id"]}
+    same = {name: value for name, value in after.items() if before[name] == value}
+    offsets = [_by_place(row["offsets"]) for row in (before, after)]
+    same["offsets"] = [
+        offsets[1][place]
+        if offsets[0].get(place) == offsets[1].get(place)
+        else {"topic": place[0], "partition": place[1]}
+        for place in {**offsets[1], **offsets[0]}
+    ]
+    return same
+
+
+def _by_place(offsets: list[Row]) -> Mapping[tuple[str, int], Row]:
+    return {(row["topic"], row["partition"]): row for row in offsets}

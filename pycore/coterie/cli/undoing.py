@@ -1,0 +1,198 @@
+"""``coterie undo --execute``: the offsets of a plan, committed on the cluster.
+
+As with ``kafka-consumer-groups --reset-offsets``, groups with members are refused, and an offset
+outside of its partition's log becomes the log's start or end. The offsets before are saved first.
+Source: ConsumerGroupCommand.resetOffsets, checkOffsetsRange.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from coterie import csvrows
+from coterie.atomic_file import check_file
+from coterie.cli.asking import Options
+from coterie.cli.failures import Failed, Terminated, say
+from coterie.cli.outfile import text_of, whole_file
+from coterie.insight.asking import Row
+from coterie.insight.groups.causes import counted
+from coterie.times import epoch_ms
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from coterie.cluster.cluster import Cluster
+    from coterie.cluster.errors import ClusterError
+
+FIELDS = {
+    "group_id": "string",
+    "topic": "string",
+    "partition": "int32",
+    "offset_before": "int64",  # what the cluster had; null: nothing
+    "offset": "int64",  # what was to be committed
+    "outcome": "string",
+    "note": "string",
+}
+COMMITTED, UNCHANGED, FAILED = "committed", "unchanged", "failed"
+Place = tuple[str, int]
+Offsets = Mapping[Place, int]
+
+
+def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
+    """Yield the lines of a file for ``--from-file``: no heading, a line per partition."""
+    line = csvrows.line_writer()
+    for row in rows:
+        group = [row["group_id"]] if with_group else []
+        yield line([*group, row["topic"], row["partition"], row["offset"]])
+
+
+class Ranges(NamedTuple):
+    """The first and the end offset of partitions, and why those of a topic are not known."""
+
+    first: Offsets
+    end: Offsets
+    failed: dict[str, ClusterError]
+
+
+def commit_plan(planned: list[Row], save_file: str | None, options: Options) -> list[Row]:
+    """Commit the offsets of rows of ``undo``; return the outcome of each partition.
+
+    Raises
+    ------
+    CoterieError
+        A group has members, the cluster refuses or does not answer, or the offsets before cannot
+        be saved. Then nothing was committed.
+    """
+    from coterie.cli.livestate import on_cluster_again  # with asyncio, which takes long to import
+
+    plan: dict[str, dict[Place, int]] = {}
+    for row in planned:
+        plan.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = row["offset"]
+    save = f"offsets-before-{epoch_ms()}.csv" if save_file is None else save_file
+    if os.path.lexists(save):
+        raise Failed(f"--save {save}: is there already; name another file")
+    inputs = options.inputs
+    check_file(save, overwrite=False, inputs=inputs, option="--save")
+    outcomes: list[Row] = []
+
+    async def work(cluster: Cluster, stop: asyncio.Event) -> None:
+        from coterie.cluster.stopping import run_until
+
+        found = await run_until(stop, _look(cluster, plan))
+        if found is None:
+            return
+        before, ranges = found
+        saved = [
+            {"group_id": group, "topic": place[0], "partition": place[1], "offset": offset}
+            for group, offsets in before.items()
+            for place, offset in offsets.items()
+            if place in plan[group]
+        ]
+        with (
+            whole_file(save, overwrite=False, inputs=inputs) as path,
+            text_of(path) as out,
+        ):
+            out.writelines(reset_lines(saved, with_group=len(plan) > 1))
+        say(f"coterie: the offsets before are in {save}, for --reset-offsets --from-file")
+        for group, offsets in plan.items():
+            if stop.is_set():
+                notes = dict.fromkeys(offsets, "interrupted before it was committed")
+                made = _rows(group, offsets, before[group], {}, notes)
+            else:
+                made = await _committed(cluster, group, offsets, before[group], ranges)
+            outcomes.extend(made)
+
+    try:
+        on_cluster_again(options, work)
+    except (KeyboardInterrupt, Terminated):
+        if not outcomes:  # else what was committed has to be shown
+            raise
+    trusted = {row["group_id"]: row["trusted_from"] for row in planned}
+    return [{**row, "trusted_from": trusted[row["group_id"]]} for row in outcomes]
+
+
+async def _look(cluster: Cluster, plan: Mapping[str, Offsets]) -> tuple[dict[str, Offsets], Ranges]:
+    """Return what groups have committed, and the ranges of the logs; refuse groups with members."""
+    from coterie.cluster.end_offsets import EARLIEST, end_offsets
+    from coterie.cluster.groups import committed, describe
+
+    before: dict[str, Offsets] = {}
+    for group in plan:
+        row = await describe(cluster, group)
+        if row is not None and (row["members"] or row["state"] != "Empty"):
+            raise Failed(
+                f"group {group!r} is {row['state']} with {counted(len(row['members']), 'member')}: "
+                "stop them first; nothing was committed"
+            )
+        found = await committed(cluster, group)
+        before[group] = {place: fields["offset"] for place, fields in found.items()}
+    failed: dict[str, ClusterError] = {}
+    topics = {topic for offsets in plan.values() for topic, _ in offsets}
+    first = await end_offsets(cluster, topics, failed.__setitem__, EARLIEST)
+    end = await end_offsets(cluster, topics, failed.__setitem__)
+    return before, Ranges(first, end, failed)
+
+
+async def _committed(
+    cluster: Cluster, group: str, offsets: Offsets, before: Offsets, ranges: Ranges
+) -> list[Row]:
+    """Commit what differs for one group; return the outcomes."""
+    from coterie.cluster.errors import ClusterError, refusal
+    from coterie.cluster.groups import commit
+
+    notes: dict[Place, str] = {}
+    wanted: dict[Place, int] = {}
+    for place, offset in offsets.items():
+        topic, number = place
+        if topic in ranges.failed:
+            notes[place] = str(ranges.failed[topic])
+        elif place not in ranges.end or place not in ranges.first:
+            notes[place] = f"{topic}-{number}: there is no such partition, or it has no leader"
+        else:
+            wanted[place] = min(max(offset, ranges.first[place]), ranges.end[place])
+    to_commit = {place: offset for place, offset in wanted.items() if before.get(place) != offset}
+    try:
+        codes = await commit(cluster, group, to_commit) if to_commit else {}
+    except ClusterError as error:
+        notes |= dict.fromkeys(to_commit, str(error))
+    else:
+        for place in to_commit:
+            code = codes.get(place)
+            if code is None:
+                notes[place] = "the broker does not say whether it was committed"
+            elif code:
+                notes[place] = str(refusal(code, f"{place[0]}-{place[1]}", "READ"))
+    return _rows(group, offsets, before, wanted, notes)
+
+
+def _rows(
+    group: str,
+    offsets: Offsets,
+    before: Offsets,
+    wanted: Offsets,
+    notes: Mapping[Place, str],
+) -> list[Row]:
+    """Return the outcomes; ``notes``: why partitions failed."""
+    rows = []
+    for place, offset in offsets.items():
+        if place in notes:
+            outcome, note = FAILED, notes[place]
+        else:
+            outcome = UNCHANGED if before.get(place) == wanted[place] else COMMITTED
+            note = None
+            if wanted[place] != offset:
+                note = f"{offset} is not in the partition's log, so it is {wanted[place]}"
+        rows.append(
+            {
+                "group_id": group,
+                "topic": place[0],
+                "partition": place[1],
+                "offset_before": before.get(place),
+                "offset": offset,
+                "outcome": outcome,
+                "note": note,
+            }
+        )
+    return rows

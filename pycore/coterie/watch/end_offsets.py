@@ -1,0 +1,82 @@
+"""Sampled end offsets beside a log that is watched, and the lag by the last sample.
+
+``coterie fetch --sample-end-offsets`` appends them to a file beside the folders of partitions. A
+step reads what the file has grown by; only the last sample of each partition stays in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING, Sample, csv_rows
+from coterie.insight.questions.lag import AHEAD, OK
+from coterie.log.folders import Listing, unreadable
+
+Row = dict[str, Any]
+
+
+class EndOffsets:
+    """The last sample of each partition, as of the files that were read.
+
+    Attributes
+    ----------
+    last : dict
+        By topic and partition.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[tuple[str, int], Sample] = {}
+        self._read: dict[str, int] = {}  # bytes of each file
+
+    def read(self, listing: Listing) -> bool:
+        """Read what is new in the files beside a log's partitions; return whether there was any.
+
+        A file with another heading is ignored.
+
+        Raises
+        ------
+        CoterieError
+            A file cannot be read, or has a wrong line.
+        """
+        folders = {os.path.dirname(os.path.dirname(segment.path)) for segment in listing.segments}
+        return any([self._read_file(os.path.join(folder, SAMPLES_FILE)) for folder in folders])
+
+    def _read_file(self, path: str) -> bool:
+        try:
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                known = self._read.get(path, 0)
+                start = known if known <= size else 0  # a smaller file is another one
+                file.seek(start)
+                data = file.read(size - start)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise unreadable(path, error) from error
+        if start == 0 and not data.startswith(SAMPLES_HEADING.encode()):
+            return False
+        whole = data.rfind(b"\n") + 1
+        text = data[:whole].decode("utf-8", "replace")
+        for key, sample in csv_rows(text if start == 0 else SAMPLES_HEADING + text, path):
+            self.last[key] = sample
+        self._read[path] = start + whole
+        return whole > 0
+
+    def put_lags(self, rows: Iterable[Row]) -> None:
+        """Set the end offset and the lag of rows of ``metrics``, by the last sample.
+
+        The lag is the number of records before the sampled end offset that the group has not
+        committed yet. A commit from before the sample that is beyond it has none, as for ``lag``.
+        """
+        for row in rows if self.last else ():
+            sample = self.last.get((row["topic"], row["partition"]))
+            if sample is None or sample.offset is None or row["offset"] is None:
+                continue
+            row["end_offset"] = sample.offset
+            committed_ms, lag = row["commit_timestamp"], sample.offset - row["offset"]
+            is_later = None not in (committed_ms, sample.time_ms) and committed_ms > sample.time_ms
+            is_ahead = lag < 0 and not is_later
+            row["lag"] = None if is_ahead else max(lag, 0)
+            row["lag_status"] = AHEAD if is_ahead else OK

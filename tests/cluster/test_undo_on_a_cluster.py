@@ -1,0 +1,222 @@
+"""``coterie undo --execute``: what is committed, what is saved first, and when it refuses."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+pytest.importorskip("aiokafka")
+
+from coterie.server import Broker
+from support.commandline import COTERIE, coterie, coterie_ok, default_sigint, fails
+from support.server.asking import commit
+from support.server.groups_of_a_broker import join_alone, produce
+from support.server.sockets import ask, connect
+
+SETTINGS = {"offsets.topic.num.partitions": 4, "group.initial.rebalance.delay.ms": 0}
+RECORDS = 100
+ONE_TRY = "default.api.timeout.ms=1\nretry.backoff.ms=1\n"
+
+
+@pytest.fixture
+def broker():
+    with Broker(SETTINGS, clock="virtual", topics={"orders": 2, "clicks": 1}) as made:
+        for topic, number in (("orders", 0), ("orders", 1), ("clicks", 0)):
+            produce(made, topic, number, RECORDS)
+        yield made
+
+
+def commit_all(broker, group, offsets):
+    """Commit offsets {(topic, partition): offset}."""
+    for (topic, number), offset in offsets.items():
+        (answered,) = ask(
+            connect(broker), "OffsetCommit", 2, commit(group, topic, {number: offset})
+        )["topics"]
+        assert answered["partitions"][0]["errorCode"] == 0
+
+
+def committed(broker, group):
+    body = {"groupId": group, "topics": None}
+    return {
+        (topic["name"], row["partitionIndex"]): row["committedOffset"]
+        for topic in ask(connect(broker), "OffsetFetch", 5, body)["topics"]
+        for row in topic["partitions"]
+    }
+
+
+BEFORE = {("orders", 0): 7, ("orders", 1): 8, ("clicks", 0): 9}
+WRONG = {("orders", 0): 1, ("orders", 1): 2, ("clicks", 0): 9}
+
+
+@pytest.fixture
+def at_ms(broker):
+    """Commit, and then commit what has to be undone; the time between the two."""
+    commit_all(broker, "g", BEFORE)
+    broker.advance(1_000)
+    found = broker.now_ms
+    broker.advance(1_000)
+    commit_all(broker, "g", WRONG)
+    return found
+
+
+def undo(broker, at_ms, *options, groups=("g",)):
+    at = ("--bootstrap-server", broker.bootstrap_servers, "--at", at_ms)
+    return ("undo", *at, *(text for group in groups for text in ("--group", group)), *options)
+
+
+def outcomes(result):
+    return {
+        (row["topic"], row["partition"]): (row["offset_before"], row["offset"], row["outcome"])
+        for row in json.loads(result.stdout)
+    }
+
+
+def test_without_execute_nothing_is_committed(broker, at_ms):
+    result = coterie_ok(*undo(broker, at_ms))
+    assert result.stdout == "clicks,0,9\norders,0,7\norders,1,8\n"
+    assert committed(broker, "g") == WRONG
+
+
+def test_the_plan_is_committed_and_what_it_replaces_is_saved_as_a_plan(broker, at_ms, tmp_path):
+    saved = tmp_path / "before.csv"
+    execute = undo(broker, at_ms, "--execute", "--save", saved, "--format", "json")
+    result = coterie_ok(*execute)
+    assert committed(broker, "g") == BEFORE
+    assert outcomes(result) == {
+        ("clicks", 0): (9, 9, "unchanged"),
+        ("orders", 0): (1, 7, "committed"),
+        ("orders", 1): (2, 8, "committed"),
+    }
+    lines = sorted(saved.read_text().splitlines())
+    assert lines == ["clicks,0,9", "orders,0,1", "orders,1,2"]
+    assert f"the offsets before are in {saved}" in result.stderr
+    assert os.listdir(tmp_path) == ["before.csv"]
+    fails(*execute, says=(str(saved), "is there already"))
+
+
+def test_the_file_of_several_groups_names_them_and_has_a_name_by_default(broker, at_ms, tmp_path):
+    commit_all(broker, "h", {("orders", 0): 3})
+    broker.advance(1_000)
+    execute = undo(broker, broker.now_ms, "--execute", groups=("g", "h"))
+    coterie_ok(*execute, cwd=tmp_path)
+    (name,) = os.listdir(tmp_path)
+    assert name.startswith("offsets-before-")
+    lines = (tmp_path / name).read_text().splitlines()
+    assert sorted(lines) == ["g,clicks,0,9", "g,orders,0,1", "g,orders,1,2", "h,orders,0,3"]
+
+
+def test_a_group_with_members_is_refused_and_nothing_is_written(broker, at_ms, tmp_path):
+    join_alone(broker, "g", {"orders": [0]})
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
+    fails(*execute, says=("group 'g' is Stable with 1 member", "nothing was committed"))
+    assert committed(broker, "g") == WRONG
+    assert not os.listdir(tmp_path)
+
+
+def test_a_member_that_joins_meanwhile_makes_each_partition_fail(broker, at_ms, tmp_path):
+    broker.fail("OffsetCommit", error="UNKNOWN_MEMBER_ID")
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
+    result = coterie(*execute, "--format", "json")
+    assert result.returncode == 1
+    assert {note for note in (row["note"] for row in json.loads(result.stdout)) if note} == {
+        f"orders-{number}: the broker answers UNKNOWN_MEMBER_ID" for number in (0, 1)
+    }
+
+
+def test_an_offset_outside_of_the_log_becomes_its_end_as_with_kafkas_tool(broker, tmp_path):
+    commit_all(broker, "g", {("orders", 0): RECORDS + 50})
+    broker.advance(1_000)
+    at_ms = broker.now_ms
+    broker.advance(1_000)
+    commit_all(broker, "g", {("orders", 0): 1})
+    result = coterie_ok(*undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv"))
+    assert committed(broker, "g") == {("orders", 0): RECORDS}
+    assert f"150 is not in the partition's log, so it is {RECORDS}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("TOPIC_AUTHORIZATION_FAILED", "the user needs READ on the topic"),
+        ("GROUP_AUTHORIZATION_FAILED", "the user needs READ on the group"),
+    ],
+)
+def test_a_missing_permission_is_the_outcome_of_each_partition(
+    broker, at_ms, tmp_path, error, says
+):
+    broker.fail("OffsetCommit", error=error)
+    result = coterie(*undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv"))
+    assert result.returncode == 1
+    assert result.stdout.count(says) == 2
+    assert committed(broker, "g") == WRONG
+
+
+def test_a_missing_permission_to_look_is_one_line_and_nothing_is_committed(broker, at_ms, tmp_path):
+    broker.fail("FindCoordinator", error="GROUP_AUTHORIZATION_FAILED")
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
+    fails(*execute, says="group 'g': no permission: the user needs DESCRIBE on the group")
+    assert (committed(broker, "g"), os.listdir(tmp_path)) == (WRONG, [])
+
+
+def test_a_coordinator_that_moves_is_looked_up_again(broker, at_ms, tmp_path):
+    moved = broker.fail("OffsetCommit", error="NOT_COORDINATOR")
+    coterie_ok(*undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv"))
+    assert moved.count == 1
+    assert committed(broker, "g") == BEFORE
+
+
+def test_a_coordinator_that_is_gone_is_the_outcome_of_each_partition(broker, at_ms, tmp_path):
+    client = tmp_path / "client.properties"
+    client.write_text(ONE_TRY)
+    broker.fail("OffsetCommit", disconnect=True, times=None)
+    options = ("--execute", "--save", tmp_path / "before.csv", "--command-config", client)
+    result = coterie(*undo(broker, at_ms, *options, "--format", "json"))
+    assert result.returncode == 1
+    assert outcomes(result)["orders", 0] == (1, 7, "failed")
+    assert sorted((tmp_path / "before.csv").read_text().splitlines())[1] == "orders,0,1"
+
+
+def test_a_topic_that_is_gone_fails_alone(broker, at_ms, tmp_path):
+    ask(connect(broker), "DeleteTopics", 5, {"topicNames": ["clicks"], "timeoutMs": 5000})
+    result = coterie(
+        *undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv", "--format", "json")
+    )
+    assert result.returncode == 1
+    found = outcomes(result)
+    assert found["orders", 0] == (1, 7, "committed")
+    assert found["clicks", 0][1:] == (9, "failed")
+    rows = json.loads(result.stdout)
+    assert rows[0]["note"] == "the cluster has no topic clicks"
+
+
+def test_a_signal_during_the_commit_shows_what_was_committed(broker, at_ms, tmp_path):
+    slow = broker.fail("OffsetCommit", delay_ms=1_000)
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
+    process = subprocess.Popen(
+        [*COTERIE, *map(str, execute), "--format", "csv"], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, preexec_fn=default_sigint,
+    )  # fmt: skip
+    while not slow.count:
+        broker.requests()
+    process.send_signal(signal.SIGINT)
+    broker.advance(1_000)
+    out, err = process.communicate()
+    assert process.returncode == 0, (out, err)
+    assert [line.split(",")[5] for line in out.splitlines()[1:]] == [
+        *("unchanged", "committed", "committed")
+    ]
+    assert committed(broker, "g") == BEFORE
+
+
+@pytest.mark.parametrize(
+    "options", [("--execute", "--against-latest"), ("--save", "f"), ("--execute", "--log")]
+)
+def test_wrong_use_is_one_line(broker, at_ms, tmp_path, options):
+    if options[-1] == "--log":
+        coterie_ok("fetch", *undo(broker, at_ms)[1:3], "--out", tmp_path / "copy")
+        command = ("undo", tmp_path / "copy", "--group", "g", "--at", at_ms, "--execute")
+    else:
+        command = undo(broker, at_ms, *options)
+    fails(*command, status=2, says="--execute")

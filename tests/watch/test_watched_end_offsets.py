@@ -1,0 +1,69 @@
+"""The lag that a watcher shows, by the last sample beside the log."""
+
+import pytest
+
+from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
+from coterie.watch.end_offsets import EndOffsets
+from support.growing_log import GrowingLog
+from support.insight.compacted_logs import Written
+from support.watch.watched import watched_rows, watcher_of
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log with a commit of offset 5, one second after its start."""
+    log, written = GrowingLog(tmp_path / "log"), Written()
+    written.apply("commit", ((b"g", b"t", 0), 5))
+    log.put(written.left)
+    return log
+
+
+def sample(log, text, heading=SAMPLES_HEADING):
+    path = log.home / SAMPLES_FILE
+    with path.open("a") as file:
+        file.write(("" if path.stat().st_size else heading) + text)
+
+
+def lag(watcher):
+    watcher.step()
+    (row,) = (row for row in watched_rows(watcher) if row["topic"] == "t")
+    return row["end_offset"], row["lag"], row["lag_status"]
+
+
+def test_the_lag_is_of_the_last_whole_line_of_the_file(log):
+    watcher = watcher_of(log)
+    late_ms = 1 << 50
+    assert lag(watcher) == (None, None, None)
+    sample(log, f"{late_ms},t,0,7\n{late_ms},other,0,9\n")
+    assert lag(watcher) == (7, 2, "ok")
+    sample(log, f"{late_ms + 1},t,0,1")
+    assert lag(watcher) == (7, 2, "ok")
+    sample(log, "2\n")
+    assert lag(watcher) == (12, 7, "ok")
+
+
+@pytest.mark.parametrize(("time_ms", "shown"), [(1 << 50, (3, None, "ahead")), (0, (3, 0, "ok"))])
+def test_a_commit_beyond_the_sample_has_a_lag_only_if_it_is_later(log, time_ms, shown):
+    sample(log, f"{time_ms},t,0,3\n")
+    assert lag(watcher_of(log)) == shown
+
+
+def test_a_file_of_another_form_is_ignored_and_a_wrong_line_is_a_failure(log):
+    watcher = watcher_of(log)
+    sample(log, "t:0:7\n", heading="")
+    assert lag(watcher) == (None, None, None)
+    assert watcher.health().failures == {}
+    (log.home / SAMPLES_FILE).write_text(SAMPLES_HEADING + "now,t,0,7\n")
+    lag(watcher)
+    assert "line 2" in watcher.health().failures["end offsets"]
+
+
+def test_only_what_is_new_is_read(log):
+    watcher = watcher_of(log)
+    sample(log, "1,t,0,7\n")
+    watcher.step()
+    ends = watcher.ends
+    assert isinstance(ends, EndOffsets)
+    assert not ends.read(watcher.listing)
+    sample(log, "2,t,0,8\n")
+    assert ends.read(watcher.listing)
