@@ -6,6 +6,7 @@ order. Only the requested columns are made; the raw bytes cost most.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from coterie._core.codec.schema import decode_value, key_type
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
+from coterie.log.folders import cut_points
 from coterie.log.mapped import intact
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ GROUP_FIELDS = {
 }
 RAW = {"key", "value", "tombstone", *GROUP_FIELDS, "members"}
 ROWS_AT_ONCE = 65_536
+BYTES_AT_ONCE = 4 << 20  # Spark takes the rows of a stretch while the next one is decoded
 OFFSET, OFFSET_TOMBSTONE, GROUP, GROUP_TOMBSTONE, NEWER, UNKNOWN, MARKER, FAULTY = range(8)
 assert KIND_NAMES[GROUP] == "group"
 assert KIND_NAMES[FAULTY] == "fault"
@@ -83,14 +86,18 @@ def record_batches(
     """
     import pyarrow as pa
 
-    with intact(data):
-        columns = decode_columns(data, raw=bool(RAW & set(names)))
-    rows = Rows(columns, partition, segment, position)
     schema = pa.schema([arrow_schema().field(name) for name in names])
-    for start in range(0, rows.count, ROWS_AT_ONCE):
-        rows.window(start, min(start + ROWS_AT_ONCE, rows.count))
-        arrays = [rows.column(name, schema.field(name).type) for name in names]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    view = memoryview(data)
+    with intact(data):
+        cuts = cut_points(view, BYTES_AT_ONCE)
+    for begin, end in itertools.pairwise(cuts):
+        with intact(data):
+            columns = decode_columns(view[begin:end], raw=bool(RAW & set(names)))
+        rows = Rows(columns, partition, segment, position + begin)
+        for start in range(0, rows.count, ROWS_AT_ONCE):
+            rows.window(start, min(start + ROWS_AT_ONCE, rows.count))
+            arrays = [rows.column(name, schema.field(name).type) for name in names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class Rows:
@@ -111,8 +118,11 @@ class Rows:
         """Select the rows from ``start`` up to ``end``."""
         self.start, self.end = start, end
         self.kind: NDArray[np.int8] = self.rows("kind")
-        self.batch = self.columns["batches"][self.rows("batch")]
         self.values: list[dict[str, Any] | None] | None = None
+
+    def of_batch(self, field: str) -> Any:
+        """Return a field of each row's batch."""
+        return self.columns["batches"][field][self.rows("batch")]
 
     def rows(self, name: str) -> Any:
         """Return one decoded column's rows."""
@@ -130,9 +140,9 @@ class Rows:
         if name in ("log_offset", "key_version"):
             return self.pa.array(self.rows(name), kind)
         if name.startswith("is_"):
-            return self.pa.array(self.batch[name[3:]].astype(bool), kind)
+            return self.pa.array(self.of_batch(name[3:]).astype(bool), kind)
         if name in ("producer_id", "producer_epoch"):
-            return self.pa.array(self.batch[name], kind)
+            return self.pa.array(self.of_batch(name), kind)
         missing = self.kind != OFFSET
         if name == "partition":
             missing = self.kind > OFFSET_TOMBSTONE
@@ -145,7 +155,7 @@ class Rows:
         return self.pa.array([self.segment] * (self.end - self.start), kind)
 
     def _of_batch_position(self, kind: pa.DataType) -> pa.Array:
-        return self.pa.array(self.batch["position"] + self.position, kind)
+        return self.pa.array(self.of_batch("position") + self.position, kind)
 
     def times(self, name: str, missing: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
         """Milliseconds as Spark's microseconds; null for a time outside the years 1 to 9999."""
@@ -166,7 +176,7 @@ class Rows:
         return self.times("expire_timestamp", missing, kind)
 
     def _of_timestamp_type(self, kind: pa.DataType) -> pa.Array:
-        numbers = np.where(self.batch["magic"] == 0, 0, 1 + (self.batch["append_time"] != 0))
+        numbers = np.where(self.of_batch("magic") == 0, 0, 1 + (self.of_batch("append_time") != 0))
         return dictionary(numbers, ("NoTimestampType", "CreateTime", "LogAppendTime"), self.pa)
 
     def _of_type(self, kind: pa.DataType) -> pa.Array:
@@ -177,7 +187,7 @@ class Rows:
         return dictionary(np.where(self.kind == MARKER, len(names) - 1, numbers), names, self.pa)
 
     def _of_marker(self, kind: pa.DataType) -> pa.Array:
-        return dictionary(self.batch["marker"], ("ABORT", "COMMIT"), self.pa, top=1)
+        return dictionary(self.of_batch("marker"), ("ABORT", "COMMIT"), self.pa, top=1)
 
     def _of_group_id(self, kind: pa.DataType) -> pa.Array:
         return dictionary(self.rows("group"), self.columns["groups"], self.pa)

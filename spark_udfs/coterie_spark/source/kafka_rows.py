@@ -34,7 +34,8 @@ def decode(frame: DataFrame) -> DataFrame:
     frame : DataFrame
         Columns ``key``, ``value``, ``partition``, ``offset`` and ``timestamp``, as
         ``spark.read.format("kafka")`` and ``spark.readStream.format("kafka")`` return them;
-        ``timestampType`` if it is there; others are ignored.
+        ``timestampType`` if it is there; others are ignored. For internal topics, Spark's source
+        needs ``spark.sql.streaming.kafka.useDeprecatedOffsetFetching``.
 
     Returns
     -------

@@ -6,17 +6,16 @@ missing, the test is skipped by name.
 
 import functools
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from support import maven
 from support.patience import HANG_S
 
 PROJECT = Path(__file__).parent
@@ -97,20 +96,9 @@ def classpath(version=VERSION, *profiles):
 
     ``profiles`` are those of ``pom.xml``: ``connect``.
     """
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"no broker: {tool} is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "classpath"
-        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={file}"]
-        goal += [f"-Dkafka.version={version}", *(f"-P{name}" for name in profiles)]
-        goal += [] if version < "4" else ["-Plog4j2"]
-        result = subprocess.run(
-            ["mvn", "-q", "-B", *goal], cwd=PROJECT, capture_output=True, text=True, check=False
-        )
-        if result.returncode:
-            pytest.skip(f"no broker: Maven brought no jars: {result.stdout.strip()[:200]}")
-        return file.read_text()
+    options = [f"-Dkafka.version={version}", *(f"-P{name}" for name in profiles)]
+    options += [] if version < "4" else ["-Plog4j2"]
+    return maven.classpath(PROJECT, "broker", *options)
 
 
 def java(main, *arguments, options=(), version=VERSION):

@@ -16,16 +16,16 @@ def played(name):
     return coordinator, log.batches
 
 
-def log_of(batches):
-    """Return the batches of a coordinator as bytes; each record has time 0."""
+def log_of(batches, at_ms=0):
+    """Return the batches of a coordinator as bytes; each record has this time."""
     data = b""
     for one in batches:
         if one.control:
             ((key, _),) = one.records
             commit = int.from_bytes(key[2:4], "big") == 1
-            data += marker(one.base_offset, one.producer_id, 0, commit=commit)
+            data += marker(one.base_offset, one.producer_id, at_ms, commit=commit)
         else:
-            records = [(0, key, value) for key, value in one.records]
+            records = [(at_ms, key, value) for key, value in one.records]
             data += batch(
                 one.base_offset,
                 records,

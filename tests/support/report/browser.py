@@ -78,6 +78,14 @@ class Browser:
         wait = WebDriverWait(self.driver, HANG_S, poll_frequency=0.05)
         return wait.until(lambda _: self.script(code, *arguments))
 
+    def wait_through_loads(self, code, *arguments, limit_s):
+        """The same on a page that loads itself again, which may end a script that runs."""
+        from selenium.common import WebDriverException
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        wait = WebDriverWait(self.driver, limit_s, 0.05, ignored_exceptions=[WebDriverException])
+        return wait.until(lambda _: self.script(code, *arguments))
+
     def all(self, selector):
         return self.driver.find_elements("css selector", selector)
 

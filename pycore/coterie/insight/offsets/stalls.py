@@ -22,6 +22,7 @@ from coterie.insight.offsets.commit_findings import (
     select,
     store_firsts,
 )
+from coterie.insight.offsets.weights import distinct
 from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import LOW, Key, Keys, Table, rows_by_key
 from coterie.insight.records.record_columns import (
@@ -279,12 +280,12 @@ class ActiveSlices:
         """Add moves of some keys at some times."""
         if len(of):
             codes = self._numbers(keys, of) << 40 | ms // self.slice_ms
-            self.recent.append(np.unique(codes))
+            self.recent.append(distinct(codes))
             if sum(map(len, self.recent)) > SLICES_STORED // 4:
                 self._settle()
 
     def _settle(self) -> None:
-        self.codes = np.unique(np.concatenate([self.codes, *self.recent]))
+        self.codes = distinct(np.concatenate([self.codes, *self.recent]))
         self.recent = []
         while len(self.codes) > SLICES_STORED:
             self._double()
@@ -292,7 +293,7 @@ class ActiveSlices:
     def _double(self) -> None:
         self.slice_ms *= 2
         low = (1 << 40) - 1
-        self.codes = np.unique(self.codes & ~low | (self.codes & low) >> 1)
+        self.codes = distinct(self.codes & ~low | (self.codes & low) >> 1)
 
     def absorb(self, later: ActiveSlices) -> None:
         """Add the slices of the next part."""
