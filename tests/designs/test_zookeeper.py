@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.designs.schedule import Schedule, Task
+from coterie.schedule import Schedule, Task
 from coterie.designs.zookeeper import (
     Connection,
     NodeExists,

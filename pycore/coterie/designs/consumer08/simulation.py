@@ -14,7 +14,7 @@ from coterie.designs.consumer08.points import Points
 from coterie.designs.consumer08.views import GroupViews
 from coterie.designs.ownership import subscription_of
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import PausingClock, Schedule
+from coterie.schedule import PausingClock, Schedule
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import Session, ZooKeeper
 from coterie.designs.zookeeper.tree import ZooKeeperError

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.views import BROKERS, TOPICS
-from coterie.designs.schedule import Routine, Schedule, Task
+from coterie.schedule import Routine, Schedule, Task
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.connection import Connection
 from coterie.designs.zookeeper.session import Session, ZooKeeper

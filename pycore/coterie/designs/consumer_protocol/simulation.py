@@ -13,7 +13,7 @@ from typing import Any
 from coterie.consumer_groups import ConsumerGroupChange
 from coterie.designs.consumer_protocol.consumer import ProtocolConsumer
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import Schedule
+from coterie.schedule import Schedule
 from coterie.designs.today.cluster import COMMIT_MS, DELIVERY_MS, GroupCluster, play_in
 from coterie.errors import ArgumentError, shown
 

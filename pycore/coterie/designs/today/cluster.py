@@ -17,7 +17,7 @@ from coterie.designs.coordinator09.simulation import ProtocolCounts
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.ledger import Ledgers
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import Schedule
+from coterie.schedule import Schedule
 from coterie.designs.today.coordinator import CountedCoordinator
 from coterie.designs.today.leaders import PARTITIONS, Leaders
 from coterie.designs.today.log import OffsetsLog

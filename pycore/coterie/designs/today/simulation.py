@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import Schedule
+from coterie.schedule import Schedule
 from coterie.designs.today.cluster import COMMIT_MS, DELIVERY_MS, GroupCluster, play_in
 from coterie.designs.today.consumer import TodayConsumer
 from coterie.events import Response, Transition, Unanswered

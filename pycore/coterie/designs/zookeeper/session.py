@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from coterie.designs.schedule import Schedule
+from coterie.schedule import Schedule
 from coterie.designs.zookeeper.tree import (
     NoChildrenForEphemerals,
     NodeExists,
