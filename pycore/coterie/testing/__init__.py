@@ -1,8 +1,8 @@
-"""Tools for tests of code in a consumer group: a scripted client, subscriptions, assignments.
+"""Tools for tests of code in a consumer group, on virtual time.
 
-A :class:`Member` acts as a consumer does, on the coordinator's virtual clock and only when the test
-calls it. It speaks the classic protocol or the consumer protocol. It never sleeps and uses no
-network.
+A :class:`Consumer` is a consumer of a :class:`Cluster`, with the methods of Kafka's client. A
+:class:`Member` is a scripted client of a group: it acts only when the test calls it. Both speak the
+classic protocol and the consumer protocol; neither sleeps or uses a network.
 """
 
 from coterie.log.consumer_protocol import (
@@ -12,14 +12,48 @@ from coterie.log.consumer_protocol import (
     subscription,
 )
 from coterie.testing.classic import ClassicMember
+from coterie.testing.client import Consumer, ConsumerGroupMetadata
+from coterie.testing.client.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    RetriableCommitFailedError,
+    RetriableError,
+    WakeupError,
+)
+from coterie.testing.cluster import Cluster, ConsumerRecord, TopicPartition
 from coterie.testing.consumer import ConsumerMember, MemberState
 from coterie.testing.member import Member
+from coterie.testing.process import Future, Process
 
 __all__ = [
     "ClassicMember",
+    "Cluster",
+    "CommitFailedError",
+    "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerMember",
+    "ConsumerRecord",
+    "FencedInstanceIdError",
+    "Future",
+    "IllegalStateError",
+    "KafkaError",
+    "KafkaTimeoutError",
     "Member",
     "MemberState",
+    "NoOffsetForPartitionError",
+    "OffsetOutOfRangeError",
+    "Process",
+    "RebalanceInProgressError",
+    "RetriableCommitFailedError",
+    "RetriableError",
+    "TopicPartition",
+    "WakeupError",
     "assignment",
     "read_assignment",
     "read_subscription",

@@ -104,6 +104,13 @@ class Process:
         """The time of the clock, in ms."""
         return self.schedule.now_ms
 
+    def check_alive(self) -> None:
+        """Raise what ends a program if the process is dead: its cleanup must not wait."""
+        if not self.alive:
+            import greenlet
+
+            raise greenlet.GreenletExit
+
     # Calls that are due later
 
     def call_later(self, ms: int, function: Callable[..., Any], *args: Any) -> Timer:

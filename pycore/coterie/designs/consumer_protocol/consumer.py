@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coterie.designs.ledger import TopicPartition
-from coterie.designs.today.coordinator import CountedCoordinator
+from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.designs.today.member import GroupConsumer
 from coterie.testing import ConsumerMember
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.today.coordinator import CountedCoordinator
+from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.designs.today.member import GroupConsumer
 from coterie.testing import ClassicMember
 

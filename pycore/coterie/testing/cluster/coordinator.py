@@ -1,4 +1,4 @@
-"""The library's coordinator, with a count of requests and fast heartbeats.
+"""The library's coordinator, with a count of requests and fast heartbeats, for simulations.
 
 Nine of ten requests are heartbeats that only renew a session. They call the core directly.
 """
@@ -6,14 +6,12 @@ Nine of ten requests are heartbeats that only renew a session. They call the cor
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from coterie._core.coordinator.outputs import response_of
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.coordinator.requests import compile_values
-from coterie.designs.today.log import OffsetsLog
 from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 
 HEARTBEAT, CONSUMER_HEARTBEAT = NUMBER["heartbeat"], NUMBER["consumer_group_heartbeat"]
@@ -22,32 +20,10 @@ _compiled = functools.lru_cache(maxsize=4096)(compile_values)
 
 
 class CountedCoordinator(GroupCoordinator):
-    """A coordinator that counts its requests.
+    """A coordinator that counts its requests; it is made as a :class:`GroupCoordinator` is."""
 
-    Parameters
-    ----------
-    log : OffsetsLog
-        The log that it writes and loads.
-    behaviour : str
-        The version of Kafka, as ``coterie.behaviour``.
-    on_event, member_ids
-        As in :class:`GroupCoordinator`.
-    """
-
-    def __init__(
-        self,
-        log: OffsetsLog,
-        *,
-        behaviour: str,
-        on_event: Callable[[Any], None],
-        member_ids: Callable[[str], str],
-    ) -> None:
-        super().__init__(
-            {"coterie.behaviour": behaviour},
-            on_event=on_event,
-            member_ids=member_ids,
-            log_sink=log,
-        )
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.requests = 0
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
