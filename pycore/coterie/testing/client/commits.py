@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from coterie.testing.client.errors import (
     CommitFailedError,
@@ -20,6 +20,7 @@ from coterie.testing.client.errors import (
     RetriableError,
     error_of,
 )
+from coterie.testing.client.membership import NOBODY, Identity, Membership
 from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.cluster.topics import TopicPartition
@@ -29,27 +30,9 @@ __all__ = ["Commits", "Offsets"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 Callback = Callable[[Offsets, "KafkaError | None"], None]
-Identity = tuple[int, str, "str | None"]  # generation or epoch, member id, instance id
-_NOBODY: Identity = (-1, "", None)
 _LOST_COORDINATOR = (
     Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT,
 )  # fmt: skip
-
-
-class Committer(Protocol):
-    """What commits need of the membership."""
-
-    def commit_identity(self) -> Identity:
-        """Return who commits; KafkaError if a member cannot commit now."""
-
-    def commit_refused(self, error: Error, sent: Identity) -> KafkaError:
-        """Return the exception for an error of the membership, and act on it."""
-
-    def fetch_identity(self) -> Any:
-        """Return what a fetch of committed offsets belongs to; it is sent again when it changes."""
-
-    def fetch_fields(self) -> dict[str, Any]:
-        """Return the fields of OffsetFetch that name the member."""
 
 
 class Commits:
@@ -68,7 +51,7 @@ class Commits:
         self.group_id: str | None = settings["group.id"]
         self.next_auto_ms: int | None = None
         self.reschedule()
-        self.member: Committer | None = None  # set by the consumer
+        self.member: Membership | None = None  # set by the consumer
         self._completed: deque[tuple[Callback | None, Offsets, KafkaError | None]] = deque()
         self._in_flight = self._pending = 0  # asynchronous ones; those that need a coordinator
         self._fenced = False
@@ -203,19 +186,18 @@ class Commits:
             return sent
         if self._network.coordinator is None:
             return Sent.failed(error_of(Error.COORDINATOR_NOT_AVAILABLE, "offset commit"))
-        identity = _NOBODY
+        identity = NOBODY
         if self._subscriptions.auto_assigned and self.member is not None:
             try:
                 identity = self.member.commit_identity()
             except KafkaError as error:
                 return Sent.failed(error)
-        cluster, client = self._network.cluster, self._network.client_id
-        cluster.note(client, "commit", offsets)
+        self._network.note("commit", offsets)
 
         def respond(response: Any) -> None:
             failure = self._failure(response, identity)
-            details = (offsets, None if failure is None else type(failure).__name__)
-            cluster.note(client, "committed", details)
+            outcome = None if failure is None else type(failure).__name__
+            self._network.note("committed", (offsets, outcome))
             if failure is None:
                 sent.complete()
             else:
@@ -244,7 +226,7 @@ class Commits:
             elif error in (Error.FENCED_INSTANCE_ID, Error.UNKNOWN_MEMBER_ID,
                            Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS,
                            Error.STALE_MEMBER_EPOCH, Error.FENCED_MEMBER_EPOCH):  # fmt: skip
-                if identity == _NOBODY or self.member is None:
+                if identity == NOBODY or self.member is None:
                     return CommitFailedError()
                 return self.member.commit_refused(error, identity)
             return error_of(error, "offset commit")

@@ -20,7 +20,9 @@ from coterie.testing.client.errors import (
     WakeupError,
 )
 from coterie.testing.client.fetcher import EARLIEST, LATEST, Fetcher
-from coterie.testing.client.network import Metadata, NetworkClient, earliest
+from coterie.testing.client.membership import Membership
+from coterie.testing.client.metadata import Metadata
+from coterie.testing.client.network import NetworkClient, earliest
 from coterie.testing.client.settings import consumer_settings
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.cluster.cluster import Cluster
@@ -76,7 +78,7 @@ class Consumer:
         self._network = NetworkClient(cluster, self.client_id, process, chosen)
         self._metadata = Metadata(self._network)
         self._commits: Commits | None = None
-        self._member: ClassicMembership | None = None
+        self._member: Membership | None = None
         if chosen["group.id"] is not None:
             self._commits = Commits(self._network, self._subscriptions)
             self._member = ClassicMembership(
@@ -118,8 +120,7 @@ class Consumer:
         """Leave the group, and drop all partitions."""
         self._open()
         if self._member is not None:
-            self._member.prepare_to_leave()
-            self._member.leave()
+            self._member.unsubscribe()
         self._subscriptions.unsubscribe()
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -161,17 +162,19 @@ class Consumer:
         deadline_ms = self._deadline(timeout_ms)
         if self._subscriptions.kind is None:
             raise IllegalStateError("subscribe to topics or assign partitions before poll")
-        self._network.cluster.note(self.client_id, "poll")
+        self._network.note("poll")
         while True:
             self._check_woken()
             if self._update_assignment(deadline_ms):
                 self._fetcher.update_positions(deadline_ms)
             records = self._fetcher.collect()
-            if not records:
+            if records is None:
                 self._wait_for_records(deadline_ms)
                 records = self._fetcher.collect()
-            if records or self._network.now_ms >= deadline_ms:
+            if records is not None:
                 return records
+            if self._network.now_ms >= deadline_ms:
+                return []
 
     def _update_assignment(self, deadline_ms: int) -> bool:
         if self._member is None:
@@ -186,7 +189,7 @@ class Consumer:
         until_ms = earliest(
             deadline_ms,
             self._fetcher.next_records_ms(),
-            self._metadata.refresh_ms,
+            self._metadata.next_ms,
             None if self._member is None else self._member.next_poll_ms(),
         )
         network.in_poll = True
@@ -404,11 +407,11 @@ class Consumer:
                 try:
                     self._commits.finish(deadline_ms)
                 finally:
-                    self._member.close()
+                    self._member.close(deadline_ms)
                     self._commits.await_callbacks(deadline_ms)
         finally:
             self._closed = True
-            self._network.cluster.note(self.client_id, "closed")
+            self._network.note("closed")
             self._network.connection.close()
 
     def __enter__(self) -> Consumer:

@@ -12,7 +12,8 @@ from typing import Any
 
 from coterie.testing.client.commits import Commits
 from coterie.testing.client.errors import DisconnectError, OffsetOutOfRangeError, error_of
-from coterie.testing.client.network import Metadata, NetworkClient, Sent, earliest
+from coterie.testing.client.metadata import Metadata
+from coterie.testing.client.network import NetworkClient, Sent, earliest
 from coterie.testing.client.subscriptions import PartitionState, SubscriptionState
 from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog, TopicPartition
 from coterie.values import Error
@@ -122,8 +123,10 @@ class Fetcher:
             return None
         return topic.logs[partition.partition]
 
-    def collect(self) -> list[ConsumerRecord]:
+    def collect(self) -> list[ConsumerRecord] | None:
         """Return records that have reached the client, at most ``max.poll.records``.
+
+        None: nothing has come. An empty list: only what is not shown, such as markers.
 
         Raises
         ------
@@ -133,6 +136,7 @@ class Fetcher:
         records: list[ConsumerRecord] = []
         sees_ms = self._network.connection.sees_ms
         read: list[TopicPartition] = []
+        advanced = False
         for tp, state in self._subscriptions.assigned.items():
             if not state.fetchable:
                 continue
@@ -149,6 +153,7 @@ class Fetcher:
                     *(state.position, end, self._most - len(records)), committed=self._committed
                 )
                 records += found
+                advanced = True
                 read.append(tp)
                 if len(records) >= self._most:
                     if state.position < end:
@@ -156,7 +161,7 @@ class Fetcher:
                     break
         for tp in read:
             self._subscriptions.to_end(tp)
-        return records
+        return records if records or advanced else None
 
     def _end(self, log: PartitionLog, sees_ms: int) -> int:
         return log.last_stable_offset(sees_ms) if self._committed else log.end_offset(sees_ms)

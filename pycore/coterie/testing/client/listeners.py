@@ -33,7 +33,7 @@ class Listeners:
     def _call(
         self, kind: str, methods: tuple[str, ...], partitions: list[TopicPartition]
     ) -> Exception | None:
-        self._network.cluster.note(self._network.client_id, kind, partitions)
+        self._network.note(kind, partitions)
         listener = self._subscriptions.listener
         for name in methods:
             method = getattr(listener, name, None)

@@ -1,14 +1,13 @@
-"""A consumer's connections: it waits in virtual time, finds its coordinator, and knows topics.
+"""A consumer's connections: it waits in virtual time, and finds its coordinator.
 
 Responses are handled while the application is in a call that waits, or at once while the heartbeat
 thread runs; otherwise they stay unread until the next call, as in Kafka's client.
-Source: ``ConsumerNetworkClient.java``, ``AbstractCoordinator.java`` (the coordinator's look-up),
-``Metadata.java``.
+Source: ``ConsumerNetworkClient.java``, ``AbstractCoordinator.java`` (the coordinator's look-up).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from coterie.testing.client.errors import DisconnectError, KafkaError, error_of
@@ -89,6 +88,8 @@ class NetworkClient:
         Whether the heartbeat thread runs, and handles responses.
     in_poll : bool
         Whether the application waits in ``poll``.
+    on_coordinator : function
+        Called when the coordinator has been found.
     """
 
     def __init__(
@@ -103,11 +104,17 @@ class NetworkClient:
         self._unread: list[tuple[Callable[[Any], None], Any]] = []
         self._waiting: Future | None = None
         self._lookup: Sent | None = None
+        self.on_coordinator: Callable[[], None] = lambda: None
 
     @property
     def now_ms(self) -> int:
         """The time, in ms."""
         return self.process.schedule.now_ms
+
+    def note(self, kind: str, details: Any = None) -> None:
+        """Tell the cluster's ``on_note`` what the client does."""
+        if self.cluster.on_note is not None:
+            self.cluster.on_note(self.now_ms, self.client_id, kind, details)
 
     # Waits
 
@@ -201,6 +208,7 @@ class NetworkClient:
             lookup.fail(error_of(response, "FindCoordinator"))
         else:
             self.coordinator = response
+            self.on_coordinator()
             lookup.complete()
 
     def forget_coordinator(self) -> None:
@@ -214,37 +222,3 @@ class NetworkClient:
     ) -> None:
         """Send a request to the coordinator, which must be known."""
         self.send(op, handler, *args, node=self.coordinator, **fields)
-
-
-class Metadata:
-    """The partition counts of topics, as a client knows them.
-
-    They are refreshed when they are ``metadata.max.age.ms`` old, when new topics are needed, and
-    after an error that shows that they are wrong.
-    """
-
-    def __init__(self, network: NetworkClient) -> None:
-        self._network = network
-        self.counts: dict[str, int] = {}
-        self.version = 0
-        self.refresh_ms: int | None = None  # when it is refreshed next; None: not yet needed
-
-    def request_update(self) -> None:
-        """Refresh at the next opportunity."""
-        self.refresh_ms = self._network.now_ms
-
-    def update(self, topics: Iterable[str], *, everything: bool) -> bool:
-        """Refresh if it is time; return whether the counts of these topics are known."""
-        now_ms = self._network.now_ms
-        host = self._network.connection.host
-        if self.refresh_ms is None or now_ms < self.refresh_ms or host.cut_ms is not None:
-            return False
-        cluster = self._network.cluster.topics
-        names = cluster if everything else [name for name in topics if name in cluster]
-        self.counts = {name: len(cluster[name].logs) for name in names}
-        self.version += 1
-        settings = self._network.settings
-        missing = not everything and any(name not in self.counts for name in topics)
-        age = "retry.backoff.max.ms" if missing else "metadata.max.age.ms"
-        self.refresh_ms = now_ms + settings[age]
-        return True

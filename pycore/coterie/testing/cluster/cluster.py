@@ -90,11 +90,6 @@ class Cluster:
         """The time of the clock, in ms."""
         return self.schedule.now_ms
 
-    def note(self, client: str, kind: str, details: Any = None) -> None:
-        """Tell :attr:`on_note` what a client does."""
-        if self.on_note is not None:
-            self.on_note(self.schedule.now_ms, client, kind, details)
-
     # Topics
 
     def create_topic(self, name: str, partitions: int, interval_ms: int | None = 1000) -> None:
