@@ -33,7 +33,7 @@ class Future:
     def __init__(self) -> None:
         self.done = False
         self.value: Any = None
-        self._waiter: Callable[[], None] | None = None
+        self._waiter: Callable[[], Any] | None = None
 
     def set(self, value: Any = None) -> None:
         """Set the result, and resume the process that waits for it; a second call is ignored."""

@@ -262,7 +262,8 @@ class Commits:
 
     def _fetching(self, wanted: tuple[TopicPartition, ...]) -> Sent:
         """Send OffsetFetch, unless the same one is under way."""
-        identity = None if self.member is None else self.member.fetch_identity()
+        assert self.member is not None
+        identity = self.member.fetch_identity()
         if self._fetch is not None and self._fetch[0] == (wanted, identity):
             return self._fetch[1]
         sent = Sent()
@@ -270,12 +271,11 @@ class Commits:
         topics: dict[str, list[int]] = {}
         for topic, partition in wanted:
             topics.setdefault(topic, []).append(partition)
-        fields: dict[str, Any] = {} if identity is None else self.member.fetch_fields()
         self._network.send_to_coordinator(
             *("offset_fetch", lambda response: self._fetched(response, sent), self.group_id),
             topics=topics,
             require_stable=True,
-            **fields,
+            **self.member.fetch_fields(),
         )
         return sent
 

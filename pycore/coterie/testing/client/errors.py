@@ -6,6 +6,8 @@ below RetriableException).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coterie.errors import CoterieError
 from coterie.values import Error
 
@@ -156,8 +158,8 @@ class NoOffsetForPartitionError(KafkaError):
         Those without an offset.
     """
 
-    def __init__(self, partitions: list[tuple[str, int]]) -> None:
-        self.partitions = partitions
+    def __init__(self, partitions: Sequence[tuple[str, int]]) -> None:
+        self.partitions = list(partitions)
         names = ", ".join(f"{topic}-{number}" for topic, number in partitions)
         super().__init__(f"no committed offset, and no auto.offset.reset, for {names}")
 

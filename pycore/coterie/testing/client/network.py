@@ -158,8 +158,9 @@ class NetworkClient:
 
     def backoff_ms(self, attempts: int) -> int:
         """Return the exponential backoff after so many attempts, without its random part."""
-        settings = self.settings
-        return min(settings["retry.backoff.ms"] << attempts, settings["retry.backoff.max.ms"])
+        first_ms: int = self.settings["retry.backoff.ms"]
+        most_ms: int = self.settings["retry.backoff.max.ms"]
+        return min(first_ms << min(attempts, 32), most_ms)
 
     # Requests
 

@@ -175,7 +175,7 @@ class SubscriptionState:
         """Let partitions without a committed offset begin as ``auto.offset.reset`` says."""
         without = self.initializing()
         if without and self.reset_policy == "none":
-            raise NoOffsetForPartitionError([tuple(tp) for tp in without])
+            raise NoOffsetForPartitionError(without)
         for tp in without:
             self.request_reset(tp, self.reset_policy)
 

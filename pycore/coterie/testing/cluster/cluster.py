@@ -260,9 +260,9 @@ class Cluster:
 
     def _list_offsets(
         self, asked: Mapping[tuple[str, int], int], *, committed: bool
-    ) -> dict[tuple[str, int], tuple[int, int] | Error]:
+    ) -> dict[tuple[str, int], tuple[int, int] | Error | None]:
         """Return offset and timestamp by partition; asked for: a time, -1 the end, -2 the begin."""
-        found: dict[tuple[str, int], tuple[int, int] | Error] = {}
+        found: dict[tuple[str, int], tuple[int, int] | Error | None] = {}
         now_ms = self.now_ms
         for (name, partition), at in asked.items():
             topic = self.topics.get(name)
