@@ -4,7 +4,6 @@ The rules are those of ConsumerCoordinatorTest (Kafka 3.9), whose tests are name
 """
 
 import pytest
-from support.consumers import Story
 
 from coterie import Error
 from coterie.testing import (
@@ -15,6 +14,7 @@ from coterie.testing import (
     RebalanceInProgressError,
     RetriableCommitFailedError,
 )
+from support.consumers import Story
 
 FIRST = ("orders", 0)
 OFFSETS = {FIRST: 7}
@@ -54,7 +54,8 @@ def test_commit_is_sent_again_after_a_disconnection_although_it_was_carried_out(
     # testCommitOffsetSyncCoordinatorDisconnected
     story.cluster.network.lose_response("a", "offset_commit")
     story.consumers["a"].commit(OFFSETS)
-    assert len(story.of("commit")) == 2 and committed(story).offset == 7
+    assert len(story.of("commit")) == 2
+    assert committed(story).offset == 7
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,8 @@ def test_commit_raises_what_a_retry_cannot_help(story, error, raised, calls):
     story.cluster.network.fail("a", "offset_commit", error)
     with pytest.raises(raised):
         story.consumers["a"].commit(OFFSETS)
-    assert len(story.of("commit")) == 1 and committed(story) is None
+    assert len(story.of("commit")) == 1
+    assert committed(story) is None
     story.poll(60_000)  # the former member's session has to end
     assert [what for _, what, _ in story.take_calls()] == calls
 
@@ -120,9 +122,11 @@ def test_the_callback_of_an_asynchronous_commit_runs_in_a_later_call(story):
     consumer = story.consumers["a"]
     consumer.commit_async(OFFSETS, lambda *outcome: done.append(outcome))
     story.pass_time(1000)
-    assert done == [] and committed(story).offset == 7
+    assert done == []
+    assert committed(story).offset == 7
     consumer.poll(0)
-    assert [error for _, error in done] == [None] and list(done[0][0]) == [FIRST]
+    assert [error for _, error in done] == [None]
+    assert list(done[0][0]) == [FIRST]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,8 @@ def test_an_asynchronous_commit_is_not_sent_again(story, error, raised):
     consumer.commit_async(OFFSETS, lambda offsets, failure: failures.append(failure))
     story.pass_time(1000)
     consumer.poll(0)
-    assert [type(one) for one in failures] == [raised] and len(story.of("commit")) == 1
+    assert [type(one) for one in failures] == [raised]
+    assert len(story.of("commit")) == 1
 
 
 def test_a_disconnected_asynchronous_commit_may_be_retried(story):
@@ -175,7 +180,8 @@ def test_commits_of_a_synchronous_call_come_after_asynchronous_ones(story):
     for offset in (1, 2):
         consumer.commit_async({FIRST: offset}, lambda offsets, _: order.append(offsets))
     consumer.commit(OFFSETS)
-    assert [one[FIRST].offset for one in order] == [1, 2] and committed(story).offset == 7
+    assert [one[FIRST].offset for one in order] == [1, 2]
+    assert committed(story).offset == 7
 
 
 def test_a_member_in_a_rebalance_cannot_commit(story):

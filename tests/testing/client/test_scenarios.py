@@ -1,9 +1,8 @@
 """The scenarios of real clients (tests/clients), played with Consumer: the same facts."""
 
+from coterie import OffsetAndMetadata
 from support.clients.scenarios import SCENARIOS
 from support.consumers import SETTINGS, Story
-
-from coterie import OffsetAndMetadata
 
 OF_CLIENTS = {"group.initial.rebalance.delay.ms": 0}  # as the server of the scenarios
 RANGE = {"partition.assignment.strategy": "range"}
