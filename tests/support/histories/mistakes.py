@@ -1,0 +1,356 @@
+"""Classic mistakes of consumer applications, each beside its corrected version.
+
+``CATALOGUE`` says what shows a mistake, and which events bring it out.
+"""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from coterie.histories import now_ms, run_in_thread, sleep
+from coterie.testing import CommitFailedError, RebalanceInProgressError
+
+MANUAL = {"enable.auto.commit": False}
+
+
+class Application:
+    """Processes records and commits afterwards: at least once."""
+
+    settings = MANUAL
+
+    def __init__(self, consumer, store):
+        self.consumer, self.store = consumer, store
+
+    def process(self, records):
+        self.work(records)
+        self.consumer.commit()
+
+    def work(self, records):
+        for _ in records:  # takes the time of each
+            pass
+
+
+# 1. Commit before processing
+
+
+class CommitsFirst(Application):
+    def process(self, records):
+        self.consumer.commit()
+        self.work(records)
+
+
+# 2. Auto-commit, and processing in threads
+
+
+class HandsOver(Application):
+    settings = {}  # enable.auto.commit: what a poll has returned counts as done
+
+    def process(self, records):
+        run_in_thread(self.work, records)
+
+
+class PausesMeanwhile(Application):
+    """Polls without records while a thread works, and commits what it has done."""
+
+    job = None
+
+    def on_partitions_assigned(self, partitions):
+        if self.job is not None:
+            self.consumer.pause(partitions)
+
+    def on_partitions_revoked(self, partitions):
+        if self.job is not None:
+            while not self.job.done:
+                sleep(100)
+            self.consumer.commit(self.offsets)
+            self.offsets = {}
+
+    def on_partitions_lost(self, partitions):
+        self.offsets = {}
+
+    def process(self, records):
+        if not len(records):
+            return
+        self.job, self.offsets = run_in_thread(self.work, records), records.next_offsets()
+        self.consumer.pause(self.consumer.assignment())
+        while not self.job.done:
+            self.consumer.poll(1000)
+        self.job = None
+        self.consumer.commit(self.offsets)
+        self.consumer.resume(self.consumer.assignment())
+
+
+# 3. No commit in on_partitions_revoked
+
+
+class CommitsNowAndThen(Application):
+    next_ms = 0
+
+    def process(self, records):
+        self.work(records)
+        if now_ms() >= self.next_ms:
+            self.consumer.commit()
+            self.next_ms = now_ms() + 30_000
+
+
+class CommitsBeforeItGivesUp(CommitsNowAndThen):
+    def on_partitions_revoked(self, partitions):
+        self.consumer.commit()
+
+
+# 4. An asynchronous commit that a rebalance overtakes
+
+
+class CommitsAsynchronously(Application):
+    def on_partitions_revoked(self, partitions):
+        self.consumer.commit()
+
+    def process(self, records):
+        self.work(records)
+        self.consumer.commit_async()  # the next one covers it if it fails
+
+
+class RetriesAsynchronously(CommitsAsynchronously):
+    def process(self, records):
+        self.work(records)
+        self.consumer.commit_async(callback=self.retry)
+
+    def retry(self, offsets, error):
+        if error is not None:  # by now another member may be further
+            self.consumer.commit_async(offsets, self.retry)
+
+
+# 5. Processing that takes longer than max.poll.interval.ms
+
+
+class TakesMany(Application):
+    settings = {**MANUAL, "max.poll.interval.ms": 10_000}  # and max.poll.records is 500
+
+
+class TakesFew(Application):
+    settings = {**MANUAL, "max.poll.interval.ms": 10_000, "max.poll.records": 1}
+
+
+# 6. Offsets stored outside, without fencing
+
+
+class OwnOffsets(Application):
+    """Stores its results and its offsets in one transaction of a database."""
+
+    def on_partitions_assigned(self, partitions):
+        for partition in partitions:
+            self.consumer.seek(partition, self.store.get(partition, 0))
+
+    def process(self, records):
+        for record in records:
+            self.save((record.topic, record.partition), record.offset)
+
+    def save(self, partition, offset):
+        self.store.setdefault("applied", Counter())[partition, offset] += 1
+        self.store[partition] = offset + 1
+
+
+class FencedOffsets(OwnOffsets):
+    def save(self, partition, offset):
+        if self.store.get(partition, 0) == offset:  # else another member has been here
+            super().save(partition, offset)
+
+
+# 7. Lost partitions treated as revoked
+
+
+class CommitsWhatIsLost(Application):
+    def on_partitions_revoked(self, partitions):
+        self.consumer.commit()  # without on_partitions_lost it is called for lost ones, too
+
+    def process(self, records):
+        try:
+            super().process(records)
+        except (CommitFailedError, RebalanceInProgressError):
+            pass  # others will process these records again
+
+
+class DropsWhatIsLost(CommitsWhatIsLost):
+    def on_partitions_lost(self, partitions):
+        pass
+
+
+# 8. A pause that a rebalance ends
+
+
+class TrustsItsPause(Application):
+    """Pauses a partition for a while when its records come too fast."""
+
+    def __init__(self, consumer, store):
+        super().__init__(consumer, store)
+        self.paused = {}
+
+    def process(self, records):
+        over = [partition for partition, until_ms in self.paused.items() if now_ms() >= until_ms]
+        for partition in over:
+            del self.paused[partition]
+        self.consumer.resume(self.consumer.assignment() & set(over))
+        for partition in records.partitions():
+            if partition not in self.paused:  # which cannot be
+                self.work(records.records(partition))
+                self.paused[partition] = now_ms() + 15_000
+                self.consumer.pause([partition])
+        self.consumer.commit()
+
+
+class PausesAgain(TrustsItsPause):
+    def on_partitions_assigned(self, partitions):
+        self.consumer.pause([partition for partition in partitions if partition in self.paused])
+
+
+# 9. The assumptions of eager rebalances, under cooperative-sticky
+
+
+class StartsAfresh(Application):
+    """Collects some records before it processes them."""
+
+    settings = {**MANUAL, "partition.assignment.strategy": "cooperative-sticky"}
+
+    def __init__(self, consumer, store):
+        super().__init__(consumer, store)
+        self.batches = {}
+
+    def on_partitions_assigned(self, partitions):
+        self.batches = {}  # an eager rebalance begins with no partition
+
+    def process(self, records):
+        for partition in records.partitions():
+            self.batches.setdefault(partition, []).append(records.records(partition))
+        if sum(map(len, self.batches.values())) >= 5:
+            for batches in self.batches.values():
+                for batch in batches:
+                    self.work(batch)
+            self.batches = {}
+            self.consumer.commit()
+
+
+class DropsWhatItGivesUp(StartsAfresh):
+    def on_partitions_assigned(self, partitions):
+        pass  # the others stay
+
+    def on_partitions_revoked(self, partitions):
+        for partition in partitions:
+            self.batches.pop(partition, None)
+
+
+# 10. A seek to a stale position
+
+
+class RemembersPositions(Application):
+    def __init__(self, consumer, store):
+        super().__init__(consumer, store)
+        self.positions = {}
+
+    def on_partitions_assigned(self, partitions):
+        for partition in self.positions.keys() & set(partitions):
+            self.consumer.seek(partition, self.positions[partition])
+
+    def process(self, records):
+        self.work(records)
+        self.positions |= records.next_offsets()
+        self.consumer.commit()
+
+
+class ForgetsPositions(RemembersPositions):
+    def on_partitions_revoked(self, partitions):
+        for partition in partitions:
+            self.positions.pop(partition, None)
+
+
+# 11. Retries after CommitFailed
+
+
+class DropsTheCommit(Application):
+    def process(self, records):
+        self.work(records)
+        try:
+            self.consumer.commit(records.next_offsets())
+        except (CommitFailedError, RebalanceInProgressError):
+            pass  # others process these records again
+
+
+class Insists(Application):
+    failed = None
+
+    def process(self, records):
+        self.work(records)
+        try:
+            if self.failed is not None:
+                self.consumer.commit(self.failed)
+                self.failed = None
+            self.consumer.commit(records.next_offsets())
+        except (CommitFailedError, RebalanceInProgressError):
+            self.failed = records.next_offsets()
+
+
+# What shows a mistake
+
+
+def applied_twice(outcome):
+    return [item for item, times in outcome.store.get("applied", {}).items() if times > 1]
+
+
+def commits_that_go_back(outcome):
+    highest, found = {}, []
+    for commit in outcome.commits:
+        for partition, offset in commit.offsets.items():
+            if offset < highest.get(partition, 0):
+                found.append(commit)
+            highest[partition] = max(offset, highest.get(partition, 0))
+    return found
+
+
+class Entry(NamedTuple):
+    mistaken: type
+    corrected: type
+    found: Any  # what is wrong with an outcome
+    options: dict[str, Any] = {}  # of the histories
+
+
+PLANNED = {"events": ["Join", "Close", "Restart"]}
+CATALOGUE = {
+    "commit before processing": Entry(CommitsFirst, Application, lambda o: o.lost),
+    "auto-commit with threads": Entry(HandsOver, PausesMeanwhile, lambda o: o.lost),
+    "no commit when revoked": Entry(
+        CommitsNowAndThen, CommitsBeforeItGivesUp, lambda o: o.repeated, PLANNED
+    ),
+    "async commit overtaken": Entry(
+        RetriesAsynchronously,
+        CommitsAsynchronously,
+        commits_that_go_back,
+        {"events": ["Join", "Close", "Restart", "Failover"], "longest_ms": 10_000},
+    ),
+    "longer than max.poll.interval.ms": Entry(
+        TakesMany,
+        TakesFew,
+        lambda o: o.overlaps,
+        {"events": ["SlowProcessing"], "members": (2, 4), "processing_ms": (0, 100)},
+    ),
+    "own offsets without fencing": Entry(OwnOffsets, FencedOffsets, applied_twice),
+    "lost treated as revoked": Entry(
+        CommitsWhatIsLost,
+        DropsWhatIsLost,
+        lambda o: o.errors,
+        {"events": ["Pause", "Join", "Close"]},
+    ),
+    "pause lost over a rebalance": Entry(TrustsItsPause, PausesAgain, lambda o: o.lost),
+    "eager under cooperative": Entry(
+        StartsAfresh,
+        DropsWhatItGivesUp,
+        lambda o: o.lost,
+        {"events": ["Join", "Close", "Restart", "Crash", "Pause"]},
+    ),
+    "seek to a stale position": Entry(
+        RemembersPositions, ForgetsPositions, lambda o: o.repeated, PLANNED
+    ),
+    "retry after CommitFailed": Entry(
+        Insists,
+        DropsTheCommit,
+        commits_that_go_back,
+        {"events": ["Pause", "Join", "Close"]},
+    ),
+}
