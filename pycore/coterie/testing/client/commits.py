@@ -18,6 +18,7 @@ from coterie.testing.client.errors import (
     KafkaError,
     RetriableCommitFailedError,
     RetriableError,
+    StaleMemberEpochError,
     error_of,
 )
 from coterie.testing.client.membership import NOBODY, Identity, Membership
@@ -67,11 +68,13 @@ class Commits:
         while True:
             if not self._network.ensure_coordinator(deadline_ms):
                 return False
-            sent = self._send(offsets)
+            sent = self.send(offsets)
             self._network.wait_for(sent, deadline_ms)
             self.run_callbacks()
             if sent.done and sent.failure is None:
                 return True
+            if isinstance(sent.failure, StaleMemberEpochError):
+                raise CommitFailedError("the offset commit failed: STALE_MEMBER_EPOCH")
             if sent.failure is not None and not isinstance(sent.failure, RetriableError):
                 raise sent.failure
             self._network.sleep(self._network.backoff_ms(attempts), deadline_ms)
@@ -163,7 +166,7 @@ class Commits:
         return True
 
     def _send_asynchronous(self, offsets: Offsets, callback: Callback | None) -> Sent:
-        sent = self._send(offsets)
+        sent = self.send(offsets)
         self._in_flight += 1
 
         def done(sent: Sent) -> None:
@@ -179,7 +182,8 @@ class Commits:
         sent.then(done)
         return sent
 
-    def _send(self, offsets: Offsets) -> Sent:
+    def send(self, offsets: Offsets) -> Sent:
+        """Send OffsetCommit once; the result has no callback."""
         sent = Sent()
         if not offsets:
             sent.complete()
@@ -251,7 +255,10 @@ class Commits:
             self._fetch = None
             if sent.failure is None:
                 return sent.value  # type: ignore[no-any-return]
-            if not isinstance(sent.failure, RetriableError):
+            assert self.member is not None
+            # the epoch may have changed meanwhile, and the next request has the new one
+            stale = isinstance(sent.failure, StaleMemberEpochError) and self.member.fetch_fields()
+            if not stale and not isinstance(sent.failure, RetriableError):
                 raise sent.failure
             self._network.sleep(self._network.backoff_ms(attempts), deadline_ms)
             attempts += 1

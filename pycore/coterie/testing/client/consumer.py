@@ -6,13 +6,14 @@ Source: ``ClassicKafkaConsumer.java``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from coterie.arguments import milliseconds, sequence, text, whole
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.classic_membership import ClassicMembership
 from coterie.testing.client.commits import Callback, Commits, Offsets
+from coterie.testing.client.consumer_membership import ConsumerMembership
 from coterie.testing.client.errors import (
     IllegalStateError,
     InvalidGroupIdError,
@@ -33,6 +34,10 @@ from coterie.values import OffsetAndMetadata
 __all__ = ["Consumer", "ConsumerGroupMetadata"]
 
 CLOSE_TIMEOUT_MS = 30_000
+_MEMBERSHIPS: dict[str, Callable[..., Membership]] = {
+    "classic": ClassicMembership,
+    "consumer": ConsumerMembership,
+}
 
 
 class ConsumerGroupMetadata(NamedTuple):
@@ -81,7 +86,7 @@ class Consumer:
         self._member: Membership | None = None
         if chosen["group.id"] is not None:
             self._commits = Commits(self._network, self._subscriptions)
-            self._member = ClassicMembership(
+            self._member = _MEMBERSHIPS[chosen["group.protocol"]](
                 self._network, self._metadata, self._subscriptions, self._commits
             )
             self._commits.member = self._member

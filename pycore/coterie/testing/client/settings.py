@@ -47,6 +47,10 @@ _WITHOUT_EFFECT = {  # on a simulated cluster; so a consumer's own settings can 
     *("exclude.internal.topics", "client.dns.lookup", "security.protocol"),
 }
 _STRATEGY = "partition.assignment.strategy"
+_OF_OTHERS = {  # what a group protocol refuses
+    "classic": ("group.remote.assignor",),
+    "consumer": (_STRATEGY, "heartbeat.interval.ms", "session.timeout.ms"),
+}
 Settings = dict[str, Any]
 
 
@@ -69,6 +73,10 @@ def consumer_settings(given: Mapping[str, Any]) -> Settings:
             raise ConfigError(f"{shown(name)} is no setting of a consumer{_like(name, settings)}")
         if name in settings:
             settings[name] = _checked(name, value)
+    protocol = settings["group.protocol"]
+    for name in _OF_OTHERS[protocol]:
+        if given.get(name) is not None:
+            raise ConfigError(f"{name} cannot be set when group.protocol is {protocol}")
     if settings["group.id"] is None and "enable.auto.commit" not in given:
         settings["enable.auto.commit"] = False  # as ConsumerConfig.maybeOverrideEnableAutoCommit
     if settings["group.id"] is None and settings["enable.auto.commit"]:
