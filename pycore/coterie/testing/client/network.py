@@ -45,7 +45,7 @@ class Sent:
         self.done = False
         self.value: Any = None
         self.failure: KafkaError | None = None
-        self._then: Callable[[Sent], None] | None = None
+        self._then: list[Callable[[Sent], None]] = []
 
     @classmethod
     def failed(cls, failure: KafkaError) -> Sent:
@@ -59,7 +59,7 @@ class Sent:
         if self.done:
             function(self)
         else:
-            self._then = function
+            self._then.append(function)
 
     def complete(self, value: Any = None) -> None:
         """Succeed."""
@@ -73,8 +73,8 @@ class Sent:
 
     def _end(self) -> None:
         self.done = True
-        if self._then is not None:
-            self._then(self)
+        for function in self._then:
+            function(self)
 
 
 class NetworkClient:
