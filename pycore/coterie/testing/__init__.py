@@ -12,7 +12,12 @@ from coterie.log.consumer_protocol import (
     subscription,
 )
 from coterie.testing.classic import ClassicMember
-from coterie.testing.client import Consumer, ConsumerGroupMetadata
+from coterie.testing.client import (
+    Consumer,
+    ConsumerGroupMetadata,
+    Producer,
+    RecordMetadata,
+)
 from coterie.testing.client.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -21,6 +26,7 @@ from coterie.testing.client.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    ProducerFencedError,
     RebalanceInProgressError,
     RetriableCommitFailedError,
     RetriableError,
@@ -49,7 +55,10 @@ __all__ = [
     "NoOffsetForPartitionError",
     "OffsetOutOfRangeError",
     "Process",
+    "Producer",
+    "ProducerFencedError",
     "RebalanceInProgressError",
+    "RecordMetadata",
     "RetriableCommitFailedError",
     "RetriableError",
     "TopicPartition",

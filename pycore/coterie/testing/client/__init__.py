@@ -1,5 +1,6 @@
-"""A consumer on virtual time, with the methods and semantics of Kafka's Java client."""
+"""A consumer and a producer on virtual time, with the semantics of Kafka's Java client."""
 
 from coterie.testing.client.consumer import Consumer, ConsumerGroupMetadata
+from coterie.testing.client.producer import Producer, RecordMetadata
 
-__all__ = ["Consumer", "ConsumerGroupMetadata"]
+__all__ = ["Consumer", "ConsumerGroupMetadata", "Producer", "RecordMetadata"]

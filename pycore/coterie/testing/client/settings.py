@@ -1,6 +1,6 @@
-"""Settings of a consumer: Kafka's names, defaults and bounds.
+"""Settings of consumers and producers: Kafka's names, defaults and bounds.
 
-Source: ``ConsumerConfig.java``, ``CommonClientConfigs.java``.
+Source: ``ConsumerConfig.java``, ``ProducerConfig.java``, ``CommonClientConfigs.java``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from coterie.arguments import text, within
 from coterie.errors import ArgumentError, ConfigError, shown
 
-__all__ = ["Settings", "consumer_settings"]
+__all__ = ["Settings", "consumer_settings", "producer_settings"]
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _NUMBERS = {  # name -> (default, least, most)
@@ -46,6 +46,19 @@ _WITHOUT_EFFECT = {  # on a simulated cluster; so a consumer's own settings can 
     *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "allow.auto.create.topics"),
     *("exclude.internal.topics", "client.dns.lookup", "security.protocol"),
 }
+_PRODUCER_NUMBERS = {
+    "transaction.timeout.ms": (60_000, 1, _INT32),
+    "max.block.ms": (60_000, 0, _INT64),
+    "delivery.timeout.ms": (120_000, 0, _INT32),
+    **{name: _NUMBERS[name] for name in ("retry.backoff.ms", "retry.backoff.max.ms")},
+    "request.timeout.ms": (30_000, 0, _INT32),
+}
+_PRODUCER_WITHOUT_EFFECT = {
+    *("bootstrap.servers", "key.serializer", "value.serializer", "acks", "enable.idempotence"),
+    *("linger.ms", "batch.size", "compression.type", "buffer.memory", "max.request.size"),
+    *("max.in.flight.requests.per.connection", "retries", "partitioner.class"),
+    *("security.protocol", "client.dns.lookup", "metadata.max.age.ms"),
+}
 _STRATEGY = "partition.assignment.strategy"
 _OF_OTHERS = {  # what a group protocol refuses
     "classic": ("group.remote.assignor",),
@@ -72,7 +85,7 @@ def consumer_settings(given: Mapping[str, Any]) -> Settings:
         if not isinstance(name, str) or (name not in settings and name not in _WITHOUT_EFFECT):
             raise ConfigError(f"{shown(name)} is no setting of a consumer{_like(name, settings)}")
         if name in settings:
-            settings[name] = _checked(name, value)
+            settings[name] = _checked(name, value, _NUMBERS)
     protocol = settings["group.protocol"]
     for name in _OF_OTHERS[protocol]:
         if given.get(name) is not None:
@@ -86,10 +99,31 @@ def consumer_settings(given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _checked(name: str, value: Any) -> Any:
+def producer_settings(given: Mapping[str, Any]) -> Settings:
+    """Return all settings of a producer, with the default of each absent one.
+
+    Raises
+    ------
+    ConfigError
+        A setting does not exist, or must not have this value.
+    """
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"the settings must be a mapping, not {shown(given)}")
+    settings: Settings = {name: default for name, (default, _, _) in _PRODUCER_NUMBERS.items()}
+    settings |= {"transactional.id": None, "client.id": None}
+    for name, value in given.items():
+        known = name in settings or name in _PRODUCER_WITHOUT_EFFECT
+        if not isinstance(name, str) or not known:
+            raise ConfigError(f"{shown(name)} is no setting of a producer{_like(name, settings)}")
+        if name in settings:
+            settings[name] = _checked(name, value, _PRODUCER_NUMBERS)
+    return settings
+
+
+def _checked(name: str, value: Any, numbers: Mapping[str, tuple[int, int, int]]) -> Any:
     try:
-        if name in _NUMBERS:
-            _, least, most = _NUMBERS[name]
+        if name in numbers:
+            _, least, most = numbers[name]
             number = int(value) if isinstance(value, str) and value.isdigit() else value
             return within(number, name, least, most)
         if name in _BOOLEANS:

@@ -17,6 +17,7 @@ from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.testing.cluster.log import OffsetsLog
 from coterie.testing.cluster.network import Network, Request
 from coterie.testing.cluster.topics import Topic
+from coterie.testing.cluster.transactions import Transactions
 from coterie.testing.member import partition_counts
 from coterie.values import Error
 
@@ -54,6 +55,10 @@ class Cluster:
         Called as ``on_note(at_ms, client, kind, details)`` with what clients do.
     node : int
         The broker that coordinates the groups; each fail-over gives another number.
+    loading : bool
+        Whether it still loads its log.
+    transactions : Transactions
+        The transaction coordinator.
     """
 
     def __init__(
@@ -70,7 +75,7 @@ class Cluster:
         self.latency_ms = latency_ms
         self.network = Network(self)
         self.on_note: Callable[[int, str, str, Any], None] | None = None
-        self.node, self._electing = 0, False
+        self.node, self.loading = 0, False
         self._awaiting: dict[int, Request] = {}  # parked requests, by the id of the answer
         self._settled: list[Any] = []
         self._tick_ms: int | None = None  # when the coordinator runs next
@@ -83,6 +88,7 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         for name, partitions in partition_counts(topics).items():
             self.topics[name] = Topic(name, partitions, now_ms, interval_ms)
+        self.transactions = Transactions(self)
         self._publish()
 
     @property
@@ -158,6 +164,7 @@ class Cluster:
         self.node += 1
         self.coordinator.resign()
         self.coordinator.begin_load()
+        self.loading = True
         self._after_call()
         self.schedule.call_later(load_ms, self._loaded, self.node)
 
@@ -165,6 +172,7 @@ class Cluster:
         if node == self.node:  # else yet another broker loads
             self._move()
             self.coordinator.finish_load()
+            self.loading = False
             self._after_call()
 
     def call(self, op: str, *args: Any, **fields: Any) -> Any:
@@ -219,6 +227,13 @@ class Cluster:
         if request.node is not None and request.node != self.node:
             request.connection.answer(request, self.refusal(request, Error.NOT_COORDINATOR))
             return
+        if request.op == "txn_offset_commit":
+            fields = request.fields
+            producer = fields["producer_id"], fields["producer_epoch"]
+            error = self.transactions.verify_offsets(request.args[0], *producer)
+            if error != Error.NONE:
+                request.connection.answer(request, self.refusal(request, error))
+                return
         self._move()
         result = getattr(self.coordinator, request.op)(*request.args, **request.fields)
         if isinstance(result, Pending):
@@ -283,4 +298,9 @@ class Cluster:
 _LOCAL: dict[str, Callable[..., Any]] = {
     "find_coordinator": Cluster._find_coordinator,
     "list_offsets": Cluster._list_offsets,
+    "init_producer_id": lambda self, *args: self.transactions.init_producer_id(*args),
+    "add_partitions_to_txn": lambda self, *args: self.transactions.add_partitions_to_txn(*args),
+    "add_offsets_to_txn": lambda self, *args: self.transactions.add_offsets_to_txn(*args),
+    "end_txn": lambda self, *args, **end: self.transactions.end_txn(*args, **end),
+    "produce": lambda self, *args, **kind: self.transactions.produce(*args, **kind),
 }
