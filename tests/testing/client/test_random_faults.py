@@ -31,7 +31,7 @@ class Group(Story):
     """Three consumers that read for ever, and are started again after an error."""
 
     def __init__(self, chosen, processing_ms):
-        super().__init__(6, interval_ms=10_000)
+        super().__init__(6, {"coterie.behaviour": "4.1"}, interval_ms=10_000)
         self._settings, self._processing_ms = dict(chosen), processing_ms
         self.delivered = set()  # (topic, partition, offset)
         for name in NAMES:
@@ -98,14 +98,24 @@ class Group(Story):
         self.cluster.schedule.run_until(4 * LENGTH_MS)
 
     def check_owners(self):
-        """In a generation a partition has one owner at most."""
+        """In a generation, or among the members at the coordinator, a partition has one owner."""
         owners = {}
         for name, consumer in self.consumers.items():
-            group = consumer._member.group
-            if group.stable and not group.rejoin_needed:
+            generation = self.generation(consumer._member)
+            if generation is not None:
                 for tp in consumer.assignment():
-                    other = owners.setdefault((group.generation.generation_id, tp), name)
+                    other = owners.setdefault((generation, tp), name)
                     assert other == name, f"{tp} of {other} and {name}"
+
+    def generation(self, member):
+        """What the other owners of a member's partitions would share; None: it may be out."""
+        if self._settings.get("group.protocol") != "consumer":
+            group = member.group
+            stable = group.stable and not group.rejoin_needed
+            return group.generation.generation_id if stable else None
+        described = self.cluster.call("consumer_group_describe", ["g"])
+        known = {one.member_id for group in described.groups for one in group.members}
+        return 0 if member.group_identity()[1] in known else None
 
 
 class Owner(Listener):
@@ -127,16 +137,19 @@ def committed(group):
     return {(one.topic, one.partition): one.offset for one in found.partitions}
 
 
-@pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky", "consumer"])
 @given(plan=plans, automatic=st.booleans(), processing_ms=st.sampled_from([0, 20, 500]))
 @settings(max_examples=25, deadline=None)
 def test_one_owner_and_no_loss_and_all_is_read_in_the_end(strategy, plan, automatic, processing_ms):
+    protocol = "consumer" if strategy == "consumer" else "classic"
+    assignor = {} if strategy == "consumer" else {"partition.assignment.strategy": strategy}
     group = Group(
         {
             "group.id": "g",
+            "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": automatic,
-            "partition.assignment.strategy": strategy,
+            **assignor,
             "max.poll.interval.ms": 60_000,
             "max.poll.records": 50,
             "metadata.max.age.ms": 60_000,
