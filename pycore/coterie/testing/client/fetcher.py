@@ -13,8 +13,8 @@ from typing import Any
 from coterie.testing.client.commits import Commits
 from coterie.testing.client.errors import DisconnectError, OffsetOutOfRangeError, error_of
 from coterie.testing.client.metadata import Metadata
-from coterie.testing.client.network import NetworkClient, Sent, earliest
-from coterie.testing.client.subscriptions import PartitionState, SubscriptionState
+from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog, TopicPartition
 from coterie.values import Error
 
@@ -133,35 +133,36 @@ class Fetcher:
         OffsetOutOfRangeError
             A position is outside of the log, and there is no reset policy.
         """
+        sees_ms, topics = self._network.connection.sees_ms, self._network.cluster.topics
         records: list[ConsumerRecord] = []
-        sees_ms = self._network.connection.sees_ms
         read: list[TopicPartition] = []
-        advanced = False
+        last: TopicPartition | None = None  # the partition that has more records, if any
         for tp, state in self._subscriptions.assigned.items():
-            if not state.fetchable:
+            position = state.position
+            if position is None or not state.fetchable:
                 continue
-            log = self._log(tp)
-            if log is None:
+            topic = topics.get(tp[0])
+            if topic is None or tp[1] >= len(topic.logs):
                 self._unknown()
                 continue
+            log = topic.logs[tp[1]]
             end = self._end(log, sees_ms)
-            if not self._in_range(tp, state, log, end, bool(records)):
+            if not log.log_start_offset <= position <= end:
+                self._out_of_range(tp, position, log, late=bool(records))
                 continue
-            assert state.position is not None
-            if state.position < end:
-                found, state.position = log.read(
-                    *(state.position, end, self._most - len(records)), committed=self._committed
-                )
+            if position < end:
+                most = self._most - len(records)
+                found, position = log.read(position, end, most, committed=self._committed)
+                state.position = position
                 records += found
-                advanced = True
                 read.append(tp)
                 if len(records) >= self._most:
-                    if state.position < end:
-                        read.pop()  # its other records come first in the next poll
+                    last = tp if position < end else None
                     break
         for tp in read:
-            self._subscriptions.to_end(tp)
-        return records if records or advanced else None
+            if tp is not last:  # whose other records come first in the next poll
+                self._subscriptions.to_end(tp)
+        return records if read else None
 
     def _end(self, log: PartitionLog, sees_ms: int) -> int:
         return log.last_stable_offset(sees_ms) if self._committed else log.end_offset(sees_ms)
@@ -173,23 +174,17 @@ class Fetcher:
         if refresh_ms is None or refresh_ms > now_ms + backoff_ms:
             self._metadata.request_update()
 
-    def _in_range(
-        self, tp: TopicPartition, state: PartitionState, log: PartitionLog, end: int, late: bool
-    ) -> bool:
-        position = state.position
-        assert position is not None
-        # what the client does not see yet may be in the log already
-        if log.log_start_offset <= position and (
-            position <= end or position <= log.end_offset(self._network.now_ms)
-        ):
-            return True
-        if self._subscriptions.reset_policy == "none":
-            if late:
-                return False  # the next poll raises: this one has records to return
+    def _out_of_range(
+        self, tp: TopicPartition, position: int, log: PartitionLog, *, late: bool
+    ) -> None:
+        """Look up a position that is not in the log; ``late``: the poll has records to return."""
+        if log.log_start_offset <= position <= log.end_offset(self._network.now_ms):
+            return  # the client does not see so far yet
+        if self._subscriptions.reset_policy != "none":
+            self._subscriptions.request_reset(tp, self._subscriptions.reset_policy)
+            self._reset_positions()
+        elif not late:  # else the next poll raises
             raise OffsetOutOfRangeError({tp: position})
-        self._subscriptions.request_reset(tp, self._subscriptions.reset_policy)
-        self._reset_positions()
-        return False
 
     def next_records_ms(self) -> int | None:
         """Return when the client gets its next records, as far as that is known; None: never."""
@@ -198,16 +193,19 @@ class Fetcher:
             return None
         now_ms = self._network.now_ms
         sees_ms = connection.sees_ms
-        delay_ms = now_ms - sees_ms
-        times: list[int | None] = []
+        next_ms: int | None = None
         for tp, state in self._subscriptions.assigned.items():
+            at_ms: int | None = None
             if state.reset is not None:
-                times.append(state.retry_ms if state.retry_ms > now_ms else None)
+                at_ms = state.retry_ms if state.retry_ms > now_ms else None
             elif state.fetchable:
                 log = self._log(tp)
                 at_ms = None if log is None else log.next_record_ms(sees_ms)
-                times.append(None if at_ms is None else at_ms + delay_ms)
-        return earliest(*times)
+                if at_ms is not None:
+                    at_ms += now_ms - sees_ms
+            if at_ms is not None and (next_ms is None or at_ms < next_ms):
+                next_ms = at_ms
+        return next_ms
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets a partition's position is behind its end."""

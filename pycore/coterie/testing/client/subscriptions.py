@@ -51,11 +51,12 @@ class PartitionState:
     @property
     def fetchable(self) -> bool:
         """Whether its records may be returned."""
-        return self.position is not None and not (
-            self.reset is not None
+        return not (
+            self.position is None
             or self.paused
             or self.pending_revocation
             or self.pending_assigned
+            or self.reset is not None
         )
 
     def seek(self, position: int) -> None:

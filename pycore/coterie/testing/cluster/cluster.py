@@ -83,6 +83,7 @@ class Cluster:
         make = make_coordinator or CountedCoordinator
         self.coordinator = make(config, now_ms, log_sink=OffsetsLog(), on_event=self._on_event)
         self._core = self.coordinator._core
+        self._advance = getattr(self.coordinator, "move", self.coordinator.advance)
         behaviour = self.coordinator.config["coterie.behaviour"]
         self._has_consumer_groups = behaviour not in CLASSIC_ONLY
         self.topics: dict[str, Topic] = {}
@@ -186,7 +187,7 @@ class Cluster:
         """Let the coordinator's clock catch up."""
         now_ms = self.schedule.now_ms
         if now_ms > self._core.now_ms:
-            self.coordinator.advance(now_ms)
+            self._advance(now_ms)
 
     def _after_call(self) -> None:
         """Answer parked requests that have an answer now, and run at the next deadline."""
@@ -255,7 +256,8 @@ class Cluster:
         response = self.coordinator.heartbeat(
             group_id, generation_id, member_id, group_instance_id=group_instance_id
         )
-        self._after_call()
+        if response.error != Error.NONE or self.coordinator.events:  # else no deadline is earlier
+            self._after_call()
         return response.error  # type: ignore[no-any-return]
 
     def refusal(self, request: Request, error: Any) -> Any:
