@@ -30,6 +30,7 @@ __all__ = [
     "RetriableError",
     "StaleMemberEpochError",
     "UnknownMemberIdError",
+    "UnreleasedInstanceIdError",
     "WakeupError",
     "error_of",
 ]
@@ -107,6 +108,12 @@ class FencedMemberEpochError(KafkaError):
     """The member was fenced by the coordinator (consumer protocol)."""
 
     error = Error.FENCED_MEMBER_EPOCH
+
+
+class UnreleasedInstanceIdError(KafkaError):
+    """Another member of the group has the same ``group.instance.id`` (consumer protocol)."""
+
+    error = Error.UNRELEASED_INSTANCE_ID
 
 
 class StaleMemberEpochError(KafkaError):
