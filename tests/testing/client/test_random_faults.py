@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import Error
-from coterie.testing import Consumer, KafkaError, Process
+from coterie.testing import Consumer, KafkaError, Process, Producer
 from support.consumers import Listener, Story
 
 NAMES = ("a", "b", "c")
@@ -25,6 +25,21 @@ faults = st.one_of(
     st.tuples(st.sampled_from(["add_partitions", "delete_group"])),
 )
 plans = st.lists(st.tuples(st.integers(0, LENGTH_MS), faults), max_size=8)
+TRANSACTIONAL = (
+    "init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn", "produce",
+    "txn_offset_commit", "end_txn",
+)  # fmt: skip
+transactional_faults = st.one_of(
+    faults,
+    st.tuples(
+        st.sampled_from(["lose_request", "lose_response"]),
+        st.sampled_from(NAMES),
+        st.sampled_from(TRANSACTIONAL),
+    ),
+)
+transactional_plans = st.lists(
+    st.tuples(st.integers(0, LENGTH_MS), transactional_faults), max_size=8
+)
 
 
 class Group(Story):
@@ -118,6 +133,49 @@ class Group(Story):
         return 0 if member.group_identity()[1] in known else None
 
 
+class ExactlyOnce(Group):
+    """Writes each record to another topic, and commits its offset, in one transaction."""
+
+    def __init__(self, chosen, processing_ms):
+        self._started = 0
+        super().__init__(chosen, processing_ms)
+        self.cluster.create_topic("out", 1, None)
+
+    def _read(self, consumer, process):
+        self._started += 1
+        chosen = {"transactional.id": f"t{self._started}", "transaction.timeout.ms": 20_000}
+        producer = Producer(self.cluster, chosen, process=process)
+        try:
+            producer.init_transactions()
+            while True:
+                records = consumer.poll(5000)
+                if records:
+                    self._copy(records, consumer, producer, process)
+        except KafkaError:
+            producer.close()
+            raise
+
+    def _copy(self, records, consumer, producer, process):
+        producer.begin_transaction()
+        offsets = {}
+        for record in records:
+            process.sleep(self._processing_ms)
+            producer.send("out", record[:3])
+            offsets[record[:2]] = record.offset + 1
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        producer.commit_transaction()
+
+    def copied(self):
+        """What a consumer of committed records reads."""
+        chosen = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+        reader = Consumer(self.cluster, chosen)
+        reader.assign([("out", 0)])
+        values = []
+        while records := reader.poll(100):
+            values += [record.value for record in records]
+        return values
+
+
 class Owner(Listener):
     """Checks the owners whenever they change."""
 
@@ -165,6 +223,30 @@ def test_one_owner_and_no_loss_and_all_is_read_in_the_end(strategy, plan, automa
     logs = group.cluster.topics["orders"].logs
     ends = {("orders", log.partition): log.end_offset(group.cluster.now_ms) for log in logs}
     assert len(group.delivered) == sum(ends.values())
+    assert committed(group) == ends
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@given(plan=transactional_plans, processing_ms=st.sampled_from([0, 20, 500]))
+@settings(max_examples=25, deadline=None)
+def test_transactions_copy_each_record_exactly_once(protocol, plan, processing_ms):
+    group = ExactlyOnce(
+        {
+            "group.id": "g",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "max.poll.interval.ms": 60_000,
+            "metadata.max.age.ms": 60_000,
+        },
+        processing_ms,
+    )
+    group.play([fault for fault in plan if fault[1] != ("delete_group",)])
+    copied = group.copied()
+    assert len(set(copied)) == len(copied)
+    logs = group.cluster.topics["orders"].logs
+    ends = {("orders", log.partition): log.end_offset(group.cluster.now_ms) for log in logs}
+    assert len(copied) == sum(ends.values())
     assert committed(group) == ends
 
 
