@@ -1,6 +1,6 @@
 """Histories: run a consumer application against everything that a group can do to it.
 
-A history is drawn (``drawing``), run in virtual time (``runner``) and judged (``outcome``). All that
+A history is drawn (``drawing``), run in virtual time (``runner``) and judged (``outcome``). What
 the ``repr`` of a history needs is here.
 """
 
@@ -25,7 +25,7 @@ from coterie.histories.events import (
     SlowProcessing,
 )
 from coterie.histories.history import History
-from coterie.histories.instance import Records, now_ms, run_in_thread, sleep
+from coterie.histories.instance import Records, now_ms, producer, run_in_thread, sleep
 from coterie.histories.outcome import Outcome
 from coterie.histories.strategy import histories, random_history
 
@@ -53,6 +53,7 @@ __all__ = [
     "SlowProcessing",
     "histories",
     "now_ms",
+    "producer",
     "random_history",
     "run_in_thread",
     "sleep",

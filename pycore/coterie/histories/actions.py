@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ACTIONS"]
 
 LOOK_MS = 1000  # how often an admin looks whether a group is empty
+STRATEGY, DEFAULT_STRATEGY = "partition.assignment.strategy", "range,cooperative-sticky"
 Action = Callable[[Any, Any, Any], None]
 
 
@@ -67,14 +68,26 @@ def fail_commit(run: Run, event: events.FailCommit, instance: Instance) -> None:
 
 def rolling_deploy(run: Run, event: events.RollingDeploy, _: None) -> None:
     """Restart the members one after the other; members that join later get the new settings."""
-    run.settings = {**run.settings, **event.settings}
+    run.settings = deployed(run.settings, event)
     for number, instance in enumerate(run.instances):
         run.schedule.call_later(number * event.step_ms, deploy, instance, event)
 
 
 def deploy(instance: Instance, event: events.RollingDeploy) -> None:
-    instance.settings = {**instance.settings, **event.settings}
+    instance.settings = deployed(instance.settings, event)
     instance.stop(0)
+
+
+def deployed(settings: dict[str, Any], event: events.RollingDeploy) -> dict[str, Any]:
+    """Return the settings after a deploy."""
+    changed = dict(settings)
+    if event.assignor is not None:
+        before = settings.get(STRATEGY, DEFAULT_STRATEGY)
+        names = before.split(",") if isinstance(before, str) else before
+        changed[STRATEGY] = [event.assignor, *(name for name in names if name != event.assignor)]
+    if event.protocol is not None:
+        changed["group.protocol"] = event.protocol
+    return changed
 
 
 def add_partitions(run: Run, event: events.AddPartitions, _: None) -> None:

@@ -29,14 +29,13 @@ DURING = (None, *MOMENTS)
 APIS = (None, "OffsetCommit", "JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "LeaveGroup")
 RETRIABLE = ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "UNKNOWN_TOPIC_OR_PARTITION")
 FATAL = ("GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
-DEPLOYS: tuple[dict[str, Any], ...] = (
-    {},
-    {"partition.assignment.strategy": "cooperative-sticky,range"},
-    {"partition.assignment.strategy": "roundrobin,range"},
-    {"group.protocol": "consumer"},
-)
-
-OPTIONS = {"during": DURING, "api": APIS, "error": RETRIABLE + FATAL, "settings": DEPLOYS}
+OPTIONS = {
+    "during": DURING,
+    "api": APIS,
+    "error": RETRIABLE + FATAL,
+    "assignor": (None, "cooperative-sticky", "sticky", "roundrobin", None, None),
+    "protocol": (None, None, None, None, "consumer", "classic"),
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,7 @@ class Plan:
     records_per_minute: int
     processing_ms: tuple[int, int]
     longest_ms: int
+    outputs: Mapping[str, int]
     static: bool
 
 
@@ -99,6 +99,7 @@ def checked_plan(**options: Any) -> Plan:
         records_per_minute=within(options["records_per_minute"], "records_per_minute", 0, 60_000),
         processing_ms=span(options["processing_ms"], "processing_ms", 0, 3_600_000),
         longest_ms=milliseconds(options["longest_ms"], "longest_ms"),
+        outputs=checked_topics(options["outputs"]) if options["outputs"] else {},
         static=boolean(options["static"], "static"),
     )
 
@@ -125,6 +126,7 @@ def draw_history(choices: Choices, plan: Plan) -> History:
         settings=settings,
         records_per_minute=plan.records_per_minute,
         processing_ms=plan.processing_ms,
+        outputs=dict(plan.outputs),
         static=plan.static,
         seed=choices.integer(0, 2**32 - 1),
     )

@@ -7,10 +7,7 @@ nothing to act on, such as the crash of a member that is down, does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass, fields
 
 __all__ = [
     "EVENTS",
@@ -145,14 +142,15 @@ class FailCommit(Event):
 
 @dataclass(frozen=True, repr=False)
 class RollingDeploy(Event):
-    """One member after the other, ``step_ms`` apart, is restarted with changed settings."""
+    """One member after the other, ``step_ms`` apart, is restarted.
+
+    From then on its first choice is another ``assignor``, before those that it has, or it speaks
+    another ``protocol``: ``"classic"`` or ``"consumer"``.
+    """
 
     step_ms: int = 10_000
-    settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-
-    def __repr__(self) -> str:
-        changed = f", settings={dict(self.settings)!r}" if self.settings else ""
-        return f"RollingDeploy(at_ms={self.at_ms}, step_ms={self.step_ms}{changed})"
+    assignor: str | None = None
+    protocol: str | None = None
 
 
 @dataclass(frozen=True, repr=False)

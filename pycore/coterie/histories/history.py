@@ -39,6 +39,8 @@ class History:
         The rate of each partition.
     processing_ms : tuple of int
         The least and the most time that a record takes; drawn for each record by the seed.
+    outputs : dict
+        The partition count of each topic that only the application writes to.
     static : bool
         Whether members are static: each has a ``group.instance.id``.
     seed : int
@@ -52,6 +54,7 @@ class History:
     settings: Mapping[str, Any] = field(default_factory=dict)
     records_per_minute: int = 6
     processing_ms: tuple[int, int] = (0, 1000)
+    outputs: Mapping[str, int] = field(default_factory=dict)
     static: bool = False
     seed: int = 0
 

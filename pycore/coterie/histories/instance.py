@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -11,6 +11,7 @@ from coterie.errors import CoterieError
 from coterie.histories.choices import mix, number_of
 from coterie.testing.client.consumer import Consumer
 from coterie.testing.client.errors import KafkaError, WakeupError
+from coterie.testing.client.producer import Producer
 from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition
 from coterie.testing.process import Future, Process
 
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from coterie.histories.events import Event
     from coterie.histories.runner import Run
 
-__all__ = ["Instance", "Records", "now_ms", "run_in_thread", "sleep"]
+__all__ = ["Instance", "Records", "now_ms", "producer", "run_in_thread", "sleep"]
 
 POLL_TIMEOUT_MS = 10_000
 RESTART_MS = 1000  # after an exception
+CLASSIC_ONLY = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 _current: ContextVar[tuple[Instance, Process]] = ContextVar("coterie instance")
 
 
@@ -79,6 +81,12 @@ def sleep(ms: int) -> None:
     process = _here()[1]
     process.check_alive()
     process.sleep(ms)
+
+
+def producer(settings: Mapping[str, Any]) -> Producer:
+    """Return a producer in the process; for applications in a history."""
+    instance, process = _here()
+    return Producer(instance.run.cluster, settings, process=process)
 
 
 def run_in_thread(function: Callable[..., Any], *args: Any) -> Future:
@@ -171,7 +179,10 @@ class Instance:
 
     def _program(self, process: Process) -> None:
         _current.set((self, process))
-        self.consumer = consumer = Consumer(self.run.cluster, self.settings, process=process)
+        settings = self.settings
+        if settings.get("group.protocol") == "consumer":
+            settings = {name: of for name, of in settings.items() if name not in CLASSIC_ONLY}
+        self.consumer = consumer = Consumer(self.run.cluster, settings, process=process)
         try:
             self._loop(consumer)
         except KafkaError as error:

@@ -11,18 +11,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.histories.ledger import Ledger, Place
-from coterie.histories.timeline import clock, timeline
+from coterie.histories.timeline import clock, runs, span, timeline
 
 if TYPE_CHECKING:
     from coterie.histories.history import History
+    from coterie.testing.cluster.topics import ConsumerRecord
 
 __all__ = ["Commit", "Findings", "Lost", "OutOfOrder", "Outcome", "Overlap", "Repeated", "Stuck"]
+
+FINDINGS = ("lost", "repeated", "overlaps", "stuck", "out_of_order")
 
 
 def spoken(topic: str, partition: int, first: int, last: int | None = None) -> str:
     """Return records as text: TOPIC-PARTITION@OFFSET, or a range of offsets."""
-    until = "" if last in (None, first) else f"..{last}"
-    return f"{topic}-{partition}@{first}{until}"
+    return f"{topic}-{partition}@{span((first, first if last is None else last))}"
 
 
 class Commit(NamedTuple):
@@ -142,12 +144,21 @@ class Outcome:
         What was run.
     store : dict
         The application's store at the end.
+    outputs : dict
+        The records of each topic that the application wrote, as ``read_committed`` reads them.
     errors : list of Note
         The exceptions of Kafka that ended a member, which then started again.
     """
 
-    def __init__(self, history: History, ledger: Ledger, store: dict[Any, Any]) -> None:
-        self.history, self.store, self._ledger = history, store, ledger
+    def __init__(
+        self,
+        history: History,
+        ledger: Ledger,
+        store: dict[Any, Any],
+        outputs: dict[str, list[ConsumerRecord]],
+    ) -> None:
+        self.history, self._ledger = history, ledger
+        self.store, self.outputs = store, outputs
         self.errors = [note for note in ledger.notes if note.kind == "failed"]
 
     @cached_property
@@ -262,12 +273,3 @@ class Outcome:
                     )
                 seen.add(work.offset)
                 highest = max(highest, work.offset)
-
-
-def runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last of each run of consecutive numbers."""
-    start = 0
-    for at in range(1, len(numbers) + 1):
-        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-            yield numbers[start], numbers[at - 1]
-            start = at

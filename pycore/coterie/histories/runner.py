@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from coterie.errors import CoterieError
 from coterie.histories.actions import ACTIONS
 from coterie.histories.events import Event
 from coterie.histories.instance import Instance, processing_time, sleep
 from coterie.histories.ledger import Ledger, PartitionEnd, Place
 from coterie.histories.outcome import Outcome
-from coterie.schedule import Schedule
+from coterie.schedule import Schedule, TooManySteps
 from coterie.testing.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = ["Run"]
 
 MINUTE_MS = 60_000
 REST_MS = 30 * MINUTE_MS  # after the faults: far above every timeout of a consumer's defaults
+STEPS_A_MINUTE = 20_000  # of virtual time; some hundred in most histories
 CLOSE_MS = 5 * MINUTE_MS
 LOOK_MS = 500
 CONFIG = {"coterie.behaviour": "4.1"}
@@ -52,7 +54,8 @@ class Run:
         make_coordinator: Callable[..., Any] | None = None,
     ) -> None:
         self.history, self.application = history, application
-        self.schedule, self.ledger = Schedule(), Ledger()
+        self.most_steps = STEPS_A_MINUTE * history.minutes
+        self.schedule, self.ledger = Schedule(self.most_steps), Ledger()
         self.store: dict[Any, Any] = {}
         rate = history.records_per_minute
         self.cluster = Cluster(
@@ -62,6 +65,8 @@ class Run:
             schedule=self.schedule,
             make_coordinator=make_coordinator,
         )
+        for name, partitions in history.outputs.items():
+            self.cluster.create_topic(name, partitions, None)
         self.cluster.on_note = self._take_note
         settings = {**SETTINGS, **getattr(application, "settings", {}), **history.settings}
         self.settings: dict[str, Any] = settings
@@ -71,6 +76,15 @@ class Run:
 
     def outcome(self) -> Outcome:
         """Run it to its end."""
+        try:
+            return self._outcome()
+        except TooManySteps:
+            raise CoterieError(
+                f"the history takes more than {self.most_steps} steps: something in the "
+                "application repeats without waiting"
+            ) from None
+
+    def _outcome(self) -> Outcome:
         history = self.history
         for _ in range(history.members):
             self.join()
@@ -86,7 +100,7 @@ class Run:
         for instance in self.instances:
             instance.crash(None)
         self._look_at_the_end(positions)
-        return Outcome(history, self.ledger, self.store)
+        return Outcome(history, self.ledger, self.store, self._outputs())
 
     def join(self) -> None:
         """Start one more member."""
@@ -176,15 +190,25 @@ class Run:
         committed, now_ms = self.committed(), self.schedule.now_ms
         for name, partition, log in self._logs():
             position, owner = positions.get((name, partition), (None, None))
-            end = log.end_offset(now_ms)
-            records, _ = log.read(log.log_start_offset, end, end, committed=True)
             self.ledger.ends[name, partition] = PartitionEnd(
-                offsets=[record.offset for record in records],
-                end=end,
+                offsets=[record.offset for record in self._records(log)],
+                end=log.end_offset(now_ms),
                 committed=committed.get((name, partition)),
                 position=position,
                 owner=owner,
             )
+
+    def _outputs(self) -> dict[str, list[ConsumerRecord]]:
+        """Return the records of the application's topics, without those of aborted transactions."""
+        found: dict[str, list[ConsumerRecord]] = {}
+        for name in self.history.outputs:
+            logs = self.cluster.topics[name].logs
+            found[name] = [record for log in logs for record in self._records(log)]
+        return found
+
+    def _records(self, log: PartitionLog) -> list[ConsumerRecord]:
+        end = log.last_stable_offset(self.schedule.now_ms)
+        return log.read(log.log_start_offset, end, end, committed=True)[0]
 
     def committed(self) -> dict[Place, int]:
         """Return the group's committed offsets."""

@@ -55,6 +55,7 @@ def histories(
     records_per_minute: int = 6,
     processing_ms: int | tuple[int, int] = (0, 1000),
     longest_ms: int = 60_000,
+    outputs: Mapping[str, int] | None = None,
     static: bool = False,
 ) -> SearchStrategy[History]:
     """Return a strategy of Hypothesis that draws histories, and shrinks them to few events.
@@ -79,6 +80,8 @@ def histories(
         How long a record takes, or the least and the most.
     longest_ms
         How long an event lasts at most: a pause, a cut, a load of the coordinator.
+    outputs
+        Topics that only the application writes to, by a :func:`~coterie.histories.producer`.
     static
         Whether members are static.
 
@@ -103,6 +106,7 @@ def histories(
         records_per_minute=records_per_minute,
         processing_ms=processing_ms,
         longest_ms=longest_ms,
+        outputs=outputs,
         static=static,
     )
     return strategies.composite(lambda draw: draw_history(_Drawn(draw), plan))()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from coterie.histories.history import History
     from coterie.histories.ledger import Ledger, Note, Place
 
-__all__ = ["clock", "ownership", "timeline"]
+__all__ = ["clock", "ownership", "rows_of", "runs", "span", "timeline"]
 
 OWNERSHIP = ("assigned", "revoked", "lost", "started", "closed", "crashed", "failed")
 MOST_LINES = 200
@@ -36,59 +36,95 @@ def timeline(history: History, ledger: Ledger, items: list[Any]) -> str:
 
 
 def entries(ledger: Ledger, shown: set[Place]) -> list[str]:
-    """Return a line for each note, and for what was processed in between, in order."""
-    answered = {id(note.details[0]) for note in ledger.notes if note.kind == "committed"}
-    rows = []
-    for note in ledger.notes:
-        if note.kind != "commit" or id(note.details) not in answered:
-            text = text_of(note, shown)
-            if text is not None:
-                rows.append((note.at_ms, 1, note.member, text))
-    for place in shown:
-        rows += processed(place, ledger)
-    rows.sort(key=lambda row: row[:2])
-    lines = [f"{clock(at_ms):>10}  {member:<10} {text}" for at_ms, _, member, text in rows]
+    """Return the lines of the timeline, without the middle of a long one."""
+    lines = [
+        f"{clock(at_ms):>10}  {member:<10} {text}" for at_ms, member, text in rows_of(ledger, shown)
+    ]
     if len(lines) > MOST_LINES:
         half = MOST_LINES // 2
         lines[half:-half] = [f"            ... {len(lines) - MOST_LINES} lines left out"]
     return lines
 
 
-def processed(place: Place, ledger: Ledger) -> Iterator[tuple[int, int, str, str]]:
-    """Yield a row for each run of offsets that one member processed between two notes."""
-    times = sorted({note.at_ms for note in ledger.notes})
-    works = ledger.works.get(place, [])
-    at = 0
-    while at < len(works):
-        last = at
-        while last + 1 < len(works) and follows(works[last], works[last + 1], times):
-            last += 1
-        offsets = f"@{works[at].offset}" + (f"..{works[last].offset}" if last > at else "")
-        yield works[last].end_ms, 0, works[at].member, f"processed {place[0]}-{place[1]}{offsets}"
-        at = last + 1
+def rows_of(ledger: Ledger, shown: set[Place]) -> list[tuple[int, str, str]]:
+    """Return time, member and text of what happened; work and commits in between are summed up."""
+    answered = {id(note.details[0]) for note in ledger.notes if note.kind == "committed"}
+    happened: list[tuple[int, int, Any, Place | None]] = [
+        (note.at_ms, 1, note, None)
+        for note in ledger.notes
+        if note.kind != "commit" or id(note.details) not in answered
+    ]
+    for place in shown:
+        happened += ((work.end_ms, 0, work, place) for work in ledger.works.get(place, ()))
+    happened.sort(key=lambda row: row[:2])
+    rows: list[tuple[int, str, str]] = []
+    sums: dict[str, Sum] = {}
+    for at_ms, _, what, place in happened:
+        if place is not None or what.kind in ("commit", "committed"):
+            sums.setdefault(what.member, Sum()).add(at_ms, what, place, shown)
+        else:
+            rows += (row for member, one in sums.items() for row in one.rows(member))
+            sums.clear()
+            rows.append((at_ms, what.member, text_of(what)))
+    return rows + [row for member, one in sums.items() for row in one.rows(member)]
 
 
-def follows(one: Any, two: Any, times: list[int]) -> bool:
-    """Whether two works are shown as one: the same member, and no note in between."""
-    from bisect import bisect_left
+class Sum:
+    """The work and the commits of a member while nothing else happens."""
 
-    same = one.member == two.member and two.offset == one.offset + 1
-    return same and bisect_left(times, one.end_ms) == bisect_left(times, two.end_ms)
+    def __init__(self) -> None:
+        self.at_ms = 0
+        self.offsets: dict[Place, list[int]] = {}
+        self.commits: dict[str | None, dict[Place, int]] = {}  # by what went wrong
+
+    def add(self, at_ms: int, what: Any, place: Place | None, shown: set[Place]) -> None:
+        """Add a work (with its place), or a note of a commit."""
+        if place is not None:
+            self.offsets.setdefault(place, []).append(what.offset)
+        else:
+            unanswered = (what.details, "no response") if what.kind == "commit" else what.details
+            offsets, failure = unanswered
+            of_shown = {place: at.offset for place, at in offsets.items() if place in shown}
+            if not of_shown:
+                return
+            self.commits.setdefault(failure, {}).update(of_shown)
+        self.at_ms = at_ms
+
+    def rows(self, member: str) -> Iterator[tuple[int, str, str]]:
+        """Yield the lines."""
+        for place, offsets in sorted(self.offsets.items()):
+            spans = ",".join(map(span, runs(offsets)))
+            yield self.at_ms, member, f"processed {place[0]}-{place[1]}@{spans}"
+        for failure, commits in self.commits.items():
+            text = ", ".join(f"{topic}-{n} {at}" for (topic, n), at in sorted(commits.items()))
+            how = f"committed {text}" if failure is None else f"commit of {text}: {failure}"
+            yield self.at_ms, member, how
 
 
-def text_of(note: Note, shown: set[Place]) -> str | None:
-    """Return a note as text; None: it does not concern the partitions that are shown."""
+def runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of each run of consecutive numbers."""
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield numbers[start], numbers[at - 1]
+            start = at
+
+
+def span(run: tuple[int, int]) -> str:
+    """Return offsets as text."""
+    return f"{run[0]}" if run[0] == run[1] else f"{run[0]}..{run[1]}"
+
+
+def text_of(note: Note) -> str:
+    """Return a note as text."""
     kind, details = note.kind, note.details
     if kind in ("assigned", "revoked", "lost"):
         return f"on_partitions_{kind}: {names(details)}"
-    if kind in ("commit", "committed"):
-        offsets, failure = (details, "no response") if kind == "commit" else details
-        of_shown = {place: at.offset for place, at in offsets.items() if place in shown}
-        if not of_shown:
-            return None
-        text = ", ".join(f"{topic}-{number} {at}" for (topic, number), at in of_shown.items())
-        return f"committed {text}" if failure is None else f"commit of {text}: {failure}"
-    return kind if details is None else f"{kind}: {details}"
+    if kind == "failed":
+        return f"failed: {type(details).__name__}: {details}"
+    if details is None or kind == "join":
+        return kind
+    return f"{kind}: {details}"
 
 
 def names(places: Iterable[Place]) -> str:

@@ -2,8 +2,11 @@
 
 A :class:`Consumer` is a consumer of a :class:`Cluster`, with the methods of Kafka's client. A
 :class:`Member` is a scripted client of a group: it acts only when the test calls it. Both speak the
-classic protocol and the consumer protocol; neither sleeps or uses a network.
+classic protocol and the consumer protocol; neither sleeps or uses a network. :func:`histories`
+draws what happens to a group, and runs an application in it.
 """
+
+from typing import TYPE_CHECKING
 
 from coterie.log.consumer_protocol import (
     assignment,
@@ -37,6 +40,9 @@ from coterie.testing.consumer import ConsumerMember, MemberState
 from coterie.testing.member import Member
 from coterie.testing.process import Future, Process
 
+if TYPE_CHECKING:
+    from coterie.histories import History, histories, random_history
+
 __all__ = [
     "ClassicMember",
     "Cluster",
@@ -47,6 +53,7 @@ __all__ = [
     "ConsumerRecord",
     "FencedInstanceIdError",
     "Future",
+    "History",
     "IllegalStateError",
     "KafkaError",
     "KafkaTimeoutError",
@@ -64,7 +71,19 @@ __all__ = [
     "TopicPartition",
     "WakeupError",
     "assignment",
+    "histories",
+    "random_history",
     "read_assignment",
     "read_subscription",
     "subscription",
 ]
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name):
+        """Import what histories need when it is first used; they use this package."""
+        if name not in ("History", "histories", "random_history"):
+            raise AttributeError(f"module 'coterie.testing' has no attribute {name!r}")
+        import coterie.histories
+
+        return getattr(coterie.histories, name)

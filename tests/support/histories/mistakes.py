@@ -4,12 +4,23 @@
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from coterie.histories import now_ms, run_in_thread, sleep
-from coterie.testing import CommitFailedError, RebalanceInProgressError
+from coterie.histories import now_ms, producer, run_in_thread, sleep
+from coterie.testing import (
+    CommitFailedError,
+    ConsumerGroupMetadata,
+    KafkaError,
+    RebalanceInProgressError,
+)
 
 MANUAL = {"enable.auto.commit": False}
+AUTOMATIC = {"enable.auto.commit": True}  # what a poll has returned counts as done
+IMPATIENT = {**MANUAL, "max.poll.interval.ms": 10_000}
+COOPERATIVE = {**MANUAL, "partition.assignment.strategy": "cooperative-sticky"}
 
 
 class Application:
@@ -42,7 +53,7 @@ class CommitsFirst(Application):
 
 
 class HandsOver(Application):
-    settings = {}  # enable.auto.commit: what a poll has returned counts as done
+    settings = AUTOMATIC
 
     def process(self, records):
         run_in_thread(self.work, records)
@@ -123,11 +134,11 @@ class RetriesAsynchronously(CommitsAsynchronously):
 
 
 class TakesMany(Application):
-    settings = {**MANUAL, "max.poll.interval.ms": 10_000}  # and max.poll.records is 500
+    settings = IMPATIENT  # and max.poll.records is 500
 
 
 class TakesFew(Application):
-    settings = {**MANUAL, "max.poll.interval.ms": 10_000, "max.poll.records": 1}
+    settings = MappingProxyType({**IMPATIENT, "max.poll.records": 1})
 
 
 # 6. Offsets stored outside, without fencing
@@ -159,14 +170,16 @@ class FencedOffsets(OwnOffsets):
 
 
 class CommitsWhatIsLost(Application):
+    """Without on_partitions_lost, Kafka's client calls on_partitions_revoked for lost ones, too."""
+
+    settings = IMPATIENT
+
     def on_partitions_revoked(self, partitions):
-        self.consumer.commit()  # without on_partitions_lost it is called for lost ones, too
+        self.consumer.commit()  # CommitFailedError ends the loop if they are lost
 
     def process(self, records):
-        try:
+        with suppress(CommitFailedError, RebalanceInProgressError):  # others process them again
             super().process(records)
-        except (CommitFailedError, RebalanceInProgressError):
-            pass  # others will process these records again
 
 
 class DropsWhatIsLost(CommitsWhatIsLost):
@@ -208,7 +221,7 @@ class PausesAgain(TrustsItsPause):
 class StartsAfresh(Application):
     """Collects some records before it processes them."""
 
-    settings = {**MANUAL, "partition.assignment.strategy": "cooperative-sticky"}
+    settings = COOPERATIVE
 
     def __init__(self, consumer, store):
         super().__init__(consumer, store)
@@ -267,10 +280,8 @@ class ForgetsPositions(RemembersPositions):
 class DropsTheCommit(Application):
     def process(self, records):
         self.work(records)
-        try:
+        with suppress(CommitFailedError, RebalanceInProgressError):  # others process them again
             self.consumer.commit(records.next_offsets())
-        except (CommitFailedError, RebalanceInProgressError):
-            pass  # others process these records again
 
 
 class Insists(Application):
@@ -287,7 +298,49 @@ class Insists(Application):
             self.failed = records.next_offsets()
 
 
+# 12. Exactly once, without fencing
+
+
+class ExactlyOnce(Application):
+    """Writes a bill for each record, and commits offsets, in one transaction."""
+
+    def __init__(self, consumer, store):
+        super().__init__(consumer, store)
+        self.store["starts"] = number = self.store.get("starts", 0) + 1
+        self.producer = producer(
+            {"transactional.id": f"billing-{number}", "transaction.timeout.ms": 10_000}
+        )
+        self.producer.init_transactions()
+
+    def process(self, records):
+        if not len(records):
+            return
+        self.producer.begin_transaction()
+        try:
+            for record in records:
+                self.producer.send("bills", value=tuple(record[:3]))
+            self.producer.send_offsets_to_transaction(records.next_offsets(), self.group())
+            self.producer.commit_transaction()
+        except KafkaError:
+            with suppress(KafkaError):
+                self.producer.abort_transaction()
+            raise  # it starts again, from the committed offsets
+
+    def group(self):
+        return self.consumer.group_metadata()
+
+
+class ExactlyOnceByName(ExactlyOnce):
+    def group(self):  # as before KIP-447: any process may commit
+        return ConsumerGroupMetadata("group", -1, "", None)
+
+
 # What shows a mistake
+
+
+def billed_twice(outcome):
+    bills = Counter(record.value for record in outcome.outputs["bills"])
+    return [record for record, times in bills.items() if times > 1]
 
 
 def applied_twice(outcome):
@@ -308,9 +361,15 @@ class Entry(NamedTuple):
     mistaken: type
     corrected: type
     found: Any  # what is wrong with an outcome
-    options: dict[str, Any] = {}  # of the histories
+    options: Mapping[str, Any] = MappingProxyType({})  # of the histories
 
 
+SLOW = {
+    "events": ["SlowProcessing", "Join"],
+    "members": (2, 4),
+    "records_per_minute": 12,
+    "processing_ms": (0, 150),  # 9.2 s at most, when it is slow
+}
 PLANNED = {"events": ["Join", "Close", "Restart"]}
 CATALOGUE = {
     "commit before processing": Entry(CommitsFirst, Application, lambda o: o.lost),
@@ -322,20 +381,20 @@ CATALOGUE = {
         RetriesAsynchronously,
         CommitsAsynchronously,
         commits_that_go_back,
-        {"events": ["Join", "Close", "Restart", "Failover"], "longest_ms": 10_000},
+        {"events": ["Join", "Close", "Restart", "Failover"], "longest_ms": 2_000},
     ),
     "longer than max.poll.interval.ms": Entry(
         TakesMany,
         TakesFew,
         lambda o: o.overlaps,
-        {"events": ["SlowProcessing"], "members": (2, 4), "processing_ms": (0, 100)},
+        SLOW,
     ),
     "own offsets without fencing": Entry(OwnOffsets, FencedOffsets, applied_twice),
     "lost treated as revoked": Entry(
         CommitsWhatIsLost,
         DropsWhatIsLost,
         lambda o: o.errors,
-        {"events": ["Pause", "Join", "Close"]},
+        SLOW,
     ),
     "pause lost over a rebalance": Entry(TrustsItsPause, PausesAgain, lambda o: o.lost),
     "eager under cooperative": Entry(
@@ -352,5 +411,11 @@ CATALOGUE = {
         DropsTheCommit,
         commits_that_go_back,
         {"events": ["Pause", "Join", "Close"]},
+    ),
+    "exactly once without fencing": Entry(
+        ExactlyOnceByName,
+        ExactlyOnce,
+        billed_twice,
+        {"outputs": {"bills": 1}, "events": ["Pause", "Crash", "Join", "Restart"]},
     ),
 }

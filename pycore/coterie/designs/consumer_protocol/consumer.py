@@ -8,7 +8,7 @@ from typing import Any
 from coterie.designs.ledger import TopicPartition
 from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.designs.today.member import GroupConsumer
-from coterie.testing import ConsumerMember
+from coterie.testing.consumer import ConsumerMember
 
 __all__ = ["ProtocolConsumer"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from coterie.designs.coordinator09.store import Store
 from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.designs.today.member import GroupConsumer
-from coterie.testing import ClassicMember
+from coterie.testing.classic import ClassicMember
 
 HEARTBEAT_MS = 3_000
 
