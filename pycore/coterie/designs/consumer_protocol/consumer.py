@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from coterie.designs.ledger import TopicPartition
-from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.designs.today.member import GroupConsumer
+from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.testing.consumer import ConsumerMember
 
 __all__ = ["ProtocolConsumer"]

@@ -17,11 +17,11 @@ from coterie.designs.coordinator09.simulation import ProtocolCounts
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.ledger import Ledgers
 from coterie.designs.scenario import Scenario
-from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.designs.today.leaders import PARTITIONS, Leaders
-from coterie.testing.cluster.log import OffsetsLog
 from coterie.designs.today.member import GroupConsumer
 from coterie.schedule import Schedule
+from coterie.testing.cluster.coordinator import CountedCoordinator
+from coterie.testing.cluster.log import OffsetsLog
 
 COMMIT_MS = 5_000
 DELIVERY_MS = 5  # of a response to its consumer
