@@ -255,6 +255,25 @@ def test_a_call_that_has_timed_out_goes_on_when_it_is_repeated(pipe):
     begun(pipe, producer)
 
 
+def test_records_that_are_not_written_in_time_fail_and_so_does_the_transaction(pipe):
+    producer = pipe.producer(**{"delivery.timeout.ms": 5000})
+    pipe.cluster.network.fail("t", "produce", Error.NOT_ENOUGH_REPLICAS, times=1000)
+    producer.begin_transaction()
+    sent = producer.send("out", "late")
+    began_ms = pipe.cluster.now_ms
+    producer.flush()
+    assert pipe.cluster.now_ms - began_ms == 5000
+    assert isinstance(sent.failure, KafkaTimeoutError)
+    with pytest.raises(KafkaError):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    pipe.cluster.network.host("t").faults.clear()
+    pipe.cluster.schedule.run_until(pipe.cluster.now_ms + 10_000)
+    begun(pipe, producer, "next")
+    producer.commit_transaction()
+    assert pipe.read(pipe.reader("read_uncommitted")) == ["next"]
+
+
 def test_a_crash_leaves_the_transaction_open_until_the_next_producer_comes(pipe):
     process = Process(pipe.cluster.schedule, "crashing")
     producer = Producer(pipe.cluster, {"transactional.id": "t"}, process=process)

@@ -18,7 +18,7 @@ from coterie.testing.client.producer_state import ProducerState, State
 from coterie.testing.client.settings import producer_settings
 from coterie.testing.cluster.cluster import Cluster
 from coterie.testing.cluster.topics import TopicPartition
-from coterie.testing.process import Process
+from coterie.testing.process import Process, Timer
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["Producer", "RecordMetadata"]
@@ -71,7 +71,8 @@ class Producer:
         self._cluster = cluster
         self._state = ProducerState(self._network, chosen["transactional.id"])
         self._waiting: list[_Pending] = []  # records that no request has taken yet
-        self._sending = False
+        self._request: Sent | None = None  # the one under way, for the records before those
+        self._expiry: Timer | None = None  # of its records
         self._sequence = 0
         self._added: set[TopicPartition] = set()  # partitions of the transaction
         self._offsets: list[dict[TopicPartition, OffsetAndMetadata]] = []  # of the transaction
@@ -188,9 +189,11 @@ class Producer:
         self._end(State.ABORTING, "abort_transaction()")
 
     def _end(self, ending: State, what: str) -> None:
-        if self._state.state is not ending:
-            self._state.state = ending
-        self.flush(what)
+        self._state.state = ending
+        deadline_ms = self._network.now_ms + self._settings["max.block.ms"]
+        self._drain(deadline_ms)
+        if self._waiting or self._request is not None:
+            raise KafkaTimeoutError(f"{what} was not done within max.block.ms")
         if ending is State.COMMITTING:
             self._state.raise_failure()
         if not self._begun and self._pending is None:
@@ -241,16 +244,19 @@ class Producer:
         if callback is not None:
             sent.then(lambda one: callback(one.value, one.failure))
         self._waiting.append(_Pending(tp, key, value, sent))
-        self._network.process.call_later(0, self._write)
+        if len(self._waiting) == 1 and self._request is None:
+            self._network.process.call_later(0, self._write)
         return sent
 
-    def flush(self, what: str = "flush()") -> None:
-        """Wait until all records have been written, or have failed."""
+    def flush(self) -> None:
+        """Wait until all records are written, or have failed after ``delivery.timeout.ms``."""
         self._open()
-        deadline_ms = self._network.now_ms + self._settings["delivery.timeout.ms"]
-        while self._waiting or self._sending:
-            if self._network.now_ms >= deadline_ms:
-                raise KafkaTimeoutError(f"{what}: records were not written in time")
+        self._drain(None)
+
+    def _drain(self, deadline_ms: int | None) -> None:
+        while self._waiting or self._request is not None:
+            if deadline_ms is not None and self._network.now_ms >= deadline_ms:
+                break
             self._network.wait(deadline_ms)
 
     def _choose(self, topic: str, key: Any, partition: int | None) -> TopicPartition:
@@ -267,17 +273,28 @@ class Producer:
 
     def _write(self) -> None:
         """Write the records that wait, in one request at a time; first get what it needs."""
-        if self._sending or not self._waiting or self._state.state is State.FATAL_ERROR:
+        if self._request is not None or not self._waiting:
             return
-        self._sending = True
         batch, self._waiting = self._waiting, []
+        timeout_ms = self._settings["delivery.timeout.ms"]
+        self._expiry = self._network.process.call_later(timeout_ms, self._expire)
         self._prepare(batch)
+
+    def _expire(self) -> None:
+        """Give the records up that are being written; their transaction can only be aborted."""
+        assert self._request is not None
+        failure = KafkaTimeoutError("the records were not written within delivery.timeout.ms")
+        self._request.fail(self._state.fail_transaction(failure))
+
+    def _send(self, request: Sent, done: Callable[[Sent], None]) -> None:
+        self._request = request
+        request.then(done)
 
     def _prepare(self, batch: list[_Pending]) -> None:
         state = self._state
         if state.transactional_id is None and state.producer_id < 0:
             timeout_ms = self._settings["transaction.timeout.ms"]
-            state.initialize(timeout_ms).then(lambda sent: self._go_on(sent, batch))
+            self._send(state.initialize(timeout_ms), lambda sent: self._go_on(sent, batch))
             return
         new = {one.partition for one in batch} - self._added
         if state.transactional_id is None or not new:
@@ -290,7 +307,7 @@ class Producer:
                 self._begun = True
             self._go_on(sent, batch)
 
-        state.send("add_partitions_to_txn", *state.producer, sorted(new)).then(added)
+        self._send(state.send("add_partitions_to_txn", *state.producer, sorted(new)), added)
 
     def _go_on(self, sent: Sent, batch: list[_Pending]) -> None:
         if sent.failure is None:
@@ -304,15 +321,18 @@ class Producer:
         for one in batch:
             records.setdefault(one.partition, []).append((one.key, one.value))
         self._sequence += 1
-        state.send(
+        request = state.send(
             *("produce", state.producer_id, state.epoch, self._sequence, records),
             transactional=state.transactional_id is not None,
-        ).then(lambda sent: self._written(batch, sent.value or {}, sent.failure))
+        )
+        self._send(request, lambda sent: self._written(batch, sent.value or {}, sent.failure))
 
     def _written(
         self, batch: list[_Pending], first: dict[TopicPartition, int], failure: KafkaError | None
     ) -> None:
-        self._sending = False
+        self._request = None
+        if self._expiry is not None:
+            self._expiry.cancel()
         offsets = dict(first)
         for one in batch:
             if failure is not None:
@@ -355,8 +375,7 @@ class Producer:
         self._network.process.check_alive()
         deadline_ms = self._network.now_ms + whole(timeout_ms, "timeout_ms")
         try:
-            while (self._waiting or self._sending) and self._network.now_ms < deadline_ms:
-                self._network.wait(deadline_ms)
+            self._drain(deadline_ms)
             if self._begun and self._state.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
                 self._state.state = State.ABORTING
                 self._network.wait_for(self._state.end(committed=False), deadline_ms)

@@ -106,12 +106,16 @@ class ProducerState:
         self, op: str, args: tuple[Any, ...], fields: dict[str, Any], sent: Sent, attempts: int
     ) -> None:
         network = self._network
+        if sent.done:
+            return  # it was given up
 
         def again(after_ms: int) -> None:
             network.process.call_later(after_ms, self._try, op, args, fields, sent, attempts + 1)
 
         def respond(response: Any) -> None:
             error = _error(response)
+            if sent.done:
+                return
             if error == Error.NONE:
                 sent.complete(response)
             elif error == Error.CONCURRENT_TRANSACTIONS and not attempts:
