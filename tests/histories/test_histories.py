@@ -10,6 +10,7 @@ import coterie.histories
 from coterie import ArgumentError, ConfigError, CoterieError
 from coterie.histories import EVENTS, History, Pause, random_history
 from coterie.testing import histories
+from support.doc_pages import blocks
 from support.histories.mistakes import Application, CommitsFirst, OwnOffsets
 
 FEW = settings(max_examples=100, derandomize=True, database=None)
@@ -87,6 +88,21 @@ def test_an_application_that_never_processes_is_stuck():
     outcome = History(members=1, topics={"orders": 1}, minutes=1).run(Paused)
     assert [item[:4] for item in outcome.stuck] == [("orders", 0, 0, 6)]
     assert not outcome.lost
+
+
+def test_records_are_lost_only_if_a_new_member_would_begin_after_them():
+    class Collects(Application):
+        def process(self, records):
+            pass  # it has read them, but neither processed nor committed any
+
+    class Skips(Collects):
+        def on_partitions_assigned(self, partitions):
+            for partition in partitions:
+                self.consumer.seek(partition, 4)
+
+    history = History(members=1, topics={"orders": 1}, minutes=1)
+    assert not history.run(Collects).lost
+    assert [item[:4] for item in history.run(Skips).lost] == [("orders", 0, 0, 3)]
 
 
 def test_an_application_that_never_waits_is_stopped():
@@ -178,3 +194,11 @@ def test_the_page_has_the_owners_and_the_events():
     assert '"orders' not in page
     assert '"records/0"' in page
     assert "on_partitions_revoked" in page
+
+
+def test_the_page_on_testing_shows_what_its_history_prints():
+    (code,) = (code for code in blocks("testing.md", "python") if "class Billing" in code)
+    names = {}
+    exec(code.replace("    test_no_record_is_lost()", "    pass"), names)
+    outcome = names["outcome"]
+    assert outcome.timeline(outcome.lost) + "\n" in blocks("testing.md", "text")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coterie.histories import events
+from coterie.histories.invariants import Invariants
 from coterie.values import Error
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def expire_when_empty(run: Run, stopped: list[Instance]) -> None:
     committed = run.committed()
     if committed:
         run.cluster.call("offset_delete", group_id, list(committed))
+    run.invariants = Invariants()  # without offsets and members, the group may go
     for instance in stopped:
         instance.start()
 
@@ -130,6 +132,7 @@ def delete_group(run: Run, event: events.DeleteGroup, _: None) -> None:
     if members:
         run.cluster.call("leave_group", group_id, members)
     run.cluster.call("delete_groups", [group_id])
+    run.invariants = Invariants()  # of the new group
 
 
 def op_of(api: str | None) -> str | None:

@@ -17,11 +17,13 @@ from coterie.testing.process import Future, Process
 
 if TYPE_CHECKING:
     from coterie.histories.events import Event
+    from coterie.histories.ledger import Place
     from coterie.histories.runner import Run
 
 __all__ = ["Instance", "Records", "now_ms", "producer", "run_in_thread", "sleep"]
 
 POLL_TIMEOUT_MS = 10_000
+PROBES = 100  # polls of a second
 RESTART_MS = 1000  # after an exception
 CLASSIC_ONLY = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 _current: ContextVar[tuple[Instance, Process]] = ContextVar("coterie instance")
@@ -197,6 +199,9 @@ class Instance:
         application = self.run.application(consumer, self.run.store)
         if not consumer.subscription() and not consumer.assignment():
             consumer.subscribe(list(self.run.history.topics), application)
+        if self.run.starts is not None:
+            self._find_starts(consumer, self.run.starts)
+            return
         timeout_ms = getattr(application, "poll_timeout_ms", POLL_TIMEOUT_MS)
         while not self._stopping:
             try:
@@ -207,6 +212,16 @@ class Instance:
             application.process(Records(self, records))
             self.busy = False
         consumer.close()
+
+    def _find_starts(self, consumer: Any, starts: dict[Place, int]) -> None:
+        """Find the first position in each partition, and process nothing."""
+        for _ in range(PROBES):
+            for record in consumer.poll(1000):
+                starts.setdefault((record.topic, record.partition), record.offset)
+            for place, at in consumer._subscriptions.all_consumed().items():
+                starts.setdefault(place, at.offset)
+            if starts.keys() >= self.run.ledger.ends.keys():
+                break
 
     def spawn(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Future:
         """Run a function in a thread."""

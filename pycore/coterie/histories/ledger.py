@@ -31,13 +31,14 @@ class Note(NamedTuple):
 class PartitionEnd(NamedTuple):
     """A partition at the end of a run.
 
-    ``offsets`` has the records that exist for a consumer, ``end`` the end of the log. None: there
-    is no committed offset, no position, no owner.
+    ``offsets`` has the records that exist for a consumer, ``end`` the end of the log. ``start`` is
+    where a new member begins: the committed offset, or what the application seeks to. None: there
+    is no such offset, no position, no owner.
     """
 
     offsets: list[int]
     end: int
-    committed: int | None
+    start: int | None
     position: int | None
     owner: str | None
 

@@ -28,7 +28,7 @@ def spoken(topic: str, partition: int, first: int, last: int | None = None) -> s
 
 
 class Commit(NamedTuple):
-    """A commit that was done: the offset of each ``(topic, partition)``."""
+    """A commit that was done, and when it was sent: the offset of each ``(topic, partition)``."""
 
     at_ms: int
     member: str
@@ -38,10 +38,11 @@ class Commit(NamedTuple):
 class Lost(NamedTuple):
     """Records that nobody processed, although the group went past them.
 
-    That is: the group's committed offset at the end, or if it has none the position of the owner.
+    That is: a new member would begin after them, at the committed offset or at what the application
+    seeks to.
 
-    ``passed_ms`` is when the commit that is past the first of them was confirmed, None if there was
-    no such response; ``member`` committed, or owns the partition at the end.
+    ``passed_ms`` is when the commit that is past the first of them was sent, None if no member
+    knows of one; ``member`` committed, or owns the partition at the end.
     """
 
     topic: str
@@ -163,11 +164,13 @@ class Outcome:
 
     @cached_property
     def commits(self) -> list[Commit]:
-        """The commits that members know to be done, in order."""
+        """The commits that members know to be done, in the order in which they were sent."""
+        notes = self._ledger.notes
+        done = {id(n.details[0]) for n in notes if n.kind == "committed" and n.details[1] is None}
         return [
-            Commit(at_ms, member, {tuple(place): at.offset for place, at in details[0].items()})
-            for at_ms, member, kind, details in self._ledger.notes
-            if kind == "committed" and details[1] is None
+            Commit(at_ms, member, {tuple(place): at.offset for place, at in offsets.items()})
+            for at_ms, member, kind, offsets in notes
+            if kind == "commit" and id(offsets) in done
         ]
 
     @cached_property
@@ -212,7 +215,7 @@ class Outcome:
 
     def _find_lost(self) -> Iterator[Lost]:
         for (topic, partition), end in self._ledger.ends.items():
-            passed = end.committed if end.committed is not None else end.position or 0
+            passed = end.start or 0
             processed = {work.offset for work in self._ledger.works.get((topic, partition), ())}
             missing = [n for n in end.offsets if n < passed and n not in processed]
             for first, last in runs(missing):
@@ -257,7 +260,7 @@ class Outcome:
         if not self._ledger.stuck:
             return
         for (topic, partition), end in self._ledger.ends.items():
-            position = end.position if end.position is not None else end.committed
+            position = end.position if end.position is not None else end.start
             waiting = [offset for offset in end.offsets if offset >= (position or 0)]
             if waiting:
                 yield Stuck(topic, partition, waiting[0], end.end, end.owner)

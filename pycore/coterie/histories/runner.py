@@ -9,6 +9,7 @@ from coterie.errors import CoterieError
 from coterie.histories.actions import ACTIONS
 from coterie.histories.events import Event
 from coterie.histories.instance import Instance, processing_time, sleep
+from coterie.histories.invariants import Invariants
 from coterie.histories.ledger import Ledger, PartitionEnd, Place
 from coterie.histories.outcome import Outcome
 from coterie.schedule import Schedule, TooManySteps
@@ -71,7 +72,9 @@ class Run:
         settings = {**SETTINGS, **getattr(application, "settings", {}), **history.settings}
         self.settings: dict[str, Any] = settings
         self.instances: list[Instance] = []
+        self.starts: dict[Place, int] | None = None  # where the probe begins; None: no probe
         self._by_name: dict[str, Instance] = {}
+        self.invariants = Invariants()
         self.faulty = True
 
     def outcome(self) -> Outcome:
@@ -100,6 +103,7 @@ class Run:
         for instance in self.instances:
             instance.crash(None)
         self._look_at_the_end(positions)
+        self._probe()
         return Outcome(history, self.ledger, self.store, self._outputs())
 
     def join(self) -> None:
@@ -193,10 +197,28 @@ class Run:
             self.ledger.ends[name, partition] = PartitionEnd(
                 offsets=[record.offset for record in self._records(log)],
                 end=log.end_offset(now_ms),
-                committed=committed.get((name, partition)),
+                start=committed.get((name, partition)),
                 position=position,
                 owner=owner,
             )
+
+    def _probe(self) -> None:
+        """Find where a new member would begin, if nothing is committed and records are missing."""
+        ends = self.ledger.ends
+        if all(
+            end.start is not None or len(self.ledger.works.get(place, ())) >= len(end.offsets)
+            for place, end in ends.items()
+        ):
+            return
+        probe = Instance(self, len(self.instances), self.settings)
+        self._by_name[probe.name] = probe
+        self.starts = {}
+        probe.start()
+        self._wait(lambda: probe.process is None, CLOSE_MS)
+        probe.crash(None)
+        for place, end in ends.items():
+            if end.start is None:
+                ends[place] = end._replace(start=self.starts.get(place))
 
     def _outputs(self) -> dict[str, list[ConsumerRecord]]:
         """Return the records of the application's topics, without those of aborted transactions."""
@@ -222,7 +244,17 @@ class Run:
         if kind in IGNORED:
             return
         self.ledger.note(at_ms, client, kind, details)
-        moment = MOMENT_OF.get(kind)
         instance = self._by_name[client]
+        if kind == "assigned":
+            self._check(instance, details)
+        moment = MOMENT_OF.get(kind)
         if moment and instance.awaiting and instance.strike(moment) and moment == "callback":
             sleep(1)  # they strike before the application's callback
+
+    def _check(self, instance: Instance, places: list[Place]) -> None:
+        """Check the coordinator's part in an assignment."""
+        group = instance.consumer.group_metadata()
+        if instance.settings.get("group.protocol") == "consumer":
+            self.invariants.assigned_by_broker(group.member_id, group.generation_id)
+        else:
+            self.invariants.assigned_by_leader(instance.name, group.generation_id, places)

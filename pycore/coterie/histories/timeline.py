@@ -59,9 +59,9 @@ def rows_of(ledger: Ledger, shown: set[Place]) -> list[tuple[int, str, str]]:
     happened.sort(key=lambda row: row[:2])
     rows: list[tuple[int, str, str]] = []
     sums: dict[str, Sum] = {}
-    for at_ms, _, what, place in happened:
-        if place is not None or what.kind in ("commit", "committed"):
-            sums.setdefault(what.member, Sum()).add(at_ms, what, place, shown)
+    for at_ms, _, what, worked in happened:
+        if worked is not None or what.kind in ("commit", "committed"):
+            sums.setdefault(what.member, Sum()).add(at_ms, what, worked, shown)
         else:
             rows += (row for member, one in sums.items() for row in one.rows(member))
             sums.clear()
@@ -84,7 +84,7 @@ class Sum:
         else:
             unanswered = (what.details, "no response") if what.kind == "commit" else what.details
             offsets, failure = unanswered
-            of_shown = {place: at.offset for place, at in offsets.items() if place in shown}
+            of_shown = {key: at.offset for key, at in offsets.items() if key in shown}
             if not of_shown:
                 return
             self.commits.setdefault(failure, {}).update(of_shown)

@@ -233,10 +233,10 @@ class StartsAfresh(Application):
     def process(self, records):
         for partition in records.partitions():
             self.batches.setdefault(partition, []).append(records.records(partition))
-        if sum(map(len, self.batches.values())) >= 5:
-            for batches in self.batches.values():
-                for batch in batches:
-                    self.work(batch)
+        batches = [batch for batches in self.batches.values() for batch in batches]
+        if sum(map(len, batches)) >= 5:
+            for batch in batches:
+                self.work(batch)
             self.batches = {}
             self.consumer.commit()
 
