@@ -174,13 +174,14 @@ class ClassicMembership:
 
     def _prepare(self, deadline_ms: int) -> bool:
         """Commit the positions and give up partitions; return whether it is done."""
+        was_member = self.group.has_generation  # Kafka takes it before the commit
         if not self._commit_before_join(deadline_ms):
             return False
         self._prepare_by_ms = self._last_commit = None
         subscriptions = self._subscriptions
         failure: Exception | None = None
         owned = sorted(subscriptions.assigned)
-        if not self.group.has_generation:
+        if not was_member:
             if owned:
                 failure = self._listeners.lost(owned)
                 subscriptions.assign(())
