@@ -94,7 +94,9 @@ BELOW = {  # room of the library -> rooms that it may use besides itself and the
     "watch": LOG_TO_TABLES | {"replay", "insight", "report", "server"},
     "testing": {"ground", "log", "coordinator"},
     "designs": {"ground", "log", "coordinator", "testing", "pages"},
-    "faces": {"ground", "log", "state", "coordinator", "traces", "server"},
+    "histories": {"ground", "coordinator", "testing", "designs", "traces", "pages"},
+    "faces": {"ground", "log", "state", "coordinator", "traces", "server"}
+    | {"histories", "testing"},
     "cli": LOG_TO_TABLES
     | {"replay", "views", "insight", "report", "coordinator", "traces", "faces", "wire", "server"}
     | {"designs", "watch", "cluster"},
@@ -244,6 +246,8 @@ def test_a_shelf_uses_none_above_it(room):
 def library_room(name):
     """Room of a module of the library; of the core none."""
     parts = name.split(".")[1:] or ["__init__"]
+    if parts == ["testing"]:  # it exports histories, which use the modules of its room
+        return "faces"
     if (ROOT / "pycore/coterie" / parts[0]).is_dir():
         return None if parts[0] == "_core" else parts[0]
     return "faces" if parts[0] in FACES else "ground"

@@ -1,5 +1,7 @@
 """Damage real logs and frames for some seconds; every reader must return or raise a CoterieError.
 
+Some inputs are histories of a group (``fuzz_histories.py``).
+
 ``python tools/fuzz.py SECONDS [SEED]``: the input with number N depends on SEED + N only. Its
 number is in ``build/fuzz/running`` while it runs, so a crash of the process names its input, and
 ``python tools/fuzz.py 0 THAT_NUMBER`` runs it again. ``make fuzz`` uses the build with sanitizers,
@@ -13,6 +15,7 @@ import time
 from pathlib import Path
 
 import fuzz_codec
+import fuzz_histories
 import fuzz_wire
 
 from coterie import CoterieError, ScanOptions, merge, scan
@@ -110,7 +113,9 @@ def main(seconds, seed):
             rng = random.Random(number)
             try:
                 choice = rng.random()
-                if choice < 0.4:
+                if choice < 0.01:  # it takes as long as a hundred others
+                    fuzz_histories.one_history(number)
+                elif choice < 0.4:
                     damage_a_log(rng, real)
                 elif choice < 0.8:
                     fuzz_codec.one_input(rng, records, damage)

@@ -10,6 +10,8 @@ NEEDS = {  # optional module -> how to get it
     "coterie_spark": "pip install 'coterie[spark]', or use --engine local",
     "pyarrow": "pip install 'coterie[arrow]', or use --engine local --format json",
     "aiokafka": "pip install 'coterie[cluster]'",
+    "greenlet": "pip install 'coterie[histories]'",
+    "hypothesis": "pip install 'coterie[histories]'",
     "jinja2": "pip install 'coterie[report]'",
     "markupsafe": "pip install 'coterie[report]'",
 }

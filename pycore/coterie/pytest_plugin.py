@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,13 +161,17 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the timeline of the test's coordinators, and of its broker, to a failure's report."""
+    """Add the timelines of coordinators, a history and a broker to the report of a failure."""
     report = yield
     factory = item.stash.get(COORDINATORS, None)
     if factory is not None and report.failed:
         for number, timeline in enumerate(factory.timelines):
             title = "coordinator timeline" + (f" {number + 1}" if number else "")
             report.sections.append((title, "\n".join(map(str, timeline)) or "(no event)"))
+    reporting = sys.modules.get("coterie.histories.reporting")
+    found = None if reporting is None else reporting.latest.take()
+    if found is not None and report.failed:
+        report.sections.append(("history", found))
     broker = item.stash.get(BROKER, None)
     if broker is not None and report.failed:
         report.sections.append(("broker timeline", "\n".join(_timeline_lines(broker))))

@@ -14,7 +14,7 @@ from coterie.designs.costs import Accounts
 from coterie.designs.ledger import Ledger
 from coterie.designs.shipped import path_of
 from coterie.designs.timeline import Entry, Timeline
-from coterie.designs.today.coordinator import CountedCoordinator
+from coterie.testing.cluster.coordinator import CountedCoordinator
 
 SEEDS = range(60)
 QUIET = {"produce", "commit", "wait", "settle"}

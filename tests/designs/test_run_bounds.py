@@ -9,8 +9,8 @@ import pytest
 
 from coterie.designs import DESIGNS, ScenarioError, bounds, read_scenario, run
 from coterie.designs.ledger import Ledger
-from coterie.designs.schedule import BULK, Schedule, TooManySteps
 from coterie.errors import CoterieError
+from coterie.schedule import BULK, Schedule, TooManySteps
 from support.commandline import coterie
 from support.designs.odd_scenarios import odd_scenario
 

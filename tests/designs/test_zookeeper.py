@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.designs.schedule import Schedule, Task
 from coterie.designs.zookeeper import (
     Connection,
     NodeExists,
@@ -16,6 +15,7 @@ from coterie.designs.zookeeper import (
     ZooKeeper,
     ZooKeeperError,
 )
+from coterie.schedule import Schedule, Task
 
 NAMES = ("a", "b")
 PATHS = ["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/b"]

@@ -13,10 +13,10 @@ from coterie.designs.consumer08.simulation import ZooKeeperSimulation
 from coterie.designs.coordinator09.play import play
 from coterie.designs.costs import Accounts
 from coterie.designs.scenario import Scenario, read_scenario
-from coterie.designs.schedule import Schedule, TooManySteps
 from coterie.designs.timeline import Timeline
 from coterie.designs.times import Times
 from coterie.errors import ArgumentError, shown
+from coterie.schedule import Schedule, TooManySteps
 
 ZOOKEEPER, COORDINATOR = "zookeeper-0.8", "coordinator-0.9"
 TODAY, CONSUMER_PROTOCOL = "today", "consumer-protocol"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from coterie._core.codec.schema import (
@@ -19,6 +18,7 @@ from coterie._core.codec.schema import (
 )
 from coterie.arguments import binary, integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CorruptData, shown
+from coterie.ordering import java_order
 
 __all__ = [
     "Subscription",
@@ -34,7 +34,10 @@ LATEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A parsed subscription; fields that its version lacks have their defaults."""
+    """A parsed subscription; fields that its version lacks have their defaults.
+
+    ``group_instance_id`` is not in the bytes: a leader has it from the response to JoinGroup.
+    """
 
     version: int
     topics: tuple[str, ...]
@@ -42,6 +45,7 @@ class Subscription:
     owned: dict[str, list[int]] = field(default_factory=dict)
     generation_id: int = -1
     rack_id: str | None = None
+    group_instance_id: str | None = None
 
 
 def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
@@ -79,9 +83,9 @@ def subscription(
     for row in owned_rows:
         row["partitions"].sort()
     data = {
-        "topics": sorted(string(topic, "a topic") for topic in topic_names),
+        "topics": sorted((string(topic, "a topic") for topic in topic_names), key=java_order),
         "userData": None if user_data is None else binary(user_data, "user_data"),
-        "ownedPartitions": sorted(owned_rows, key=itemgetter("topic")),
+        "ownedPartitions": sorted(owned_rows, key=lambda row: java_order(row["topic"])),
         "generationId": integer(generation_id, "generation_id"),
         "rackId": None if rack_id is None else string(rack_id, "rack_id"),
     }

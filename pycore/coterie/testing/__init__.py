@@ -1,9 +1,12 @@
-"""Tools for tests of code in a consumer group: a scripted client, subscriptions, assignments.
+"""Tools for tests of code in a consumer group, on virtual time.
 
-A :class:`Member` acts as a consumer does, on the coordinator's virtual clock and only when the test
-calls it. It speaks the classic protocol or the consumer protocol. It never sleeps and uses no
-network.
+A :class:`Consumer` is a consumer of a :class:`Cluster`, with the methods of Kafka's client. A
+:class:`Member` is a scripted client of a group: it acts only when the test calls it. Both speak the
+classic protocol and the consumer protocol; neither sleeps or uses a network. :func:`histories`
+draws what happens to a group, and runs an application in it.
 """
+
+from typing import TYPE_CHECKING
 
 from coterie.log.consumer_protocol import (
     assignment,
@@ -12,16 +15,75 @@ from coterie.log.consumer_protocol import (
     subscription,
 )
 from coterie.testing.classic import ClassicMember
+from coterie.testing.client import (
+    Consumer,
+    ConsumerGroupMetadata,
+    Producer,
+    RecordMetadata,
+)
+from coterie.testing.client.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    ProducerFencedError,
+    RebalanceInProgressError,
+    RetriableCommitFailedError,
+    RetriableError,
+    WakeupError,
+)
+from coterie.testing.cluster import Cluster, ConsumerRecord, TopicPartition
 from coterie.testing.consumer import ConsumerMember, MemberState
 from coterie.testing.member import Member
+from coterie.testing.process import Future, Process
+
+if TYPE_CHECKING:
+    from coterie.histories import History, histories, random_history
 
 __all__ = [
     "ClassicMember",
+    "Cluster",
+    "CommitFailedError",
+    "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerMember",
+    "ConsumerRecord",
+    "FencedInstanceIdError",
+    "Future",
+    "History",
+    "IllegalStateError",
+    "KafkaError",
+    "KafkaTimeoutError",
     "Member",
     "MemberState",
+    "NoOffsetForPartitionError",
+    "OffsetOutOfRangeError",
+    "Process",
+    "Producer",
+    "ProducerFencedError",
+    "RebalanceInProgressError",
+    "RecordMetadata",
+    "RetriableCommitFailedError",
+    "RetriableError",
+    "TopicPartition",
+    "WakeupError",
     "assignment",
+    "histories",
+    "random_history",
     "read_assignment",
     "read_subscription",
     "subscription",
 ]
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name):
+        """Import what histories need when it is first used; they use this package."""
+        if name not in ("History", "histories", "random_history"):
+            raise AttributeError(f"module 'coterie.testing' has no attribute {name!r}")
+        import coterie.histories
+
+        return getattr(coterie.histories, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from coterie.arguments import sequence, within
@@ -32,10 +33,12 @@ class ClassicMember(Member, protocol="classic"):
     def _set_up(self, **options: Any) -> None:
         super()._set_up(**options)
         assignor = options["assignor"]
-        self.assignors = [assignor] if isinstance(assignor, str) else sequence(assignor, "assignor")
-        for name in self.assignors:
-            if not isinstance(name, str) or name not in ASSIGNORS:
-                raise ArgumentError(f"assignor {shown(name)} is not known: {', '.join(ASSIGNORS)}")
+        names = [assignor] if isinstance(assignor, str) else sequence(assignor, "assignor")
+        known = {name: each for name, each in ASSIGNORS.items() if not each.cooperative}
+        for name in names:
+            if not isinstance(name, str) or name not in known:
+                raise ArgumentError(f"assignor {shown(name)} is not known: {', '.join(known)}")
+        self.assignors = {name: known[name]() for name in names}
         for name in ("session_timeout_ms", "heartbeat_interval_ms"):
             within(options[name], name, 1, INT32_MAX)
         self.session_timeout_ms: int = options["session_timeout_ms"]
@@ -63,7 +66,10 @@ class ClassicMember(Member, protocol="classic"):
                 self.group_id,
                 self.member_id,
                 protocol_type="consumer",
-                protocols={name: subscription(self.partitions) for name in self.assignors},
+                protocols={
+                    name: subscription(self.partitions, user_data=each.subscription_user_data())
+                    for name, each in self.assignors.items()
+                },
                 session_timeout_ms=self.session_timeout_ms,
                 rebalance_timeout_ms=self.rebalance_timeout_ms,
                 group_instance_id=self.group_instance_id,
@@ -142,15 +148,16 @@ class ClassicMember(Member, protocol="classic"):
             self._call(how, partitions)
 
     def _assign(self, answer: Any) -> dict[str, bytes]:
-        """Assign in Kafka's order: static members by instance id, then the rest by member id."""
-        static = [m for m in answer.members if m.group_instance_id is not None]
-        dynamic = [m for m in answer.members if m.group_instance_id is None]
-        order = [m.member_id for m in sorted(static, key=lambda m: m.group_instance_id)]
-        order += [m.member_id for m in sorted(dynamic, key=lambda m: m.member_id)]
-        topics = {m.member_id: read_subscription(m.metadata).topics for m in answer.members}
-        known = {t for subscribed in topics.values() for t in subscribed}
-        counts = {topic: self.partitions.get(topic, 1) for topic in known}
-        plan = ASSIGNORS[answer.protocol_name](topics, counts, order)
+        """Assign as the chosen assignor does; a topic that this member does not know has one."""
+        subscriptions = {
+            m.member_id: replace(
+                read_subscription(m.metadata), group_instance_id=m.group_instance_id
+            )
+            for m in answer.members
+        }
+        topics = {topic for each in subscriptions.values() for topic in each.topics}
+        counts = {topic: self.partitions.get(topic, 1) for topic in topics}
+        plan = self.assignors[answer.protocol_name].assign(subscriptions, counts)
         return {member: assignment(partitions) for member, partitions in plan.items()}
 
     def _take_join(self) -> None:
@@ -179,6 +186,8 @@ class ClassicMember(Member, protocol="classic"):
             self._refused("sync", error)
             return
         self.assignment = read_assignment(self._synced.response.assignment)
+        assignor = self.assignors[self._synced.response.protocol_name]
+        assignor.on_assignment(self.assignment, self.generation_id)
         self.next_heartbeat_ms = self.coordinator.now_ms + self.heartbeat_interval_ms
         self._call("assigned", self._flat())
 

@@ -69,8 +69,8 @@ class Member:
         Commits ``positions`` this often, before a rebalance and before it leaves, as
         ``enable.auto.commit`` does. None: only :meth:`commit` does.
     assignor, session_timeout_ms, heartbeat_interval_ms
-        Of the classic protocol: ``"range"``, ``"roundrobin"`` or several in order of preference;
-        heartbeats come more often than sessions end.
+        Of the classic protocol: ``"range"``, ``"roundrobin"``, ``"sticky"`` or several in order of
+        preference; heartbeats come more often than sessions end.
     server_assignor, subscribed_topic_regex, rack_id
         Of the consumer protocol: ``"uniform"`` or ``"range"``, None lets the broker choose; an
         expression in RE2's syntax, beside the topics or in place of them.

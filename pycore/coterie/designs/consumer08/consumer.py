@@ -19,10 +19,10 @@ from coterie.designs.consumer08.offsets import OffsetClient
 from coterie.designs.consumer08.rebalance import ConsumerCounts, RebalanceFailed, Rebalancer
 from coterie.designs.consumer08.views import GROUPS, TOPICS, GroupViews, thread_ids
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import Lock, PausingClock, Routine, Schedule, Task
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import ZooKeeper
 from coterie.designs.zookeeper.tree import ZooKeeperError
+from coterie.schedule import Lock, PausingClock, Routine, Schedule, Task
 
 START_ERROR = "kafka.common.ConsumerRebalanceFailedException"
 ZK_ERROR = "org.I0Itec.zkclient.exception.ZkException"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.brokers import Brokers, HostedPartition
 from coterie.designs.consumer08.config import ConsumerConfig
-from coterie.designs.schedule import Routine, Schedule, Task
+from coterie.schedule import Routine, Schedule, Task
 
 
 class Owned:

@@ -14,8 +14,8 @@ from coterie.designs.consumer08.fetching import Owned
 from coterie.designs.consumer08.registration import Unreadable
 from coterie.designs.consumer08.views import GROUPS
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import Gate, Routine
 from coterie.designs.zookeeper.tree import ZooKeeperError
+from coterie.schedule import Gate, Routine
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,99}")
 LIMIT = 2**63

@@ -23,8 +23,8 @@ from coterie.designs.consumer08.views import (
     topics_present,
 )
 from coterie.designs.consumer08.zkclient import ZkClient
-from coterie.designs.schedule import Lock, Routine
 from coterie.designs.zookeeper.tree import ZooKeeperError
+from coterie.schedule import Lock, Routine
 
 Note = Callable[..., None]
 

@@ -14,10 +14,10 @@ from coterie.designs.consumer08.points import Points
 from coterie.designs.consumer08.views import GroupViews
 from coterie.designs.ownership import subscription_of
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import PausingClock, Schedule
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.session import Session, ZooKeeper
 from coterie.designs.zookeeper.tree import ZooKeeperError
+from coterie.schedule import PausingClock, Schedule
 
 HARNESS = "other"  # the session that owns foreign ephemeral nodes
 

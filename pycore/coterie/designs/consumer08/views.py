@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from coterie.designs.checks import MOST_STREAMS
 from coterie.designs.consumer08 import assignment, registration
 from coterie.designs.consumer08.config import ConsumerConfig
-from coterie.designs.schedule import Schedule, TooManySteps
 from coterie.designs.zookeeper.tree import Node, Tree
+from coterie.schedule import Schedule, TooManySteps
 
 BROKERS, TOPICS, GROUPS = "/brokers/ids", "/brokers/topics", "/consumers"
 THREAD_ITEMS = 64  # the work of reading and sorting a thread, in items: four steps

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.views import BROKERS, TOPICS
-from coterie.designs.schedule import Routine, Schedule, Task
 from coterie.designs.times import Times
 from coterie.designs.zookeeper.connection import Connection
 from coterie.designs.zookeeper.session import Session, ZooKeeper
 from coterie.designs.zookeeper.tree import CHILDREN, CREATED, DATA, DELETED, NodeExists, NoNode
+from coterie.schedule import Routine, Schedule, Task
 
 Listener = Callable[[], "Routine | None"]
 NEW_SESSION = "new_session"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from coterie.designs.ledger import TopicPartition
-from coterie.designs.today.coordinator import CountedCoordinator
 from coterie.designs.today.member import GroupConsumer
-from coterie.testing import ConsumerMember
+from coterie.testing.cluster.coordinator import CountedCoordinator
+from coterie.testing.consumer import ConsumerMember
 
 __all__ = ["ProtocolConsumer"]
 

@@ -13,9 +13,9 @@ from typing import Any
 from coterie.consumer_groups import ConsumerGroupChange
 from coterie.designs.consumer_protocol.consumer import ProtocolConsumer
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import Schedule
 from coterie.designs.today.cluster import COMMIT_MS, DELIVERY_MS, GroupCluster, play_in
 from coterie.errors import ArgumentError, shown
+from coterie.schedule import Schedule
 
 HEARTBEAT_MS = 5_000  # the default of group.consumer.heartbeat.interval.ms
 ASSIGNORS = {"range": "range", "roundrobin": "uniform", None: None}  # by a scenario's strategy

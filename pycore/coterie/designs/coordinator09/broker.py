@@ -18,7 +18,10 @@ from coterie.designs.coordinator09 import messages as m
 from coterie.designs.coordinator09.messages import Code
 from coterie.designs.coordinator09.store import StoredGroup, StoredMember
 from coterie.designs.coordinator09.world import World
-from coterie.testing.assignors import ASSIGNORS
+from coterie.log.consumer_protocol import Subscription
+from coterie.testing.assignors.by_turns import RangeAssignor, RoundRobinAssignor
+
+ASSIGNORS = {each.name: each() for each in (RangeAssignor, RoundRobinAssignor)}
 
 BOUNDARIES = {
     "received": "a request has arrived, and is not handled",
@@ -339,11 +342,15 @@ class CoordinatorBroker:
         self._ready_if_all_have_shown(group)
 
     def _assign(self, group: CoordinatedGroup) -> None:
-        topics = {name: member.topics for name, member in group.members.items()}
-        assignment = ASSIGNORS[group.strategy](topics, group.counts, sorted(topics))
+        subscriptions = {
+            name: Subscription(0, tuple(member.topics)) for name, member in group.members.items()
+        }
+        assignment = ASSIGNORS[group.strategy].assign(subscriptions, group.counts)
         for name, member in group.members.items():
             member.partitions = tuple(
-                (topic, number) for topic, numbers in assignment[name].items() for number in numbers
+                (topic, number)
+                for topic in sorted(assignment[name])
+                for number in assignment[name][topic]
             )
 
     def _stored(self, group: CoordinatedGroup) -> StoredGroup:

@@ -17,7 +17,7 @@ from coterie.designs.coordinator09.simulation import POINTS, CoordinatorSimulati
 from coterie.designs.coordinator09.world import CoordinatorSettings
 from coterie.designs.ops import MOMENTS
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import Schedule
+from coterie.schedule import Schedule
 
 __all__ = ["play"]
 

@@ -17,7 +17,7 @@ from coterie.designs.coordinator09.consumer import CoordinatedConsumer
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.coordinator09.world import CoordinatorSettings
 from coterie.designs.ledger import Ledgers, TopicPartition
-from coterie.designs.schedule import Schedule
+from coterie.schedule import Schedule
 
 POINTS = {1: "prepared", 2: "told", 3: "joined", 4: "written", 5: "answered"}
 """The boundary of each of the document's five points of failure."""

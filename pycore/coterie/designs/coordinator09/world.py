@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from coterie.designs.coordinator09.messages import GroupRequest, GroupResponse
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.schedule import Schedule
+from coterie.schedule import Schedule
 
 
 @dataclass(frozen=True)

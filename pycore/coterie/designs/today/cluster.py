@@ -17,11 +17,11 @@ from coterie.designs.coordinator09.simulation import ProtocolCounts
 from coterie.designs.coordinator09.store import Store
 from coterie.designs.ledger import Ledgers
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import Schedule
-from coterie.designs.today.coordinator import CountedCoordinator
 from coterie.designs.today.leaders import PARTITIONS, Leaders
-from coterie.designs.today.log import OffsetsLog
 from coterie.designs.today.member import GroupConsumer
+from coterie.schedule import Schedule
+from coterie.testing.cluster.coordinator import CountedCoordinator
+from coterie.testing.cluster.log import OffsetsLog
 
 COMMIT_MS = 5_000
 DELIVERY_MS = 5  # of a response to its consumer
@@ -44,10 +44,10 @@ class GroupCluster:
         self.store = Store(tuple(self.broker_ids), live=set(self.broker_ids))
         self.log = OffsetsLog()
         self.coordinator = CountedCoordinator(
-            self.log,
-            behaviour=self.behaviour,
+            {"coterie.behaviour": self.behaviour},
             on_event=self._on_event,
             member_ids=self._new_id,
+            log_sink=self.log,
         )
         self.leaders = Leaders(
             self.store, self.schedule, resigns=self._resigns, loaded=self._loaded

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.today.coordinator import CountedCoordinator
 from coterie.designs.today.member import GroupConsumer
-from coterie.testing import ClassicMember
+from coterie.testing.classic import ClassicMember
+from coterie.testing.cluster.coordinator import CountedCoordinator
 
 HEARTBEAT_MS = 3_000
 

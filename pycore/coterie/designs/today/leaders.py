@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from coterie._core.codec.checksum import partition_for
 from coterie.designs.coordinator09.store import Store
-from coterie.designs.schedule import Schedule
+from coterie.schedule import Schedule
 
 PARTITIONS = 50  # of the offsets topic
 LOAD_MS = 1_000  # from an election until the log is read

@@ -7,8 +7,7 @@ from typing import Any
 
 from coterie.designs.ledger import Ledger, TopicPartition
 from coterie.designs.today.leaders import Leaders
-from coterie.testing import Member
-from coterie.testing.member import flat
+from coterie.testing.member import Member, flat
 
 __all__ = ["GroupConsumer"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coterie.designs.scenario import Scenario
-from coterie.designs.schedule import Schedule
 from coterie.designs.today.cluster import COMMIT_MS, DELIVERY_MS, GroupCluster, play_in
 from coterie.designs.today.consumer import TodayConsumer
 from coterie.events import Response, Transition, Unanswered
+from coterie.schedule import Schedule
 
 SESSION_MS, METADATA_MS = 45_000, 300_000
 RETRY_MS = 100  # after an error

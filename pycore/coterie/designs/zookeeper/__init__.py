@@ -2,7 +2,7 @@
 
 ``tree`` has nodes and one-time watches; ``session`` the service, with ephemeral nodes and sessions
 that end at ticks; ``connection`` a client's connection, which is open, held or cut and delivers
-events in the order of the changes. No I/O; time is a :class:`coterie.designs.schedule.Schedule`.
+events in the order of the changes. No I/O; time is a :class:`coterie.schedule.Schedule`.
 """
 
 from coterie.designs.zookeeper.connection import Connection

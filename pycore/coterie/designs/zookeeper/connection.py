@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from coterie.designs.schedule import Gate, Routine
 from coterie.designs.zookeeper.session import ZooKeeper
+from coterie.schedule import Gate, Routine
 
 T = TypeVar("T")
 

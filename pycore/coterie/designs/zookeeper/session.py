@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from coterie.designs.schedule import Schedule
 from coterie.designs.zookeeper.tree import (
     NoChildrenForEphemerals,
     NodeExists,
@@ -19,6 +18,7 @@ from coterie.designs.zookeeper.tree import (
     Tree,
     parent_of,
 )
+from coterie.schedule import Schedule
 
 GONE, PERSISTENT, EPHEMERAL = "gone", "persistent", "ephemeral"
 

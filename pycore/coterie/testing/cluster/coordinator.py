@@ -1,4 +1,4 @@
-"""The library's coordinator, with a count of requests and fast heartbeats.
+"""The library's coordinator, with a count of requests and fast heartbeats, for simulations.
 
 Nine of ten requests are heartbeats that only renew a session. They call the core directly.
 """
@@ -6,66 +6,76 @@ Nine of ten requests are heartbeats that only renew a session. They call the cor
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from coterie._core.coordinator.outputs import response_of
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
-from coterie.coordinator.requests import compile_values
-from coterie.designs.today.log import OffsetsLog
+from coterie.coordinator.requests import Compiled, compile_values
 from coterie.operations import NUMBER, OPERATIONS, REQUESTS
+from coterie.values import OffsetAndMetadata
 
 HEARTBEAT, CONSUMER_HEARTBEAT = NUMBER["heartbeat"], NUMBER["consumer_group_heartbeat"]
 BLANK = OPERATIONS["consumer_group_heartbeat"].blank  # rack, timeout, ..., client id, host, version
+COMMIT_BLANK = OPERATIONS["offset_commit"].blank  # offsets, two of transactions, version, ...
 _compiled = functools.lru_cache(maxsize=4096)(compile_values)
 
 
 class CountedCoordinator(GroupCoordinator):
-    """A coordinator that counts its requests.
+    """A coordinator that counts its requests; it is made as a :class:`GroupCoordinator` is."""
 
-    Parameters
-    ----------
-    log : OffsetsLog
-        The log that it writes and loads.
-    behaviour : str
-        The version of Kafka, as ``coterie.behaviour``.
-    on_event, member_ids
-        As in :class:`GroupCoordinator`.
-    """
-
-    def __init__(
-        self,
-        log: OffsetsLog,
-        *,
-        behaviour: str,
-        on_event: Callable[[Any], None],
-        member_ids: Callable[[str], str],
-    ) -> None:
-        super().__init__(
-            {"coterie.behaviour": behaviour},
-            on_event=on_event,
-            member_ids=member_ids,
-            log_sink=log,
-        )
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.requests = 0
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
         """Call an operation; the equal JoinGroups of a member are compiled once."""
         if op not in REQUESTS:
             return super()._ask(op, *values)
+        if op == "join_group":
+            return self._call(op, _compiled(op, tuple(map(_hashable, values))))
+        return self._call(op, compile_values(op, values))
+
+    def _call(self, op: str, compiled: Compiled) -> Pending[Any]:
         self.requests += 1
         self._ids += 1
         pending = self._outbox.waiting[self._ids] = Pending(self._ids, op)
-        if op == "join_group":
-            compiled = _compiled(op, tuple(map(_hashable, values)))
-        else:
-            compiled = compile_values(op, values)
         try:
             self._core.call(NUMBER[op], pending.id, *compiled)
         finally:
             self._drain()
         return pending
+
+    def offset_commit(
+        self,
+        group_id: str | None = None,
+        offsets: Any = (),
+        *,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        version: int = 9,
+        retention_time_ms: int = -1,
+    ) -> Pending[Any]:
+        """Send OffsetCommit; what a client has checked is not checked again."""
+        if not all(type(at) is OffsetAndMetadata for at in offsets.values()):
+            return super().offset_commit(
+                *(group_id, offsets),
+                generation_id=generation_id,
+                member_id=member_id,
+                group_instance_id=group_instance_id,
+                version=version,
+                retention_time_ms=retention_time_ms,
+            )
+        rows = tuple(  # the core takes no subclass of tuple for a partition
+            [
+                (tuple(tp), at.offset, at.leader_epoch, at.metadata, None, -1)
+                for tp, at in offsets.items()
+            ]
+        )
+        details = (rows, *COMMIT_BLANK[1:3], version, retention_time_ms)
+        member = group_id, generation_id, member_id, group_instance_id
+        return self._call("offset_commit", (*member, details))
 
     def heartbeat(
         self,

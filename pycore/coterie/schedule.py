@@ -85,16 +85,29 @@ class Schedule:
 
     def run_until(self, at_ms: int) -> None:
         """Advance to a time: run everything due by then, including what is scheduled on the way."""
-        self._run_soon()
-        while (deadline := self._wheel.next_deadline_ms()) is not None and deadline <= at_ms:
-            self.now_ms = max(deadline, self.now_ms)
-            for key in self._wheel.advance(self.now_ms).tolist():
-                call = self._due.pop(key, None)
-                if call is not None:  # else a timer of the same time has cancelled it
-                    function, args = call
-                    function(*args)
-                    self._run_soon()
-        self.now_ms = max(at_ms, self.now_ms)
+        while self.step(at_ms):
+            pass
+
+    def step(self, limit_ms: int | None = None) -> bool:
+        """Run what is due next, up to the limit; return whether there was anything.
+
+        If nothing is due by the limit, the clock moves to it.
+        """
+        if self._soon:
+            self._run_soon()
+            return True
+        deadline = self._wheel.next_deadline_ms()
+        if deadline is None or (limit_ms is not None and deadline > limit_ms):
+            self.now_ms = max(limit_ms or 0, self.now_ms)
+            return False
+        self.now_ms = max(deadline, self.now_ms)
+        for key in self._wheel.advance(self.now_ms).tolist():
+            call = self._due.pop(key, None)
+            if call is not None:  # else a timer of the same time has cancelled it
+                function, args = call
+                function(*args)
+                self._run_soon()
+        return True
 
     def _run_soon(self) -> None:
         soon = self._soon

@@ -1,0 +1,60 @@
+"""Histories: run a consumer application against everything that a group can do to it.
+
+A history is drawn (``drawing``), run in virtual time (``runner``) and judged (``outcome``). What
+the ``repr`` of a history needs is here.
+"""
+
+from coterie.histories.events import (
+    EVENTS,
+    AddPartitions,
+    Close,
+    Crash,
+    Cut,
+    DeleteGroup,
+    DeleteTopic,
+    Event,
+    ExpireOffsets,
+    FailCommit,
+    Failover,
+    Join,
+    LoseRequest,
+    LoseResponse,
+    Pause,
+    Restart,
+    RollingDeploy,
+    SlowProcessing,
+)
+from coterie.histories.history import History
+from coterie.histories.instance import Records, now_ms, producer, run_in_thread, sleep
+from coterie.histories.outcome import Outcome
+from coterie.histories.strategy import histories, random_history
+
+__all__ = [
+    "EVENTS",
+    "AddPartitions",
+    "Close",
+    "Crash",
+    "Cut",
+    "DeleteGroup",
+    "DeleteTopic",
+    "Event",
+    "ExpireOffsets",
+    "FailCommit",
+    "Failover",
+    "History",
+    "Join",
+    "LoseRequest",
+    "LoseResponse",
+    "Outcome",
+    "Pause",
+    "Records",
+    "Restart",
+    "RollingDeploy",
+    "SlowProcessing",
+    "histories",
+    "now_ms",
+    "producer",
+    "random_history",
+    "run_in_thread",
+    "sleep",
+]

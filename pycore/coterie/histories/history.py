@@ -1,0 +1,111 @@
+"""A history: a group, its topics, and what happens to them. Its ``repr`` is Python that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import CoterieError
+from coterie.histories.events import Event
+
+if TYPE_CHECKING:
+    from coterie.histories.outcome import Outcome
+
+__all__ = ["Application", "History"]
+
+Application = Callable[[Any, dict[Any, Any]], Any]
+"""A class (or function) that is called with a consumer and the store."""
+
+
+@dataclass(frozen=True, repr=False)
+class History:
+    """What happens to a group, in virtual time.
+
+    Attributes
+    ----------
+    members : int
+        How many members start at the beginning.
+    topics : dict
+        The partition count of each topic; members subscribe to all.
+    minutes : int
+        How long records are produced and faults occur. Then all faults end, and the run goes on
+        until every record has been processed.
+    events : tuple of Event
+        What happens, in order of time.
+    settings : dict
+        Settings of every consumer, by Kafka's names; they override those of the application.
+    records_per_minute : int
+        The rate of each partition.
+    processing_ms : tuple of int
+        The least and the most time that a record takes; drawn for each record by the seed.
+    outputs : dict
+        The partition count of each topic that only the application writes to.
+    static : bool
+        Whether members are static: each has a ``group.instance.id``.
+    seed : int
+        Determines the time that each record takes.
+    """
+
+    members: int = 3
+    topics: Mapping[str, int] = field(default_factory=lambda: {"records": 6})
+    minutes: int = 10
+    events: tuple[Event, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    records_per_minute: int = 6
+    processing_ms: tuple[int, int] = (0, 1000)
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    static: bool = False
+    seed: int = 0
+
+    def __repr__(self) -> str:
+        shown = []
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value != (f.default if f.default_factory is MISSING else f.default_factory()):
+                shown.append(f"{f.name}={value!r}")
+        return f"History({', '.join(shown)})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print as ``repr`` does; Hypothesis would print every field."""
+        printer.text(repr(self))
+
+    def run(self, application: Application) -> Outcome:
+        """Run the application as every member of the group; return the outcome.
+
+        Raises
+        ------
+        CoterieError
+            An option or a setting is wrong, or greenlet is missing.
+        Exception
+            What the application raises, unless it is one of Kafka's exceptions: these end the
+            member, which starts again, and are in :attr:`Outcome.errors`.
+        """
+        from coterie.histories.runner import Run
+
+        object.__setattr__(self, "_application", application)
+        return Run(self, application).outcome()
+
+    def trace(self, application: Application | None = None) -> list[str]:
+        """Return the lines of a trace with all requests, for ``coterie trace run``.
+
+        The history runs again, with the application or with the last one that ran.
+        """
+        from coterie.histories.tracing import trace
+
+        return trace(self, self._known(application))
+
+    def html(self, application: Application | None = None) -> str:
+        """Return a page that shows the run: the owners of each partition, the events.
+
+        The history runs again, with the application or with the last one that ran.
+        """
+        from coterie.histories.page import page
+
+        return page(self, self._known(application))
+
+    def _known(self, application: Application | None) -> Application:
+        known: Application | None = application or getattr(self, "_application", None)
+        if known is None:
+            raise CoterieError("the history has not run yet; name the application")
+        return known

@@ -1,0 +1,270 @@
+"""One member of a history: its process, which runs the application's loop, and its threads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from coterie.errors import CoterieError
+from coterie.histories.choices import mix, number_of
+from coterie.testing.client.consumer import Consumer
+from coterie.testing.client.errors import KafkaError, WakeupError
+from coterie.testing.client.producer import Producer
+from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition
+from coterie.testing.process import Future, Process
+
+if TYPE_CHECKING:
+    from coterie.histories.events import Event
+    from coterie.histories.ledger import Place
+    from coterie.histories.runner import Run
+
+__all__ = ["Instance", "Records", "now_ms", "producer", "run_in_thread", "sleep"]
+
+POLL_TIMEOUT_MS = 10_000
+PROBES = 100  # polls of a second
+RESTART_MS = 1000  # after an exception
+CLASSIC_ONLY = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+_current: ContextVar[tuple[Instance, Process]] = ContextVar("coterie instance")
+
+
+class Records(list[ConsumerRecord]):
+    """The records of a poll. To iterate takes the processing time of each; then it is processed.
+
+    The time passes before the loop's body gets the record: what the body does follows the
+    processing. Indexing, ``len`` and :meth:`partitions` take no time.
+    """
+
+    def __init__(self, instance: Instance, records: Iterable[ConsumerRecord]) -> None:
+        super().__init__(records)
+        self._instance = instance
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        for record in list.__iter__(self):
+            self._instance.work(record)
+            yield record
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        if isinstance(index, slice):
+            return Records(self._instance, super().__getitem__(index))
+        return super().__getitem__(index)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions that have records here."""
+        places = (TopicPartition(record[0], record[1]) for record in list.__iter__(self))
+        return list(dict.fromkeys(places))
+
+    def records(self, partition: TopicPartition) -> Records:
+        """Return the records of a partition."""
+        chosen = (record for record in list.__iter__(self) if record[:2] == partition)
+        return Records(self._instance, chosen)
+
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition: what to commit."""
+        records = list.__iter__(self)
+        return {TopicPartition(record[0], record[1]): record.offset + 1 for record in records}
+
+
+def _here() -> tuple[Instance, Process]:
+    found = _current.get(None)
+    if found is None:
+        raise CoterieError("this is for applications that a history runs")
+    return found
+
+
+def now_ms() -> int:
+    """Return the virtual time, in ms; for applications in a history."""
+    return _here()[1].now_ms
+
+
+def sleep(ms: int) -> None:
+    """Let virtual time pass; for applications in a history."""
+    process = _here()[1]
+    process.check_alive()
+    process.sleep(ms)
+
+
+def producer(settings: Mapping[str, Any]) -> Producer:
+    """Return a producer in the process; for applications in a history."""
+    instance, process = _here()
+    return Producer(instance.run.cluster, settings, process=process)
+
+
+def run_in_thread(function: Callable[..., Any], *args: Any) -> Future:
+    """Run a function in a thread of the process; return its future. For applications in a history.
+
+    The thread pauses and dies with its process. A consumer belongs to the thread of ``process``.
+    """
+    return _here()[0].spawn(function, args)
+
+
+class Instance:
+    """A member: it starts, ends and starts again, each time with a new process and consumer.
+
+    Attributes
+    ----------
+    name : str
+        Its client id, MEMBER-N.
+    settings : dict
+        Of its consumer, from the next start on.
+    process : Process or None
+        None: it is down.
+    factor : int
+        How many times as long its records take.
+    awaiting : list of Event
+        Events that strike at its next moment of a kind.
+    """
+
+    def __init__(self, run: Run, number: int, settings: dict[str, Any]) -> None:
+        self.run, self.number = run, number
+        self.name = f"member-{number}"
+        self.settings = {**settings, "client.id": self.name}
+        self.process: Process | None = None
+        self.consumer: Any = None
+        self.threads: list[Process] = []
+        self.factor = 1
+        self.awaiting: list[Event] = []
+        self.busy = False
+        self._stopping = False
+        self._restart_ms: int | None = None
+
+    # Its life
+
+    def start(self) -> None:
+        """Start it if it is down; one that is closing starts again after that."""
+        if self.process is not None:
+            self._restart_ms = self._restart_ms or 0
+        else:
+            self._stopping, self._restart_ms, self.threads = False, None, []
+            self.process = Process(self.run.schedule, self.name)
+            self.run.ledger.note(self.run.schedule.now_ms, self.name, "started")
+            self.process.start(self._program, self.process)
+
+    def crash(self, down_ms: int | None) -> None:
+        """Let it die without a goodbye, and start again so much later; None: never."""
+        if self.process is not None:
+            self._end("crashed", down_ms)
+
+    def stop(self, restart_ms: int | None = None) -> None:
+        """Let it leave its loop and close its consumer, and then start again so much later."""
+        if self.process is not None:
+            self._stopping, self._restart_ms = True, restart_ms
+            if self.consumer is not None:
+                self.consumer.wakeup()
+
+    def pause(self) -> None:
+        """Stop all its threads."""
+        for process in self.processes():
+            process.pause()
+
+    def resume(self) -> None:
+        """Let its threads go on."""
+        for process in self.processes():
+            process.resume()
+
+    def processes(self) -> list[Process]:
+        """Return its process and its threads."""
+        return [] if self.process is None else [self.process, *self.threads]
+
+    def _end(self, kind: str, restart_ms: int | None, details: Any = None) -> None:
+        schedule = self.run.schedule
+        self.run.ledger.note(schedule.now_ms, self.name, kind, details)
+        processes, self.process, self.busy = self.processes(), None, False
+        self.consumer = None
+        for process in processes:
+            process.kill()
+        if restart_ms is not None:
+            schedule.call_later(restart_ms, self.start)
+
+    # Its program
+
+    def _program(self, process: Process) -> None:
+        _current.set((self, process))
+        settings = self.settings
+        if settings.get("group.protocol") == "consumer":
+            settings = {name: of for name, of in settings.items() if name not in CLASSIC_ONLY}
+        self.consumer = consumer = Consumer(self.run.cluster, settings, process=process)
+        try:
+            self._loop(consumer)
+        except KafkaError as error:
+            with contextlib.suppress(KafkaError):  # the first one is what ended it
+                consumer.close()
+            ending: tuple[Any, ...] = "failed", RESTART_MS, error
+        else:
+            ending = "closed", self._restart_ms
+        self.run.schedule.call_soon(self._end, *ending)
+
+    def _loop(self, consumer: Any) -> None:
+        application = self.run.application(consumer, self.run.store)
+        if not consumer.subscription() and not consumer.assignment():
+            consumer.subscribe(list(self.run.history.topics), application)
+        if self.run.starts is not None:
+            self._find_starts(consumer, self.run.starts)
+            return
+        timeout_ms = getattr(application, "poll_timeout_ms", POLL_TIMEOUT_MS)
+        while not self._stopping:
+            try:
+                records = consumer.poll(timeout_ms)
+            except WakeupError:
+                continue
+            self.busy = True
+            application.process(Records(self, records))
+            self.busy = False
+        consumer.close()
+
+    def _find_starts(self, consumer: Any, starts: dict[Place, int]) -> None:
+        """Find the first position in each partition, and process nothing."""
+        for _ in range(PROBES):
+            for record in consumer.poll(1000):
+                starts.setdefault((record.topic, record.partition), record.offset)
+            for place, at in consumer._subscriptions.all_consumed().items():
+                starts.setdefault(place, at.offset)
+            if starts.keys() >= self.run.ledger.ends.keys():
+                break
+
+    def spawn(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Future:
+        """Run a function in a thread."""
+        process = Process(self.run.schedule, f"{self.name} thread")
+        future = Future()
+        self.threads = [thread for thread in self.threads if thread.alive]
+        self.threads.append(process)
+
+        def program() -> None:
+            _current.set((self, process))
+            future.set(function(*args))
+            process.alive = False
+
+        self.run.schedule.call_soon(process.start, program)  # a program cannot start another
+        return future
+
+    # What it does at moments
+
+    def work(self, record: ConsumerRecord) -> None:
+        """Take the time that a record takes; then it is processed."""
+        process = _here()[1]
+        process.check_alive()
+        start_ms = process.now_ms
+        ms = self.run.processing_ms(record) * self.factor
+        if self.awaiting:
+            self.strike("processing", ms // 2)
+        if ms:
+            process.sleep(ms)
+        place = record.topic, record.partition
+        self.run.ledger.add(place, record.offset, start_ms, process.now_ms, self.name)
+
+    def strike(self, moment: str, after_ms: int = 0) -> bool:
+        """Let the events that wait for a moment strike; return whether there is one."""
+        due = [event for event in self.awaiting if event.during == moment]  # type: ignore[attr-defined]
+        for event in due:
+            self.awaiting.remove(event)
+            self.run.schedule.call_later(after_ms, self.run.strike, event, self)
+        return bool(due)
+
+
+def processing_time(seed: int, record: ConsumerRecord, low: int, high: int) -> int:
+    """Return how long a record takes, ms; the same in each run."""
+    if low == high:
+        return low
+    place = number_of(record.topic) << 20 ^ record.partition << 44 ^ record.offset
+    return low + mix(seed ^ mix(place)) % (high - low + 1)

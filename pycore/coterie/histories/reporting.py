@@ -1,0 +1,41 @@
+"""Put the timeline of a run into the report of the test that found something in it.
+
+Under Hypothesis it becomes a note of the smallest failing history. pytest's plugin takes
+:data:`latest` for tests without Hypothesis.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coterie.histories.outcome import Findings, Outcome
+
+__all__ = ["Latest", "latest", "report"]
+
+
+class Latest:
+    """The last list that was found not empty outside of Hypothesis; None: none."""
+
+    outcome: Outcome | None = None
+    items: Findings | None = None
+
+    def take(self) -> str | None:
+        """Return the timeline and forget it."""
+        outcome, items = self.outcome, self.items
+        self.outcome = self.items = None
+        return None if outcome is None else outcome.timeline(items or ())
+
+
+latest = Latest()
+
+
+def report(outcome: Outcome, items: Findings) -> None:
+    """Show the timeline of a run if the test that is running fails."""
+    control = sys.modules.get("hypothesis.control")
+    if control is not None and control.currently_in_test_context():
+        if control.should_note():
+            control.note(outcome.timeline(items))
+    else:
+        latest.outcome, latest.items = outcome, items

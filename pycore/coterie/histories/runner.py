@@ -1,0 +1,260 @@
+"""Run a history: start the members, let the events happen, end all faults, wait for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import CoterieError
+from coterie.histories.actions import ACTIONS
+from coterie.histories.events import Event
+from coterie.histories.instance import Instance, processing_time, sleep
+from coterie.histories.invariants import Invariants
+from coterie.histories.ledger import Ledger, PartitionEnd, Place
+from coterie.histories.outcome import Outcome
+from coterie.schedule import Schedule, TooManySteps
+from coterie.testing.cluster import Cluster
+
+if TYPE_CHECKING:
+    from coterie.histories.history import Application, History
+    from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog
+
+__all__ = ["Run"]
+
+MINUTE_MS = 60_000
+REST_MS = 30 * MINUTE_MS  # after the faults: far above every timeout of a consumer's defaults
+STEPS_A_MINUTE = 20_000  # of virtual time; some hundred in most histories
+CLOSE_MS = 5 * MINUTE_MS
+LOOK_MS = 500
+CONFIG = {"coterie.behaviour": "4.1"}
+MOMENT_OF = {
+    **{"join": "rebalance", "commit": "commit"},
+    **dict.fromkeys(("assigned", "revoked", "lost"), "callback"),
+}
+IGNORED = ("poll", "closed")  # a run notes itself when a member has closed
+SETTINGS = {"group.id": "group", "auto.offset.reset": "earliest"}
+
+
+class Run:
+    """One run of a history.
+
+    Parameters
+    ----------
+    history
+        What happens.
+    application
+        What each member runs.
+    make_coordinator
+        As of :class:`Cluster`.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        application: Application,
+        make_coordinator: Callable[..., Any] | None = None,
+    ) -> None:
+        self.history, self.application = history, application
+        self.most_steps = STEPS_A_MINUTE * history.minutes
+        self.schedule, self.ledger = Schedule(self.most_steps), Ledger()
+        self.store: dict[Any, Any] = {}
+        rate = history.records_per_minute
+        self.cluster = Cluster(
+            history.topics,
+            CONFIG,
+            interval_ms=MINUTE_MS // rate if rate else None,
+            schedule=self.schedule,
+            make_coordinator=make_coordinator,
+        )
+        for name, partitions in history.outputs.items():
+            self.cluster.create_topic(name, partitions, None)
+        self.cluster.on_note = self._take_note
+        settings = {**SETTINGS, **getattr(application, "settings", {}), **history.settings}
+        self.settings: dict[str, Any] = settings
+        self.instances: list[Instance] = []
+        self.starts: dict[Place, int] | None = None  # where the probe begins; None: no probe
+        self._by_name: dict[str, Instance] = {}
+        self.invariants = Invariants()
+        self.faulty = True
+
+    def outcome(self) -> Outcome:
+        """Run it to its end."""
+        try:
+            return self._outcome()
+        except TooManySteps:
+            raise CoterieError(
+                f"the history takes more than {self.most_steps} steps: something in the "
+                "application repeats without waiting"
+            ) from None
+
+    def _outcome(self) -> Outcome:
+        history = self.history
+        for _ in range(history.members):
+            self.join()
+        for event in history.events:
+            self.schedule.call_at(event.at_ms, self._begin, event)
+        self.schedule.run_until(history.minutes * MINUTE_MS)
+        self._end_faults()
+        self.ledger.stuck = not self._wait(self._all_passed, REST_MS)
+        positions = self._positions()
+        for instance in self.instances:
+            instance.stop()
+        self._wait(lambda: all(one.process is None for one in self.instances), CLOSE_MS)
+        for instance in self.instances:
+            instance.crash(None)
+        self._look_at_the_end(positions)
+        self._probe()
+        return Outcome(history, self.ledger, self.store, self._outputs())
+
+    def join(self) -> None:
+        """Start one more member."""
+        instance = Instance(self, len(self.instances), self.settings)
+        if self.history.static:
+            instance.settings["group.instance.id"] = instance.name
+        self.instances.append(instance)
+        self._by_name[instance.name] = instance
+        instance.start()
+
+    def processing_ms(self, record: ConsumerRecord) -> int:
+        """Return how long a record takes."""
+        return processing_time(self.history.seed, record, *self.history.processing_ms)
+
+    # Events
+
+    def _begin(self, event: Event) -> None:
+        """Let an event strike, now or at the moment that it names."""
+        if not hasattr(event, "member"):
+            self.strike(event, None)
+        elif event.member < len(self.instances):
+            instance = self.instances[event.member]
+            if getattr(event, "during", None) is None:
+                self.strike(event, instance)
+            else:
+                instance.awaiting.append(event)
+
+    def strike(self, event: Event, instance: Instance | None) -> None:
+        """Let an event happen now, to an instance if it concerns one."""
+        if self.faulty:
+            member = "" if instance is None else instance.name
+            self.ledger.note(self.schedule.now_ms, member, "event", event)
+            ACTIONS[type(event)](self, event, instance)
+
+    def _end_faults(self) -> None:
+        """Stop production, heal and resume everything, and start the members that are down."""
+        self.faulty = False
+        self.ledger.note(self.schedule.now_ms, "", "the faults end")
+        for name in self.cluster.topics:
+            self.cluster.produce(name, None)
+        for instance in self.instances:
+            instance.awaiting.clear()
+            instance.factor = 1
+            self.cluster.network.heal(instance.name)
+            self.cluster.network.host(instance.name).faults.clear()
+            instance.resume()
+            instance.start()
+
+    # The end
+
+    def _wait(self, done: Callable[[], bool], most_ms: int) -> bool:
+        """Run until something is done; return whether it was done within the time."""
+        limit_ms = self.schedule.now_ms + most_ms
+        while not done():
+            if self.schedule.now_ms >= limit_ms:
+                return False
+            self.schedule.run_until(min(self.schedule.now_ms + LOOK_MS, limit_ms))
+        return True
+
+    def _positions(self) -> dict[Place, tuple[int, str]]:
+        """Return the position of each owned partition and its owner, as far as they are known."""
+        found: dict[Place, tuple[int, str]] = {}
+        for instance in self.instances:
+            if instance.consumer is not None:
+                known = instance.consumer._subscriptions.all_consumed()
+                found |= {place: (at.offset, instance.name) for place, at in known.items()}
+        return found
+
+    def _all_passed(self) -> bool:
+        """Whether every member is idle and every partition has an owner that is at its end."""
+        if any(one.busy or any(t.alive for t in one.threads) for one in self.instances):
+            return False
+        positions = self._positions()
+        return all(
+            positions.get((name, partition), (-1, ""))[0] >= log.end_offset(self.schedule.now_ms)
+            for name, partition, log in self._logs()
+        )
+
+    def _logs(self) -> Iterator[tuple[str, int, PartitionLog]]:
+        """Yield the partitions of the history's topics, as far as these exist."""
+        for name in self.history.topics:
+            if name in self.cluster.topics:
+                for partition, log in enumerate(self.cluster.topics[name].logs):
+                    yield name, partition, log
+
+    def _look_at_the_end(self, positions: dict[Place, tuple[int, str]]) -> None:
+        committed, now_ms = self.committed(), self.schedule.now_ms
+        for name, partition, log in self._logs():
+            position, owner = positions.get((name, partition), (None, None))
+            self.ledger.ends[name, partition] = PartitionEnd(
+                offsets=[record.offset for record in self._records(log)],
+                end=log.end_offset(now_ms),
+                start=committed.get((name, partition)),
+                position=position,
+                owner=owner,
+            )
+
+    def _probe(self) -> None:
+        """Find where a new member would begin, if nothing is committed and records are missing."""
+        ends = self.ledger.ends
+        if all(
+            end.start is not None or len(self.ledger.works.get(place, ())) >= len(end.offsets)
+            for place, end in ends.items()
+        ):
+            return
+        probe = Instance(self, len(self.instances), self.settings)
+        self._by_name[probe.name] = probe
+        self.starts = {}
+        probe.start()
+        self._wait(lambda: probe.process is None, CLOSE_MS)
+        probe.crash(None)
+        for place, end in ends.items():
+            if end.start is None:
+                ends[place] = end._replace(start=self.starts.get(place))
+
+    def _outputs(self) -> dict[str, list[ConsumerRecord]]:
+        """Return the records of the application's topics, without those of aborted transactions."""
+        found: dict[str, list[ConsumerRecord]] = {}
+        for name in self.history.outputs:
+            logs = self.cluster.topics[name].logs
+            found[name] = [record for log in logs for record in self._records(log)]
+        return found
+
+    def _records(self, log: PartitionLog) -> list[ConsumerRecord]:
+        end = log.last_stable_offset(self.schedule.now_ms)
+        return log.read(log.log_start_offset, end, end, committed=True)[0]
+
+    def committed(self) -> dict[Place, int]:
+        """Return the group's committed offsets."""
+        fetched = self.cluster.call("offset_fetch", self.settings["group.id"])
+        return {(p.topic, p.partition): p.offset for p in fetched.partitions if p.offset >= 0}
+
+    # Notes
+
+    def _take_note(self, at_ms: int, client: str, kind: str, details: Any) -> None:
+        """Take what a client does; events that wait for such a moment strike."""
+        if kind in IGNORED:
+            return
+        self.ledger.note(at_ms, client, kind, details)
+        instance = self._by_name[client]
+        if kind == "assigned":
+            self._check(instance, details)
+        moment = MOMENT_OF.get(kind)
+        if moment and instance.awaiting and instance.strike(moment) and moment == "callback":
+            sleep(1)  # they strike before the application's callback
+
+    def _check(self, instance: Instance, places: list[Place]) -> None:
+        """Check the coordinator's part in an assignment."""
+        group = instance.consumer.group_metadata()
+        if instance.settings.get("group.protocol") == "consumer":
+            self.invariants.assigned_by_broker(group.member_id, group.generation_id)
+        else:
+            self.invariants.assigned_by_leader(instance.name, group.generation_id, places)

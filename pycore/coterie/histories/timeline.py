@@ -1,0 +1,157 @@
+"""The run as text: events, callbacks, commits, and who owned each partition when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.histories.history import History
+    from coterie.histories.ledger import Ledger, Note, Place
+
+__all__ = ["clock", "ownership", "rows_of", "runs", "span", "timeline"]
+
+OWNERSHIP = ("assigned", "revoked", "lost", "started", "closed", "crashed", "failed")
+MOST_LINES = 200
+
+
+def clock(at_ms: int) -> str:
+    """Return a time as MINUTES:SECONDS."""
+    minutes, ms = divmod(at_ms, 60_000)
+    return f"{minutes}:{ms // 1000:02}.{ms % 1000:03}"
+
+
+def timeline(history: History, ledger: Ledger, items: list[Any]) -> str:
+    """Return the timeline of a run; with items, only their partitions are shown."""
+    places = list(dict.fromkeys((item.topic, item.partition) for item in items))
+    shown = set(places or ledger.ends)
+    lines = [*map(repr, items), "", *entries(ledger, shown), "", "owners"]
+    for topic, partition in sorted(shown):
+        spans = ", ".join(
+            f"{clock(start_ms)} {'+'.join(sorted(owners)) or 'nobody'}"
+            for start_ms, owners in ownership(ledger.notes, (topic, partition))
+        )
+        lines.append(f"  {topic}-{partition}: {spans}")
+    return "\n".join([*lines, "", f"{history!r}"]).lstrip("\n")
+
+
+def entries(ledger: Ledger, shown: set[Place]) -> list[str]:
+    """Return the lines of the timeline, without the middle of a long one."""
+    lines = [
+        f"{clock(at_ms):>10}  {member:<10} {text}" for at_ms, member, text in rows_of(ledger, shown)
+    ]
+    if len(lines) > MOST_LINES:
+        half = MOST_LINES // 2
+        lines[half:-half] = [f"            ... {len(lines) - MOST_LINES} lines left out"]
+    return lines
+
+
+def rows_of(ledger: Ledger, shown: set[Place]) -> list[tuple[int, str, str]]:
+    """Return time, member and text of what happened; work and commits in between are summed up."""
+    answered = {id(note.details[0]) for note in ledger.notes if note.kind == "committed"}
+    happened: list[tuple[int, int, Any, Place | None]] = [
+        (note.at_ms, 1, note, None)
+        for note in ledger.notes
+        if note.kind != "commit" or id(note.details) not in answered
+    ]
+    for place in shown:
+        happened += ((work.end_ms, 0, work, place) for work in ledger.works.get(place, ()))
+    happened.sort(key=lambda row: row[:2])
+    rows: list[tuple[int, str, str]] = []
+    sums: dict[str, Sum] = {}
+    for at_ms, _, what, worked in happened:
+        if worked is not None or what.kind in ("commit", "committed"):
+            sums.setdefault(what.member, Sum()).add(at_ms, what, worked, shown)
+        else:
+            rows += (row for member, one in sums.items() for row in one.rows(member))
+            sums.clear()
+            rows.append((at_ms, what.member, text_of(what)))
+    return rows + [row for member, one in sums.items() for row in one.rows(member)]
+
+
+class Sum:
+    """The work and the commits of a member while nothing else happens."""
+
+    def __init__(self) -> None:
+        self.at_ms = 0
+        self.offsets: dict[Place, list[int]] = {}
+        self.commits: dict[str | None, dict[Place, int]] = {}  # by what went wrong
+
+    def add(self, at_ms: int, what: Any, place: Place | None, shown: set[Place]) -> None:
+        """Add a work (with its place), or a note of a commit."""
+        if place is not None:
+            self.offsets.setdefault(place, []).append(what.offset)
+        else:
+            unanswered = (what.details, "no response") if what.kind == "commit" else what.details
+            offsets, failure = unanswered
+            of_shown = {key: at.offset for key, at in offsets.items() if key in shown}
+            if not of_shown:
+                return
+            self.commits.setdefault(failure, {}).update(of_shown)
+        self.at_ms = at_ms
+
+    def rows(self, member: str) -> Iterator[tuple[int, str, str]]:
+        """Yield the lines."""
+        for place, offsets in sorted(self.offsets.items()):
+            spans = ",".join(map(span, runs(offsets)))
+            yield self.at_ms, member, f"processed {place[0]}-{place[1]}@{spans}"
+        for failure, commits in self.commits.items():
+            text = ", ".join(f"{topic}-{n} {at}" for (topic, n), at in sorted(commits.items()))
+            how = f"committed {text}" if failure is None else f"commit of {text}: {failure}"
+            yield self.at_ms, member, how
+
+
+def runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of each run of consecutive numbers."""
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield numbers[start], numbers[at - 1]
+            start = at
+
+
+def span(run: tuple[int, int]) -> str:
+    """Return offsets as text."""
+    return f"{run[0]}" if run[0] == run[1] else f"{run[0]}..{run[1]}"
+
+
+def text_of(note: Note) -> str:
+    """Return a note as text."""
+    kind, details = note.kind, note.details
+    if kind in ("assigned", "revoked", "lost"):
+        return f"on_partitions_{kind}: {names(details)}"
+    if kind == "failed":
+        return f"failed: {type(details).__name__}: {details}"
+    if details is None or kind == "join":
+        return kind
+    return f"{kind}: {details}"
+
+
+def names(places: Iterable[Place]) -> str:
+    """Return partitions as text: the numbers of each topic."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in sorted(places):
+        by_topic.setdefault(topic, []).append(number)
+    return (
+        "; ".join(f"{topic} {' '.join(map(str, ns))}" for topic, ns in by_topic.items()) or "none"
+    )
+
+
+def ownership(notes: Iterable[Note], place: Place) -> list[tuple[int, set[str]]]:
+    """Return from when on a partition had which owners, as its members believed."""
+    owners: set[str] = set()
+    spans: list[tuple[int, set[str]]] = [(0, set())]
+    for note in notes:
+        if note.kind not in OWNERSHIP:
+            continue
+        if note.kind == "assigned":
+            if place not in note.details:
+                continue
+            owners = owners | {note.member}
+        elif note.kind not in ("revoked", "lost") or place in note.details:
+            owners = owners - {note.member}
+        if owners != spans[-1][1]:
+            if spans[-1][0] == note.at_ms:
+                spans.pop()
+            spans.append((note.at_ms, owners))
+    return spans

@@ -1,0 +1,6 @@
+"""A consumer and a producer on virtual time, with the semantics of Kafka's Java client."""
+
+from coterie.testing.client.consumer import Consumer, ConsumerGroupMetadata
+from coterie.testing.client.producer import Producer, RecordMetadata
+
+__all__ = ["Consumer", "ConsumerGroupMetadata", "Producer", "RecordMetadata"]

@@ -1,0 +1,215 @@
+"""Positions of a consumer, and the records that it gets.
+
+There are no Fetch requests: what has reached the client by now is computed, so records cost nothing
+until they are read. Look-ups of offsets are requests.
+Source: ``FetchCollector.java``, ``OffsetFetcher.java``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coterie.testing.client.commits import Commits
+from coterie.testing.client.errors import DisconnectError, OffsetOutOfRangeError, error_of
+from coterie.testing.client.metadata import Metadata
+from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.subscriptions import SubscriptionState
+from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog, TopicPartition
+from coterie.values import Error
+
+__all__ = ["Fetcher"]
+
+LATEST, EARLIEST = -1, -2  # as ListOffsets asks for the end and the begin
+_RESETS = {"latest": LATEST, "earliest": EARLIEST}
+
+
+class Fetcher:
+    """The positions and records of a consumer."""
+
+    def __init__(
+        self,
+        network: NetworkClient,
+        metadata: Metadata,
+        subscriptions: SubscriptionState,
+        commits: Commits | None,
+    ) -> None:
+        self._network, self._metadata = network, metadata
+        self._subscriptions, self._commits = subscriptions, commits
+        settings = network.settings
+        self._most: int = settings["max.poll.records"]
+        self._committed = settings["isolation.level"] == "read_committed"
+        self._resetting = False
+
+    # Positions
+
+    def update_positions(self, deadline_ms: int) -> bool:
+        """Give each partition a position; return whether the committed offsets are known."""
+        subscriptions = self._subscriptions
+        if all(state.valid for state in subscriptions.assigned.values()):
+            return True
+        if self._commits is not None:
+            initializing = subscriptions.initializing()
+            offsets = self._commits.fetch(initializing, deadline_ms)
+            if offsets is None:
+                return False
+            for tp, offset in offsets.items():
+                state = subscriptions.assigned.get(tp)
+                if offset is not None and state is not None and state.position is None:
+                    state.seek(offset.offset)
+        subscriptions.reset_initializing()
+        self._reset_positions()
+        return True
+
+    def _reset_positions(self) -> None:
+        now_ms = self._network.now_ms
+        wanted = {
+            tp: state.reset
+            for tp, state in self._subscriptions.assigned.items()
+            if state.reset is not None and state.retry_ms <= now_ms
+        }
+        if wanted and not self._resetting:
+            self._resetting = True
+            asked = {tp: _RESETS[policy] for tp, policy in wanted.items()}
+            self._list(asked).then(lambda sent: self._reset(wanted, sent))
+
+    def _reset(self, wanted: Mapping[TopicPartition, str], sent: Sent) -> None:
+        self._resetting = False
+        found = {} if sent.failure is not None else sent.value
+        for tp, policy in wanted.items():
+            state = self._subscriptions.assigned.get(tp)
+            if state is None or state.reset != policy:
+                continue  # the application has sought since
+            offset = found.get(tp)
+            if isinstance(offset, tuple):
+                state.seek(offset[0])
+            else:
+                state.retry_ms = self._network.now_ms + self._network.settings["retry.backoff.ms"]
+                self._metadata.request_update()
+
+    def _list(self, asked: Mapping[TopicPartition, int]) -> Sent:
+        sent = Sent()
+
+        def respond(response: Any) -> None:
+            if response is None:
+                sent.fail(DisconnectError("ListOffsets was disconnected"))
+            elif isinstance(response, Error):
+                sent.fail(error_of(response, "ListOffsets"))
+            else:
+                sent.complete(response)
+
+        self._network.send("list_offsets", respond, asked, committed=self._committed)
+        return sent
+
+    def offsets(
+        self, asked: Mapping[TopicPartition, int], deadline_ms: int
+    ) -> dict[TopicPartition, tuple[int, int] | None] | None:
+        """Return offset and timestamp at a time, the end (-1) or the begin (-2); None: too late."""
+        while True:
+            sent = self._list(asked)
+            if not self._network.wait_for(sent, deadline_ms):
+                return None
+            if sent.failure is None and Error.UNKNOWN_TOPIC_OR_PARTITION not in sent.value.values():
+                return {TopicPartition(*tp): offset for tp, offset in sent.value.items()}
+            self._network.sleep(self._network.settings["retry.backoff.ms"], deadline_ms)
+            if self._network.now_ms >= deadline_ms:
+                return None
+
+    # Records
+
+    def _log(self, partition: TopicPartition) -> PartitionLog | None:
+        topic = self._network.cluster.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.logs):
+            return None
+        return topic.logs[partition.partition]
+
+    def collect(self) -> list[ConsumerRecord] | None:
+        """Return records that have reached the client, at most ``max.poll.records``.
+
+        None: nothing has come. An empty list: only what is not shown, such as markers.
+
+        Raises
+        ------
+        OffsetOutOfRangeError
+            A position is outside of the log, and there is no reset policy.
+        """
+        sees_ms, topics = self._network.connection.sees_ms, self._network.cluster.topics
+        records: list[ConsumerRecord] = []
+        read: list[TopicPartition] = []
+        last: TopicPartition | None = None  # the partition that has more records, if any
+        for tp, state in self._subscriptions.assigned.items():
+            position = state.position
+            if position is None or not state.fetchable:
+                continue
+            topic = topics.get(tp[0])
+            if topic is None or tp[1] >= len(topic.logs):
+                self._unknown()
+                continue
+            log = topic.logs[tp[1]]
+            end = self._end(log, sees_ms)
+            if not log.log_start_offset <= position <= end:
+                self._out_of_range(tp, position, log, late=bool(records))
+                continue
+            if position < end:
+                most = self._most - len(records)
+                found, position = log.read(position, end, most, committed=self._committed)
+                state.position = position
+                records += found
+                read.append(tp)
+                if len(records) >= self._most:
+                    last = tp if position < end else None
+                    break
+        for tp in read:
+            if tp is not last:  # whose other records come first in the next poll
+                self._subscriptions.to_end(tp)
+        return records if read else None
+
+    def _end(self, log: PartitionLog, sees_ms: int) -> int:
+        return log.last_stable_offset(sees_ms) if self._committed else log.end_offset(sees_ms)
+
+    def _unknown(self) -> None:
+        """Look at the topics again, soon but not at once for ever: a partition is gone."""
+        refresh_ms, now_ms = self._metadata.refresh_ms, self._network.now_ms
+        backoff_ms = self._network.settings["retry.backoff.max.ms"]
+        if refresh_ms is None or refresh_ms > now_ms + backoff_ms:
+            self._metadata.request_update()
+
+    def _out_of_range(
+        self, tp: TopicPartition, position: int, log: PartitionLog, *, late: bool
+    ) -> None:
+        """Look up a position that is not in the log; ``late``: the poll has records to return."""
+        if log.log_start_offset <= position <= log.end_offset(self._network.now_ms):
+            return  # the client does not see so far yet
+        if self._subscriptions.reset_policy != "none":
+            self._subscriptions.request_reset(tp, self._subscriptions.reset_policy)
+            self._reset_positions()
+        elif not late:  # else the next poll raises
+            raise OffsetOutOfRangeError({tp: position})
+
+    def next_records_ms(self) -> int | None:
+        """Return when the client gets its next records, as far as that is known; None: never."""
+        connection = self._network.connection
+        if connection.host.cut_ms is not None:
+            return None
+        now_ms = self._network.now_ms
+        sees_ms = connection.sees_ms
+        next_ms: int | None = None
+        for tp, state in self._subscriptions.assigned.items():
+            at_ms: int | None = None
+            if state.reset is not None:
+                at_ms = state.retry_ms if state.retry_ms > now_ms else None
+            elif state.fetchable:
+                log = self._log(tp)
+                at_ms = None if log is None else log.next_record_ms(sees_ms)
+                if at_ms is not None:
+                    at_ms += now_ms - sees_ms
+            if at_ms is not None and (next_ms is None or at_ms < next_ms):
+                next_ms = at_ms
+        return next_ms
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets a partition's position is behind its end."""
+        state, log = self._subscriptions.state(partition), self._log(partition)
+        if log is None or state.position is None:
+            return None
+        return self._end(log, self._network.connection.sees_ms) - state.position

@@ -1,0 +1,46 @@
+"""The partition counts of topics, as a client knows them. Source: ``Metadata.java``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coterie.testing.client.network import NetworkClient
+
+__all__ = ["Metadata"]
+
+
+class Metadata:
+    """The partition counts of topics, as a client knows them.
+
+    They are refreshed when they are ``metadata.max.age.ms`` old, when new topics are needed, and
+    after an error that shows that they are wrong.
+    """
+
+    def __init__(self, network: NetworkClient) -> None:
+        self._network = network
+        self.counts: dict[str, int] = {}
+        self.version = 0
+        self.refresh_ms: int | None = None  # when it is refreshed next; None: not yet needed
+
+    def request_update(self) -> None:
+        """Refresh in the next poll."""
+        self.refresh_ms = self._network.now_ms
+
+    @property
+    def next_ms(self) -> int | None:
+        """When it is refreshed next, ms; None: a client that is cut off does not know."""
+        return None if self._network.connection.host.cut_ms is not None else self.refresh_ms
+
+    def update(self, topics: Iterable[str], *, everything: bool) -> None:
+        """Refresh if it is time: the counts of these topics, or of all."""
+        now_ms = self._network.now_ms
+        if self.next_ms is None or now_ms < self.next_ms:
+            return
+        cluster = self._network.cluster.topics
+        names = cluster if everything else [name for name in topics if name in cluster]
+        self.counts = {name: len(cluster[name].logs) for name in names}
+        self.version += 1
+        settings = self._network.settings
+        missing = not everything and any(name not in self.counts for name in topics)
+        age = "retry.backoff.max.ms" if missing else "metadata.max.age.ms"
+        self.refresh_ms = now_ms + settings[age]

@@ -1,0 +1,196 @@
+"""What a consumer subscribes to, what it is assigned, and where it is in each partition.
+
+Source: ``SubscriptionState.java``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from coterie.testing.client.errors import IllegalStateError, NoOffsetForPartitionError
+from coterie.testing.cluster.topics import TopicPartition
+from coterie.values import OffsetAndMetadata
+
+__all__ = ["PartitionState", "SubscriptionState"]
+
+
+class PartitionState:
+    """Where a consumer is in a partition.
+
+    Attributes
+    ----------
+    position : int or None
+        The offset that it reads next; None: not known yet.
+    reset : str or None
+        ``"earliest"`` or ``"latest"``: its position is being looked up.
+    paused, pending_revocation : bool
+        Whether the application has paused it; whether it will be revoked.
+    pending_assigned : bool
+        Whether ``on_partitions_assigned`` has yet to be called with it (consumer protocol).
+    retry_ms : int
+        No look-up is sent before this time.
+    """
+
+    __slots__ = (
+        "paused", "pending_assigned", "pending_revocation", "position", "reset", "retry_ms",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.position: int | None = None
+        self.reset: str | None = None
+        self.paused = self.pending_revocation = self.pending_assigned = False
+        self.retry_ms = 0
+
+    @property
+    def valid(self) -> bool:
+        """Whether it has a position."""
+        return self.position is not None and self.reset is None
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether its records may be returned."""
+        return not (
+            self.position is None
+            or self.paused
+            or self.pending_revocation
+            or self.pending_assigned
+            or self.reset is not None
+        )
+
+    def seek(self, position: int) -> None:
+        """Go on from an offset."""
+        self.position, self.reset = position, None
+
+
+class SubscriptionState:
+    """The subscription and the assignment of a consumer.
+
+    Attributes
+    ----------
+    kind : str or None
+        ``"topics"``, ``"pattern"`` or ``"assigned"`` (by the application); None: nothing.
+    topics : frozenset of str
+        The subscribed topics.
+    group_topics : frozenset of str
+        A leader's: those of all members.
+    assigned : dict
+        The state of each assigned partition, in the order in which they are read.
+    listener
+        The rebalance listener, or None.
+    """
+
+    def __init__(self, reset_policy: str) -> None:
+        self.reset_policy = reset_policy
+        self.kind: str | None = None
+        self.topics: frozenset[str] = frozenset()
+        self.group_topics: frozenset[str] = frozenset()
+        self.pattern: re.Pattern[str] | None = None
+        self.assigned: dict[TopicPartition, PartitionState] = {}
+        self.listener: Any = None
+
+    # Subscriptions
+
+    def set_kind(self, kind: str) -> None:
+        """Begin to subscribe or to assign; the ways exclude each other until ``unsubscribe``."""
+        if self.kind is None:
+            self.kind = kind
+        elif self.kind != kind:
+            raise IllegalStateError(
+                "subscription to topics, to a pattern, and assigned partitions exclude each other"
+            )
+
+    def subscribe(self, topics: Iterable[str], listener: Any) -> None:
+        """Subscribe to topics."""
+        self.set_kind("topics")
+        self.listener = listener
+        self.topics = frozenset(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str], listener: Any) -> None:
+        """Subscribe to the topics that match an expression."""
+        self.set_kind("pattern")
+        self.listener, self.pattern = listener, pattern
+
+    def matches(self, topic: str) -> bool:
+        """Whether an assigned topic belongs to the subscription."""
+        if self.pattern is not None:
+            return self.pattern.fullmatch(topic) is not None
+        return topic in self.topics
+
+    def unsubscribe(self) -> None:
+        """Drop the subscription and the assignment."""
+        self.kind = self.pattern = None
+        self.topics = self.group_topics = frozenset()
+        self.assigned = {}
+
+    @property
+    def auto_assigned(self) -> bool:
+        """Whether the group assigns the partitions."""
+        return self.kind in ("topics", "pattern")
+
+    @property
+    def metadata_topics(self) -> frozenset[str]:
+        """The topics that the consumer has to know."""
+        return self.topics | self.group_topics
+
+    # Assignment
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Set the assignment; partitions that stay keep their state."""
+        before = self.assigned
+        self.assigned = {tp: before.get(tp) or PartitionState() for tp in partitions}
+
+    def assign_by_application(self, partitions: Collection[TopicPartition]) -> None:
+        """Set the assignment that the application has chosen."""
+        self.set_kind("assigned")
+        self.topics = frozenset(tp.topic for tp in partitions)
+        self.assign(partitions)
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """Return the state of an assigned partition."""
+        state = self.assigned.get(partition)
+        if state is None:
+            raise IllegalStateError(f"no current assignment for partition {_name(partition)}")
+        return state
+
+    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions of all partitions that have one, to be committed."""
+        return {
+            tp: OffsetAndMetadata(state.position)
+            for tp, state in self.assigned.items()
+            if state.position is not None and state.reset is None
+        }
+
+    def where(self, test: Callable[[PartitionState], bool]) -> list[TopicPartition]:
+        """Return the assigned partitions whose state passes a test."""
+        return [tp for tp, state in self.assigned.items() if test(state)]
+
+    def initializing(self) -> list[TopicPartition]:
+        """Return the partitions without a position and without a look-up of one."""
+        return self.where(
+            lambda s: s.position is None and s.reset is None and not s.pending_assigned
+        )
+
+    def reset_initializing(self) -> None:
+        """Let partitions without a committed offset begin as ``auto.offset.reset`` says."""
+        without = self.initializing()
+        if without and self.reset_policy == "none":
+            raise NoOffsetForPartitionError(without)
+        for tp in without:
+            self.request_reset(tp, self.reset_policy)
+
+    def request_reset(self, partition: TopicPartition, policy: str) -> None:
+        """Look up the position of a partition anew."""
+        state = self.state(partition)
+        state.reset, state.retry_ms = policy, 0
+        state.position = None
+
+    def to_end(self, partition: TopicPartition) -> None:
+        """Read a partition after all others."""
+        if partition in self.assigned:
+            self.assigned[partition] = self.assigned.pop(partition)
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition[0]}-{partition[1]}"

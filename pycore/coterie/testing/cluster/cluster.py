@@ -1,0 +1,308 @@
+"""A cluster on a virtual clock: topics, one group coordinator, and the network to its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coterie._core.coordinator.outputs import response_of
+from coterie.coordinator.config import CLASSIC_ONLY
+from coterie.coordinator.group_coordinator import GroupCoordinator
+from coterie.coordinator.pending import Pending
+from coterie.errors import ArgumentError
+from coterie.events import Response, Unanswered
+from coterie.operations import NUMBER
+from coterie.schedule import Schedule
+from coterie.testing.cluster.coordinator import CountedCoordinator
+from coterie.testing.cluster.log import OffsetsLog
+from coterie.testing.cluster.network import Network, Request
+from coterie.testing.cluster.topics import Topic
+from coterie.testing.cluster.transactions import Transactions
+from coterie.testing.member import partition_counts
+from coterie.values import Error
+
+__all__ = ["Cluster"]
+
+_COMMITS = ("offset_commit", "txn_offset_commit")  # their errors stand at each partition
+
+
+class Cluster:
+    """Brokers that clients of ``coterie.testing`` connect to.
+
+    Parameters
+    ----------
+    topics
+        The partition count of each topic, ``{topic: partitions}``.
+    config
+        Settings of the coordinator, as of :class:`~coterie.GroupCoordinator`.
+    interval_ms
+        Each partition gets a record this often. None: only producers give them records.
+    schedule
+        The clock; default: one that begins at 0.
+    latency_ms
+        How long a request takes to a broker, and its response back.
+    make_coordinator
+        Makes the coordinator, with the arguments of :class:`~coterie.GroupCoordinator`; give that
+        class to record its requests. Default: one with fast heartbeats.
+
+    Attributes
+    ----------
+    topics : dict of Topic
+        The topics by their names.
+    network : Network
+        The faults of connections.
+    on_note : function or None
+        Called as ``on_note(at_ms, client, kind, details)`` with what clients do.
+    node : int
+        The broker that coordinates the groups; each fail-over gives another number.
+    loading : bool
+        Whether it still loads its log.
+    transactions : Transactions
+        The transaction coordinator.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, int],
+        config: Mapping[str, Any] | None = None,
+        *,
+        interval_ms: int | None = 1000,
+        schedule: Schedule | None = None,
+        latency_ms: int = 1,
+        make_coordinator: Callable[..., GroupCoordinator] | None = None,
+    ) -> None:
+        self.schedule = schedule or Schedule()
+        self.latency_ms = latency_ms
+        self.network = Network(self)
+        self.on_note: Callable[[int, str, str, Any], None] | None = None
+        self.node, self.loading = 0, False
+        self._awaiting: dict[int, Request] = {}  # parked requests, by the id of the answer
+        self._settled: list[Any] = []
+        self._tick_ms: int | None = None  # when the coordinator runs next
+        now_ms = self.schedule.now_ms
+        make = make_coordinator or CountedCoordinator
+        self.coordinator = make(config, now_ms, log_sink=OffsetsLog(), on_event=self._on_event)
+        self._core = self.coordinator._core
+        self._advance = getattr(self.coordinator, "move", self.coordinator.advance)
+        behaviour = self.coordinator.config["coterie.behaviour"]
+        self._has_consumer_groups = behaviour not in CLASSIC_ONLY
+        self.topics: dict[str, Topic] = {}
+        for name, partitions in partition_counts(topics).items():
+            self.topics[name] = Topic(name, partitions, now_ms, interval_ms)
+        self.transactions = Transactions(self)
+        self._publish()
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the clock, in ms."""
+        return self.schedule.now_ms
+
+    # Topics
+
+    def create_topic(self, name: str, partitions: int, interval_ms: int | None = 1000) -> None:
+        """Create a topic."""
+        if name in self.topics:
+            raise ArgumentError(f"topic {name!r} exists")
+        self.topics[name] = Topic(name, partitions, self.now_ms, interval_ms)
+        self._topics_changed()
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions; ``total`` is their number then."""
+        self._topic(name).add_partitions(total, self.now_ms)
+        self._topics_changed()
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, and the committed offsets of its partitions."""
+        partitions = [(name, log.partition) for log in self._topic(name).logs]
+        del self.topics[name]
+        self._move()
+        self.coordinator.delete_partitions(partitions)
+        if self._has_consumer_groups:
+            self.coordinator.set_topics(delete_topics=[name])
+        self._topics_changed()
+
+    def produce(self, name: str, interval_ms: int | None) -> None:
+        """Give each partition a record this often from now on; None: stop."""
+        self._topic(name).produce(interval_ms, self.now_ms)
+        self.wake_clients()
+
+    def delete_records(self, name: str, partition: int, before_offset: int) -> None:
+        """Delete the records below an offset, as retention does."""
+        log = self._topic(name).logs[partition]
+        log.log_start_offset = max(log.log_start_offset, before_offset)
+
+    def wake_clients(self) -> None:
+        """Let clients that wait look at the topics again, as a Fetch response does."""
+        for host in self.network.hosts():
+            for connection in host.connections:
+                connection.process.call_later(self.latency_ms, connection.changed)
+
+    def _topic(self, name: str) -> Topic:
+        if name not in self.topics:
+            raise ArgumentError(f"there is no topic {name!r}")
+        return self.topics[name]
+
+    def _publish(self) -> None:
+        """Tell the coordinator of the topics, for groups of the consumer protocol."""
+        if self._has_consumer_groups:
+            self.coordinator.set_topics({name: len(t.logs) for name, t in self.topics.items()})
+
+    def _topics_changed(self) -> None:
+        self._move()
+        self._publish()
+        self._after_call()
+        self.wake_clients()
+
+    # The coordinator
+
+    def fail_over(self, load_ms: int = 100) -> None:
+        """Let another broker become the coordinator; it loads its log for so long.
+
+        Until a client has found the new one it gets NOT_COORDINATOR, and during the load
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        self._move()
+        self.node += 1
+        self.coordinator.resign()
+        self.coordinator.begin_load()
+        self.loading = True
+        self._after_call()
+        self.schedule.call_later(load_ms, self._loaded, self.node)
+
+    def _loaded(self, node: int) -> None:
+        if node == self.node:  # else yet another broker loads
+            self._move()
+            self.coordinator.finish_load()
+            self.loading = False
+            self._after_call()
+
+    def call(self, op: str, *args: Any, **fields: Any) -> Any:
+        """Call an operation of the coordinator now, as an admin does; return what it returns."""
+        self._move()
+        result = getattr(self.coordinator, op)(*args, **fields)
+        self._after_call()
+        return result
+
+    def _move(self) -> None:
+        """Let the coordinator's clock catch up."""
+        now_ms = self.schedule.now_ms
+        if now_ms > self._core.now_ms:
+            self._advance(now_ms)
+
+    def _after_call(self) -> None:
+        """Answer parked requests that have an answer now, and run at the next deadline."""
+        self.coordinator.events.clear()
+        while self._settled:
+            event = self._settled.pop(0)
+            request = self._awaiting.pop(event.id, None)
+            if request is None:
+                continue
+            if isinstance(event, Response):
+                request.connection.answer(request, event.response)
+            else:
+                request.connection.never(request)
+        deadline = self._core.next_deadline_ms()
+        if deadline is not None and (self._tick_ms is None or deadline < self._tick_ms):
+            self._tick_ms = deadline
+            self.schedule.call_at(deadline, self._tick, deadline)
+
+    def _tick(self, at_ms: int) -> None:
+        if at_ms == self._tick_ms:  # else an earlier deadline has replaced this one
+            self._tick_ms = None
+            self._move()
+            self._after_call()
+
+    def _on_event(self, event: Any) -> None:
+        """Take an event of the coordinator, which must not be called from here."""
+        if isinstance(event, Response | Unanswered) and event.id in self._awaiting:
+            self._settled.append(event)
+
+    # Requests of clients
+
+    def handle(self, request: Request) -> None:
+        """Carry out a request that has arrived."""
+        local = _LOCAL.get(request.op)
+        if local is not None:
+            request.connection.answer(request, local(self, *request.args, **request.fields))
+            return
+        if request.node is not None and request.node != self.node:
+            request.connection.answer(request, self.refusal(request, Error.NOT_COORDINATOR))
+            return
+        if request.op == "txn_offset_commit":
+            fields = request.fields
+            producer = fields["producer_id"], fields["producer_epoch"]
+            error = self.transactions.verify_offsets(request.args[0], *producer)
+            if error != Error.NONE:
+                request.connection.answer(request, self.refusal(request, error))
+                return
+        self._move()
+        result = getattr(self.coordinator, request.op)(*request.args, **request.fields)
+        if isinstance(result, Pending):
+            if result.status == "waiting":
+                self._awaiting[result.id] = request
+            elif result.done:
+                request.connection.answer(request, result.response)
+            else:
+                request.connection.never(request)
+        else:
+            request.connection.answer(request, result)
+        self._after_call()
+
+    def heartbeat(
+        self, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None
+    ) -> Error:
+        """Handle a heartbeat that has arrived on a perfect connection; return its error."""
+        self._move()
+        response = self.coordinator.heartbeat(
+            group_id, generation_id, member_id, group_instance_id=group_instance_id
+        )
+        if response.error != Error.NONE or self.coordinator.events:  # else no deadline is earlier
+            self._after_call()
+        return response.error  # type: ignore[no-any-return]
+
+    def refusal(self, request: Request, error: Any) -> Any:
+        """Return the response to a request that a broker refuses."""
+        op = request.op
+        if op in _LOCAL:
+            return error
+        payload = None
+        if op in _COMMITS:
+            offsets = request.args[1] if len(request.args) > 1 else request.fields["offsets"]
+            payload = [(tuple(partition), int(error)) for partition in offsets]
+            error = Error.NONE
+        return response_of(NUMBER[op], int(error), payload)
+
+    def _find_coordinator(self) -> int | Error:
+        return self.node
+
+    def _list_offsets(
+        self, asked: Mapping[tuple[str, int], int], *, committed: bool
+    ) -> dict[tuple[str, int], tuple[int, int] | Error | None]:
+        """Return offset and timestamp by partition; asked for: a time, -1 the end, -2 the begin."""
+        found: dict[tuple[str, int], tuple[int, int] | Error | None] = {}
+        now_ms = self.now_ms
+        for (name, partition), at in asked.items():
+            topic = self.topics.get(name)
+            if topic is None or partition >= len(topic.logs):
+                found[name, partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            log = topic.logs[partition]
+            end = log.last_stable_offset(now_ms) if committed else log.end_offset(now_ms)
+            if at == -1:
+                found[name, partition] = end, -1
+            elif at == -2:
+                found[name, partition] = log.log_start_offset, -1
+            else:
+                found[name, partition] = log.offset_for_time(at, end)
+        return found
+
+
+_LOCAL: dict[str, Callable[..., Any]] = {
+    "find_coordinator": Cluster._find_coordinator,
+    "list_offsets": Cluster._list_offsets,
+    "init_producer_id": lambda self, *args: self.transactions.init_producer_id(*args),
+    "add_partitions_to_txn": lambda self, *args: self.transactions.add_partitions_to_txn(*args),
+    "add_offsets_to_txn": lambda self, *args: self.transactions.add_offsets_to_txn(*args),
+    "end_txn": lambda self, *args, **end: self.transactions.end_txn(*args, **end),
+    "produce": lambda self, *args, **kind: self.transactions.produce(*args, **kind),
+}

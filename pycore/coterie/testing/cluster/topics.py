@@ -1,0 +1,242 @@
+"""Topics whose records come at a rate, without an event for each.
+
+Record ``n`` of a partition exists from a time that is computed, so a topic costs nothing until it
+is read. Records that a producer appends stand between them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Any, NamedTuple
+
+__all__ = ["ConsumerRecord", "PartitionLog", "Topic", "TopicPartition"]
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as a consumer gets it; ``timestamp`` in ms."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+
+
+class _Phase(NamedTuple):
+    """A time of steady production: records from number ``first``, every ``interval_ms``."""
+
+    first: int
+    first_ms: int
+    interval_ms: int
+
+
+class _Appended(NamedTuple):
+    """A record of a producer; ``committed`` None: a marker that ends a transaction."""
+
+    timestamp: int
+    key: Any
+    value: Any
+    producer_id: int | None = None
+    control: bool = False
+
+
+class PartitionLog:
+    """The log of a partition.
+
+    Attributes
+    ----------
+    log_start_offset : int
+        The first offset that has not been deleted.
+    """
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic, self.partition = topic, partition
+        self.log_start_offset = 0
+        self._phases: list[_Phase] = []  # past ones, by their first numbers
+        self._phase: _Phase | None = None  # the present one
+        self._stopped = 0  # records of all past phases
+        self._offsets: list[int] = []  # of appended records, ascending
+        self._appended: list[_Appended] = []
+        self._open: dict[int, int] = {}  # first offset of each open transaction, by producer id
+        self._aborted: list[tuple[int, int, int]] = []  # producer id, first offset, last offset
+
+    # What is produced
+
+    def produce(self, first_ms: int, interval_ms: int | None, now_ms: int) -> None:
+        """Produce a record at ``first_ms`` and every ``interval_ms`` after it; None: stop."""
+        self._stopped = self._generated(now_ms)
+        if self._phase is not None:
+            self._phases.append(self._phase)
+            self._phase = None
+        if interval_ms is not None:
+            self._phase = _Phase(self._stopped, first_ms, interval_ms)
+
+    def append(self, now_ms: int, key: Any, value: Any, producer_id: int | None = None) -> int:
+        """Append a record now; return its offset. With a producer id it is transactional."""
+        offset = self._append(now_ms, _Appended(now_ms, key, value, producer_id))
+        if producer_id is not None:
+            self._open.setdefault(producer_id, offset)
+        return offset
+
+    def end_transaction(self, now_ms: int, producer_id: int, *, committed: bool) -> None:
+        """Append the marker that ends a producer's transaction, if it has one here."""
+        first = self._open.pop(producer_id, None)
+        if first is not None:
+            marker = _Appended(now_ms, None, None, producer_id, control=True)
+            offset = self._append(now_ms, marker)
+            if not committed:
+                self._aborted.append((producer_id, first, offset))
+
+    def _append(self, now_ms: int, record: _Appended) -> int:
+        offset = self.end_offset(now_ms)
+        self._offsets.append(offset)
+        self._appended.append(record)
+        return offset
+
+    # What can be read
+
+    def _generated(self, at_ms: int) -> int:
+        """Return how many records the rate has given by a time that is not past a phase."""
+        phase = self._phase
+        if phase is None or at_ms < phase.first_ms:
+            return self._stopped
+        return phase.first + (at_ms - phase.first_ms) // phase.interval_ms + 1
+
+    def end_offset(self, at_ms: int) -> int:
+        """Return the next offset at a time, which must be now or within the present phase."""
+        appended = self._offsets
+        if not appended:
+            return self._generated(at_ms)
+        count = len(appended)
+        while count and self._appended[count - 1].timestamp > at_ms:
+            count -= 1
+        return self._generated(at_ms) + count
+
+    def last_stable_offset(self, at_ms: int) -> int:
+        """Return the end of what ``read_committed`` may read."""
+        end = self.end_offset(at_ms)
+        return min(end, *self._open.values()) if self._open else end
+
+    def next_record_ms(self, at_ms: int) -> int | None:
+        """Return when the rate gives the next record after a time; None: it gives none."""
+        phase = self._phase
+        if phase is None:
+            return None
+        return phase.first_ms + (self._generated(at_ms) - phase.first) * phase.interval_ms
+
+    def timestamp(self, offset: int) -> int:
+        """Return the timestamp of a record, ms."""
+        at = bisect_left(self._offsets, offset)
+        if at < len(self._offsets) and self._offsets[at] == offset:
+            return self._appended[at].timestamp
+        return self._generated_ms(offset - at)
+
+    def _generated_ms(self, number: int) -> int:
+        phase = self._phase
+        if phase is None or number < phase.first:
+            phase = self._phases[bisect_right(self._phases, number, key=lambda p: p.first) - 1]
+        return phase.first_ms + (number - phase.first) * phase.interval_ms
+
+    def offset_for_time(self, at_ms: int, end: int) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first record not before a time; None: there is none.
+
+        Timestamps rise with offsets here.
+        """
+        low, high = self.log_start_offset, end
+        while low < high:
+            middle = (low + high) // 2
+            if self.timestamp(middle) < at_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return (low, self.timestamp(low)) if low < end else None
+
+    def read(
+        self, offset: int, end: int, most: int, *, committed: bool
+    ) -> tuple[list[ConsumerRecord], int]:
+        """Return at most so many records from an offset, and the offset to go on from.
+
+        Markers are left out, and under ``committed`` the records of aborted transactions.
+        """
+        records: list[ConsumerRecord] = []
+        while offset < end and len(records) < most:
+            record = self._record(offset, committed)
+            if record is not None:
+                records.append(record)
+            offset += 1
+        return records, offset
+
+    def _record(self, offset: int, committed: bool) -> ConsumerRecord | None:
+        topic, partition = self.topic, self.partition
+        at = bisect_left(self._offsets, offset) if self._offsets else 0
+        if at < len(self._offsets) and self._offsets[at] == offset:
+            timestamp, key, value, producer_id, control = self._appended[at]
+            if control or (committed and self._is_aborted(producer_id, offset)):
+                return None
+            return ConsumerRecord(topic, partition, offset, timestamp, key, value)
+        number = offset - at
+        return ConsumerRecord(
+            *(topic, partition, offset, self._generated_ms(number)),
+            *(f"{topic}-{partition}-{number % 3}", f"{topic}-{partition}-{number}"),
+        )
+
+    def _is_aborted(self, producer_id: int | None, offset: int) -> bool:
+        return any(
+            producer_id == aborted and first <= offset <= last
+            for aborted, first, last in self._aborted
+        )
+
+
+class Topic:
+    """A topic.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    partitions : int
+        How many partitions it has.
+    now_ms : int
+        The time, ms.
+    interval_ms : int or None
+        Each partition gets a record this often; the partitions take turns. None: only producers
+        give it records.
+
+    Attributes
+    ----------
+    logs : list of PartitionLog
+        Its partitions.
+    """
+
+    def __init__(
+        self, name: str, partitions: int, now_ms: int, interval_ms: int | None = None
+    ) -> None:
+        self.name, self.interval_ms = name, interval_ms
+        self.logs: list[PartitionLog] = []
+        self.add_partitions(partitions, now_ms)
+
+    def add_partitions(self, total: int, now_ms: int) -> None:
+        """Give it more partitions; ``total`` is their number then."""
+        for partition in range(len(self.logs), total):
+            log = PartitionLog(self.name, partition)
+            self.logs.append(log)
+            self._produce(log, total, now_ms)
+
+    def produce(self, interval_ms: int | None, now_ms: int) -> None:
+        """Produce records this often from now on; None: stop."""
+        self.interval_ms = interval_ms
+        for log in self.logs:
+            self._produce(log, len(self.logs), now_ms)
+
+    def _produce(self, log: PartitionLog, total: int, now_ms: int) -> None:
+        interval_ms = self.interval_ms
+        turn_ms = 0 if interval_ms is None else (log.partition + 1) * interval_ms // total
+        log.produce(now_ms + max(turn_ms, 1), interval_ms, now_ms)

@@ -1,0 +1,196 @@
+"""Programs that block, in virtual time: processes that run, pause and die.
+
+The program of a process is plain code. While it waits, the clock moves on and other processes run.
+All run in one thread, one at a time, so a run always takes the same course.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from coterie.errors import CoterieError
+from coterie.extras import missing_module
+from coterie.schedule import Schedule
+
+__all__ = ["Future", "Process", "Timer"]
+
+
+class Future:
+    """A result that comes later.
+
+    Attributes
+    ----------
+    done : bool
+        Whether the result has come.
+    value
+        The result; None before.
+    """
+
+    __slots__ = ("_waiter", "done", "value")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.value: Any = None
+        self._waiter: Callable[[], Any] | None = None
+
+    def set(self, value: Any = None) -> None:
+        """Set the result, and resume the process that waits for it; a second call is ignored."""
+        if self.done:
+            return
+        self.done, self.value = True, value
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            waiter()
+
+
+class Timer:
+    """A call of a process at a time of the clock."""
+
+    __slots__ = ("_process", "_scheduled", "args", "function")
+
+    def __init__(
+        self, process: Process, at_ms: int, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
+        self._process = process
+        self.function: Callable[..., Any] | None = function
+        self.args = args
+        self._scheduled = process.schedule.call_at(at_ms, self._fire)
+
+    def cancel(self) -> None:
+        """Do not make the call; one that was made is ignored."""
+        self.function = None
+        self._process.schedule.cancel(self._scheduled)
+
+    def _fire(self) -> None:
+        self._process._run(self)
+
+
+class Process:
+    """A process: a program that may block, and calls that are due later.
+
+    Without a program, what waits in the name of the process runs the clock itself; so a test can
+    use a client directly, and a simulation can run many.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The clock that all processes share.
+    name : str
+        For messages.
+
+    Attributes
+    ----------
+    alive : bool
+        Whether it has not been killed.
+    paused : bool
+        Whether it stands still. What falls due meanwhile is done when it resumes, in order.
+    """
+
+    def __init__(self, schedule: Schedule, name: str) -> None:
+        self.schedule, self.name = schedule, name
+        self.alive, self.paused = True, False
+        self._overdue: deque[Timer] = deque()
+        self._program: Any = None  # its greenlet
+        self._hub: Any = None  # the greenlet that runs the clock
+        self._waits = 0  # counts waits and their ends
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name}>"
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the clock, in ms."""
+        return self.schedule.now_ms
+
+    def check_alive(self) -> None:
+        """Raise what ends a program if the process is dead: its cleanup must not wait."""
+        if not self.alive:
+            import greenlet
+
+            raise greenlet.GreenletExit
+
+    # Calls that are due later
+
+    def call_later(self, ms: int, function: Callable[..., Any], *args: Any) -> Timer:
+        """Call a function ``ms`` from now, unless the process is dead by then."""
+        return Timer(self, self.schedule.now_ms + ms, function, args)
+
+    def _run(self, timer: Timer) -> None:
+        if self.paused:
+            self._overdue.append(timer)
+        elif self.alive and timer.function is not None:
+            timer.function(*timer.args)
+
+    # The program
+
+    def start(self, program: Callable[..., Any], *args: Any) -> None:
+        """Run a program in this process, from now on; what it raises, the clock's caller gets."""
+        try:
+            import greenlet
+        except ModuleNotFoundError as error:
+            raise missing_module(error) from error
+        if self._program is not None:
+            raise CoterieError(f"{self!r} has a program already")
+        self._hub = greenlet.getcurrent()
+        self._program = greenlet.greenlet(program)
+        self.call_later(0, self._program.switch, *args)
+
+    def wait(self, future: Future, timeout_ms: int | None = None) -> bool:
+        """Wait for a result; return whether it has come within the time (None: no limit).
+
+        Raises
+        ------
+        CoterieError
+            Nothing is scheduled that could bring the result.
+        """
+        if future.done:
+            return True
+        if self._program is None or not self._program:
+            return self._run_clock(future, timeout_ms)
+        wait = self._waits = self._waits + 1
+        timer = None if timeout_ms is None else self.call_later(timeout_ms, self._resume, wait)
+        future._waiter = lambda: self.call_later(0, self._resume, wait)
+        self._hub.switch()
+        future._waiter = None
+        if timer is not None:
+            timer.cancel()
+        return future.done
+
+    def sleep(self, ms: int) -> None:
+        """Let time pass."""
+        self.wait(Future(), ms)
+
+    def _resume(self, wait: int) -> None:
+        if wait == self._waits:  # else the result and the timeout came at the same time
+            self._waits += 1
+            self._program.switch()
+
+    def _run_clock(self, future: Future, timeout_ms: int | None) -> bool:
+        limit_ms = None if timeout_ms is None else self.now_ms + timeout_ms
+        while not future.done and self.schedule.step(limit_ms):
+            pass
+        if not future.done and limit_ms is None:
+            raise CoterieError(f"{self!r} waits, and nothing is left to happen")
+        return future.done
+
+    # Pauses and death
+
+    def pause(self) -> None:
+        """Stop the process as a stop-the-world collection does: all its threads."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Let it go on: what has fallen due is done now."""
+        self.paused = False
+        while self._overdue and not self.paused and self.alive:
+            self._run(self._overdue.popleft())
+
+    def kill(self) -> None:
+        """End the process at once, without a goodbye."""
+        self.alive = False
+        self._overdue.clear()
+        program, self._program = self._program, None
+        if program:  # it has begun and has not ended
+            program.throw()

@@ -1,0 +1,204 @@
+"""Histories: drawn, printed, run; the report of what they find."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+
+import coterie.histories
+from coterie import ArgumentError, ConfigError, CoterieError
+from coterie.histories import EVENTS, History, Pause, random_history
+from coterie.testing import histories
+from support.doc_pages import blocks
+from support.histories.mistakes import Application, CommitsFirst, OwnOffsets
+
+FEW = settings(max_examples=100, derandomize=True, database=None)
+pytest_plugins = ["pytester"]
+PAUSED = History(members=2, minutes=2, events=(Pause(at_ms=61_000, pause_ms=50_000),))
+
+
+@FEW
+@given(histories(topics={"orders": 6}, outputs={"bills": 2}, static=True))
+def test_the_repr_of_a_history_is_python_that_makes_it(history):
+    assert eval(repr(history), vars(coterie.histories).copy()) == history
+
+
+def test_each_kind_of_event_is_drawn():
+    kinds = {type(event) for seed in range(100) for event in random_history(seed).events}
+    assert kinds == set(EVENTS.values())
+
+
+def test_events_are_in_order_and_concern_members_that_exist():
+    for seed in range(200):
+        history = random_history(seed)
+        times = [event.at_ms for event in history.events]
+        assert times == sorted(times)
+        assert all(0 <= at_ms <= history.minutes * 60_000 for at_ms in times)
+        assert all(getattr(event, "member", 0) <= history.members for event in history.events)
+
+
+ONE_RUN = """
+import hashlib
+from coterie.histories import random_history
+from support.histories.mistakes import Application
+text = "".join(
+    repr(h) + "".join(h.trace(Application)) + h.run(Application).timeline()
+    for h in (random_history(seed, minutes=3) for seed in range(3))
+)
+print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+def test_a_seed_gives_the_same_history_trace_and_timeline_under_every_hash_seed():
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", ONE_RUN],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "tests"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
+    assert len(printed.pop()) == 65
+
+
+def test_without_events_nothing_is_found():
+    outcome = History(members=3, topics={"orders": 4}).run(Application)
+    for name in ("lost", "repeated", "overlaps", "stuck", "out_of_order", "errors"):
+        assert not getattr(outcome, name)
+    works = outcome._ledger.works
+    assert sorted(works) == [("orders", number) for number in range(4)]
+    assert {len(one) for one in works.values()} == {60}  # six a minute
+
+
+def test_every_record_is_processed_once_if_the_store_has_the_offsets():
+    outcome = PAUSED.run(OwnOffsets)
+    applied = outcome.store["applied"]
+    assert {offset for _, offset in applied} == set(range(12))
+
+
+def test_an_application_that_never_processes_is_stuck():
+    class Paused(Application):
+        def on_partitions_assigned(self, partitions):
+            self.consumer.pause(partitions)
+
+    outcome = History(members=1, topics={"orders": 1}, minutes=1).run(Paused)
+    assert [item[:4] for item in outcome.stuck] == [("orders", 0, 0, 6)]
+    assert not outcome.lost
+
+
+def test_records_are_lost_only_if_a_new_member_would_begin_after_them():
+    class Collects(Application):
+        def process(self, records):
+            pass  # it has read them, but neither processed nor committed any
+
+    class Skips(Collects):
+        def on_partitions_assigned(self, partitions):
+            for partition in partitions:
+                self.consumer.seek(partition, 4)
+
+    history = History(members=1, topics={"orders": 1}, minutes=1)
+    assert not history.run(Collects).lost
+    assert [item[:4] for item in history.run(Skips).lost] == [("orders", 0, 0, 3)]
+
+
+def test_an_application_that_never_waits_is_stopped():
+    class Busy(Application):
+        def process(self, records):
+            self.consumer.seek_to_beginning()
+
+    with pytest.raises(CoterieError, match="more than 20000 steps"):
+        History(members=1, topics={"orders": 1}, minutes=1).run(Busy)
+
+
+def test_what_an_application_raises_reaches_the_test():
+    class Broken(Application):
+        def process(self, records):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        History(members=1, minutes=1).run(Broken)
+
+
+def test_a_wrong_setting_is_named():
+    with pytest.raises(ConfigError, match=r"max\.poll\.record.*did you mean 'max\.poll\.records'"):
+        History(settings={"max.poll.record": 1}).run(Application)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"members": 0}, "members"),
+        ({"members": (3, 2)}, "members"),
+        ({"topics": {}}, "topics must map topics to partition counts"),
+        ({"events": ["Crush"]}, "events: 'Crush' is none of Crash, Close"),
+        ({"minutes": 0}, "minutes"),
+        ({"processing_ms": (1, 2, 3)}, "processing_ms must be a number or a pair"),
+    ],
+)
+def test_a_wrong_option_is_named(option, message):
+    with pytest.raises(ArgumentError, match=message):
+        histories(**option)
+
+
+def test_the_smallest_failing_history_is_shown_with_its_timeline():
+    @settings(max_examples=300, derandomize=True, database=None)
+    @given(histories(1, {"orders": 2}, minutes=1, events=["Crash"]))
+    def finds(history):
+        outcome = history.run(CommitsFirst)
+        assert not outcome.lost
+
+    with pytest.raises(AssertionError) as caught:
+        finds()
+    notes = "\n".join(caught.value.__notes__)
+    assert "never processed; member-0 committed past it at" in notes
+    assert "event: Crash(at_ms=" in notes
+    assert "on_partitions_assigned: orders 0 1" in notes
+    assert "owners\n  orders-" in notes
+    assert "\nHistory(" in notes
+
+
+def test_the_report_of_a_test_without_hypothesis_has_the_timeline(pytester):
+    pytester.makepyfile(
+        """
+        from coterie.histories import Crash, History
+        from support.histories.mistakes import CommitsFirst
+
+        def test_it():
+            crash = Crash(at_ms=0, during="processing")
+            history = History(members=1, topics={"orders": 1}, minutes=1, events=(crash,))
+            assert not history.run(CommitsFirst).lost
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    lines = ["*- history -*", "orders-0@* never processed; *", "*event: Crash*"]
+    result.stdout.fnmatch_lines(lines)
+
+
+def test_a_trace_of_a_run_gives_the_same_answers():
+    kinds = ["Crash", "Join", "Restart", "Pause", "AddPartitions"]
+    history = random_history(5, minutes=4, events=kinds)
+    lines = history.trace(Application)
+    answers = [line for line in coterie.run_trace(lines) if line["event"] == "response"]
+    assert len(answers) > 200
+    errors = {line["error"] for line in answers if "error" in line}
+    assert "NONE" in errors
+
+
+def test_the_page_has_the_owners_and_the_events():
+    page = PAUSED.html(Application)
+    assert "Pause(at_ms=61000, pause_ms=50000)" in page
+    assert '"orders' not in page
+    assert '"records/0"' in page
+    assert "on_partitions_revoked" in page
+
+
+def test_the_page_on_testing_shows_what_its_history_prints():
+    (code,) = (code for code in blocks("testing.md", "python") if "class Billing" in code)
+    names = {}
+    exec(code.replace("    test_no_record_is_lost()", "    pass"), names)
+    outcome = names["outcome"]
+    assert outcome.timeline(outcome.lost) + "\n" in blocks("testing.md", "text")

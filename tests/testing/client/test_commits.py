@@ -1,0 +1,240 @@
+"""Commits of a consumer: which error of a broker raises what, and what happens next.
+
+The rules are those of ConsumerCoordinatorTest (Kafka 3.9), whose tests are named.
+"""
+
+import pytest
+
+from coterie import Error
+from coterie.testing import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    KafkaError,
+    KafkaTimeoutError,
+    RebalanceInProgressError,
+    RetriableCommitFailedError,
+)
+from support.consumers import Story
+
+FIRST = ("orders", 0)
+OFFSETS = {FIRST: 7}
+
+
+@pytest.fixture
+def story():
+    story = Story()
+    story.start("a")
+    story.poll()
+    story.take_calls()
+    return story
+
+
+def committed(story):
+    return story.consumers["a"].committed([FIRST])[FIRST]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Error.NOT_COORDINATOR,  # testCommitOffsetSyncNotCoordinator
+        Error.COORDINATOR_NOT_AVAILABLE,  # testCommitOffsetSyncCoordinatorNotAvailable
+        Error.COORDINATOR_LOAD_IN_PROGRESS,  # testRetryCommitUnknownTopicOrPartition and others
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.REQUEST_TIMED_OUT,
+    ],
+)
+def test_commit_is_sent_again_after_an_error_that_may_pass(story, error):
+    story.cluster.network.fail("a", "offset_commit", error, times=2)
+    story.consumers["a"].commit(OFFSETS)
+    assert committed(story).offset == 7
+    assert [len(offsets) for offsets in story.of("commit")] == [1, 1, 1]
+
+
+def test_commit_is_sent_again_after_a_disconnection_although_it_was_carried_out(story):
+    # testCommitOffsetSyncCoordinatorDisconnected
+    story.cluster.network.lose_response("a", "offset_commit")
+    story.consumers["a"].commit(OFFSETS)
+    assert len(story.of("commit")) == 2
+    assert committed(story).offset == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "calls"),
+    [
+        # testCommitOffsetRebalanceInProgress: the member joins again in the next poll
+        (Error.REBALANCE_IN_PROGRESS, RebalanceInProgressError, ["revoked", "assigned"]),
+        # testCommitOffsetUnknownMemberId, ...IllegalGeneration...: the partitions are lost
+        (Error.UNKNOWN_MEMBER_ID, CommitFailedError, ["lost", "assigned"]),
+        (Error.ILLEGAL_GENERATION, CommitFailedError, ["lost", "assigned"]),
+        # testCommitOffsetMetadataTooLarge...: of no consequence for the membership
+        (Error.OFFSET_METADATA_TOO_LARGE, KafkaError, []),
+        (Error.FENCED_INSTANCE_ID, FencedInstanceIdError, []),
+    ],
+)
+def test_commit_raises_what_a_retry_cannot_help(story, error, raised, calls):
+    story.cluster.network.fail("a", "offset_commit", error)
+    with pytest.raises(raised):
+        story.consumers["a"].commit(OFFSETS)
+    assert len(story.of("commit")) == 1
+    assert committed(story) is None
+    story.poll(60_000)  # the former member's session has to end
+    assert [what for _, what, _ in story.take_calls()] == calls
+
+
+def test_illegal_generation_keeps_the_member_id_and_unknown_member_does_not(story):
+    # testCommitOffsetIllegalGenerationShouldResetGenerationId, ...UnknownMemberId
+    consumer = story.consumers["a"]
+    ids = [consumer.group_metadata().member_id]
+    for error in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID):
+        story.cluster.network.fail("a", "offset_commit", error)
+        with pytest.raises(CommitFailedError):
+            consumer.commit(OFFSETS)
+        story.poll(60_000)
+        ids.append(consumer.group_metadata().member_id)
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_commit_ends_with_its_timeout(story):
+    # testCommitOffsetSyncCallbackWithNonRetriableException's neighbour: commitSync's Timer
+    story.cluster.network.fail("a", "offset_commit", Error.NOT_COORDINATOR, times=10**6)
+    begin = story.cluster.now_ms
+    with pytest.raises(KafkaTimeoutError):
+        story.consumers["a"].commit(OFFSETS, timeout_ms=5000)
+    assert story.cluster.now_ms == begin + 5000
+
+
+def test_commit_of_nothing_needs_no_request(story):
+    story.consumers["a"].commit({})
+    assert story.of("commit") == []
+
+
+def test_commit_by_default_takes_all_positions(story):
+    consumer = story.consumers["a"]
+    consumer.commit()
+    positions = {tp: consumer.position(tp) for tp in consumer.assignment()}
+    offsets = consumer.committed(consumer.assignment())
+    assert {tp: at.offset for tp, at in offsets.items()} == positions
+
+
+def test_the_callback_of_an_asynchronous_commit_runs_in_a_later_call(story):
+    # testCommitOffsetAsyncWithDefaultCallback, invokeCompletedOffsetCommitCallbacks
+    done = []
+    consumer = story.consumers["a"]
+    consumer.commit_async(OFFSETS, lambda *outcome: done.append(outcome))
+    story.pass_time(1000)
+    assert done == []
+    assert committed(story).offset == 7
+    consumer.poll(0)
+    assert [error for _, error in done] == [None]
+    assert list(done[0][0]) == [FIRST]
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (Error.NOT_COORDINATOR, RetriableCommitFailedError),  # testCommitOffsetAsyncNotCoordinator
+        (Error.COORDINATOR_LOAD_IN_PROGRESS, RetriableCommitFailedError),
+        (Error.UNKNOWN_MEMBER_ID, CommitFailedError),
+        (Error.REBALANCE_IN_PROGRESS, RebalanceInProgressError),
+    ],
+)
+def test_an_asynchronous_commit_is_not_sent_again(story, error, raised):
+    failures = []
+    consumer = story.consumers["a"]
+    story.cluster.network.fail("a", "offset_commit", error)
+    consumer.commit_async(OFFSETS, lambda offsets, failure: failures.append(failure))
+    story.pass_time(1000)
+    consumer.poll(0)
+    assert [type(one) for one in failures] == [raised]
+    assert len(story.of("commit")) == 1
+
+
+def test_a_disconnected_asynchronous_commit_may_be_retried(story):
+    # testCommitOffsetAsyncDisconnected
+    failures = []
+    consumer = story.consumers["a"]
+    story.cluster.network.lose_response("a", "offset_commit")
+    consumer.commit_async(OFFSETS, lambda offsets, failure: failures.append(failure))
+    story.poll(1000)
+    assert [type(one) for one in failures] == [RetriableCommitFailedError]
+    assert committed(story).offset == 7
+
+
+def test_a_fenced_asynchronous_commit_ends_all_later_polls_and_commits():
+    # testCommitAsyncWithUserAssignedType's neighbour: asyncCommitFenced
+    story = Story()
+    consumer = story.start("a", {"group.instance.id": "one"})
+    story.poll()
+    story.cluster.network.fail("a", "offset_commit", Error.FENCED_INSTANCE_ID)
+    consumer.commit_async(OFFSETS)
+    story.pass_time(1000)
+    for call in (lambda: consumer.poll(0), lambda: consumer.commit(OFFSETS)):
+        with pytest.raises(FencedInstanceIdError):
+            call()
+
+
+def test_commits_of_a_synchronous_call_come_after_asynchronous_ones(story):
+    # testCommitAsync...OrderedCallbacks: a commit() runs the callbacks of those sent before
+    order = []
+    consumer = story.consumers["a"]
+    for offset in (1, 2):
+        consumer.commit_async({FIRST: offset}, lambda offsets, _: order.append(offsets))
+    consumer.commit(OFFSETS)
+    assert [one[FIRST].offset for one in order] == [1, 2]
+    assert committed(story).offset == 7
+
+
+def test_a_member_in_a_rebalance_cannot_commit(story):
+    # testCommitOffsetShouldNotSetInstanceIdIfMemberIdIsUnknown's neighbour: generationIfStable
+    story.start("b").poll(50)
+    story.pass_time(3000)  # a heartbeat tells of the rebalance
+    a = story.consumers["a"]
+    a.poll(0)  # it joins again
+    with pytest.raises(RebalanceInProgressError):
+        a.commit(OFFSETS)
+
+
+def test_a_consumer_outside_of_the_group_commits_what_it_assigned_itself():
+    # testCommitOffsetOnly, testAutoCommitManualAssignment
+    story = Story()
+    consumer = story.start("a", {"enable.auto.commit": True}, subscribe=False)
+    consumer.assign([FIRST])
+    consumer.poll(5000)
+    position = consumer.position(FIRST)
+    story.pass_time(5000)
+    consumer.poll(0)
+    story.pass_time(10)
+    assert committed(story).offset == position
+
+
+@pytest.mark.parametrize("interval_ms", [1000, 5000])
+def test_automatic_commits_come_in_polls_after_the_interval(interval_ms):
+    # testAutoCommitDynamicAssignment
+    story = Story()
+    settings = {"enable.auto.commit": True, "auto.commit.interval.ms": interval_ms}
+    consumer = story.start("a", settings)
+    story.poll(4000)
+    story.notes.clear()
+    story.pass_time(20_000)
+    assert story.of("commit") == []  # only a poll commits
+    consumer.poll(0)
+    assert len(story.of("commit")) == 1
+    story.notes.clear()
+    begin = story.cluster.now_ms
+    story.poll(4 * interval_ms)
+    times = [at - begin for at, _, kind, _ in story.notes if kind == "commit"]
+    assert times == [interval_ms, 2 * interval_ms, 3 * interval_ms]
+
+
+def test_automatic_commits_come_before_a_rebalance_and_before_the_end():
+    # testAutoCommitDynamicAssignmentRebalance, testCommitAfterLeaveGroup; onJoinPrepare, close
+    story = Story()
+    consumer = story.start("a", {"enable.auto.commit": True, "auto.commit.interval.ms": 10**6})
+    story.poll(20_000)
+    story.notes.clear()
+    consumer.enforce_rebalance()
+    consumer.poll(1000)
+    consumer.poll(1000)
+    consumer.close()
+    kinds = [kind for _, _, kind, _ in story.notes if kind in ("commit", "revoked", "leave")]
+    assert kinds == ["commit", "revoked", "commit", "revoked", "leave"]
