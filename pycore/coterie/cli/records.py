@@ -19,7 +19,6 @@ from coterie.cli.params import (
 )
 from coterie.log.folders import read_segment
 from coterie.log.records import FaultHandler, JsonLines, segment_records
-from coterie.log.time_range import TimeRange
 
 LINES_AT_ONCE = 2_000
 
@@ -60,11 +59,14 @@ def command(
     end_ms = end_of(at_ms, since_ms, until_ms)
     listing = logs.listing
     only = chosen_groups(groups, listing, excluded=excluded)
-    ranges = {
-        number: TimeRange(segments, since_ms, end_ms)
-        for number, segments in listing.partitions().items()
-        if since_ms is not None or end_ms is not None
-    }
+    ranges = {}
+    if since_ms is not None or end_ms is not None:
+        from coterie.log.time_range import TimeRange  # with numpy, which --help does not need
+
+        ranges = {
+            number: TimeRange(segments, since_ms, end_ms)
+            for number, segments in listing.partitions().items()
+        }
     out = sys.stdout.buffer  # JSON is UTF-8 in any locale
     for segment in listing.segments:
         lines: list[str] = []

@@ -21,7 +21,6 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.extras import missing_module
-from coterie.log.clock import cut_at
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import Listing, Log, left_alone
 from coterie.log.trust import trust_lines
@@ -139,6 +138,8 @@ def summary_lines(summary: Summary, at_ms: int | None, seconds: float) -> list[s
 
 def order_lines(listing: Listing, summary: Summary, at_ms: int) -> list[str]:
     """Return where a log ends as of a time by its order, if that is not what its times say."""
+    from coterie.log.clock import cut_at  # with numpy, which --help does not need
+
     notes = ClockNotes(by_times=True)
     for number, segments in listing.partitions().items():
         notes.take(number, (), cut_at(segments, summary.pieces.get(number, ()), at_ms))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coterie.histories import events
 from coterie.histories.invariants import Invariants
 from coterie.values import Error
 
-if TYPE_CHECKING:
-    from coterie.histories.instance import Instance
-    from coterie.histories.runner import Run
-
 __all__ = ["ACTIONS"]
 
 LOOK_MS = 1000  # how often an admin looks whether a group is empty
 STRATEGY, DEFAULT_STRATEGY = "partition.assignment.strategy", "range,cooperative-sticky"
+Run = Any  # of a module that uses this one, as the next
+Instance = Any
 Action = Callable[[Any, Any, Any], None]
 
 

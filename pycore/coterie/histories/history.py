@@ -1,25 +1,18 @@
-"""A history: a group, its topics, and what happens to them. Its ``repr`` is Python that runs it."""
+"""A history: conditions that can be run. Its ``repr`` is Python that makes it again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
-
 from coterie.errors import CoterieError
-from coterie.histories.events import Event
+from coterie.histories.conditions import Application, Conditions
+from coterie.histories.outcome import Outcome
+from coterie.histories.page import page
+from coterie.histories.runner import Run
+from coterie.histories.tracing import trace
 
-if TYPE_CHECKING:
-    from coterie.histories.outcome import Outcome
-
-__all__ = ["Application", "History"]
-
-Application = Callable[[Any, dict[Any, Any]], Any]
-"""A class (or function) that is called with a consumer and the store."""
+__all__ = ["History"]
 
 
-@dataclass(frozen=True, repr=False)
-class History:
+class History(Conditions):
     """What happens to a group, in virtual time.
 
     Attributes
@@ -47,29 +40,6 @@ class History:
         Determines the time that each record takes.
     """
 
-    members: int = 3
-    topics: Mapping[str, int] = field(default_factory=lambda: {"records": 6})
-    minutes: int = 10
-    events: tuple[Event, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    records_per_minute: int = 6
-    processing_ms: tuple[int, int] = (0, 1000)
-    outputs: Mapping[str, int] = field(default_factory=dict)
-    static: bool = False
-    seed: int = 0
-
-    def __repr__(self) -> str:
-        shown = []
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if value != (f.default if f.default_factory is MISSING else f.default_factory()):
-                shown.append(f"{f.name}={value!r}")
-        return f"History({', '.join(shown)})"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print as ``repr`` does; Hypothesis would print every field."""
-        printer.text(repr(self))
-
     def run(self, application: Application) -> Outcome:
         """Run the application as every member of the group; return the outcome.
 
@@ -81,8 +51,6 @@ class History:
             What the application raises, unless it is one of Kafka's exceptions: these end the
             member, which starts again, and are in :attr:`Outcome.errors`.
         """
-        from coterie.histories.runner import Run
-
         object.__setattr__(self, "_application", application)
         return Run(self, application).outcome()
 
@@ -91,8 +59,6 @@ class History:
 
         The history runs again, with the application or with the last one that ran.
         """
-        from coterie.histories.tracing import trace
-
         return trace(self, self._known(application))
 
     def html(self, application: Application | None = None) -> str:
@@ -100,8 +66,6 @@ class History:
 
         The history runs again, with the application or with the last one that ran.
         """
-        from coterie.histories.page import page
-
         return page(self, self._known(application))
 
     def _known(self, application: Application | None) -> Application:

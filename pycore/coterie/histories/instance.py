@@ -18,7 +18,6 @@ from coterie.testing.process import Future, Process
 if TYPE_CHECKING:
     from coterie.histories.events import Event
     from coterie.histories.ledger import Place
-    from coterie.histories.runner import Run
 
 __all__ = ["Instance", "Records", "now_ms", "producer", "run_in_thread", "sleep"]
 
@@ -104,6 +103,8 @@ class Instance:
 
     Attributes
     ----------
+    run : Run
+        The run that it belongs to.
     name : str
         Its client id, MEMBER-N.
     settings : dict
@@ -116,7 +117,7 @@ class Instance:
         Events that strike at its next moment of a kind.
     """
 
-    def __init__(self, run: Run, number: int, settings: dict[str, Any]) -> None:
+    def __init__(self, run: Any, number: int, settings: dict[str, Any]) -> None:
         self.run, self.number = run, number
         self.name = f"member-{number}"
         self.settings = {**settings, "client.id": self.name}
@@ -255,7 +256,7 @@ class Instance:
 
     def strike(self, moment: str, after_ms: int = 0) -> bool:
         """Let the events that wait for a moment strike; return whether there is one."""
-        due = [event for event in self.awaiting if event.during == moment]  # type: ignore[attr-defined]
+        due = [event for event in self.awaiting if getattr(event, "during", None) == moment]
         for event in due:
             self.awaiting.remove(event)
             self.run.schedule.call_later(after_ms, self.run.strike, event, self)

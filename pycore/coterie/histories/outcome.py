@@ -14,7 +14,7 @@ from coterie.histories.ledger import Ledger, Place
 from coterie.histories.timeline import clock, runs, span, timeline
 
 if TYPE_CHECKING:
-    from coterie.histories.history import History
+    from coterie.histories.conditions import Conditions
     from coterie.testing.cluster.topics import ConsumerRecord
 
 __all__ = ["Commit", "Findings", "Lost", "OutOfOrder", "Outcome", "Overlap", "Repeated", "Stuck"]
@@ -141,7 +141,7 @@ class Outcome:
 
     Attributes
     ----------
-    history : History
+    history : Conditions
         What was run.
     store : dict
         The application's store at the end.
@@ -153,7 +153,7 @@ class Outcome:
 
     def __init__(
         self,
-        history: History,
+        history: Conditions,
         ledger: Ledger,
         store: dict[Any, Any],
         outputs: dict[str, list[ConsumerRecord]],

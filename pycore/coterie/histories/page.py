@@ -11,14 +11,14 @@ from coterie.histories.timeline import clock, ownership, rows_of
 from coterie.pages import shell
 
 if TYPE_CHECKING:
-    from coterie.histories.history import Application, History
+    from coterie.histories.conditions import Application, Conditions
 
 __all__ = ["page"]
 
 PARTITIONS = 200
 
 
-def page(history: History, application: Application) -> str:
+def page(history: Conditions, application: Application) -> str:
     """Run a history and return the page of the run.
 
     Raises

@@ -7,10 +7,7 @@ Under Hypothesis it becomes a note of the smallest failing history. pytest's plu
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from coterie.histories.outcome import Findings, Outcome
+from typing import Any
 
 __all__ = ["Latest", "latest", "report"]
 
@@ -18,20 +15,21 @@ __all__ = ["Latest", "latest", "report"]
 class Latest:
     """The last list that was found not empty outside of Hypothesis; None: none."""
 
-    outcome: Outcome | None = None
-    items: Findings | None = None
+    outcome: Any = None
+    items: Any = None
 
     def take(self) -> str | None:
         """Return the timeline and forget it."""
         outcome, items = self.outcome, self.items
         self.outcome = self.items = None
-        return None if outcome is None else outcome.timeline(items or ())
+        timeline: str | None = None if outcome is None else outcome.timeline(items)
+        return timeline
 
 
 latest = Latest()
 
 
-def report(outcome: Outcome, items: Findings) -> None:
+def report(outcome: Any, items: Any) -> None:
     """Show the timeline of a run if the test that is running fails."""
     control = sys.modules.get("hypothesis.control")
     if control is not None and control.currently_in_test_context():

@@ -16,7 +16,7 @@ from coterie.schedule import Schedule, TooManySteps
 from coterie.testing.cluster import Cluster
 
 if TYPE_CHECKING:
-    from coterie.histories.history import Application, History
+    from coterie.histories.conditions import Application, Conditions
     from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog
 
 __all__ = ["Run"]
@@ -50,7 +50,7 @@ class Run:
 
     def __init__(
         self,
-        history: History,
+        history: Conditions,
         application: Application,
         make_coordinator: Callable[..., Any] | None = None,
     ) -> None:

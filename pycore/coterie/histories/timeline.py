@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coterie.histories.history import History
+    from coterie.histories.conditions import Conditions
     from coterie.histories.ledger import Ledger, Note, Place
 
 __all__ = ["clock", "ownership", "rows_of", "runs", "span", "timeline"]
@@ -21,7 +21,7 @@ def clock(at_ms: int) -> str:
     return f"{minutes}:{ms // 1000:02}.{ms % 1000:03}"
 
 
-def timeline(history: History, ledger: Ledger, items: list[Any]) -> str:
+def timeline(history: Conditions, ledger: Ledger, items: list[Any]) -> str:
     """Return the timeline of a run; with items, only their partitions are shown."""
     places = list(dict.fromkeys((item.topic, item.partition) for item in items))
     shown = set(places or ledger.ends)

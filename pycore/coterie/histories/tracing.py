@@ -10,12 +10,12 @@ from coterie.histories.runner import Run
 from coterie.traces.recording import Recording
 
 if TYPE_CHECKING:
-    from coterie.histories.history import Application, History
+    from coterie.histories.conditions import Application, Conditions
 
 __all__ = ["trace"]
 
 
-def trace(history: History, application: Application) -> list[str]:
+def trace(history: Conditions, application: Application) -> list[str]:
     """Run a history and return the lines of its trace."""
     recording = Recording()
     made: list[GroupCoordinator] = []

@@ -77,6 +77,8 @@ def follow_consumers(
             if cause["what"] != "left_or_evicted" or cause["detail"] or name not in waiting:
                 continue
             gone = waiting.pop(name)
+            if (gone.member["rebalance_timeout_ms"] or 0) <= 0:  # of a share group, or not known
+                continue
             last = [committed.get((names.get(topic, topic), n)) for topic, n in gone.places]
             left[name[0]] = Departure(
                 name[0],

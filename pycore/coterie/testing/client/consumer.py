@@ -204,7 +204,7 @@ class Consumer:
             network.in_poll = False
 
     def wakeup(self) -> None:
-        """Let a call that waits, or the next one, raise WakeupError; for timers of a test."""
+        """Let the poll that waits, or the next one, raise WakeupError; for timers of a test."""
         self._woken = True
         self._network.wake()
 
