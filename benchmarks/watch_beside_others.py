@@ -22,6 +22,7 @@ import tempfile
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -66,8 +67,8 @@ logger:
 """
 
 
-def load(address: str) -> None:
-    """Commit offsets that rise, 20,000 of them a second, until the process is ended."""
+def load(address: str, committed: Synchronized[int]) -> None:
+    """Commit offsets that rise, 20,000 of them a second, until the process is ended; count them."""
     from coterie import wire
     from support.server.asking import KEY, commit, framed
 
@@ -88,6 +89,7 @@ def load(address: str) -> None:
         for place, answer in enumerate(answers):
             for _ in frames[place::CONNECTIONS]:
                 answer.read(int.from_bytes(answer.read(4), "big"))
+        committed.value += GROUPS * PARTITIONS
         due = begin + offset * GROUPS * PARTITIONS / COMMITS_PER_S
         time.sleep(max(due - time.monotonic(), 0))
 
@@ -215,14 +217,15 @@ def main() -> None:
         reset = ["--group", "first", "--topic", TOPIC, "--reset-offsets", "--to-earliest"]
         broker.groups_tool(*reset, "--execute")
         processes, urls = monitors(stack, options, broker, folder)
-        loading = multiprocessing.Process(target=load, args=(broker.address,), daemon=True)
+        committed = multiprocessing.Value("q")
+        arguments = broker.address, committed
+        loading = multiprocessing.Process(target=load, args=arguments, daemon=True)
         loading.start()
         happening = multiprocessing.Process(target=incident, args=(broker.address,), daemon=True)
         happening.start()
         found = measure(processes, urls, options.seconds)
         loading.terminate()
-        size = sum(path.stat().st_size for path in broker.logs.glob("__consumer_offsets-*/*.log"))
-        print(f"{size / 1e6:.0f} MB of log in {options.seconds} s\n")
+        print(f"{committed.value / options.seconds:,.0f} commits/s, {options.seconds} s\n")
         print("| monitor | CPU, s | memory, MB |\n| --- | --- | --- |")
         for monitor, (cpu, memory) in found.items():
             print(f"| {monitor} | {cpu:.2f} | {memory:.0f} |")

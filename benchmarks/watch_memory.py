@@ -17,12 +17,11 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from make_steady_log import SEGMENT_BYTES, rounds
-from memory import resident_bytes
-
 from coterie.log.folders import find_segments
 from coterie.watch.exposition import log_lines, watch_lines
 from coterie.watch.watcher import Watcher
+from make_steady_log import SEGMENT_BYTES, rounds
+from memory import resident_bytes
 
 GROUPS, PARTITIONS = 1_000, 10
 RECORDS = GROUPS * PARTITIONS  # of a step
@@ -50,7 +49,7 @@ def main() -> None:
         folder.mkdir()
         ours, theirs = multiprocessing.Pipe()
         multiprocessing.Process(target=write, args=(folder, theirs), daemon=True).start()
-        watcher = Watcher(partial(find_segments, [home]), Path(home) / "data", print)
+        watcher = Watcher(partial(find_segments, [home]), None, print)
         print("| million records | memory, MB | CPU of a step, ms | of a scrape, s |")
         print("| --- | --- | --- | --- |")
         for million in range(1, millions + 1):

@@ -107,8 +107,8 @@ MADE = {
     "partition": (lambda: assignment({"t": [2**31]}), "a partition must fit 32 bits"),
     "awaited": (lambda: asyncio.run(aio.wait(5)), "pending must be what a request returned"),
     "assignor": (
-        lambda: Member(GroupCoordinator(), "g", client_id="c", topics=["t"], assignor="sticky"),
-        "assignor 'sticky' is not known",
+        lambda: Member(GroupCoordinator(), "g", client_id="c", topics=["t"], assignor="stickier"),
+        "assignor 'stickier' is not known",
     ),
 }
 COLUMNS = {
