@@ -139,9 +139,9 @@ def nanoseconds(rows, work, size, peer):
     return row and row.seconds / row.count * 1e9
 
 
-def ratios(rows, lines):
+def ratios(rows, wanted):
     lines = []
-    for line in lines:
+    for line in wanted:
         sizes = [line.size] if line.size else sorted({s for w, s, _ in rows if w == line.work})
         # Kafka filters a group's map; coterie's columns stand beside that, too.
         theirs_work = "expiry, group" if line.goal == 500 else line.work

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from coterie._core.coordinator.classic.joins import Joins
 from coterie._core.coordinator.classic.rebalance import Rebalances
-from coterie._core.coordinator.consumer.assignors import Subscriber
+from coterie._core.coordinator.consumer.assignors import GroupSpec, Subscriber
 from coterie._core.coordinator.consumer.image import MetadataImage
 from coterie._core.coordinator.consumer.parse import parse_record
 from coterie._core.coordinator.consumer.protocol import ConsumerProtocol
@@ -300,6 +300,7 @@ CORE_MAKERS = {
     "Response": MAKERS["coterie.wire.Response"],
     "ConsumerProtocol": a_protocol,
     "Assignment": Assignment,
+    "GroupSpec": lambda: GroupSpec({}, {}),
 }  # fmt: skip
 CORE_GOOD = {
     **GOOD,
@@ -341,6 +342,7 @@ CORE_GOOD = {
     "regexes": ["t.*"],
     "range_order.member": Subscriber, "subscriber": Subscriber, "brokers": (), "deleted": (),
     "config": {},
+    "GroupSpec.topics": {}, "GroupSpec.members": {}, "assignor": "uniform", "homogeneous": True,
     "update_metadata.topics": (("t", bytes(16), ((),)),),
     "add_classic.fields": None, "add_classic.target": None,
 }  # fmt: skip

@@ -31,8 +31,8 @@ With ``GROUP_PROTOCOL=consumer`` in its environment a program's members speak th
 (KIP-848). For that, and by the clock of the server:
 
 ``regex``            A consumer subscribes to ``ord.*`` and is assigned the topic; ``orders-2`` is
-                     created and assigned as well. The coordinator resolves the expression;
-                     franz-go does so itself and names the topics.
+                     created and assigned as well. The coordinator resolves the expression; a
+                     member of franz-go does so itself when it joins, so the next one has both.
 ``migrate``          Two classic consumers. Each is replaced by one of the consumer protocol, then
                      each of these by a classic one: the older one closes, and a new one joins.
                      After each step the owner of partition 0 commits the number of the step, and
