@@ -9,15 +9,27 @@ A timeout has a timer only when the response can no longer come by itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from coterie.schedule import Schedule
 from coterie.testing.process import Process, Timer
 from coterie.values import Error
 
-if TYPE_CHECKING:
-    from coterie.testing.cluster.cluster import Cluster
-
 __all__ = ["Connection", "Network", "Request"]
+
+
+class Brokers(Protocol):
+    """What connections need of a cluster."""
+
+    schedule: Schedule
+    network: Network
+    latency_ms: int
+
+    def handle(self, request: Request) -> None:
+        """Carry out a request that has arrived."""
+
+    def refusal(self, request: Request, error: Error | None) -> Any:
+        """Return the response that refuses a request."""
 
 
 class Request:
@@ -87,7 +99,7 @@ class _Host:
 class Network:
     """The faults of all connections; clients have names."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Brokers) -> None:
         self._cluster = cluster
         self._hosts: dict[str, _Host] = {}
 
@@ -145,7 +157,7 @@ class Connection:
 
     Parameters
     ----------
-    cluster : Cluster
+    cluster : Brokers
         What it connects to.
     client : str
         The client's name.
@@ -156,7 +168,7 @@ class Connection:
     """
 
     def __init__(
-        self, cluster: Cluster, client: str, process: Process, changed: Callable[[], None]
+        self, cluster: Brokers, client: str, process: Process, changed: Callable[[], None]
     ) -> None:
         self.cluster, self.client, self.process = cluster, client, process
         self.changed = changed
