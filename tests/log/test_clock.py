@@ -179,7 +179,9 @@ def batch_times(parts):
     for part in parts:
         numbers = np.arange(number, number + len(part))
         number += len(part)
-        yield clock.BatchTimes("f", np.array(part, np.int64), numbers, numbers + 1, 100 * numbers)
+        ones = np.ones(len(part), np.int64)
+        times = np.array(part, np.int64)
+        yield clock.BatchTimes("f", times, numbers, numbers + 1, 100 * numbers, ones)
 
 
 @given(st.lists(st.lists(TIMES, max_size=4), max_size=6))

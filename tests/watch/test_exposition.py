@@ -6,7 +6,7 @@ from coterie.watch.exposition import watch_lines
 from coterie.watch.totals import Answer, nothing
 from coterie.watch.watcher import Health
 
-HEALTH = Health(11, 22, 3, 1_000_500, 4, {"log": "x", "partition 5": "y"})
+HEALTH = Health(11, 22, 3, None, 1_000_500, 4, {"log": "x", "partition 5": "y"})
 
 
 def samples(answers=(), health=HEALTH, now_ms=1_003_000):
