@@ -12,7 +12,7 @@ from coterie._core.coordinator.consumer.group cimport (
 from coterie._core.coordinator.consumer.numbered_topics cimport sorted_topics
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Resolved, TopicId, add_count)
+    Assignment, MemberFields, Resolved, add_count)
 
 from bisect import bisect_left
 
