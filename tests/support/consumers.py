@@ -1,6 +1,7 @@
 """Consumers of a simulated cluster in one thread, and what their listeners and commits show."""
 
-from coterie.testing import Cluster, Consumer, Process
+from coterie.testing import Cluster, Consumer
+from coterie.testing.process import Process
 
 SETTINGS = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False}
 

@@ -32,7 +32,14 @@ from coterie._core.structures.votes import ProtocolCounts
 from coterie._core.wire.codec import Codec
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config
-from coterie.testing import Member
+from coterie.testing import (
+    Cluster,
+    Consumer,
+    ConsumerGroupMetadata,
+    History,
+    Member,
+    Producer,
+)
 from support.log_writer import batch, commit_key, commit_value, group_key
 
 MAPPING = mmap.mmap(-1, mmap.PAGESIZE)
@@ -97,6 +104,45 @@ def a_consumer_member():
     return Member(coordinator, "c", client_id="c", topics=["t"], protocol="consumer")
 
 
+def a_cluster():
+    cluster = Cluster({"t": 2})
+    cluster.schedule.run_until(5000)
+    return cluster
+
+
+def a_consumer():
+    """One with a position, that reads a partition of its own choice."""
+    consumer = Consumer(a_cluster(), {"group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.assign([("t", 0)])
+    assert consumer.poll(1000)
+    return consumer
+
+
+def a_transaction():
+    """A producer in a transaction."""
+    producer = Producer(a_cluster(), {"transactional.id": "x"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    return producer
+
+
+class AnApplication:
+    """What a history runs."""
+
+    def __init__(self, consumer, store):
+        self.store = store
+
+    def process(self, records):
+        self.store["records"] = self.store.get("records", 0) + len(list(records))
+
+
+def a_history():
+    """One that has run."""
+    history = History(members=1, topics={"t": 1}, minutes=1)
+    assert not history.run(AnApplication).lost
+    return history
+
+
 def answered():
     return GroupCoordinator().offset_commit("g", {("t", 0): 5})
 
@@ -131,6 +177,10 @@ MAKERS = {
     "Member": a_client,
     "ClassicMember": a_client,
     "ConsumerMember": a_consumer_member,
+    "Cluster": a_cluster,
+    "Consumer": a_consumer,
+    "Producer": a_transaction,
+    "History": a_history,
     "LogReader": lambda: messages.LogReader(LOG * 2),
     "Append": lambda: coterie.Append(0, "g", RECORD[2], RECORD[3], 0),
     "Batch": lambda: coterie.Batch(0),
@@ -144,7 +194,11 @@ MAKERS = {
 # What no object above is ready for: a load that has begun, a protocol that was elected.
 CONSUMER_METHODS = {"consumer_group_heartbeat", "consumer_group_describe", "set_topics"}  # from 4.1
 # A member of the consumer protocol has no SyncGroup.
-UNREADY = {"finish_load", "current_member_metadata", "sync", *CONSUMER_METHODS}
+# A producer in a transaction has begun; without one it could neither send, commit nor abort.
+UNREADY = {
+    "finish_load", "current_member_metadata", "sync", "init_transactions", "begin_transaction",
+    *CONSUMER_METHODS,
+}  # fmt: skip
 CORE_UNREADY = {  # Python cannot make a subscriber with an id
     *UNREADY, "range_order", "subscriber_order",
 }  # fmt: skip
@@ -187,6 +241,16 @@ GOOD = {  # parameter, perhaps with its function and class -> a value, or what m
     "groups": (), "members": (), "leader": "m", "skip_assignment": False,
     "protocol_name": "range", "api_key": 12, "api_version": 4, "frame": BEAT_FRAME, "body": BEAT,
     "decode_response.frame": bytes(12), "correlation_id": 1, "encode_response.body": {},
+    "Cluster.create_topic.name": "new", "Cluster.create_topic.partitions": 1, "total": 3,
+    **{f"Cluster.{name}.name": "t" for name in (
+        "add_partitions", "delete_topic", "produce", "delete_records")},
+    "interval_ms": 1000, "before_offset": 1, "Cluster.call.op": "list_groups",
+    "cluster": a_cluster, "Consumer.settings": {"group.id": "g"}, "Producer.settings": {},
+    **{f"Consumer.{name}.partitions": [("t", 0)] for name in (
+        "assign", "beginning_offsets", "committed", "end_offsets", "pause", "resume")},
+    **{f"Consumer.{name}.partition": ("t", 0) for name in ("current_lag", "position", "seek")},
+    "timeout_ms": 5, "times_ms": {("t", 0): 0}, "seed": 1,
+    "group_metadata": ConsumerGroupMetadata("g", -1, "", None), "application": AnApplication,
 }  # fmt: skip
 
 # The compiled modules, private ones too.
@@ -313,7 +377,7 @@ CORE_GOOD = {
     "encode_sized.records": b"\0\0\0\1\xff\xff\xff\xffk",
     "answer_quick.data": len(BEAT_FRAME).to_bytes(4, "big") + BEAT_FRAME,
     "answer_quick.coordinator": a_core, "answer_quick.position": 0, "answer_quick.topics": {},
-    "text": "g", "what": "x", "codec": 1, "decompress.data": compress(1, b"x"), "seed": 1,
+    "text": "g", "what": "x", "codec": 1, "decompress.data": compress(1, b"x"),
     "decode_utf8.data": b"\xff", "header": {}, "at_ms": 5, "line": 1, "instance": None,
     "details": JOIN, "op": 1, "call.member_id": "", "settings": coordinator_config(None),
     "batches": [], "batch": ROWS[0], "error": 0, "complete.base_offset": -1,

@@ -6,9 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from coterie.arguments import boolean, integer, sequence, text, within
+from coterie.errors import ArgumentError, shown
 from coterie.histories.events import Event
 
 __all__ = ["Application", "Conditions"]
+
+MOST_MEMBERS, MOST_MINUTES, MOST_PARTITIONS = 100, 10_000, 10_000
+MOST_RATE, MOST_PROCESSING_MS = 60_000, 3_600_000
 
 Application = Callable[[Any, dict[Any, Any]], Any]
 """A class (or function) that is called with a consumer and the store."""
@@ -29,6 +34,26 @@ class Conditions:
     static: bool = False
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        within(self.members, "members", 1, MOST_MEMBERS)
+        within(self.minutes, "minutes", 1, MOST_MINUTES)
+        within(self.records_per_minute, "records_per_minute", 0, MOST_RATE)
+        boolean(self.static, "static")
+        integer(self.seed, "seed", 64)
+        events = tuple(sequence(self.events, "events"))
+        for event in events:
+            if not isinstance(event, Event):
+                raise ArgumentError(f"events must contain events, not {shown(event)}")
+        checked = {
+            "topics": partition_counts(self.topics, "topics", 1),
+            "events": events,
+            "settings": mapping(self.settings, "settings"),
+            "processing_ms": span(self.processing_ms, "processing_ms", 0, MOST_PROCESSING_MS),
+            "outputs": partition_counts(self.outputs, "outputs"),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
     def __repr__(self) -> str:
         shown = []
         for f in fields(self):
@@ -40,3 +65,30 @@ class Conditions:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print as ``repr`` does; Hypothesis would print every field."""
         printer.text(repr(self))
+
+
+def span(value: Any, name: str, low: int, high: int) -> tuple[int, int]:
+    """Return a range: a whole number, or a pair of the least and the most."""
+    pair = (value, value) if isinstance(value, int) else tuple(sequence(value, name))
+    if len(pair) != 2:
+        raise ArgumentError(f"{name} must be a number or a pair of them, not {shown(value)}")
+    least = within(pair[0], name, low, high)
+    return least, within(pair[1], name, least, high)
+
+
+def mapping(value: Any, name: str) -> dict[Any, Any]:
+    """Return a mapping as a dict; None is empty."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ArgumentError(f"{name} must be a mapping, not {shown(value)}")
+    return dict(value or {})
+
+
+def partition_counts(value: Any, name: str, least: int = 0) -> dict[str, int]:
+    """Return the partition count of each topic; there must be so many topics."""
+    counts = {
+        text(topic, "a topic"): within(count, f"the partitions of {topic}", 1, MOST_PARTITIONS)
+        for topic, count in mapping(value, name).items()
+    }
+    if len(counts) < least:
+        raise ArgumentError(f"{name} must map topics to partition counts, not {shown(value)}")
+    return counts

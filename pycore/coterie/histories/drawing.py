@@ -12,10 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from coterie.arguments import boolean, milliseconds, sequence, text, whole, within
+from coterie.arguments import boolean, milliseconds, sequence, within
 from coterie.errors import ArgumentError, shown
 from coterie.histories import events
 from coterie.histories.choices import Choices
+from coterie.histories.conditions import (
+    MOST_MEMBERS,
+    MOST_MINUTES,
+    MOST_PROCESSING_MS,
+    MOST_RATE,
+    mapping,
+    partition_counts,
+    span,
+)
 from coterie.histories.events import EVENTS, MOMENTS, Event
 from coterie.histories.history import History
 
@@ -24,7 +33,7 @@ __all__ = ["Plan", "draw_history"]
 STEP_MS = 100
 DETAILS = 60  # options of a choice: a multiple of 1 to 6
 T = TypeVar("T")
-MOST_MEMBERS, MOST_MINUTES, MOST_EVENTS = 100, 10_000, 1_000
+MOST_EVENTS = 1_000
 DURING = (None, *MOMENTS)
 APIS = (None, "OffsetCommit", "JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "LeaveGroup")
 RETRIABLE = ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "UNKNOWN_TOPIC_OR_PARTITION")
@@ -55,25 +64,6 @@ class Plan:
     static: bool
 
 
-def span(value: Any, name: str, low: int, high: int) -> tuple[int, int]:
-    """Return a range: a whole number, or a pair of the least and the most."""
-    pair = (value, value) if isinstance(value, int) else tuple(sequence(value, name))
-    if len(pair) != 2:
-        raise ArgumentError(f"{name} must be a number or a pair of them, not {shown(value)}")
-    least = within(whole(pair[0], name), name, low, high)
-    return least, within(whole(pair[1], name), name, least, high)
-
-
-def checked_topics(topics: Any) -> dict[str, int]:
-    """Return the partition count of each topic."""
-    if not isinstance(topics, Mapping) or not topics:
-        raise ArgumentError(f"topics must map topics to partition counts, not {shown(topics)}")
-    return {
-        text(topic, "a topic"): within(count, f"the partitions of {topic}", 1, 10_000)
-        for topic, count in topics.items()
-    }
-
-
 def checked_events(kinds: Any) -> tuple[type[Event], ...]:
     """Return the kinds of events, which may be given by their names."""
     if kinds is None:
@@ -81,9 +71,9 @@ def checked_events(kinds: Any) -> tuple[type[Event], ...]:
     found: list[type[Event]] = []
     for kind in sequence(kinds, "events"):
         known = EVENTS.get(kind) if isinstance(kind, str) else kind
-        if known not in EVENTS.values():
+        if not isinstance(known, type) or known not in EVENTS.values():
             raise ArgumentError(f"events: {shown(kind)} is none of {', '.join(EVENTS)}")
-        found.append(known)  # type: ignore[arg-type]
+        found.append(known)
     return tuple(found)
 
 
@@ -91,15 +81,17 @@ def checked_plan(**options: Any) -> Plan:
     """Check the options of histories."""
     return Plan(
         members=span(options["members"], "members", 1, MOST_MEMBERS),
-        topics=checked_topics(options["topics"]),
+        topics=partition_counts(options["topics"], "topics", 1),
         minutes=within(options["minutes"], "minutes", 1, MOST_MINUTES),
         events=checked_events(options["events"]),
         most_events=within(options["most_events"], "most_events", 0, MOST_EVENTS),
-        settings=dict(options["settings"] or {}),
-        records_per_minute=within(options["records_per_minute"], "records_per_minute", 0, 60_000),
-        processing_ms=span(options["processing_ms"], "processing_ms", 0, 3_600_000),
+        settings=mapping(options["settings"], "settings"),
+        records_per_minute=within(
+            options["records_per_minute"], "records_per_minute", 0, MOST_RATE
+        ),
+        processing_ms=span(options["processing_ms"], "processing_ms", 0, MOST_PROCESSING_MS),
         longest_ms=milliseconds(options["longest_ms"], "longest_ms"),
-        outputs=checked_topics(options["outputs"]) if options["outputs"] else {},
+        outputs=partition_counts(options["outputs"], "outputs"),
         static=boolean(options["static"], "static"),
     )
 

@@ -51,8 +51,9 @@ class History(Conditions):
             What the application raises, unless it is one of Kafka's exceptions: these end the
             member, which starts again, and are in :attr:`Outcome.errors`.
         """
+        run = Run(self, application)
         object.__setattr__(self, "_application", application)
-        return Run(self, application).outcome()
+        return run.outcome()
 
     def trace(self, application: Application | None = None) -> list[str]:
         """Return the lines of a trace with all requests, for ``coterie trace run``.
@@ -69,7 +70,9 @@ class History(Conditions):
         return page(self, self._known(application))
 
     def _known(self, application: Application | None) -> Application:
-        known: Application | None = application or getattr(self, "_application", None)
+        known: Application | None = application
+        if known is None:
+            known = getattr(self, "_application", None)
         if known is None:
             raise CoterieError("the history has not run yet; name the application")
         return known

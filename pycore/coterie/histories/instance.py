@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from coterie.arguments import function
 from coterie.errors import CoterieError
 from coterie.histories.choices import mix, number_of
 from coterie.testing.client.consumer import Consumer
@@ -198,6 +199,7 @@ class Instance:
 
     def _loop(self, consumer: Any) -> None:
         application = self.run.application(consumer, self.run.store)
+        process = function(getattr(application, "process", None), "process of the application")
         if not consumer.subscription() and not consumer.assignment():
             consumer.subscribe(list(self.run.history.topics), application)
         if self.run.starts is not None:
@@ -210,7 +212,7 @@ class Instance:
             except WakeupError:
                 continue
             self.busy = True
-            application.process(Records(self, records))
+            process(Records(self, records))
             self.busy = False
         consumer.close()
 

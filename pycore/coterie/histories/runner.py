@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from coterie.arguments import called, function
 from coterie.errors import CoterieError
 from coterie.histories.actions import ACTIONS
+from coterie.histories.conditions import mapping
 from coterie.histories.events import Event
 from coterie.histories.instance import Instance, processing_time, sleep
 from coterie.histories.invariants import Invariants
@@ -54,7 +56,8 @@ class Run:
         application: Application,
         make_coordinator: Callable[..., Any] | None = None,
     ) -> None:
-        self.history, self.application = history, application
+        self.history = history
+        self.application = called(function(application, "application"))
         self.most_steps = STEPS_A_MINUTE * history.minutes
         self.schedule, self.ledger = Schedule(self.most_steps), Ledger()
         self.store: dict[Any, Any] = {}
@@ -69,7 +72,8 @@ class Run:
         for name, partitions in history.outputs.items():
             self.cluster.create_topic(name, partitions, None)
         self.cluster.on_note = self._take_note
-        settings = {**SETTINGS, **getattr(application, "settings", {}), **history.settings}
+        own = mapping(getattr(application, "settings", None), "the application's settings")
+        settings = {**SETTINGS, **own, **history.settings}
         self.settings: dict[str, Any] = settings
         self.instances: list[Instance] = []
         self.starts: dict[Place, int] | None = None  # where the probe begins; None: no probe

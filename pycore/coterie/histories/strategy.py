@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coterie.arguments import integer
+from coterie.arguments import called, integer
 from coterie.extras import missing_module
 from coterie.histories.choices import Seeded
 from coterie.histories.drawing import checked_plan, draw_history
@@ -117,6 +117,6 @@ def random_history(seed: int, **options: Any) -> History:
 
     The same seed and options give the same history, on every machine.
     """
-    bound = signature(histories).bind(**options)
+    bound = called(signature(histories).bind)(**options)
     bound.apply_defaults()
     return draw_history(Seeded(integer(seed, "seed", 64)), checked_plan(**bound.arguments))

@@ -38,7 +38,6 @@ from coterie.testing.client.errors import (
 from coterie.testing.cluster import Cluster, ConsumerRecord, TopicPartition
 from coterie.testing.consumer import ConsumerMember, MemberState
 from coterie.testing.member import Member
-from coterie.testing.process import Future, Process
 
 if TYPE_CHECKING:
     from coterie.histories import History, histories, random_history
@@ -52,7 +51,6 @@ __all__ = [
     "ConsumerMember",
     "ConsumerRecord",
     "FencedInstanceIdError",
-    "Future",
     "History",
     "IllegalStateError",
     "KafkaError",
@@ -61,7 +59,6 @@ __all__ = [
     "MemberState",
     "NoOffsetForPartitionError",
     "OffsetOutOfRangeError",
-    "Process",
     "Producer",
     "ProducerFencedError",
     "RebalanceInProgressError",

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.extras import missing_module
 from coterie.schedule import Schedule
 
-__all__ = ["Future", "Process", "Timer"]
+__all__ = ["Future", "Process", "Timer", "process_of"]
 
 
 class Future:
@@ -194,3 +194,12 @@ class Process:
         program, self._program = self._program, None
         if program:  # it has begun and has not ended
             program.throw()
+
+
+def process_of(schedule: Schedule, process: Any, name: str) -> Process:
+    """Return a given process, or a new one without a program if it is None."""
+    if process is None:
+        return Process(schedule, name)
+    if not isinstance(process, Process):
+        raise ArgumentError(f"process must be a Process, not {shown(process)}")
+    return process

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import Error
-from coterie.testing import Consumer, KafkaError, Process, Producer
+from coterie.testing import Consumer, KafkaError, Producer
+from coterie.testing.process import Process
 from support.consumers import Listener, Story
 
 NAMES = ("a", "b", "c")

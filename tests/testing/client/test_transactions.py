@@ -14,10 +14,10 @@ from coterie.testing import (
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
-    Process,
     Producer,
     ProducerFencedError,
 )
+from coterie.testing.process import Process
 
 CONFIGS = [{"coterie.behaviour": "3.9"}, {"coterie.behaviour": "4.1"}]
 

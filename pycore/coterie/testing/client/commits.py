@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from coterie.coordinator.fields import committed
+from coterie.errors import ArgumentError, shown
 from coterie.testing.client.errors import (
     CommitFailedError,
     DisconnectError,
@@ -24,16 +26,30 @@ from coterie.testing.client.errors import (
 from coterie.testing.client.membership import NOBODY, Identity, Membership
 from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.subscriptions import SubscriptionState
-from coterie.testing.cluster.topics import TopicPartition
+from coterie.testing.cluster.topics import TopicPartition, partition_of
 from coterie.values import Error, OffsetAndMetadata
 
-__all__ = ["Commits", "Offsets"]
+__all__ = ["Commits", "Offsets", "offsets_of"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 Callback = Callable[[Offsets, "KafkaError | None"], None]
 _LOST_COORDINATOR = (
     Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT,
 )  # fmt: skip
+
+
+def offsets_of(given: Any) -> Offsets:
+    """Return the offsets that an application commits."""
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"offsets must map partitions to offsets, not {shown(given)}")
+    rows = committed({"offsets": given}, "offsets", None)
+    chosen = {}
+    for (_, offset, *_), (tp, entry) in zip(rows, given.items(), strict=True):
+        if offset < 0:
+            raise ArgumentError(f"an offset must not be negative, not {offset}")
+        known = isinstance(entry, OffsetAndMetadata)
+        chosen[partition_of(tp)] = entry if known else OffsetAndMetadata(offset)
+    return chosen
 
 
 class Commits:

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from coterie.arguments import milliseconds, sequence, text, whole
+from coterie.arguments import function, milliseconds, sequence, text, walked, within
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.classic_membership import ClassicMembership
-from coterie.testing.client.commits import Callback, Commits, Offsets
+from coterie.testing.client.commits import Callback, Commits, Offsets, offsets_of
 from coterie.testing.client.consumer_membership import ConsumerMembership
 from coterie.testing.client.errors import (
     IllegalStateError,
@@ -24,11 +24,11 @@ from coterie.testing.client.fetcher import EARLIEST, LATEST, Fetcher
 from coterie.testing.client.membership import Membership
 from coterie.testing.client.metadata import Metadata
 from coterie.testing.client.network import NetworkClient, earliest
-from coterie.testing.client.settings import consumer_settings
+from coterie.testing.client.settings import consumer_settings, timeout_of
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.cluster.cluster import Cluster
-from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition
-from coterie.testing.process import Process
+from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition, partition_of
+from coterie.testing.process import Process, process_of
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["Consumer", "ConsumerGroupMetadata"]
@@ -76,8 +76,7 @@ class Consumer:
         if not isinstance(cluster, Cluster):
             raise ArgumentError(f"cluster must be a Cluster, not {shown(cluster)}")
         self._settings = chosen = consumer_settings(settings)
-        if process is None:
-            process = Process(cluster.schedule, chosen["client.id"] or "consumer")
+        process = process_of(cluster.schedule, process, chosen["client.id"] or "consumer")
         self.client_id: str = chosen["client.id"] or process.name
         self._subscriptions = SubscriptionState(chosen["auto.offset.reset"])
         self._network = NetworkClient(cluster, self.client_id, process, chosen)
@@ -244,6 +243,8 @@ class Consumer:
         ``callback(offsets, error)`` is called from a later poll, commit or close; error None: it
         is done.
         """
+        if callback is not None:
+            function(callback, "callback")
         commits, chosen = self._committing(offsets)
         commits.asynchronous(chosen, callback)
 
@@ -268,21 +269,14 @@ class Consumer:
         assert self._commits is not None
         if offsets is None:
             return self._commits, self._subscriptions.all_consumed()
-        chosen = {}
-        for tp, offset in offsets.items():
-            if not isinstance(offset, OffsetAndMetadata):
-                offset = OffsetAndMetadata(whole(offset, "an offset"))
-            if offset.offset < 0:
-                raise ArgumentError(f"an offset must not be negative, not {offset.offset}")
-            chosen[_partition(tp)] = offset
-        return self._commits, chosen
+        return self._commits, offsets_of(offsets)
 
     # Positions
 
     def position(self, partition: tuple[str, int], timeout_ms: int | None = None) -> int:
         """Return the offset that is read next."""
         self._open()
-        tp = _partition(partition)
+        tp = partition_of(partition)
         self._subscriptions.state(tp)
         deadline_ms = self._api_deadline(timeout_ms)
         while True:
@@ -299,10 +293,9 @@ class Consumer:
     def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Go on from an offset."""
         self._open()
-        number = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
-        if whole(number, "offset") < 0:
-            raise ArgumentError(f"offset must not be negative, not {number}")
-        self._subscriptions.state(_partition(partition)).seek(number)
+        at = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
+        number = within(at, "offset", 0, 2**63 - 1)
+        self._subscriptions.state(partition_of(partition)).seek(number)
 
     def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """Go on from the begin of partitions, by default all; it is looked up by the next poll."""
@@ -353,9 +346,9 @@ class Consumer:
         self, times_ms: Mapping[tuple[str, int], int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[int, int] | None]:
         """Return offset and timestamp of the first record not before a time, or None."""
-        asked = {_partition(tp): milliseconds(at, "a time") for tp, at in times_ms.items()}
-        if any(at < 0 for at in asked.values()):
-            raise ArgumentError("a time must not be negative")
+        if not isinstance(times_ms, Mapping):
+            raise ArgumentError(f"times_ms must map partitions to times, not {shown(times_ms)}")
+        asked = {partition_of(tp): milliseconds(at, "a time") for tp, at in times_ms.items()}
         return self._list(asked, timeout_ms)
 
     def _list(
@@ -372,12 +365,12 @@ class Consumer:
     def current_lag(self, partition: tuple[str, int]) -> int | None:
         """Return how many offsets the position is behind the end; None: it has none yet."""
         self._open()
-        return self._fetcher.lag(_partition(partition))
+        return self._fetcher.lag(partition_of(partition))
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic; none, if there is no such topic."""
         self._open()
-        known = self._network.cluster.topics.get(text(topic, "topic"))
+        known = self._network.cluster._topics.get(text(topic, "topic"))
         return [] if known is None else [TopicPartition(topic, n) for n in range(len(known.logs))]
 
     # The group
@@ -405,8 +398,8 @@ class Consumer:
         if self._closed:
             return
         self._network.process.check_alive()
-        timeout_ms = min(timeout_ms, self._settings["request.timeout.ms"])
-        deadline_ms = self._network.now_ms + timeout_ms
+        most_ms: int = self._settings["request.timeout.ms"]
+        deadline_ms = self._network.now_ms + min(timeout_of(timeout_ms), most_ms)
         try:
             if self._member is not None and self._commits is not None:
                 try:
@@ -437,21 +430,12 @@ class Consumer:
             raise InvalidGroupIdError("to subscribe and to commit, a consumer needs a group.id")
 
     def _deadline(self, timeout_ms: int) -> int:
-        if whole(timeout_ms, "timeout_ms") < 0:
-            raise ArgumentError(f"timeout_ms must not be negative, not {timeout_ms}")
-        return self._network.now_ms + timeout_ms
+        return self._network.now_ms + timeout_of(timeout_ms)
 
     def _api_deadline(self, timeout_ms: int | None) -> int:
         default_ms: int = self._settings["default.api.timeout.ms"]
         return self._deadline(default_ms if timeout_ms is None else timeout_ms)
 
 
-def _partition(value: Any) -> TopicPartition:
-    if not isinstance(value, tuple) or len(value) != 2:
-        raise ArgumentError(f"a partition must be a pair of topic and number, not {shown(value)}")
-    topic, number = value
-    return TopicPartition(text(topic, "a topic"), whole(number, "a partition"))
-
-
 def _partitions(values: Any) -> list[TopicPartition]:
-    return [_partition(value) for value in sequence(list(values), "partitions")]
+    return [partition_of(value) for value in walked(values, "partitions")]

@@ -118,7 +118,7 @@ class Fetcher:
     # Records
 
     def _log(self, partition: TopicPartition) -> PartitionLog | None:
-        topic = self._network.cluster.topics.get(partition.topic)
+        topic = self._network.cluster._topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.logs):
             return None
         return topic.logs[partition.partition]
@@ -133,7 +133,7 @@ class Fetcher:
         OffsetOutOfRangeError
             A position is outside of the log, and there is no reset policy.
         """
-        sees_ms, topics = self._network.connection.sees_ms, self._network.cluster.topics
+        sees_ms, topics = self._network.connection.sees_ms, self._network.cluster._topics
         records: list[ConsumerRecord] = []
         read: list[TopicPartition] = []
         last: TopicPartition | None = None  # the partition that has more records, if any

@@ -133,7 +133,7 @@ class Heartbeats:
         cluster, settings = network.cluster, network.settings
         instance_id = settings["group.instance.id"]
         if network.connection.perfect and network.coordinator == cluster.node:
-            error = cluster.heartbeat(settings["group.id"], *who, instance_id)
+            error = cluster._heartbeat(settings["group.id"], *who, instance_id)
             if error == Error.NONE:
                 self._succeeded()
             else:

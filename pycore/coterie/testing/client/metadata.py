@@ -36,7 +36,7 @@ class Metadata:
         now_ms = self._network.now_ms
         if self.next_ms is None or now_ms < self.next_ms:
             return
-        cluster = self._network.cluster.topics
+        cluster = self._network.cluster._topics
         names = cluster if everything else [name for name in topics if name in cluster]
         self.counts = {name: len(cluster[name].logs) for name in names}
         self.version += 1

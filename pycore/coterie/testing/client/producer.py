@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from coterie._core.codec.checksum import java_hash
-from coterie.arguments import text, whole
+from coterie.arguments import function, text, whole
 from coterie.errors import ArgumentError, shown
+from coterie.testing.client.commits import offsets_of
 from coterie.testing.client.consumer import ConsumerGroupMetadata
 from coterie.testing.client.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.producer_state import ProducerState, State
-from coterie.testing.client.settings import producer_settings
+from coterie.testing.client.settings import producer_settings, timeout_of
 from coterie.testing.cluster.cluster import Cluster
 from coterie.testing.cluster.topics import TopicPartition
-from coterie.testing.process import Process, Timer
+from coterie.testing.process import Process, Timer, process_of
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["Producer", "RecordMetadata"]
@@ -65,7 +66,7 @@ class Producer:
             raise ArgumentError(f"cluster must be a Cluster, not {shown(cluster)}")
         self._settings = chosen = producer_settings(settings)
         name = chosen["client.id"] or chosen["transactional.id"] or "producer"
-        process = process or Process(cluster.schedule, name)
+        process = process_of(cluster.schedule, process, name)
         self._network = NetworkClient(cluster, chosen["client.id"] or process.name, process, chosen)
         self._network.in_background = True
         self._cluster = cluster
@@ -126,10 +127,7 @@ class Producer:
         if not isinstance(group_metadata, ConsumerGroupMetadata):
             raise ArgumentError("group_metadata must be that of Consumer.group_metadata()")
         self._state.require(State.IN_TRANSACTION, what="send_offsets_to_transaction()")
-        chosen = {
-            TopicPartition(*tp): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
-            for tp, at in offsets.items()
-        }
+        chosen = offsets_of(offsets)
         if chosen:
             self._await("send_offsets_to_transaction()", self._send_offsets(chosen, group_metadata))
 
@@ -242,6 +240,7 @@ class Producer:
         tp = self._choose(text(topic, "topic"), key, partition)
         sent = Sent()
         if callback is not None:
+            function(callback, "callback")
             sent.then(lambda one: callback(one.value, one.failure))
         self._waiting.append(_Pending(tp, key, value, sent))
         if len(self._waiting) == 1 and self._request is None:
@@ -260,15 +259,17 @@ class Producer:
             self._network.wait(deadline_ms)
 
     def _choose(self, topic: str, key: Any, partition: int | None) -> TopicPartition:
-        known = self._cluster.topics.get(topic)
+        known = self._cluster._topics.get(topic)
         if known is None:
             raise KafkaTimeoutError(f"topic {topic!r} is not in the metadata")
         count = len(known.logs)
         if partition is None:
             self._turn += key is None
-            partition = (self._turn if key is None else java_hash(str(key))) % count
+            partition = (self._turn if key is None else _hash(key)) % count
         if not 0 <= whole(partition, "partition") < count:
-            raise KafkaTimeoutError(f"partition {partition} of topic {topic!r} does not exist")
+            raise KafkaTimeoutError(
+                f"partition {shown(partition)} of topic {topic!r} does not exist"
+            )
         return TopicPartition(topic, partition)
 
     def _write(self) -> None:
@@ -373,7 +374,7 @@ class Producer:
         if self._closed:
             return
         self._network.process.check_alive()
-        deadline_ms = self._network.now_ms + whole(timeout_ms, "timeout_ms")
+        deadline_ms = self._network.now_ms + timeout_of(timeout_ms)
         try:
             self._drain(deadline_ms)
             if self._begun and self._state.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
@@ -389,3 +390,10 @@ class Producer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _hash(key: Any) -> int:
+    try:
+        return java_hash(str(key))
+    except ValueError as error:  # a lone surrogate, or a number of too many digits
+        raise ArgumentError(f"key must be text, or have a text: {error}") from None

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.arguments import text, within
+from coterie.arguments import sequence, text, within
 from coterie.errors import ArgumentError, ConfigError, shown
 
-__all__ = ["Settings", "consumer_settings", "producer_settings"]
+__all__ = ["Settings", "consumer_settings", "producer_settings", "timeout_of"]
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _NUMBERS = {  # name -> (default, least, most)
@@ -120,17 +120,22 @@ def producer_settings(given: Mapping[str, Any]) -> Settings:
     return settings
 
 
+def timeout_of(value: Any) -> int:
+    """Return the timeout of a call, ms; to wait much longer would take for ever, if in vain."""
+    return within(value, "timeout_ms", 0, _INT32)
+
+
 def _checked(name: str, value: Any, numbers: Mapping[str, tuple[int, int, int]]) -> Any:
     try:
         if name in numbers:
             _, least, most = numbers[name]
-            number = int(value) if isinstance(value, str) and value.isdigit() else value
+            number = int(value) if isinstance(value, str) and value.isdecimal() else value
             return within(number, name, least, most)
         if name in _BOOLEANS:
             return _boolean(name, value)
         if name in _CHOICES:
             choice = value.lower() if isinstance(value, str) else value
-            if choice not in _CHOICES[name]:
+            if not isinstance(choice, str) or choice not in _CHOICES[name]:
                 raise ConfigError(
                     f"{name} must be one of {', '.join(_CHOICES[name])}, not {shown(value)}"
                 )
@@ -140,7 +145,7 @@ def _checked(name: str, value: Any, numbers: Mapping[str, tuple[int, int, int]])
         if value is not None and not text(value, name):
             raise ConfigError(f"{name} must not be empty")
         return value
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:  # a number of too many digits
         raise ConfigError(str(error)) from None
 
 
@@ -152,8 +157,12 @@ def _boolean(name: str, value: Any) -> bool:
 
 
 def _strategy(value: Any) -> list[str]:
-    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
-    chosen = [_ASSIGNORS.get(name, name) for name in names]
+    names = (
+        [name.strip() for name in value.split(",")]
+        if isinstance(value, str)
+        else sequence(value, _STRATEGY)
+    )
+    chosen = [_ASSIGNORS.get(text(name, _STRATEGY), name) for name in names]
     for name in chosen:
         if name not in _ASSIGNORS.values():
             known = ", ".join(_ASSIGNORS.values())

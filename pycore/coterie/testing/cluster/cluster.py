@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coterie._core.coordinator.outputs import response_of
+from coterie.arguments import LATEST_MS, called, function, milliseconds, text, within
 from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, shown
 from coterie.events import Response, Unanswered
-from coterie.operations import NUMBER
+from coterie.operations import NUMBER, OPERATIONS
 from coterie.schedule import Schedule
 from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.testing.cluster.log import OffsetsLog
@@ -47,8 +48,6 @@ class Cluster:
 
     Attributes
     ----------
-    topics : dict of Topic
-        The topics by their names.
     network : Network
         The faults of connections.
     on_note : function or None
@@ -71,8 +70,11 @@ class Cluster:
         latency_ms: int = 1,
         make_coordinator: Callable[..., GroupCoordinator] | None = None,
     ) -> None:
-        self.schedule = schedule or Schedule()
-        self.latency_ms = latency_ms
+        counts, interval_ms = partition_counts(topics), _interval(interval_ms)
+        if schedule is not None and not isinstance(schedule, Schedule):
+            raise ArgumentError(f"schedule must be a Schedule, not {shown(schedule)}")
+        self.schedule = Schedule() if schedule is None else schedule
+        self.latency_ms = milliseconds(latency_ms, "latency_ms")
         self.network = Network(self)
         self.on_note: Callable[[int, str, str, Any], None] | None = None
         self.node, self.loading = 0, False
@@ -80,15 +82,22 @@ class Cluster:
         self._settled: list[Any] = []
         self._tick_ms: int | None = None  # when the coordinator runs next
         now_ms = self.schedule.now_ms
-        make = make_coordinator or CountedCoordinator
+        make = (
+            CountedCoordinator
+            if make_coordinator is None
+            else called(function(make_coordinator, "make_coordinator"))
+        )
         self.coordinator = make(config, now_ms, log_sink=OffsetsLog(), on_event=self._on_event)
+        if not isinstance(self.coordinator, GroupCoordinator):
+            made = shown(self.coordinator)
+            raise ArgumentError(f"make_coordinator must make a GroupCoordinator, not {made}")
         self._core = self.coordinator._core
         self._advance = getattr(self.coordinator, "move", self.coordinator.advance)
         behaviour = self.coordinator.config["coterie.behaviour"]
         self._has_consumer_groups = behaviour not in CLASSIC_ONLY
-        self.topics: dict[str, Topic] = {}
-        for name, partitions in partition_counts(topics).items():
-            self.topics[name] = Topic(name, partitions, now_ms, interval_ms)
+        self._topics: dict[str, Topic] = {}
+        for name, partitions in counts.items():
+            self._topics[name] = Topic(name, partitions, now_ms, interval_ms)
         self.transactions = Transactions(self)
         self._publish()
 
@@ -99,22 +108,30 @@ class Cluster:
 
     # Topics
 
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """The topics by their names: a copy."""
+        return dict(self._topics)
+
     def create_topic(self, name: str, partitions: int, interval_ms: int | None = 1000) -> None:
         """Create a topic."""
-        if name in self.topics:
+        name = text(name, "name")
+        partitions = partition_counts({name: partitions})[name]
+        if name in self._topics:
             raise ArgumentError(f"topic {name!r} exists")
-        self.topics[name] = Topic(name, partitions, self.now_ms, interval_ms)
+        self._topics[name] = Topic(name, partitions, self.now_ms, _interval(interval_ms))
         self._topics_changed()
 
     def add_partitions(self, name: str, total: int) -> None:
         """Give a topic more partitions; ``total`` is their number then."""
-        self._topic(name).add_partitions(total, self.now_ms)
+        topic = self._topic(name)
+        topic.add_partitions(partition_counts({topic.name: total})[topic.name], self.now_ms)
         self._topics_changed()
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, and the committed offsets of its partitions."""
         partitions = [(name, log.partition) for log in self._topic(name).logs]
-        del self.topics[name]
+        del self._topics[name]
         self._move()
         self.coordinator.delete_partitions(partitions)
         if self._has_consumer_groups:
@@ -123,12 +140,14 @@ class Cluster:
 
     def produce(self, name: str, interval_ms: int | None) -> None:
         """Give each partition a record this often from now on; None: stop."""
-        self._topic(name).produce(interval_ms, self.now_ms)
+        self._topic(name).produce(_interval(interval_ms), self.now_ms)
         self.wake_clients()
 
     def delete_records(self, name: str, partition: int, before_offset: int) -> None:
         """Delete the records below an offset, as retention does."""
-        log = self._topic(name).logs[partition]
+        logs = self._topic(name).logs
+        log = logs[within(partition, "partition", 0, len(logs) - 1)]
+        before_offset = within(before_offset, "before_offset", 0, log.end_offset(self.now_ms))
         log.log_start_offset = max(log.log_start_offset, before_offset)
 
     def wake_clients(self) -> None:
@@ -138,14 +157,14 @@ class Cluster:
                 connection.process.call_later(self.latency_ms, connection.changed)
 
     def _topic(self, name: str) -> Topic:
-        if name not in self.topics:
+        if text(name, "name") not in self._topics:
             raise ArgumentError(f"there is no topic {name!r}")
-        return self.topics[name]
+        return self._topics[name]
 
     def _publish(self) -> None:
         """Tell the coordinator of the topics, for groups of the consumer protocol."""
         if self._has_consumer_groups:
-            self.coordinator.set_topics({name: len(t.logs) for name, t in self.topics.items()})
+            self.coordinator.set_topics({name: len(t.logs) for name, t in self._topics.items()})
 
     def _topics_changed(self) -> None:
         self._move()
@@ -161,6 +180,7 @@ class Cluster:
         Until a client has found the new one it gets NOT_COORDINATOR, and during the load
         COORDINATOR_LOAD_IN_PROGRESS.
         """
+        milliseconds(load_ms, "load_ms")
         self._move()
         self.node += 1
         self.coordinator.resign()
@@ -178,6 +198,8 @@ class Cluster:
 
     def call(self, op: str, *args: Any, **fields: Any) -> Any:
         """Call an operation of the coordinator now, as an admin does; return what it returns."""
+        if not isinstance(op, str) or op not in OPERATIONS or not OPERATIONS[op].method:
+            raise ArgumentError(f"op must be an operation of a coordinator, not {shown(op)}")
         self._move()
         result = getattr(self.coordinator, op)(*args, **fields)
         self._after_call()
@@ -219,21 +241,21 @@ class Cluster:
 
     # Requests of clients
 
-    def handle(self, request: Request) -> None:
+    def _handle(self, request: Request) -> None:
         """Carry out a request that has arrived."""
         local = _LOCAL.get(request.op)
         if local is not None:
             request.connection.answer(request, local(self, *request.args, **request.fields))
             return
         if request.node is not None and request.node != self.node:
-            request.connection.answer(request, self.refusal(request, Error.NOT_COORDINATOR))
+            request.connection.answer(request, self._refusal(request, Error.NOT_COORDINATOR))
             return
         if request.op == "txn_offset_commit":
             fields = request.fields
             producer = fields["producer_id"], fields["producer_epoch"]
             error = self.transactions.verify_offsets(request.args[0], *producer)
             if error != Error.NONE:
-                request.connection.answer(request, self.refusal(request, error))
+                request.connection.answer(request, self._refusal(request, error))
                 return
         self._move()
         result = getattr(self.coordinator, request.op)(*request.args, **request.fields)
@@ -248,7 +270,7 @@ class Cluster:
             request.connection.answer(request, result)
         self._after_call()
 
-    def heartbeat(
+    def _heartbeat(
         self, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None
     ) -> Error:
         """Handle a heartbeat that has arrived on a perfect connection; return its error."""
@@ -260,7 +282,7 @@ class Cluster:
             self._after_call()
         return response.error  # type: ignore[no-any-return]
 
-    def refusal(self, request: Request, error: Any) -> Any:
+    def _refusal(self, request: Request, error: Any) -> Any:
         """Return the response to a request that a broker refuses."""
         op = request.op
         if op in _LOCAL:
@@ -282,7 +304,7 @@ class Cluster:
         found: dict[tuple[str, int], tuple[int, int] | Error | None] = {}
         now_ms = self.now_ms
         for (name, partition), at in asked.items():
-            topic = self.topics.get(name)
+            topic = self._topics.get(name)
             if topic is None or partition >= len(topic.logs):
                 found[name, partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -295,6 +317,10 @@ class Cluster:
             else:
                 found[name, partition] = log.offset_for_time(at, end)
         return found
+
+
+def _interval(interval_ms: Any) -> int | None:
+    return None if interval_ms is None else within(interval_ms, "interval_ms", 1, LATEST_MS)
 
 
 _LOCAL: dict[str, Callable[..., Any]] = {

@@ -25,10 +25,10 @@ class Brokers(Protocol):
     network: Network
     latency_ms: int
 
-    def handle(self, request: Request) -> None:
+    def _handle(self, request: Request) -> None:
         """Carry out a request that has arrived."""
 
-    def refusal(self, request: Request, error: Error | None) -> Any:
+    def _refusal(self, request: Request, error: Error | None) -> Any:
         """Return the response that refuses a request."""
 
 
@@ -267,9 +267,9 @@ class Connection:
         if self.host.faults:
             fault = self.host.take("fail", request.op)
             if fault is not None:
-                self.answer(request, self.cluster.refusal(request, fault.error))
+                self.answer(request, self.cluster._refusal(request, fault.error))
                 return
-        self.cluster.handle(request)
+        self.cluster._handle(request)
 
     def _respond(self, request: Request) -> None:
         self.process.call_later(self._delay_ms(), self._deliver, request)

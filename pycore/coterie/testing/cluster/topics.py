@@ -9,7 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
-__all__ = ["ConsumerRecord", "PartitionLog", "Topic", "TopicPartition"]
+from coterie.arguments import text, within
+from coterie.errors import ArgumentError, shown
+
+__all__ = ["ConsumerRecord", "PartitionLog", "Topic", "TopicPartition", "partition_of"]
 
 
 class TopicPartition(NamedTuple):
@@ -17,6 +20,14 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
+
+
+def partition_of(value: Any) -> TopicPartition:
+    """Return a pair of topic and number as a partition."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise ArgumentError(f"a partition must be a pair of topic and number, not {shown(value)}")
+    topic, number = value
+    return TopicPartition(text(topic, "a topic"), within(number, "a partition", 0, 2**31 - 1))
 
 
 class ConsumerRecord(NamedTuple):

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from coterie.testing.cluster.topics import TopicPartition
+from coterie.schedule import Schedule
+from coterie.testing.cluster.topics import Topic, TopicPartition
 from coterie.values import Error
-
-if TYPE_CHECKING:
-    from coterie.testing.cluster.cluster import Cluster
 
 __all__ = ["Transactions"]
 
@@ -24,6 +22,20 @@ CHECK_MS = 10_000  # transaction.abort.timed.out.transaction.cleanup.interval.ms
 MARKER_RETRY_MS = 20
 MOST_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
 Records = Mapping[TopicPartition, list[tuple[Any, Any]]]  # key and value of each record
+
+
+class Brokers(Protocol):
+    """What transactions need of a cluster."""
+
+    schedule: Schedule
+    loading: bool
+    _topics: dict[str, Topic]
+
+    def wake_clients(self) -> None:
+        """Let clients that wait look at the topics again."""
+
+    def call(self, op: str, *args: Any, **fields: Any) -> Any:
+        """Call an operation of the coordinator."""
 
 
 class _State(Enum):
@@ -54,9 +66,9 @@ class _Transaction:
 class Transactions:
     """The transactions of a cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Brokers) -> None:
         self._cluster = cluster
-        self._began_ms = cluster.now_ms
+        self._began_ms = cluster.schedule.now_ms
         self._by_id: dict[str, _Transaction] = {}
         self._by_producer: dict[int, _Transaction] = {}
         self._producers = 0
@@ -115,7 +127,7 @@ class Transactions:
         if transaction.ending:
             return Error.CONCURRENT_TRANSACTIONS
         if transaction.state is not _State.ONGOING:
-            transaction.state, transaction.start_ms = _State.ONGOING, self._cluster.now_ms
+            transaction.state, transaction.start_ms = _State.ONGOING, self._cluster.schedule.now_ms
             self._expect_timeout(transaction)
         transaction.partitions |= {TopicPartition(*tp) for tp in partitions}
         transaction.groups.update(groups)
@@ -188,7 +200,7 @@ class Transactions:
         batch: list[tuple[Any, Any]],
         transactional: bool,
     ) -> int | Error:
-        topic = self._cluster.topics.get(tp.topic)
+        topic = self._cluster._topics.get(tp.topic)
         if topic is None or tp.partition >= len(topic.logs):
             return Error.UNKNOWN_TOPIC_OR_PARTITION
         if transactional:
@@ -199,7 +211,7 @@ class Transactions:
         last = self._last.get((producer_id, tp))
         if last is not None and last[:2] == (epoch, sequence):
             return last[2]
-        log, now_ms = topic.logs[tp.partition], self._cluster.now_ms
+        log, now_ms = topic.logs[tp.partition], self._cluster.schedule.now_ms
         marked = producer_id if transactional else None
         first, *_ = [log.append(now_ms, key, value, marked) for key, value in batch]
         self._last[producer_id, tp] = epoch, sequence, first
@@ -224,7 +236,7 @@ class Transactions:
 
     def _end(self, transaction: _Transaction, *, committed: bool) -> None:
         transaction.state = _State.COMMITTING if committed else _State.ABORTING
-        now_ms, topics = self._cluster.now_ms, self._cluster.topics
+        now_ms, topics = self._cluster.schedule.now_ms, self._cluster._topics
         for name, partition in sorted(transaction.partitions):
             if name in topics:
                 log = topics[name].logs[partition]
