@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from coterie.arguments import within
 from coterie.coordinator.fields import committed
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.errors import (
@@ -42,13 +43,14 @@ def offsets_of(given: Any) -> Offsets:
     """Return the offsets that an application commits."""
     if not isinstance(given, Mapping):
         raise ArgumentError(f"offsets must map partitions to offsets, not {shown(given)}")
-    rows = committed({"offsets": given}, "offsets", None)
-    chosen = {}
-    for (_, offset, *_), (tp, entry) in zip(rows, given.items(), strict=True):
-        if offset < 0:
-            raise ArgumentError(f"an offset must not be negative, not {offset}")
-        known = isinstance(entry, OffsetAndMetadata)
-        chosen[partition_of(tp)] = entry if known else OffsetAndMetadata(offset)
+    chosen: Offsets = {}
+    for tp, entry in given.items():
+        if isinstance(entry, OffsetAndMetadata):
+            committed({"offsets": {tp: entry}}, "offsets", None)  # checks its fields
+            within(entry.offset, "an offset", 0, 2**63 - 1)
+        else:
+            entry = OffsetAndMetadata(within(entry, "an offset", 0, 2**63 - 1))
+        chosen[partition_of(tp)] = entry
     return chosen
 
 
