@@ -10,8 +10,7 @@ cimport cython
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.coordinator.consumer.assignors cimport (
-    Subscriber, count_targets, new_subscriber)
+from coterie._core.coordinator.consumer.assignors cimport count_targets, new_subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, TopicId, add_count, no_names, no_partitions, utf16_sorted)
