@@ -33,7 +33,7 @@ def compile_regex(str regex not None):
 
 def matching(regexes, names):
     """Return the names that each expression matches whole."""
-    cdef list each = list(regexes)
+    cdef list each = list(dict.fromkeys(regexes))
     cdef dict found = {}
     for start in range(0, len(each), TOGETHER):
         found.update(matching_together(each[start:start + TOGETHER], list(names)))
