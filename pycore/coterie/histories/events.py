@@ -54,7 +54,7 @@ class Event:
 class Crash(Event):
     """A member dies without a goodbye and starts again ``down_ms`` later.
 
-    ``during`` delays it to the member's next such moment (:data:`MOMENTS`).
+    ``during`` delays it to the member's next such moment (``MOMENTS``).
     """
 
     member: int = 0

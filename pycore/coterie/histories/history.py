@@ -49,7 +49,7 @@ class History(Conditions):
             An option or a setting is wrong, or greenlet is missing.
         Exception
             What the application raises, unless it is one of Kafka's exceptions: these end the
-            member, which starts again, and are in :attr:`Outcome.errors`.
+            member, which starts again, and are in ``Outcome.errors``.
         """
         run = Run(self, application)
         object.__setattr__(self, "_application", application)
