@@ -181,7 +181,7 @@ def test_open_transactions_are_found_with_producer_time_and_groups(name):
     assert sorted(row["group_id"] for row in found) == sorted(expected)
     for row in found:
         true, offsets = expected[row["group_id"]]
-        assert row["detail"].startswith(f"producer {true['producer_id']} holds ")
+        assert row["detail"].startswith(f"producer {true['producer_id']} (epoch ")
         assert true["since_ms"] <= row["first"] <= true["until_ms"]
         assert row["count"] == len(offsets)
 

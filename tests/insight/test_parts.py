@@ -126,11 +126,9 @@ def test_transactions_over_any_seams_are_reported_as_those_of_the_log_as_one(ste
     with tempfile.TemporaryDirectory() as home:
         write(enumerate(batches_of(steps)), Path(home))
         segments = segments_in(Path(home))
-        questions = [
-            (lag, lag.Parameters(ends_at(times))),
-            (growth, growth.Parameters()),
-            (metrics, metrics.Parameters()),
-        ]
+        questions = [(growth, growth.Parameters()), (metrics, metrics.Parameters())]
+        if all(ms > 0 for *_, ms in steps[1:]):  # else parts go by the records' own times
+            questions.append((lag, lag.Parameters(ends_at(times))))
         every = set(range(1, len(segments)))
         cuts = every if data is None else data.draw(st.sets(st.sampled_from(sorted(every))))
         same_in_parts(segments, cuts, questions, {})

@@ -361,12 +361,13 @@ def _refuse_two_copies(segments: list[Segment]) -> None:
 
 
 def read_segment(
-    segment: Segment, *, in_memory: bool = False, map_from_bytes: int = MAP_FROM_BYTES
+    segment: Segment, *, in_memory: bool = False, map_from_bytes: int | None = None
 ) -> Buffer:
-    """Return a segment's bytes, decompressed; a plain file of this size is mapped into memory.
+    """Return a segment's bytes, decompressed; a large plain file is mapped into memory.
 
     Read a mapped file inside :func:`coterie.log.mapped.intact`, which raises if another process
-    truncated it. With ``in_memory``, no file is mapped; that takes twice the time.
+    truncated it. With ``in_memory``, no file is mapped; that takes twice the time. Large is from
+    ``map_from_bytes`` on, by default :data:`MAP_FROM_BYTES`.
 
     Raises
     ------
@@ -376,7 +377,8 @@ def read_segment(
     try:
         with open(segment.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if segment.compression is None and size >= map_from_bytes and not in_memory:
+            large = MAP_FROM_BYTES if map_from_bytes is None else map_from_bytes
+            if segment.compression is None and size >= large and not in_memory:
                 # Reading large segments took twice as long. Reading pieces into one buffer took a
                 # third longer. MADV_POPULATE_READ brought no gain.
                 return MappedSegment.of(segment.path, file.fileno(), size)
