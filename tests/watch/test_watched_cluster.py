@@ -11,6 +11,7 @@ from coterie.server import Broker
 from support.commandline import COTERIE, coterie_ok, default_sigint, fails
 from support.server.asking import commit
 from support.server.groups_of_a_broker import commit_offsets, copied, produce, stored
+from support.server.playing import play
 from support.server.sockets import ask, connect, free_port
 from support.watch.watch_process import Watching, watching
 
@@ -21,6 +22,7 @@ LAG = 'kafka_consumergroup_lag{consumergroup="a",topic="orders",partition="0"} '
 
 @pytest.fixture
 def broker():
+    play()  # skips a test without the data before it starts a process
     with Broker(SETTINGS, topics={"orders": 2}) as made:
         yield made
 
