@@ -151,11 +151,17 @@ def by_java(script):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+POLLS = {"poll", "settle"}
+
+
 def by_step(script, events):
-    """The events of each command that change something; all of a settlement are one step."""
+    """The events of each command that change something; polls in a row are one step.
+
+    How many polls a change takes depends on the client's background thread.
+    """
     steps = []
     for number, (command, happened) in enumerate(zip(script, events, strict=True)):
-        if not (number and command["do"] == script[number - 1]["do"] == "settle"):
+        if not (number and {command["do"], script[number - 1]["do"]} <= POLLS):
             steps.append({})
         for name, each in happened.items():
             seen = [event for event in each if event != ["assigned", []]]
