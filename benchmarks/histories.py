@@ -19,10 +19,11 @@ GROWTH = {
     "records a minute": [{"records_per_minute": count} for count in (0, 6, 12, 24)],
     "events": [{"most_events": count} for count in (0, 8, 16, 32)],
 }
+MANUAL = {"enable.auto.commit": False}
 
 
 class Application:
-    settings = {"enable.auto.commit": False}  # noqa: RUF012
+    settings = MANUAL
 
     def __init__(self, consumer, store):
         self.consumer = consumer

@@ -6,12 +6,13 @@ The coordinator's invariants are checked meanwhile (``coterie.histories.invarian
 from coterie.histories import random_history
 
 PROTOCOLS = ["classic", "consumer"]
+MANUAL = {"enable.auto.commit": False}
 
 
 class Application:
     """Process records, then commit."""
 
-    settings = {"enable.auto.commit": False}  # noqa: RUF012
+    settings = MANUAL
 
     def __init__(self, consumer, store):
         self.consumer = consumer

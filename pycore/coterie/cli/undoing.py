@@ -143,7 +143,7 @@ async def _committed(
     from coterie.cluster.groups import commit
 
     notes: dict[Place, str] = {}
-    wanted: dict[Place, int] = {}
+    in_range: dict[Place, int] = {}
     for place, offset in offsets.items():
         topic, number = place
         if topic in ranges.failed:
@@ -151,8 +151,8 @@ async def _committed(
         elif place not in ranges.end or place not in ranges.first:
             notes[place] = f"{topic}-{number}: there is no such partition, or it has no leader"
         else:
-            wanted[place] = min(max(offset, ranges.first[place]), ranges.end[place])
-    to_commit = {place: offset for place, offset in wanted.items() if before.get(place) != offset}
+            in_range[place] = min(max(offset, ranges.first[place]), ranges.end[place])
+    to_commit = {place: offset for place, offset in in_range.items() if before.get(place) != offset}
     try:
         codes = await commit(cluster, group, to_commit) if to_commit else {}
     except ClusterError as error:
@@ -164,14 +164,14 @@ async def _committed(
                 notes[place] = "the broker does not say whether it was committed"
             elif code:
                 notes[place] = str(refusal(code, f"{place[0]}-{place[1]}", "READ"))
-    return _rows(group, offsets, before, wanted, notes)
+    return _rows(group, offsets, before, in_range, notes)
 
 
 def _rows(
     group: str,
     offsets: Offsets,
     before: Offsets,
-    wanted: Offsets,
+    in_range: Offsets,
     notes: Mapping[Place, str],
 ) -> list[Row]:
     """Return the outcomes; ``notes``: why partitions failed."""
@@ -180,10 +180,10 @@ def _rows(
         if place in notes:
             outcome, note = FAILED, notes[place]
         else:
-            outcome = UNCHANGED if before.get(place) == wanted[place] else COMMITTED
+            outcome = UNCHANGED if before.get(place) == in_range[place] else COMMITTED
             note = None
-            if wanted[place] != offset:
-                note = f"{offset} is not in the partition's log, so it is {wanted[place]}"
+            if in_range[place] != offset:
+                note = f"{offset} is not in the partition's log, so it is {in_range[place]}"
         rows.append(
             {
                 "group_id": group,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -49,7 +50,7 @@ async def list_groups(cluster: Cluster) -> set[str]:
 
     found: set[str] = set()
     for node in cluster.nodes:
-        for row in await cluster.patiently(lambda node=node: of_node(node)):  # type: ignore[misc]
+        for row in await cluster.patiently(partial(of_node, node)):
             is_consumer = row.get("groupType", "").lower() in ("", "classic", "consumer")
             if row["protocolType"] in ("", "consumer") and is_consumer:
                 found.add(row["groupId"])

@@ -49,10 +49,10 @@ class ConstrainedAssignment:
             for topic in sorted(self.partitions, key=java_order)
             for number in range(self.partitions[topic])
         ]
-        kept = sorted((p for plan in self.plan.values() for p in plan), key=place_order)
+        retained = sorted((p for plan in self.plan.values() for p in plan), key=place_order)
         self.below.sort(key=java_order)
         self.at_quota.sort(key=java_order)
-        self._fill(unassigned(every, kept))
+        self._fill(unassigned(every, retained))
         below = [member for member in self.below if len(self.plan[member]) != self.quota]
         if self.below and (self.full != self.above_quota or below):
             raise CoterieError(f"the sticky assignor has no partitions left for {self.below}")

@@ -58,9 +58,9 @@ class GeneralAssignment:
             for topic in sorted(self.partitions, key=self._topic_order)
             for number in range(self.partitions[topic])
         ]
-        kept, gave_up = self._keep()
-        kept.sort(key=lambda partition: (*self._topic_order(partition[0]), partition[1]))
-        left = unassigned(every, kept)
+        retained, gave_up = self._keep()
+        retained.sort(key=lambda partition: (*self._topic_order(partition[0]), partition[1]))
+        left = unassigned(every, retained)
         for member in self.plan:
             self._enter(member)
         self._balance(every, left, gave_up=gave_up)
@@ -71,13 +71,13 @@ class GeneralAssignment:
 
     def _keep(self) -> tuple[list[TopicPartition], bool]:
         """Let members keep what they own and subscribe to; return it, and if something is left."""
-        kept, gave_up = [], False
+        retained, gave_up = [], False
         for member, owned in self.plan.items():
             mine = [partition for partition in owned if partition[0] in self.topics[member]]
             gave_up |= len(mine) < len(owned)
             owned[:] = mine
-            kept += mine
-        return kept, gave_up
+            retained += mine
+        return retained, gave_up
 
     # The order of the members
 

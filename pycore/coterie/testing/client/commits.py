@@ -260,14 +260,14 @@ class Commits:
         self, partitions: Iterable[TopicPartition], deadline_ms: int
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None] | None:
         """Return the committed offset of each partition, or None; None in all: not in time."""
-        wanted = tuple(partitions)
-        if not wanted:
+        places = tuple(partitions)
+        if not places:
             return {}
         attempts = 0
         while True:
             if not self._network.ensure_coordinator(deadline_ms):
                 return None
-            sent = self._fetching(wanted)
+            sent = self._fetching(places)
             if not self._network.wait_for(sent, deadline_ms):
                 return None
             self._fetch = None
@@ -285,16 +285,16 @@ class Commits:
 
     _fetch: tuple[Any, Sent] | None = None  # a fetch under way, and what it is for
 
-    def _fetching(self, wanted: tuple[TopicPartition, ...]) -> Sent:
+    def _fetching(self, places: tuple[TopicPartition, ...]) -> Sent:
         """Send OffsetFetch, unless the same one is under way."""
         assert self.member is not None
         identity = self.member.fetch_identity()
-        if self._fetch is not None and self._fetch[0] == (wanted, identity):
+        if self._fetch is not None and self._fetch[0] == (places, identity):
             return self._fetch[1]
         sent = Sent()
-        self._fetch = (wanted, identity), sent
+        self._fetch = (places, identity), sent
         topics: dict[str, list[int]] = {}
-        for topic, partition in wanted:
+        for topic, partition in places:
             topics.setdefault(topic, []).append(partition)
         self._network.send_to_coordinator(
             *("offset_fetch", lambda response: self._fetched(response, sent), self.group_id),

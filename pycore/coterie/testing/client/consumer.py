@@ -255,11 +255,11 @@ class Consumer:
         self._open()
         self._group()
         assert self._commits is not None
-        wanted = _partitions(partitions)
-        found = self._commits.fetch(wanted, self._api_deadline(timeout_ms))
+        places = _partitions(partitions)
+        found = self._commits.fetch(places, self._api_deadline(timeout_ms))
         if found is None:
-            raise KafkaTimeoutError(f"the committed offsets were not found in time: {wanted}")
-        return {tp: found.get(tp) for tp in wanted}
+            raise KafkaTimeoutError(f"the committed offsets were not found in time: {places}")
+        return {tp: found.get(tp) for tp in places}
 
     def _committing(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None
@@ -348,18 +348,18 @@ class Consumer:
         """Return offset and timestamp of the first record not before a time, or None."""
         if not isinstance(times_ms, Mapping):
             raise ArgumentError(f"times_ms must map partitions to times, not {shown(times_ms)}")
-        asked = {partition_of(tp): milliseconds(at, "a time") for tp, at in times_ms.items()}
-        return self._list(asked, timeout_ms)
+        timestamps = {partition_of(tp): milliseconds(at, "a time") for tp, at in times_ms.items()}
+        return self._list(timestamps, timeout_ms)
 
     def _list(
-        self, asked: dict[TopicPartition, int], timeout_ms: int | None
+        self, timestamps: dict[TopicPartition, int], timeout_ms: int | None
     ) -> dict[TopicPartition, tuple[int, int] | None]:
         self._open()
-        if not asked:
+        if not timestamps:
             return {}
-        found = self._fetcher.offsets(asked, self._api_deadline(timeout_ms))
+        found = self._fetcher.offsets(timestamps, self._api_deadline(timeout_ms))
         if found is None:
-            raise KafkaTimeoutError(f"the offsets were not found in time: {list(asked)}")
+            raise KafkaTimeoutError(f"the offsets were not found in time: {list(timestamps)}")
         return found
 
     def current_lag(self, partition: tuple[str, int]) -> int | None:

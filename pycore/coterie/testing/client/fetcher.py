@@ -63,20 +63,20 @@ class Fetcher:
 
     def _reset_positions(self) -> None:
         now_ms = self._network.now_ms
-        wanted = {
+        policies = {
             tp: state.reset
             for tp, state in self._subscriptions.assigned.items()
             if state.reset is not None and state.retry_ms <= now_ms
         }
-        if wanted and not self._resetting:
+        if policies and not self._resetting:
             self._resetting = True
-            asked = {tp: _RESETS[policy] for tp, policy in wanted.items()}
-            self._list(asked).then(lambda sent: self._reset(wanted, sent))
+            timestamps = {tp: _RESETS[policy] for tp, policy in policies.items()}
+            self._list(timestamps).then(lambda sent: self._reset(policies, sent))
 
-    def _reset(self, wanted: Mapping[TopicPartition, str], sent: Sent) -> None:
+    def _reset(self, policies: Mapping[TopicPartition, str], sent: Sent) -> None:
         self._resetting = False
         found = {} if sent.failure is not None else sent.value
-        for tp, policy in wanted.items():
+        for tp, policy in policies.items():
             state = self._subscriptions.assigned.get(tp)
             if state is None or state.reset != policy:
                 continue  # the application has sought since
@@ -87,7 +87,7 @@ class Fetcher:
                 state.retry_ms = self._network.now_ms + self._network.settings["retry.backoff.ms"]
                 self._metadata.request_update()
 
-    def _list(self, asked: Mapping[TopicPartition, int]) -> Sent:
+    def _list(self, timestamps: Mapping[TopicPartition, int]) -> Sent:
         sent = Sent()
 
         def respond(response: Any) -> None:
@@ -98,15 +98,15 @@ class Fetcher:
             else:
                 sent.complete(response)
 
-        self._network.send("list_offsets", respond, asked, committed=self._committed)
+        self._network.send("list_offsets", respond, timestamps, committed=self._committed)
         return sent
 
     def offsets(
-        self, asked: Mapping[TopicPartition, int], deadline_ms: int
+        self, timestamps: Mapping[TopicPartition, int], deadline_ms: int
     ) -> dict[TopicPartition, tuple[int, int] | None] | None:
         """Return offset and timestamp at a time, the end (-1) or the begin (-2); None: too late."""
         while True:
-            sent = self._list(asked)
+            sent = self._list(timestamps)
             if not self._network.wait_for(sent, deadline_ms):
                 return None
             if sent.failure is None and Error.UNKNOWN_TOPIC_OR_PARTITION not in sent.value.values():

@@ -5,7 +5,7 @@ Source: ``ConsumerConfig.java``, ``ProducerConfig.java``, ``CommonClientConfigs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from coterie.arguments import sequence, text, within
@@ -75,17 +75,11 @@ def consumer_settings(given: Mapping[str, Any]) -> Settings:
     ConfigError
         A setting does not exist, or must not have this value.
     """
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"the settings must be a mapping, not {shown(given)}")
     settings: Settings = {name: default for name, (default, _, _) in _NUMBERS.items()}
     settings |= _BOOLEANS | dict.fromkeys(_TEXTS)
     settings |= {name: choices[0] for name, choices in _CHOICES.items()}
     settings[_STRATEGY] = ["range", "cooperative-sticky"]
-    for name, value in given.items():
-        if not isinstance(name, str) or (name not in settings and name not in _WITHOUT_EFFECT):
-            raise ConfigError(f"{shown(name)} is no setting of a consumer{_like(name, settings)}")
-        if name in settings:
-            settings[name] = _checked(name, value, _NUMBERS)
+    _take(given, settings, _NUMBERS, _WITHOUT_EFFECT, "a consumer")
     protocol = settings["group.protocol"]
     for name in _OF_OTHERS[protocol]:
         if given.get(name) is not None:
@@ -107,22 +101,32 @@ def producer_settings(given: Mapping[str, Any]) -> Settings:
     ConfigError
         A setting does not exist, or must not have this value.
     """
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"the settings must be a mapping, not {shown(given)}")
     settings: Settings = {name: default for name, (default, _, _) in _PRODUCER_NUMBERS.items()}
     settings |= {"transactional.id": None, "client.id": None}
-    for name, value in given.items():
-        known = name in settings or name in _PRODUCER_WITHOUT_EFFECT
-        if not isinstance(name, str) or not known:
-            raise ConfigError(f"{shown(name)} is no setting of a producer{_like(name, settings)}")
-        if name in settings:
-            settings[name] = _checked(name, value, _PRODUCER_NUMBERS)
+    _take(given, settings, _PRODUCER_NUMBERS, _PRODUCER_WITHOUT_EFFECT, "a producer")
     return settings
 
 
 def timeout_of(value: Any) -> int:
     """Return the timeout of a call, ms; to wait much longer would take for ever, if in vain."""
     return within(value, "timeout_ms", 0, _INT32)
+
+
+def _take(
+    given: Any,
+    settings: Settings,
+    numbers: Mapping[str, tuple[int, int, int]],
+    without_effect: Container[str],
+    client: str,
+) -> None:
+    """Check the settings that are given, and put them into those of the client."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"the settings must be a mapping, not {shown(given)}")
+    for name, value in given.items():
+        if not isinstance(name, str) or (name not in settings and name not in without_effect):
+            raise ConfigError(f"{shown(name)} is no setting of {client}{_like(name, settings)}")
+        if name in settings:
+            settings[name] = _checked(name, value, numbers)
 
 
 def _checked(name: str, value: Any, numbers: Mapping[str, tuple[int, int, int]]) -> Any:

@@ -298,12 +298,12 @@ class Cluster:
         return self.node
 
     def _list_offsets(
-        self, asked: Mapping[tuple[str, int], int], *, committed: bool
+        self, timestamps: Mapping[tuple[str, int], int], *, committed: bool
     ) -> dict[tuple[str, int], tuple[int, int] | Error | None]:
-        """Return offset and timestamp by partition; asked for: a time, -1 the end, -2 the begin."""
+        """Return offset and timestamp by partition, of a time, the end (-1) or the begin (-2)."""
         found: dict[tuple[str, int], tuple[int, int] | Error | None] = {}
         now_ms = self.now_ms
-        for (name, partition), at in asked.items():
+        for (name, partition), at in timestamps.items():
             topic = self._topics.get(name)
             if topic is None or partition >= len(topic.logs):
                 found[name, partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
