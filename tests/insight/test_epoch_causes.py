@@ -1,7 +1,10 @@
 """Causes of epochs, by the records alone, against the requests of Kafka's golden traces."""
 
 from collections import Counter
+from functools import cache
 from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,13 +21,15 @@ TRACES = [
 ]
 
 
-def explained(folder, name, behaviour):
+@cache
+def explained(name, behaviour):
     """The rows of a trace's log: group -> rows, in log order."""
-    log = trace_causes.log_of(folder / "log", name, behaviour)
     rows = {}
-    for view in read_partitions([log]) if log.exists() else ():
-        for row in explain.rows(view, explain.Parameters()):
-            rows.setdefault(row["group_id"], []).append(row)
+    with TemporaryDirectory() as folder:
+        log = trace_causes.log_of(Path(folder) / "log", name, behaviour)
+        for view in read_partitions([log]) if log.exists() else ():
+            for row in explain.rows(view, explain.Parameters()):
+                rows.setdefault(row["group_id"], []).append(row)
     return rows
 
 
@@ -44,8 +49,8 @@ def who(row, *whats):
 
 
 @pytest.mark.parametrize(("name", "behaviour"), TRACES)
-def test_causes_by_the_records_are_what_the_requests_asked_for(tmp_path, name, behaviour):
-    rows = epochs_of(explained(tmp_path, name, behaviour))
+def test_causes_by_the_records_are_what_the_requests_asked_for(name, behaviour):
+    rows = epochs_of(explained(name, behaviour))
     for epoch in trace_causes.epochs(name, behaviour):
         place = epoch.group, epoch.number, epoch.at_ms
         if epoch.by == trace_causes.UPGRADE:  # no row, unless the log has not the classic members
@@ -68,8 +73,8 @@ def test_causes_by_the_records_are_what_the_requests_asked_for(tmp_path, name, b
 
 
 @pytest.mark.parametrize(("name", "behaviour"), TRACES)
-def test_an_epoch_is_reconciled_when_kafka_says_that_the_group_is_stable(tmp_path, name, behaviour):
-    rows = explained(tmp_path, name, behaviour)
+def test_an_epoch_is_reconciled_when_kafka_says_that_the_group_is_stable(name, behaviour):
+    rows = explained(name, behaviour)
     stable, computed = {}, {}
     for group, at_ms, state, epoch, target in trace_causes.states(name, behaviour):
         computed.setdefault((group, target), set()).add(at_ms)
@@ -92,8 +97,8 @@ def test_an_epoch_is_reconciled_when_kafka_says_that_the_group_is_stable(tmp_pat
 
 
 @pytest.mark.parametrize(("name", "behaviour"), TRACES)
-def test_partition_seconds_without_an_owner_are_those_of_the_records(tmp_path, name, behaviour):
-    rows = explained(tmp_path, name, behaviour)
+def test_partition_seconds_without_an_owner_are_those_of_the_records(name, behaviour):
+    rows = explained(name, behaviour)
     expected = trace_causes.unowned_ms(name, behaviour)
     for group, of_group in rows.items():
         epochs = [row for row in of_group if row["event"] == "epoch"]
@@ -104,8 +109,8 @@ def test_partition_seconds_without_an_owner_are_those_of_the_records(tmp_path, n
 
 
 @pytest.mark.parametrize(("name", "behaviour"), TRACES)
-def test_a_group_is_downgraded_as_often_as_kafka_says(tmp_path, name, behaviour):
-    rows = explained(tmp_path, name, behaviour)
+def test_a_group_is_downgraded_as_often_as_kafka_says(name, behaviour):
+    rows = explained(name, behaviour)
     actual = Counter(
         row["group_id"] for of in rows.values() for row in of if row["event"] == "downgraded"
     )

@@ -1,24 +1,14 @@
 """``decode`` gives the rows of the data source, as far as rows of Kafka's source can show them."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from coterie import CoterieError
-from coterie.server import Broker
 from coterie_spark import decode, register
 from support import log_writer as write
-from support import maven
-from support.commandline import coterie_ok
 from support.golden_data import LOGS
-from support.server.groups_of_a_broker import commit_offsets
 
-pyspark = pytest.importorskip("pyspark")
+pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
-KAFKA_SOURCE = Path(__file__).parents[1] / "support/spark_kafka"
 
 HIDDEN = ("segment", "batch_position", "producer_id", "producer_epoch", "is_transactional")
 HIDDEN += ("marker",)
@@ -64,33 +54,6 @@ def test_a_stream_is_decoded_as_a_batch_is(source, tmp_path):
     batch = decode(source.read.format("consumer_offsets").load(log).selectExpr(*AS_KAFKAS))
     assert rows
     assert as_text(rows) == as_text(batch.collect())
-
-
-def kafka_source():
-    """The jars of Spark's Kafka source: of this Spark, or of the last that Maven Central has."""
-    last = maven.classpath(KAFKA_SOURCE, "Kafka source of Spark").strip()
-    here = [int(part) for part in pyspark.__version__.split(".")[:3]]
-    if here >= [4, 2, 0]:
-        return last
-    version = f"-Dspark.version={pyspark.__version__}"
-    return maven.classpath(KAFKA_SOURCE, "Kafka source of Spark", version).strip()
-
-
-def test_rows_that_spark_reads_from_a_server_are_decoded_as_a_batch_and_as_a_stream(tmp_path):
-    pytest.importorskip("aiokafka")  # `coterie fetch`
-    jars = kafka_source().replace(":", ",")
-    settings = {"offsets.topic.num.partitions": 4}
-    with Broker(settings, topics={"orders": 2}) as broker:
-        commit_offsets(broker, "payments", 12)
-        place = broker.bootstrap_servers
-        coterie_ok("fetch", "--bootstrap-server", place, "--out", tmp_path / "copy")
-        program = [sys.executable, KAFKA_SOURCE / "decoded_rows.py"]
-        command = [*program, place, jars, tmp_path / "copy", "payments"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    rows = json.loads(ran.stdout.splitlines()[-1])
-    assert len(rows["log"]) == 12
-    assert rows["batch"] == rows["stream"] == rows["log"]
 
 
 def test_rows_without_a_key_a_value_or_a_known_type_are_decoded(source):

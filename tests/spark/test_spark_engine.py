@@ -74,11 +74,16 @@ def without_time(text):
     ("master", "says"),
     [
         ("nonsense", "Spark did not start: Master must either be yarn or start with spark, "),
-        ("yarn", "Spark did not start: When running with master 'yarn' either HADOOP_CONF_DIR or "),
-        ("local[x]", "Could not parse Master URL: 'local[x]'"),
+        pytest.param(
+            "yarn",
+            "Spark did not start: When running with master 'yarn' either HADOOP_CONF_DIR or ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-def test_a_master_that_spark_refuses_is_reported_in_its_words(tmp_path, monkeypatch, master, says):
+def test_a_master_for_which_no_jvm_starts_is_reported_in_sparks_words(
+    tmp_path, monkeypatch, master, says
+):
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     command = ("replay", golden_data.log("corrupt/fine"), "--out", tmp_path / "out", *SPARK)
@@ -86,25 +91,52 @@ def test_a_master_that_spark_refuses_is_reported_in_its_words(tmp_path, monkeypa
     assert folder_of(tmp_path) == []
 
 
-def test_both_engines_write_the_same_document(tmp_path):
-    log = golden_data.log("transactions")
-    common = ("replay", log, "--format", "json", "--history")
-    spark = (*SPARK, "--master", "local[1]")
-    result = coterie_ok(*common, "--out", tmp_path / "spark", *spark, run=coterie_process)
+IN_A_ROW = """\
+import sys
+from coterie.cli import main
+log, out = sys.argv[1:]
+for master in ("local[1]", "local[x]"):
+    sys.argv = ["coterie", "replay", log, "--format", "json", "--history", "--engine", "spark"]
+    sys.argv += ["--master", master, "--out", f"{out}/{master}"]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code)
+"""
+
+
+@pytest.fixture(scope="module")
+def in_a_row(tmp_path_factory):
+    """Two commands of one process, since its JVM takes long to start: the second is refused."""
+    folder, log = tmp_path_factory.mktemp("in-a-row"), golden_data.log("transactions")
+    command = [sys.executable, "-c", IN_A_ROW, log, folder]
+    return folder, subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def test_both_engines_write_the_same_document(in_a_row, tmp_path):
+    folder, ran = in_a_row
+    common = ("replay", golden_data.log("transactions"), "--format", "json", "--history")
     coterie_ok(*common, "--out", tmp_path / "one", "--engine", "local")
-    assert folder_of(tmp_path / "spark") == ["commits.jsonl", "groups.json"]
+    assert folder_of(folder / "local[1]") == ["commits.jsonl", "groups.json"]
     for name in ("groups.json", "commits.jsonl"):
-        ours, theirs = (tmp_path / "spark" / name), (tmp_path / "one" / name)
+        ours, theirs = (folder / "local[1]" / name), (tmp_path / "one" / name)
         assert ours.read_text(encoding="utf-8") == theirs.read_text(encoding="utf-8")
     golden = golden_data.json_of("transactions", "groups.json")["groups"]
-    assert json.loads((tmp_path / "spark/groups.json").read_text())["groups"] == golden
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stdout == ""
+    assert json.loads((folder / "local[1]/groups.json").read_text())["groups"] == golden
+    assert "records" in ran.stderr.splitlines()[0]
 
 
-def test_a_question_is_answered_alike_by_both_engines_and_quietly():
+def test_a_master_that_spark_refuses_is_reported_in_its_words_and_nothing_else_is(in_a_row):
+    folder, ran = in_a_row
+    (_, line) = ran.stderr.splitlines()  # the first is the other command's summary
+    assert "Could not parse Master URL: 'local[x]'" in line
+    assert ran.stdout == "1\n"
+    assert folder_of(folder) == ["local[1]"]
+
+
+def test_a_question_is_answered_alike_by_both_engines_and_quietly(spark):
     command = ("explain", golden_data.log("transactions"), "--format", "json", "--engine")
-    result = coterie_ok(*command, "spark", "--master", "local[1]", run=coterie_process)
+    result = coterie_ok(*command, "spark")
     assert (result.stdout, result.stderr) == (coterie_ok(*command, "local").stdout, "")
     assert result.stdout
 
@@ -124,13 +156,6 @@ def test_a_fault_stops_it_in_one_line_and_leaves_nothing(spark, tmp_path):
     log = golden_data.log("corrupt/magic-3")
     out = tmp_path / "out"
     fails("replay", log, "--out", out, "--on-fault", "stop", *SPARK, says=("byte 10616", "magic"))
-    assert folder_of(tmp_path) == []
-
-
-def test_a_failure_of_spark_is_one_line(tmp_path):
-    log = golden_data.log("corrupt/fine")
-    command = ("replay", log, "--out", tmp_path / "out", *SPARK, "--master", "local[x]")
-    fails(*command, says="local[x]", run=coterie_process)
     assert folder_of(tmp_path) == []
 
 
@@ -167,9 +192,14 @@ def java_is_starting(process, folder):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(
-    "moment", [output_is_begun, pytest.param(java_is_starting, marks=HAS_PROC)]
+@pytest.mark.parametrize(  # each signal and each moment; a start of Java takes ten seconds
+    ("moment", "number"),
+    [
+        (output_is_begun, signal.SIGINT),
+        pytest.param(java_is_starting, signal.SIGTERM, marks=HAS_PROC),
+        pytest.param(output_is_begun, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(java_is_starting, signal.SIGINT, marks=[HAS_PROC, pytest.mark.slow]),
+    ],
 )
 def test_an_interruption_leaves_nothing_and_ends_spark(tmp_path, moment, number):
     log = golden_data.log("default50")

@@ -1,9 +1,8 @@
 """``follow``: after any triggers, its tables are those of a replay."""
 
 import os
+import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -171,55 +170,29 @@ def test_a_batch_that_was_added_is_not_added_again(spark, tmp_path):
 
 
 def test_files_of_a_batch_that_did_not_end_are_made_anew(spark, tmp_path, monkeypatch):
-    broker = GrowingLog(tmp_path / "log")
+    """Whether the query failed, or its driver was killed between the files and the state."""
+    home, killed = tmp_path / "home", tmp_path / "killed"
+    broker = GrowingLog(home / "log")
     broker.append(commits(0, 1)[0])
-    run(spark, tmp_path)
+    run(spark, home)
     broker.append(commits(1, 1)[0])
+
+    def write(*_):
+        shutil.copytree(home, killed)  # what a driver leaves that is killed here
+        raise OSError("disk full")
+
     with monkeypatch.context() as patch:
-        patch.setattr(
-            following.Follower, "write", lambda *_: (_ for _ in ()).throw(OSError("disk full"))
-        )
+        patch.setattr(following.Follower, "write", write)
         with pytest.raises(Exception, match="disk full"):
-            run(spark, tmp_path)
-    assert pq.read_table(tmp_path / "out/offsets.parquet")["offset"].to_pylist() == [0]
-    run(spark, tmp_path)
-    check(tmp_path)
-
-
-DRIVER = """
-import os, signal, sys
-from coterie_spark import follow
-from coterie_spark.replay_job import following
-from coterie_spark.session import local_session
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-home = sys.argv[1]
-following.Follower.write, write = (
-    lambda self, batch: write(self, batch) if batch["batch"] < 1 else die(),
-    following.Follower.write,
-)
-spark = local_session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
-for _ in range(2):
-    arguments = {"checkpoint": f"{home}/check", "trigger": {"availableNow": True}}
-    follow(spark, f"{home}/log", f"{home}/out", **arguments).awaitTermination()
-    with open(f"{home}/later", "rb") as later, open(sys.argv[2], "ab") as log:
-        log.write(later.read())
-"""
-
-
-def test_a_driver_that_is_killed_between_files_and_state_leaves_each_row_once(spark, tmp_path):
-    broker = GrowingLog(tmp_path / "log")
-    first, later = commits(0, 2)
-    broker.append(first)
-    (tmp_path / "later").write_bytes(later)
-    command = [sys.executable, "-c", DRIVER, str(tmp_path), str(broker.active)]
-    killed = subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
-    assert killed.returncode == -signal.SIGKILL
-    assert list((tmp_path / "out/commits.parquet").glob("part-00000001-*"))
-    run(spark, tmp_path)
-    check(tmp_path)
+            run(spark, home)
+    assert pq.read_table(home / "out/offsets.parquet")["offset"].to_pylist() == [0]
+    assert list((killed / "out/commits.parquet").glob("part-00000001-*"))
+    run(spark, home)
+    check(home)
+    shutil.rmtree(home)
+    killed.rename(home)
+    run(spark, home)
+    check(home)
 
 
 def test_a_worker_that_is_killed_leaves_each_row_once(spark, tmp_path, monkeypatch):

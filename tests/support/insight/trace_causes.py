@@ -6,6 +6,7 @@ Kafka's own appends are the log; the trace says who asked for what. Nothing here
 import base64
 import json
 from contextlib import suppress
+from functools import cache
 from typing import NamedTuple
 
 from coterie.errors import CorruptData
@@ -73,8 +74,13 @@ def fenced(timer, records):
     )
 
 
+@cache
 def appends(name, behaviour="4.1"):
-    """Yield what Kafka wrote of groups, without commits, and the lines of it."""
+    """Return what Kafka wrote of groups, without commits, and the lines of it."""
+    return tuple(parsed_appends(name, behaviour))
+
+
+def parsed_appends(name, behaviour):
     trace = list(map(json.loads, golden.trace(name)[1:]))
     events = {line.get("id"): line for line in trace}
     behind = [(number, line) for number, line in enumerate(trace) if line["op"] == "append_raw"]
