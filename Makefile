@@ -6,7 +6,7 @@
 #   make test-designs  the designs, old and new
 #   make test-clients  real clients
 #   make test-package  the wheel, a Spark cluster that has only that, Spark Connect
-#   make test-all      every test
+#   make test-suites   these four in one run; test-all: every test
 #   make lint types    ruff and cython-lint; mypy strict and stubtest
 #   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
 #   make docs          the pages of docs/ and the reference of the API, in build/docs, tried in a browser
@@ -51,7 +51,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py \
             $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
-.PHONY: all env build dev replay test test-server test-designs test-clients test-package test-all lint types docs sanitize bench bench-full fuzz wheel clean \
+.PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel clean \
         test-pythons test-lowest faults chart-library pictures answers FORCE
 all: build
 
@@ -61,7 +61,7 @@ $(VENV)/.env: pyproject.toml tools/check_machine.py
 	@$(PYTHON) tools/check_machine.py
 	@echo "coterie: creating $(VENV), with what builds the library (once)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) tools/needs.py build | $(PIP) install -r /dev/stdin
+	@$(PY) tools/needs.py build | $(PIP) install 'pip>=25.1' -r /dev/stdin  # pip reads groups
 	@touch $@
 
 # ---- build: again when a compiled source changed, or a Python module came or went ------------
@@ -83,9 +83,14 @@ build/modules: FORCE
 dev: $(VENV)/.dev
 $(VENV)/.dev: pyproject.toml $(VENV)/.env
 	@echo "coterie: installing what tests and checks need (once)"
-	@$(PIP) install 'pip>=25.1'  # reads dependency groups
 	@$(PIP) install --group dev
 	@touch $@
+
+# Both in one, for .ci/run: all packages come while the library is compiled.
+ready: $(VENV)/.env build/modules
+	@$(MAKE) -s --no-print-directory -j2 $(VENV)/.built installed
+installed: $(VENV)/.needs
+	@$(MAKE) -s --no-print-directory dev
 
 # ---- the main job and the tests ---------------------------------------------------------------
 replay: build
@@ -107,6 +112,8 @@ test-clients: build dev
 	@$(TESTED) $(CLIENTS) $(PYTEST)
 test-package: build dev
 	@$(TESTED) $(PACKAGE) $(PYTEST)
+test-suites: build dev
+	@$(TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE) $(PYTEST)
 test-all: build dev
 	@$(TESTED) $(PYTEST)
 

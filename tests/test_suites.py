@@ -24,7 +24,10 @@ def test_the_site_is_tested_where_it_is_built():
 
 
 def test_ci_runs_every_suite():
+    """In one run: each start of pytest, and each end with one process left, takes its time."""
     steps = (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert "make docs" in steps
+    assert re.findall(r"make (test[\w-]*)$", steps, re.M) == ["test", "test-suites"]
+    (suites,) = re.findall(r"^test-suites: .*\n\t@\$\(TESTED\) (.*) \$\(PYTEST\)$", MAKEFILE, re.M)
     assert SUITES
-    assert set(re.findall(r"make (test[\w-]*)$", steps, re.M)) == {"test", *SUITES}
+    assert set(re.findall(r"\$\((\w+)\)", suites)) == set(SUITES.values())
