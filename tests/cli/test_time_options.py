@@ -144,7 +144,9 @@ def test_every_command_with_a_time_is_in_the_table():
     assert wanted == {row[:2] for row in TABLE}
 
 
-def test_a_replay_by_either_engine_goes_by_record_times_and_names_the_logs_order(log, tmp_path):
+def test_a_replay_by_either_engine_goes_by_record_times_and_names_the_logs_order(
+    spark, log, tmp_path
+):
     at = ("--at", str(AT))
     for engine in ("local", "spark"):
         out = tmp_path / engine

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coterie import Error, GroupCoordinator
+from support.examples import examples
 
 GROUPS = st.sampled_from(["g", "h"])
 CLIENTS = st.sampled_from("abcd")
@@ -207,4 +208,6 @@ def check(view, now_ms):
 
 
 TestAnyRequests = AnyRequests.TestCase
-TestAnyRequests.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestAnyRequests.settings = settings(
+    max_examples=examples(150), stateful_step_count=50, deadline=None
+)

@@ -11,6 +11,7 @@ from coterie._core.codec.reader import LogReader
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie.messages import encode_batch, encode_value
 from support import log_writer
+from support.examples import examples
 from support.golden_data import cases, corrupt_cases, segments
 from support.log_writer import commit_key, commit_value
 from support.messages import RECORDS
@@ -84,7 +85,7 @@ COMMITS = st.lists(
 
 @given(COMMITS, st.integers(0, 2**62))
 @example([(0, 8, 8, 16, 1)] * 70, 0)  # the last record, whose bytes end with the log
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_commits_of_all_lengths_are_read_whole(commits, base_ms):
     records, heap = [], b""
     expected = {name: [] for name in ("partition", "offset", "metadata_end", "names", "timestamp")}

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from coterie import ScanOptions, scan
 from coterie._core.codec.text import decode_utf8
+from support.examples import examples
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
 
 # Alike in all but the last bytes, not ASCII, no UTF-8, and none: Java reads the last two alike.
@@ -55,7 +56,7 @@ def scanned(data, **options):
     return scan(data, partition=0, options=ScanOptions(**options))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     BATCHES,
     st.frozensets(st.sampled_from([decode_utf8(name) for name in NAMES])),

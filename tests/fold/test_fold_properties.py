@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from coterie import ScanOptions, merge, scan
 from coterie._core.codec.reader import batch_boundaries
+from support.examples import examples
 from support.fold.load_model import events_of, in_words, name
 from support.fold.made_logs import GROUPS, LOGS, TANGLES, TIMES, as_bytes, laid_out
 from support.fold.pieces import (
@@ -58,21 +59,21 @@ def check_case(case, data):
 
 @pytest.mark.parametrize("case", cases())
 @given(st.data())
-@settings(slow, max_examples=12)
+@settings(slow, max_examples=examples(12))
 def test_any_cut_of_a_golden_log_merges_to_one_scan(case, data):
     check_case(case, data)
 
 
 @pytest.mark.parametrize("case", corrupt_cases())
 @given(st.data())
-@settings(slow, max_examples=12)
+@settings(slow, max_examples=examples(12))
 def test_any_cut_of_a_corrupt_log_merges_to_one_scan(case, data):
     check_case(f"corrupt/{case}", data)
 
 
 @pytest.mark.parametrize("case", ["compacted", "transactions", "old-formats"])
 @given(st.data())
-@settings(slow, max_examples=30)
+@settings(slow, max_examples=examples(30))
 def test_any_cut_of_a_log_damaged_anywhere_merges_to_one_scan(case, data):
     pieces = data.draw(damaged(case))
     options = ScanOptions(on_fault=data.draw(st.sampled_from(MODES)))
@@ -112,7 +113,7 @@ def state_in_words(state):
 
 
 @given(LOGS, st.none() | TIMES)
-@settings(slow, max_examples=100)  # the next test scans three times as many in one go, too
+@settings(slow, max_examples=examples(100))  # the next test scans three times as many, too
 def test_one_scan_is_what_the_model_says(steps, at_ms):
     log = laid_out(steps)
     state = one_scan([(0, "f", as_bytes(log))], ScanOptions(at_ms=at_ms))
@@ -121,7 +122,7 @@ def test_one_scan_is_what_the_model_says(steps, at_ms):
 
 
 @given(LOGS, st.none() | TIMES, st.booleans(), st.data())
-@settings(slow, max_examples=300)
+@settings(slow, max_examples=examples(300))
 def test_any_cut_in_any_association_is_what_the_model_says(steps, at_ms, history, data):
     log = laid_out(steps)
     pieces = [(0, "f", as_bytes(log))]
@@ -153,7 +154,7 @@ def test_every_cut_of_a_tangle_is_what_the_model_says(claim):
 
 
 @given(LOGS, st.sets(st.sampled_from(GROUPS)))
-@settings(slow, max_examples=100)
+@settings(slow, max_examples=examples(100))
 def test_a_scan_of_some_groups_is_the_whole_scan_without_the_others(steps, wanted):
     log = laid_out(steps)
     names = frozenset(map(name, wanted))
@@ -163,7 +164,7 @@ def test_a_scan_of_some_groups_is_the_whole_scan_without_the_others(steps, wante
 
 
 @given(LOGS, st.sets(st.sampled_from(["g", "h", "\ufffd", "not there"])))
-@settings(slow, max_examples=50)
+@settings(slow, max_examples=examples(50))
 def test_groups_without_the_offsets_of_others_are_the_same_groups(steps, wanted):
     state = one_scan([(0, "f", as_bytes(laid_out(steps)))], ScanOptions())
     assert state.groups(offsets_of=wanted) == [

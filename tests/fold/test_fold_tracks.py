@@ -11,6 +11,7 @@ from coterie._core.fold import dump, partial
 from coterie._core.fold.fold import PartitionFold
 from coterie.errors import ArgumentError, CorruptData
 from coterie.state.partial import Tracking
+from support.examples import examples
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
 
 BEGIN_MS = 1_000
@@ -100,7 +101,7 @@ def tracked(state):
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(STEPS, TIMES, TIMES, st.sets(st.integers(1, 29)), st.booleans())
 def test_tracks_are_those_of_a_walk_wherever_the_log_is_cut(steps, since, until, cuts, travels):
     options = ScanOptions(tracking=Tracking(since, until))

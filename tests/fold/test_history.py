@@ -16,6 +16,7 @@ from coterie.state.history import COMMIT_FIELDS, commit_rows, commits_table
 from coterie.state.partial import PartialState, ScanOptions
 from coterie.state.schemas import SCHEMAS
 from support import log_writer as write
+from support.examples import examples
 from support.fold.load_model import events_of
 from support.fold.made_logs import LOGS, TIMES, as_bytes, laid_out
 from support.fold.pieces import cut_and_merged, history_of, slow
@@ -59,7 +60,7 @@ def pieces_of(data, draw):
 
 
 @given(LOGS, st.none() | TIMES, st.data())
-@settings(slow, max_examples=60)
+@settings(slow, max_examples=examples(60))
 def test_the_rows_are_the_models_in_its_order_however_the_log_is_cut(steps, at_ms, data):
     log = laid_out(steps)
     options = ScanOptions(history=True, at_ms=at_ms)
@@ -84,7 +85,7 @@ def test_the_rows_are_the_models_in_its_order_however_the_log_is_cut(steps, at_m
 
 
 @given(LOGS, st.data())
-@settings(slow, max_examples=40)
+@settings(slow, max_examples=examples(40))
 def test_histories_that_follow_one_another_are_the_history_of_all(steps, data):
     whole, options = PartialState(ScanOptions(history=True)), ScanOptions(history=True)
     log = laid_out(steps)
@@ -99,7 +100,7 @@ def test_histories_that_follow_one_another_are_the_history_of_all(steps, data):
 
 
 @given(LOGS, st.none() | TIMES, st.data())
-@settings(slow, max_examples=200)
+@settings(slow, max_examples=examples(200))
 def test_the_commits_are_the_models_in_its_order_in_any_association(steps, at_ms, data):
     log, model = laid_out(steps), HistoryModel(0)
     merged = cut_and_merged(
@@ -110,7 +111,7 @@ def test_the_commits_are_the_models_in_its_order_in_any_association(steps, at_ms
 
 
 @given(LOGS, st.randoms(use_true_random=False), st.data())
-@settings(slow, max_examples=200)
+@settings(slow, max_examples=examples(200))
 def test_rows_cleared_between_merges_are_those_of_the_whole_and_the_others_keep_their_order(
     steps, chosen, data
 ):
@@ -272,7 +273,7 @@ def test_a_history_cut_on_its_way_is_refused(part):
 
 
 @given(st.data())
-@settings(slow, max_examples=60)
+@settings(slow, max_examples=examples(60))
 def test_a_history_changed_on_its_way_is_refused_or_can_be_read(data):
     state, index = state_of_a_history()
     part = data.draw(st.sampled_from(range(6)))
@@ -292,7 +293,7 @@ def read_or_refused(state):
 
 
 @given(st.data())
-@settings(slow, max_examples=100)
+@settings(slow, max_examples=examples(100))
 def test_a_pending_commit_changed_on_its_way_is_refused_or_can_be_read(data):
     state, index = state_of_a_history()
     *raw, pending, cleared = state[index]

@@ -15,6 +15,7 @@ from coterie.insight.questions import lag
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Segment
 from support.commandline import coterie_ok, fails
+from support.examples import examples
 from support.fold.load_model import model
 from support.fold.made_logs import LOGS, TANGLES, TIMES, as_bytes, laid_out
 from support.golden_data import live, log, records, wide
@@ -153,7 +154,7 @@ def check_by_model(log, at_ms):
 
 
 @given(LOGS, st.none() | TIMES)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_the_offset_is_the_one_that_the_shortest_model_of_a_fold_has(steps, at_ms):
     check_by_model(in_order(laid_out(steps)), at_ms)
 

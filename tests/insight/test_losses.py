@@ -14,6 +14,7 @@ from coterie.insight.records import log_reader
 from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
+from support.examples import examples
 from support.insight import loss_model
 from support.insight.loss_model import STEPS, Life
 from support.insight.partition_parts import answer_in_parts
@@ -59,7 +60,7 @@ def place(jump):
     return jump.key[2], jump.at["previous_offset"], jump.at["offset"], jump.at["log_offset"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(steps=STEPS, rate=st.sampled_from([1, 500, 10_000]))
 def test_skips_and_stalls_are_those_of_the_slow_models(steps, rate):
     written = Life(steps)
@@ -86,7 +87,7 @@ def test_skips_and_stalls_are_those_of_the_slow_models(steps, rate):
         assert sorted(stood) == expected
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(steps=STEPS, data=st.data())
 def test_a_log_in_parts_has_the_findings_of_the_log_as_one(steps, data):
     written = Life(steps)

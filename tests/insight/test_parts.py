@@ -15,6 +15,7 @@ from coterie.insight.questions import audit, explain, growth, lag, metrics
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
+from support.examples import examples
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
 from support.insight.every_question import all_questions, ends_at
@@ -65,7 +66,7 @@ def raise_epochs(segments):
         Path(segment.path).write_bytes(data)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     # With two keys, both sides of a cut share keys; with many, parts have keys of their own.
     steps=operations((b"a",), (b"t",), 25) | operations(at_least=10),
@@ -109,7 +110,7 @@ def test_transactions_that_parts_leave_open_stand_in_the_order_of_the_log():
         assert [one["producer_id"] for one in row["open_transactions"]] == [2, 1, 3]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @example(  # open in two parts, from the first on; another that ended in the second
     steps=[
         (5, "offset", 1),

@@ -16,6 +16,7 @@ from coterie.insight.records import group_log, log_reader
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
+from support.examples import examples
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
 from support.insight.transaction_logs import STEPS, batches_of, write
@@ -98,7 +99,7 @@ def test_a_log_in_pieces_gives_the_answers_of_the_log_as_one(
             assert answers(segments, questions, options) == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @example(  # the second's tombstone cancels its own commit, so the first's remains
     steps=[
         (6, "offset", 0),

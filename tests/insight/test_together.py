@@ -24,6 +24,7 @@ from coterie.replay.engine import Silent
 from coterie.report.gather import gather, look
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
+from support.examples import examples
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
 from support.insight.every_question import all_questions, ends_at
@@ -65,7 +66,7 @@ def check(home, questions, options):
     assert page(by_threads) == page(read_partitions([home], **options))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     steps=operations(at_least=10),
     times=st.lists(st.integers(0, 400_000), min_size=1, max_size=4),

@@ -24,6 +24,7 @@ from coterie.replay.local import replay
 from coterie.replay.parallel_scan import fold_log, threads_for
 from coterie.state.document import partition_rows
 from support import golden_data
+from support.examples import examples
 from support.fold.made_logs import LOGS, as_bytes, laid_out
 from support.fold.pieces import MODES, damaged, slow, what_it_says
 from support.log_writer import batch, commit
@@ -92,7 +93,7 @@ def in_files(home, pieces):
 
 @pytest.mark.parametrize("case", ["compacted", "transactions", "old-formats"])
 @given(st.data())
-@settings(slow, max_examples=15)
+@settings(slow, max_examples=examples(15))
 def test_any_number_of_threads_says_the_same_of_a_log_damaged_anywhere(case, data):
     options = ScanOptions(on_fault=data.draw(st.sampled_from(MODES)))
     with tempfile.TemporaryDirectory() as home:
@@ -100,7 +101,7 @@ def test_any_number_of_threads_says_the_same_of_a_log_damaged_anywhere(case, dat
 
 
 @given(LOGS, st.integers(1, 4), st.sampled_from(MODES), st.integers(1, 900))
-@settings(slow, max_examples=60)
+@settings(slow, max_examples=examples(60))
 def test_any_number_of_threads_says_the_same_of_a_log_that_no_broker_wrote(
     steps, segments, on_fault, unit_bytes
 ):

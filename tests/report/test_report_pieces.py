@@ -19,6 +19,7 @@ from coterie.report.gather import gather
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
 from coterie.report.spans import SpanCounts, span_of
+from support.examples import examples
 from support.golden_data import log
 from support.insight.compacted_logs import folders, operations, written
 from support.log_writer import batch, commit, each
@@ -47,7 +48,7 @@ def page_of(place, **options):
     return data | {"details": details}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     steps=operations(),
     wanted=st.sampled_from([None, frozenset({"a"}), frozenset({"b", "c"})]),

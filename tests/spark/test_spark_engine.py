@@ -130,7 +130,7 @@ def test_a_master_that_spark_refuses_is_reported_in_its_words_and_nothing_else_i
     folder, ran = in_a_row
     (_, line) = ran.stderr.splitlines()  # the first is the other command's summary
     assert "Could not parse Master URL: 'local[x]'" in line
-    assert ran.stdout == "1\n"
+    assert ran.stdout == "0\n1\n"
     assert folder_of(folder) == ["local[1]"]
 
 

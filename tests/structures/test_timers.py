@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coterie import TimerWheel
+from support.examples import examples
 
 MS = st.one_of(st.integers(0, 70), st.integers(0, 5_000), st.integers(0, 2**41), st.integers(-9, 0))
 YEAR_MS = 31_536_000_000
@@ -118,7 +119,7 @@ class WheelAgainstSortedList(RuleBasedStateMachine):
 
 TestWheelAgainstSortedList = WheelAgainstSortedList.TestCase
 TestWheelAgainstSortedList.settings = settings(
-    max_examples=30, stateful_step_count=60, deadline=None
+    max_examples=examples(30), stateful_step_count=60, deadline=None
 )
 
 

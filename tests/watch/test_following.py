@@ -15,6 +15,7 @@ from coterie.log.folders import find_segments
 from coterie.watch import snapshot
 from coterie.watch.watcher import Watcher
 from support import golden_data
+from support.examples import examples
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written, operations
 from support.insight.models import question_rows
@@ -39,7 +40,7 @@ def without_cleaning(steps):
     return [step for step in steps if step[1] != "clean"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(operations(at_least=4), st.data())
 def test_after_any_appends_and_steps_rows_and_findings_equal_those_of_the_log(steps, data):
     with tempfile.TemporaryDirectory() as home:
@@ -70,7 +71,7 @@ def log_bytes(log, base):
     return path.read_bytes() if path.exists() else b""
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(operations(at_least=8))
 def test_a_log_that_was_compacted_before_it_is_watched_is_known_as_a_command_reads_it(steps):
     with tempfile.TemporaryDirectory() as home:
@@ -85,7 +86,7 @@ def test_a_log_that_was_compacted_before_it_is_watched_is_known_as_a_command_rea
         assert watched_findings(watcher) == fresh_findings(log.home)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(operations(at_least=8))
 def test_totals_of_a_log_that_is_compacted_are_those_of_all_that_was_written(steps):
     with tempfile.TemporaryDirectory() as home:

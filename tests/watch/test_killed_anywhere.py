@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written, operations
 from support.watch.watched import watched_findings, watched_rows, watched_totals, watcher_of
@@ -45,7 +46,7 @@ def lives(log, data, lines):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(operations(at_least=6), st.lists(st.integers(1, 900), min_size=1, max_size=3), st.data())
 def test_killed_before_any_line_it_knows_what_an_uninterrupted_watcher_knows(steps, kills, data):
     with tempfile.TemporaryDirectory() as home:

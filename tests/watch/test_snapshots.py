@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from coterie.watch import snapshot
 from coterie.watch.totals import Mark, nothing, put_totals
+from support.examples import examples
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written, operations
 from support.watch.watched import watched_findings, watched_rows, watched_totals, watcher_of
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(operations(at_least=6), st.data())
 def test_killed_anywhere_it_knows_what_an_uninterrupted_watcher_knows(steps, data):
     with tempfile.TemporaryDirectory() as home:
@@ -50,7 +51,7 @@ def unlock(watcher):
     watcher.close()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(operations(at_least=8), operations(at_least=4))
 def test_totals_before_a_snapshot_outlive_a_compaction_while_nobody_watches(steps, more):
     with tempfile.TemporaryDirectory() as home:

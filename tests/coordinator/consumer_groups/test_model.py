@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace, run_trace
 from support.consumer_groups import coordinator as model
 from support.consumer_groups import golden
+from support.examples import examples
 
 pytest.importorskip("re2")
 pytest.importorskip("xxhash")
@@ -88,7 +89,7 @@ def trace_of(events):
     return [json.dumps(line) for line in lines]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(st.one_of(joins, heartbeats, others),
                           st.sampled_from([0, 0, 100, 9000, 50000])), max_size=40))  # fmt: skip
 def test_the_core_answers_as_the_model_does(events):
