@@ -54,11 +54,17 @@ def peak(folder, name):
         tracemalloc.stop()
 
 
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("logs")
+    return log_of(folder, SEGMENTS), log_of(folder, 8 * SEGMENTS)
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_eight_times_the_records_hold_no_more_memory(monkeypatch, tmp_path, name):
+def test_eight_times_the_records_hold_no_more_memory(monkeypatch, logs, name):
     monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 32_768)
     monkeypatch.setattr(at_times, "PRUNE_EVENTS", 500)  # events of ``lag`` that wait to be pruned
-    few, many = log_of(tmp_path, SEGMENTS), log_of(tmp_path, 8 * SEGMENTS)
+    few, many = logs
     peak(few, name)  # fills caches
     early, late = peak(few, name), peak(many, name)
     added = 7 * SEGMENTS * ROUNDS * KEYS

@@ -29,8 +29,15 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(parted, "PART_BYTES", 1)
 
 
-@pytest.mark.parametrize("scheme", ["", "file:"])
-@pytest.mark.parametrize(("name", "case", "parameters"), QUESTIONS)
+# Every question by a path; by a URL the first, and in the slow run the others.
+IN_PARTS = [(*question, "") for question in QUESTIONS]
+IN_PARTS += [
+    pytest.param(*question, "file:", marks=[pytest.mark.slow] if number else [])
+    for number, question in enumerate(QUESTIONS)
+]
+
+
+@pytest.mark.parametrize(("name", "case", "parameters", "scheme"), IN_PARTS)
 def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(
     spark, cut, name, case, parameters, scheme
 ):

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from datetime import datetime, timezone
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,27 +33,16 @@ CORRUPT = [f"corrupt/{case}" for case in golden_data.corrupt_cases()]
 MODES = {"load": "groups.json", "recover": "groups-recovered.json"}
 
 
-def gather(folder, cases):
-    """Link partitions of many cases into one folder: number there -> (case, its own number)."""
-    origin = {}
-    for case in cases:
-        for source in sorted(golden_data.log(case).glob("__consumer_offsets-*")):
-            number = len(origin)
-            (folder / f"__consumer_offsets-{number}").symlink_to(source)
-            origin[number] = case, int(source.name.rpartition("-")[2])
-    return origin
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    return folder, gather(folder, golden_data.cases())
+    return folder, golden_data.gather(folder, golden_data.cases())
 
 
 @pytest.fixture(scope="module")
 def corrupt(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corrupt")
-    return folder, gather(folder, CORRUPT)
+    return folder, golden_data.gather(folder, CORRUPT)
 
 
 def as_json(value):
@@ -246,8 +236,15 @@ def test_faults_of_a_url_name_it(spark):
     assert fault.file.endswith("__consumer_offsets-1/00000000000000000000.log")
 
 
-@pytest.mark.parametrize("suffix", ["gz", "zst"])
-@pytest.mark.parametrize("form", [str, lambda path: path.as_uri()], ids=["path", "url"])
+@pytest.mark.parametrize(
+    ("suffix", "form"),
+    [
+        ("gz", str),
+        ("zst", Path.as_uri),
+        pytest.param("gz", Path.as_uri, marks=pytest.mark.slow),
+        pytest.param("zst", str, marks=pytest.mark.slow),
+    ],
+)
 def test_segments_compressed_as_files_are_read(spark, tmp_path, suffix, form):
     import cramjam
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from support.golden_data import LOGS, cases
+from support.golden_data import LOGS, cases, gather
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
@@ -75,15 +75,24 @@ def expected_row(known):
     }
 
 
-@pytest.mark.parametrize("case", cases())
-def test_rows_equal_kafkas_own_decode(source, case):
-    rows = source.read.format("consumer_offsets").load(str(LOGS / case)).collect()
-    decoded = []
-    for row in rows:
+@pytest.fixture(scope="module")
+def rows_of(source, tmp_path_factory):
+    """The rows of every golden log, read at once from one folder: case -> rows."""
+    folder = tmp_path_factory.mktemp("all")
+    origin = gather(folder, cases())
+    found = {case: [] for case in cases()}
+    for row in source.read.format("consumer_offsets").load(str(folder)).collect():
         fields = row.asDict()
         for name in ("timestamp", "commit_timestamp", "expire_timestamp"):
             fields[name] = ms(fields[name])
-        decoded.append(fields)
+        case, fields["offsets_partition"] = origin[fields["offsets_partition"]]
+        found[case].append(fields)
+    return found
+
+
+@pytest.mark.parametrize("case", cases())
+def test_rows_equal_kafkas_own_decode(rows_of, case):
+    decoded = rows_of[case]
     decoded.sort(key=lambda r: (r["offsets_partition"], r["segment"], r["batch_position"]))
     expected = [expected_row(known) for known in golden(case)]
     assert len(decoded) == len(expected)

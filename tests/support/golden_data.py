@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -111,3 +111,14 @@ def client_commits(name: str) -> list[dict[str, Any]]:
     """The commits of an incident as its clients saw them succeed, in order of time."""
     with gzip.open(incident(name) / "commits.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
+
+
+def gather(folder: Path, names: Iterable[str]) -> dict[int, tuple[str, int]]:
+    """Link partitions of many cases into one folder: number there -> (case, its own number)."""
+    origin: dict[int, tuple[str, int]] = {}
+    for case in names:
+        for source in sorted(log(case).glob("__consumer_offsets-*")):
+            number = len(origin)
+            (folder / f"__consumer_offsets-{number}").symlink_to(source)
+            origin[number] = case, int(source.name.rpartition("-")[2])
+    return origin
