@@ -130,16 +130,31 @@ def test_every_record_of_the_wide_log_equals_kafkas_own_decode():
         (b"\x00\x01" + b"\xff\xff\xff\xff" + b"more", -1),
     ],
 )
-@pytest.mark.parametrize("key", ["00000000", "00000001", "00000002", "00000007", "0000"])
-def test_a_marker_shows_its_type_and_the_epoch_behind_the_version_if_it_is_there(key, value, epoch):
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("00000000", "ABORT"),
+        ("00000001", "COMMIT"),
+        ("7fff0001", "COMMIT"),
+        ("0000000100", "COMMIT"),
+        ("00000002", "LEADER_CHANGE"),
+        ("00000007", "UNKNOWN"),
+        ("00000101", "UNKNOWN"),
+        ("0000ffff", "UNKNOWN"),
+        ("80000001", "UNKNOWN"),
+        ("000001", "UNKNOWN"),
+        (None, "UNKNOWN"),
+    ],
+)
+def test_a_marker_shows_its_type_and_the_epoch_behind_the_version_if_it_is_there(
+    key, name, value, epoch
+):
     """EndTransactionMarker: int16 version, int32 epoch; ControlRecordType: two int16."""
-    names = {"00000000": "ABORT", "00000001": "COMMIT", "00000002": "LEADER_CHANGE"}
     data = encode_batch(
-        [(0, 1000, bytes.fromhex(key), value)],
+        [(0, 1000, key and bytes.fromhex(key), value)],
         producer_id=7, producer_epoch=0, transactional=True, control=True,
     )  # fmt: skip
     (row,) = segment_records(data, partition=0, segment="s")
-    name = names.get(key, "UNKNOWN")
     assert row["control"]["type"] == name
     if name in ("ABORT", "COMMIT"):
         assert row["control"].get("coordinator_epoch") == epoch

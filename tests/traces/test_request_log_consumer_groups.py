@@ -184,6 +184,19 @@ def test_a_topic_that_a_response_says_is_not_there_is_not_at_the_start():
     assert [change["topics"][0]["partitions"] for change in changes(made)] == [1]
 
 
+def test_a_topic_that_was_deleted_and_is_shown_again_begins_again_with_its_newer_id():
+    shown = metadata(1, orders=(ORDERS, [[1]])), metadata(20, orders=(BILLS, [[1]]))
+    made = import_request_log([
+        shown[0], joined(5, {ORDERS: [0]}), deleted(10, "orders"), shown[1],
+        grown_to(30, "orders", 2), beat(40, 1, 1),
+    ])  # fmt: skip
+    assert made.trace[0]["topics"][0]["topic_id"] == ORDERS
+    gone, again, grown = changes(made)
+    assert gone["delete_topics"] == ["orders"]
+    rows = [(row["topic_id"], row["partitions"]) for row in again["topics"] + grown["topics"]]
+    assert rows == [(BILLS, 1), (BILLS, 2)]
+
+
 def test_of_a_topic_without_an_id_the_trace_has_the_one_that_its_name_gives():
     made = import_request_log([
         created(1, "orders", ORDERS, 1), deleted(2, "orders"), created(3, "orders", None, 1),
