@@ -8,8 +8,16 @@ import pytest
 
 from coterie.insight.groups.outages import groups_that_lost_members
 from coterie.insight.questions import explain
+from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
 from support.log_writer import batch, commit, group_key, group_value
+
+
+@pytest.fixture(params=["one piece", "a piece for each batch"], autouse=True)
+def pieces(request, monkeypatch):
+    """The pieces in which a log is read decide nothing."""
+    if request.param != "one piece":
+        monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
 
 
 def reported(folder, records, *, epochs=None):
@@ -44,7 +52,8 @@ def silent(
     back_ms = steady[-1][0] + silence_ms
     after = [generation(back_ms + at_ms, group, 2, b"x") for group, at_ms in lost]
     after += [commit(back_ms + at_ms, offset=99, group=b"g1") for at_ms in range(0, 64_000, 4000)]
-    return [*began, *steady, *sorted(after)]
+    untimed = generation(-1, b"g3", 2, b"x")  # a record of which no time is known
+    return [*began, *steady, *sorted(after), untimed]
 
 
 @pytest.mark.parametrize(
