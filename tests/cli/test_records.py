@@ -122,6 +122,59 @@ def test_every_record_of_the_wide_log_equals_kafkas_own_decode():
 
 
 @pytest.mark.parametrize(
+    ("value", "epoch"),
+    [
+        (b"", None),
+        (bytes(2) + b"\x00\x00\x01", None),
+        (bytes(2) + b"\x00\x00\x01\x02", 0x102),
+        (b"\x00\x01" + b"\xff\xff\xff\xff" + b"more", -1),
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("00000000", "ABORT"),
+        ("00000001", "COMMIT"),
+        ("7fff0001", "COMMIT"),
+        ("0000000100", "COMMIT"),
+        ("00000002", "LEADER_CHANGE"),
+        ("00000007", "UNKNOWN"),
+        ("00000101", "UNKNOWN"),
+        ("0000ffff", "UNKNOWN"),
+        ("80000001", "UNKNOWN"),
+        ("000001", "UNKNOWN"),
+        (None, "UNKNOWN"),
+    ],
+)
+def test_a_marker_shows_its_type_and_the_epoch_behind_the_version_if_it_is_there(
+    key, name, value, epoch
+):
+    """EndTransactionMarker: int16 version, int32 epoch; ControlRecordType: two int16."""
+    data = encode_batch(
+        [(0, 1000, key and bytes.fromhex(key), value)],
+        producer_id=7, producer_epoch=0, transactional=True, control=True,
+    )  # fmt: skip
+    (row,) = segment_records(data, partition=0, segment="s")
+    assert row["control"]["type"] == name
+    if name in ("ABORT", "COMMIT"):
+        assert row["control"].get("coordinator_epoch") == epoch
+    else:
+        assert "coordinator_epoch" not in row["control"]
+
+
+@pytest.mark.parametrize("key", [b"", b"\x00", b"\x00\x01", b"\x00\x01\x00\x09g"])
+def test_a_record_that_cannot_be_read_keeps_its_bytes_and_the_version_as_far_as_they_are_there(key):
+    for value in (b"", b"\x00", b"\x00\x01", b"\x00\x03\x00"):
+        data = encode_batch([(0, 1000, key, value)])
+        (row,) = segment_records(data, partition=0, segment="s")
+        for side, raw in (("key", key), ("value", value)):
+            version = int.from_bytes(raw[:2], "big") if len(raw) >= 2 else None
+            assert (row[side]["raw"], row[side]["version"]) == (raw, version)
+            assert row[side]["error"]
+        assert ("type" in row["key"]) == (len(key) >= 2)
+
+
+@pytest.mark.parametrize(
     "keys",
     [["ffff0001"], ["80000001"], ["7fff0001"], ["00000009", "00000009"], ["00000001", "00000009"]],
 )

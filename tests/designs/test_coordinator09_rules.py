@@ -86,6 +86,15 @@ def test_a_strategy_that_is_unknown_or_not_the_groups_is_refused(strategy, code)
     assert (generation(cluster), dict(cluster.owners())) == (before, owners)
 
 
+def test_a_topic_that_is_not_there_has_no_partitions_and_no_owners():
+    cluster = settled(1, 1)
+    cluster.start_consumer("other", ["a", "missing"])
+    settle(cluster)
+    check(cluster)
+    assert {topic for topic, _ in cluster.owners()} == {"a"}
+    assert cluster.counts("missing") == 0
+
+
 def test_a_group_that_everybody_has_left_takes_another_strategy():
     cluster = settled(1, 1)
     cluster.consumers["c1"].close()

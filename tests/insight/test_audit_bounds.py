@@ -2,6 +2,7 @@
 
 import pytest
 
+from coterie.insight.offsets.commit_findings import in_seconds
 from coterie.insight.offsets.divergence import Live
 from coterie.insight.questions import audit, audit_groups
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, read_partitions
@@ -86,3 +87,12 @@ def test_a_live_group_without_a_record_is_reported_by_its_own_partition_alone(nu
     view = PartitionView(number, ())
     rows = list(audit.rows(view, audit.Parameters(only=("divergence",), live=live)))
     assert [row["group_id"] for row in rows] == ["a"] * number
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "last_ms", "text"),
+    [(0, 0, " in 0.0 s"), (500, 2000, " in 1.5 s"), (None, 5, ""), (5, None, ""), (-1, 5, ""),
+     (5, -1, "")],
+)  # fmt: skip
+def test_the_time_of_a_loop_is_told_if_both_its_ends_have_one(first_ms, last_ms, text):
+    assert in_seconds(first_ms, last_ms) == text

@@ -77,6 +77,19 @@ def test_what_only_one_copy_has_is_counted_by_group(tmp_path):
     assert [g["group_id"] for g in rows["a"]["lacking"]] == ["g"]
 
 
+def test_what_lies_behind_the_common_history_was_not_removed_from_it(tmp_path):
+    """The batches of one copy hold an offset more: it is lacking, and none is removed."""
+    (more,) = history(5, 1, 1, size=3)
+    fewer = (5, 1, more[2][:2])
+    rows = compared(
+        write_copy(tmp_path / "a", [*history(0, 1, 5), more]),
+        write_copy(tmp_path / "b", [*history(0, 1, 5), fewer]),
+    )
+    worse = rows["b"]
+    assert (worse["common_until"], worse["records_lacking"]) == (7, 1)
+    assert [row["removed_here"] for row in rows.values()] == [0, 0]
+
+
 RECORD = (5, 50, b"key", b"value")
 
 

@@ -163,6 +163,17 @@ def test_a_deletion_is_no_downgrade_and_no_upgrade(tmp_path):
     ]  # fmt: skip
 
 
+def test_each_time_that_a_static_member_leaves_for_now_is_an_event(tmp_path):
+    """Epoch -2 says so, once however often it is written; its return ends it."""
+    rows = explained(
+        tmp_path, joins(10, "a", 1, **STATIC),
+        [current(20, "a", -2)], [current(21, "a", -2)], [current(30, "a", 1)],
+        [current(40, "a", -2)],
+    )  # fmt: skip
+    left = [row["timestamp"] for row in rows if row["event"] == "static_leave"]
+    assert left == [20, 40]
+
+
 def test_a_static_member_whose_return_downgrades_the_group_takes_its_own_place(tmp_path):
     classic = {"sessionTimeoutMs": 9, "supportedProtocols": []}
     alone = joins(10, "a", 1, **STATIC)

@@ -16,7 +16,9 @@ from coterie.insight.questions import explain
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment, subscription
+from coterie.times import LogClock
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
+from support.request_lines import line
 
 
 def explained(folder, *batches, **parameters):
@@ -154,6 +156,34 @@ def test_times_of_a_request_log_in_another_zone_are_those_of_utc():
     )
     left, *_ = server_log.read_request_log([line], "+02:00")
     assert (left.what, left.at_ms) == ("left", 5)
+
+
+def test_a_request_log_covers_a_group_from_its_first_request_to_its_last_in_any_order():
+    """A request is logged when it is answered, so the log's order is not that of the requests."""
+    start_ms = int(LogClock().ms("2026-01-01 00:00:00,000"))
+    left = [
+        line("LEAVE_GROUP", 0, {"groupId": group, "memberId": "m"}, {"errorCode": 25}, sent_ms,
+             totalTimeMs=total_ms)
+        for group, sent_ms, total_ms in (
+            ("g", 500, 100.0), ("g", 900, 5.0), ("g", 910, 800.0), ("h", 950, 20.0),
+        )
+    ]  # fmt: skip
+    seen = [
+        (one.what, one.group, one.at_ms - start_ms) for one in server_log.read_request_log(left)
+    ]
+    assert seen == [(SEEN, "g", 110), (SEEN, "g", 895), (SEEN, "h", 930), (SEEN, "h", 930)]
+
+
+@pytest.mark.parametrize(("api", "code", "found"), [
+    ("LEAVE_GROUP", 0, ["left"]), ("LEAVE_GROUP", 25, []),
+    ("HEARTBEAT", 0, []), ("HEARTBEAT", 27, []),
+])  # fmt: skip
+def test_a_member_left_if_the_broker_let_it_leave(api, code, found):
+    request = {"groupId": "g", "memberId": "m", "generationId": 1}
+    if api == "LEAVE_GROUP":
+        del request["generationId"]
+    lines = server_log.read_request_log([line(api, 0, request, {"errorCode": code})])
+    assert [one.what for one in lines if one.what != SEEN] == found
 
 
 def record(offset, version, key, value):

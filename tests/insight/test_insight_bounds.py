@@ -145,6 +145,12 @@ def test_ten_intervals_shorter_than_asked_are_too_often(tmp_path, commits, inter
     assert (row["interval_ms"], row["too_often"]) == (1000, too_often)
 
 
+def test_records_without_a_time_are_in_a_span_of_their_own_without_a_time(tmp_path):
+    view = facts_of(tmp_path, (0, each(0, commit(100), commit(-1), commit(5000), commit(-1))))
+    rows = list(growth.rows(view, growth.Parameters(every_ms=5000)))
+    assert [(row["time"], row["records"]) for row in rows] == [(None, 2), (0, 1), (5000, 1)]
+
+
 def test_the_time_between_two_spans_is_no_interval_of_either(tmp_path):
     times = (4000, 4500, 5500, 5800)
     view = facts_of(tmp_path, (0, each(0, *map(commit, times))))

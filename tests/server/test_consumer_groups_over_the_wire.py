@@ -4,7 +4,7 @@ import pytest
 
 from coterie import run_trace
 from coterie.traces.recording import Recording
-from support.server.asking import answer, ask, commit, member, request
+from support.server.asking import answer, ask, commit, joining, member, request
 from support.server.playing import Server
 
 REGEX = {"subscribedTopicNames": None, "subscribedTopicRegex": "or.*"}
@@ -226,6 +226,32 @@ def test_a_classic_group_that_may_not_be_upgraded_says_why():
     assert (response["errorCode"], response["errorMessage"]) == (
         69,
         "Group g is not a consumer group.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "why"),
+    [
+        ("connect", 9, "the group does not use the consumer embedded protocol."),
+        ("consumer", 1, "the group size exceeds the consumer group maximum size."),
+        ("consumer", 2, "the embedded consumer protocol is malformed."),
+    ],
+)
+def test_a_classic_group_that_cannot_be_upgraded_says_why(kind, size, why):
+    """ConsumerGroup.validateOnlineUpgrade of 4.1 checks policy, protocol, size, then metadata."""
+    config = {"group.initial.rebalance.delay.ms": 0, "group.consumer.max.size": size,
+              "group.consumer.migration.policy": "upgrade"}  # fmt: skip
+    server = Server(config, kafka="4.1")
+    server.cluster.topics.create("orders", 3)
+    protocols = [{"name": "range", "metadata": b"\x00"}]
+    for _ in range(2):
+        server.connect().send(
+            request("JoinGroup", 3, joining("g", protocolType=kind, protocols=protocols))
+        )
+    response = join(server.connect())
+    assert (response["errorCode"], response["errorMessage"]) == (
+        69,
+        f"Cannot upgrade classic group g to consumer group because {why}",
     )
 
 

@@ -39,6 +39,26 @@ def test_kraft_version_is_reported_from_version_4_on_only(peer):
     assert features(peer, 4) == ({**metadata, "kraft.version": (0, 1)}, {"metadata.version": 21})
 
 
+@pytest.mark.parametrize(
+    ("software", "error"),
+    [("a", 0), ("A-1.b", 0), ("1", 0), ("", 42), ("-a", 42), ("a-", 42), (".", 42), ("a b", 42),
+     ("a_b", 42), ("é", 42), ("a\n", 42)],
+)  # fmt: skip
+def test_the_name_and_the_version_of_a_client_are_well_formed_since_version_3(peer, software, error):
+    for name, version in ((software, "1"), ("tests", software)):
+        body = {"clientSoftwareName": name, "clientSoftwareVersion": version}
+        assert ask(peer, "ApiVersions", 3, body)["errorCode"] == error
+
+
+@pytest.mark.parametrize(("kafka", "first"), [("3.9", 0), ("4.1", 0)])
+def test_produce_is_listed_from_version_0_on_for_librdkafka(kafka, first):
+    keys = ask(Server({}, kafka=kafka).connect(), "ApiVersions", 0, {})["apiKeys"]
+    rows = {row["apiKey"]: (row["minVersion"], row["maxVersion"]) for row in keys}
+    assert rows[0][0] == first
+    assert rows[18][0] == 0
+    assert rows[1][0] == (4 if kafka == "4.1" else 0)  # Fetch, which is listed as it is served
+
+
 def test_a_feature_is_finalized_by_an_update_and_only_validated_on_request(peer):
     assert update(peer, "kraft.version", 1, validateOnly=True) == (0, None)
     assert features(peer, 4)[1] == {"metadata.version": 21}

@@ -115,3 +115,34 @@ def test_a_heartbeat_of_nobody_is_refused_and_of_a_member_is_not(server):
     assert ask(peer, "Heartbeat", 4, heartbeat("g", "nobody", generation))["errorCode"] == 25
     assert ask(peer, "Heartbeat", 4, heartbeat("g", member_id, 9))["errorCode"] == 22
     assert ask(peer, "Heartbeat", 4, heartbeat("h", member_id, 1))["errorCode"] == 25
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_a_new_member_joins_again_with_its_id_since_version_4(server, version):
+    """JoinGroupRequest.requiresKnownMemberId; the null name since 7, skipAssignment since 9."""
+    peer = server.connect()
+    joined = ask(peer, "JoinGroup", version, joining("g"))
+    assert joined["memberId"]
+    if version >= 4:
+        assert (joined["errorCode"], joined["generationId"], joined["members"]) == (79, -1, [])
+        assert joined["protocolName"] == (None if version >= 7 else "")
+        joined = ask(peer, "JoinGroup", version, joining("g", joined["memberId"]))
+    assert (joined["errorCode"], joined["generationId"], joined["protocolName"]) == (0, 1, "range")
+
+
+@pytest.mark.parametrize(("version", "waits_ms"), [(0, 7000), (1, 9000)])
+def test_a_rebalance_waits_for_the_session_timeout_before_version_1(server, version, waits_ms):
+    timeouts = {"sessionTimeoutMs": 7000, "rebalanceTimeoutMs": 9000}
+    first, second = server.connect(), server.connect()
+    joined = ask(first, "JoinGroup", version, joining("g", **timeouts))
+    for ms in (0, 5000):  # the member lives, but does not join again
+        server.run(ms)
+        body = heartbeat("g", joined["memberId"], 1)
+        assert ask(first, "Heartbeat", 3, body)["errorCode"] == (27 if ms else 0)
+        if not ms:
+            second.send(request("JoinGroup", 1, joining("g", sessionTimeoutMs=30_000,
+                                                        rebalanceTimeoutMs=0)))  # fmt: skip
+    server.run(waits_ms - 5001)
+    assert not second.take()
+    server.run(1)
+    assert answer(second, "JoinGroup", 1)["generationId"] == 2

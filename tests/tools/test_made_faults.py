@@ -44,6 +44,7 @@ PYTHON = [  # operator, source, every line that it makes of the source's last on
     ("swapped arguments", "x = f(*a, b)", set()),
     ("swapped arguments", "x = max(a, b)", set()),
     ("wrong unit", "x = a if at_ms >= 0 else b", set()),
+    ("wrong unit", "x = a if at_ms is None else b", set()),
     ("wrong unit", "x = a if at_ms > 0 else b", {"x = a if (at_ms // 1000) > 0 else b"}),
     ("off by one", "SIZE = 16 << 20", set()),
     ("off by one", "LIMIT = 1 << 31", {

@@ -148,6 +148,39 @@ def test_what_was_asked_of_a_resigned_coordinator_is_said_and_left_out(recorded)
     assert list(run_trace(came))[-2:] == did(coordinator)[before:]
 
 
+def test_what_concerns_the_log_alone_is_recorded_of_a_resigned_coordinator(recorded):
+    """Of a transaction's end, appends that fail, and settings of groups and topics."""
+    coordinator, lines = recorded(config={"coterie.behaviour": "4.1"})
+    coordinator.offset_commit("g", {("t", 0): 5})
+    coordinator.resign()
+    coordinator.end_txn(7, committed=True)
+    coordinator.set_topics({"t": 1})
+    config = {"consumer.session.timeout.ms": 50_000}
+    coordinator.handle({"op": "group_config", "group_id": "g", "config": config})
+    coordinator.fail_append("NOT_ENOUGH_REPLICAS", 2)
+    coordinator.begin_load(), coordinator.finish_load()
+    came = lines()
+    assert ops(came) == ["offset_commit", "failover", "end_txn", "metadata", "group_config",
+                         "fail_append"]  # fmt: skip
+    assert "doc" not in came[0]
+    assert list(run_trace(map(json.dumps, came))) == did(coordinator)
+
+
+@pytest.mark.parametrize("op", ["resign", "begin_load", "finish_load"])
+def test_an_election_of_one_partition_is_told_and_what_follows_is_recorded(recorded, op):
+    coordinator, lines = recorded()
+    coordinator.resign(), coordinator.heartbeat("g", 1, "m"), coordinator.begin_load()
+    getattr(coordinator, op)(3)
+    coordinator.advance(10)
+    coordinator.offset_commit("g", {("t", 0): 5})
+    first, *others = lines()
+    assert first["doc"] == (
+        "Not all that happened: one partition of the offsets topic was given up or loaded, for "
+        "which a trace has no op."
+    )
+    assert ops([first, *others]) == ["failover", "advance", "advance", "offset_commit"]
+
+
 def test_a_coordinator_that_never_came_back_is_told(recorded):
     coordinator, lines = recorded()
     coordinator.resign()

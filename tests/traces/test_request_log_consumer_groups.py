@@ -1,8 +1,13 @@
 """Consumer groups in a request log: a trace of version 2, with the topics of the cluster."""
 
+import json
+import re
+
 import pytest
 
 from coterie import CoterieError, run_trace
+from coterie.consumer_groups import encode_topic_id
+from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
 from support.request_lines import line
@@ -51,14 +56,24 @@ def metadata(ms, **topics):
     return line("METADATA", 13, {"topics": []}, {"brokers": brokers, "topics": rows}, ms)
 
 
-def created(ms, name, topic_id, partitions):
-    row = {"name": name, "topicId": topic_id, "errorCode": 0, "numPartitions": partitions}
-    return line("CREATE_TOPICS", 7, {"topics": [], "validateOnly": False}, {"topics": [row]}, ms)
+def created(ms, name, topic_id, partitions, code=0, *, validate_only=False):
+    row = {"name": name, "topicId": topic_id, "errorCode": code}
+    if partitions is not None:  # since version 5
+        row["numPartitions"] = partitions
+    request = {"topics": [], "validateOnly": validate_only}
+    return line("CREATE_TOPICS", 7, request, {"topics": [row]}, ms)
 
 
-def deleted(ms, name):
+def grown_to(ms, name, count, code=0, *, validate_only=False):
+    topics = [{"name": name, "count": count, "assignments": None}]
+    request = {"topics": topics, "timeoutMs": 1, "validateOnly": validate_only}
+    answer = {"results": [{"name": name, "errorCode": code, "errorMessage": None}]}
+    return line("CREATE_PARTITIONS", 3, request, answer, ms)
+
+
+def deleted(ms, name, code=0):
     request = {"topics": [{"name": name, "topicId": "AAAAAAAAAAAAAAAAAAAAAA"}], "timeoutMs": 1}
-    answer = {"responses": [{"name": name, "topicId": ORDERS, "errorCode": 0}]}
+    answer = {"responses": [{"name": name, "topicId": ORDERS, "errorCode": code}]}
     return line("DELETE_TOPICS", 6, request, answer, ms)
 
 
@@ -107,6 +122,90 @@ def test_topics_that_come_grow_and_go_do_so_in_the_trace():
     assert grown["topics"][0]["partitions"] == 3
     assert gone["delete_topics"] == ["orders"]
     assert first["at"] < grown["at"] < gone["at"]
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        created(10, "bills", BILLS, 2, validate_only=True),
+        created(10, "bills", BILLS, 2, code=36),  # TOPIC_ALREADY_EXISTS
+        created(10, "bills", BILLS, None),  # before version 5 the response has no number
+        created(10, "bills", BILLS, -1),  # not authorized to describe it
+        grown_to(10, "orders", 5, validate_only=True),
+        grown_to(10, "orders", 5, code=37),  # INVALID_PARTITIONS
+        grown_to(10, "orders", 2),
+        deleted(10, "orders", code=29),  # TOPIC_AUTHORIZATION_FAILED
+        deleted(10, "bills"),
+    ],
+    ids=range(9),
+)
+def test_a_request_that_makes_no_topic_other_changes_none_in_the_trace(request_line):
+    shown = metadata(1, orders=(ORDERS, [[1], [2]]))
+    lines = [shown, joined(5, {ORDERS: [0, 1]}), request_line, beat(20, 1, 1)]
+    made = import_request_log(lines)
+    assert changes(made) == []
+    assert [row["topic"] for row in made.trace[0]["topics"]] == ["orders"]
+
+
+def test_partitions_that_are_created_are_those_of_the_topic_from_then_on():
+    shown = metadata(1, orders=(ORDERS, [[1], [2]]))
+    made = import_request_log([shown, joined(5, {ORDERS: [0, 1]}), grown_to(10, "orders", 3),
+                               beat(20, 1, 1)])  # fmt: skip
+    (grown,) = changes(made)
+    assert grown["topics"] == [{"topic": "orders", "topic_id": ORDERS, "partitions": 3}]
+
+
+def test_a_change_of_the_topics_stands_where_the_broker_handled_the_request():
+    """That is 4 ms after the request came, and 5 ms before its response was sent."""
+    times = {"totalTimeMs": 9.0, "requestQueueTimeMs": 4.0, "sendTimeMs": 2.0}
+    slow = [
+        re.sub(r'"totalTimeMs": 0.5, "requestQueueTimeMs": 0.1', json.dumps(times)[1:-1], logged)
+        for logged in (
+            created(20, "orders", ORDERS, 2),
+            metadata(30, orders=(ORDERS, [[1]] * 3)),
+            grown_to(40, "orders", 4),
+            deleted(50, "orders"),
+        )
+    ]
+    made = import_request_log([metadata(1, orders=None), joined(10, {}), *slow, beat(60, 1, 1)])
+    assert "topics" not in made.trace[0]  # the first response says that it was not there
+    start_ms = 9  # of the first heartbeat, at 9.6; a deletion is done when its response is sent
+    at = [change["at"] + start_ms for change in changes(made)]
+    assert at == [15, 25, 35, 50]
+    assert changes(made)[-1]["delete_topics"] == ["orders"]
+
+
+def test_a_topic_that_a_response_says_is_not_there_is_not_at_the_start():
+    shown = metadata(20, orders=(ORDERS, [[1]]))
+    made = imported(
+        metadata(1, orders=None), joined(10, {}), shown, beat(30, 1, 2, topics={ORDERS: [0]})
+    )
+    assert "topics" not in made.trace[0]
+    assert [change["topics"][0]["partitions"] for change in changes(made)] == [1]
+
+
+def test_a_topic_that_was_deleted_and_is_shown_again_begins_again_with_its_newer_id():
+    shown = metadata(1, orders=(ORDERS, [[1]])), metadata(20, orders=(BILLS, [[1]]))
+    made = import_request_log([
+        shown[0], joined(5, {ORDERS: [0]}), deleted(10, "orders"), shown[1],
+        grown_to(30, "orders", 2), beat(40, 1, 1),
+    ])  # fmt: skip
+    assert made.trace[0]["topics"][0]["topic_id"] == ORDERS
+    gone, again, grown = changes(made)
+    assert gone["delete_topics"] == ["orders"]
+    rows = [(row["topic_id"], row["partitions"]) for row in again["topics"] + grown["topics"]]
+    assert rows == [(BILLS, 1), (BILLS, 2)]
+
+
+def test_of_a_topic_without_an_id_the_trace_has_the_one_that_its_name_gives():
+    made = import_request_log([
+        created(1, "orders", ORDERS, 1), deleted(2, "orders"), created(3, "orders", None, 1),
+        created(4, "bills", None, 1), created(5, "__consumer_offsets", BILLS, 50),
+        joined(9, {ORDERS: [0]}),
+    ])  # fmt: skip
+    again, other = [change for change in changes(made) if "topics" in change][1:]
+    assert again["topics"][0]["topic_id"] == ORDERS
+    assert other["topics"][0]["topic_id"] == encode_topic_id(derived_topic_id("bills"))
 
 
 def test_without_metadata_the_groups_show_the_topics():

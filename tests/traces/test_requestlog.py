@@ -350,6 +350,28 @@ def test_a_deletion_waits_for_the_line_of_the_server_log():
     ]  # fmt: skip
 
 
+def test_a_removal_stands_at_the_end_of_its_millisecond_and_none_before_the_first_request():
+    """A response of the millisecond 26 was handled at 25.6, since it took 0.4 ms."""
+    line_of = (
+        "[2026-01-01 00:00:00,{:03d}] INFO [GroupCoordinator 1]: Removed 1 offsets associated with "
+        "deleted partitions: t-{}. (kafka.coordinator.group.GroupCoordinator)\n"
+    )
+    removed = list(removals(line_of.format(*each) for each in [(8, 0), (9, 1), (25, 2)]))
+    made = import_request_log(
+        [commit(0, ms=10), fetch("g", 26, 10), fetch("g", 27, 10)], removals=removed
+    )
+    assert [
+        (event["at"], event["op"], *(place["partition"] for place in event.get("partitions", ())))
+        for event in made.trace[1:]
+    ] == [
+        (0, "offset_commit"),
+        (1, "delete_partitions", 1),
+        (16, "offset_fetch"),
+        (17, "delete_partitions", 2),
+        (17, "offset_fetch"),
+    ]
+
+
 def test_a_clock_that_was_set_back_and_right_again_leaves_the_order_of_the_log():
     back = [commit(0, ms=ms, group=group, connection=f"{AT}:4000-1") for ms, group in
             [(50_000, "a"), (20_000, "b"), (21_000, "c"), (52_000, "d")]]  # fmt: skip

@@ -170,7 +170,7 @@ class _Walk(ast.NodeVisitor):
                     self._add("bound", span, bound)
         before = len(self.found)
         self.generic_visit(node)
-        if _asks_for_sign(node):  # which no unit changes
+        if _asks_for_sign_or_none(node):  # which no unit changes
             self.found[before:] = [
                 one for one in self.found[before:] if one.operator != "wrong unit"
             ]
@@ -360,10 +360,12 @@ class _Walk(ast.NodeVisitor):
                 self._add("order", (start, end), new)
 
 
-def _asks_for_sign(node: ast.Compare) -> bool:
-    """Return whether a comparison asks whether a number is negative."""
+def _asks_for_sign_or_none(node: ast.Compare) -> bool:
+    """Return whether a comparison asks whether a number is negative, or there at all."""
     op, other = node.ops[-1], node.comparators[-1]
-    return isinstance(op, ast.Lt | ast.GtE) and isinstance(other, ast.Constant) and other.value == 0
+    if not isinstance(other, ast.Constant):
+        return False
+    return (isinstance(op, ast.Lt | ast.GtE) and other.value == 0) or other.value is None
 
 
 def _bounds_memory(node: ast.BinOp) -> bool:

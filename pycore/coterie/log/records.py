@@ -185,7 +185,7 @@ def _control(record: LogRecord) -> dict[str, Any]:
     key, value = record.key, record.value
     name = "UNKNOWN"
     if key is not None and len(key) >= 4 and key[0] < 0x80:  # a negative version has no type
-        name = CONTROL_TYPES.get(int.from_bytes(key[2:4], "big", signed=True), name)
+        name = CONTROL_TYPES.get(int.from_bytes(key[2:4], "big"), name)
     fields: dict[str, Any] = {"type": name, "key": key, "value": value}
     if name in TRANSACTION_MARKERS and value is not None and len(value) >= 6:
         fields["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)

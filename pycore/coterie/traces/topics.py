@@ -86,7 +86,7 @@ class LoggedTopics:
                     self._shown(exchange.handled_ms, topic["name"], topic.get("topicId"), count)
         elif exchange.api == "CREATE_TOPICS" and not exchange.request.get("validateOnly"):
             for topic in answer["topics"]:
-                if not topic["errorCode"] and topic.get("numPartitions", -1) > 0:
+                if not topic["errorCode"] and topic.get("numPartitions", 0) > 0:
                     self._absent.add(topic["name"])
                     count = topic["numPartitions"]
                     self._shown(exchange.handled_ms, topic["name"], topic.get("topicId"), count)

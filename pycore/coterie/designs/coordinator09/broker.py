@@ -218,9 +218,11 @@ class CoordinatorBroker:
             self._answer(sender, number, self._share(group, name, member))
             return
         if member is None:
-            member = group.members[name] = CoordinatedMember(request.topics, 0, sender.name)
+            session_ms = request.session_timeout_ms
+            member = CoordinatedMember(request.topics, session_ms, sender.name)
             member.connection = sender
-            self._start_session(group, name, member, request.session_timeout_ms)
+            group.members[name] = member
+            self._start_session(group, name, member)
         member.topics, member.session_timeout_ms = request.topics, request.session_timeout_ms
         group.strategy = group.strategy or request.strategy
         self._extend_session(member)
@@ -254,10 +256,7 @@ class CoordinatorBroker:
     def _extend_session(self, member: CoordinatedMember) -> None:
         member.deadline_ms = self.world.schedule.now_ms + member.session_timeout_ms
 
-    def _start_session(
-        self, group: CoordinatedGroup, name: str, member: CoordinatedMember, ms: int | None = None
-    ) -> None:
-        member.session_timeout_ms = member.session_timeout_ms if ms is None else ms
+    def _start_session(self, group: CoordinatedGroup, name: str, member: CoordinatedMember) -> None:
         self._extend_session(member)
         self._call_later(member.session_timeout_ms, self._check_session, group, name, member)
 

@@ -1,0 +1,114 @@
+"""When `explain` reports that a partition may have had no coordinator, at the limits of its rules.
+
+A silence counts if several groups had written steadily before it, if it is long beside their
+pauses, and if members of several groups went at once soon after it.
+"""
+
+import pytest
+
+from coterie.insight.groups.outages import groups_that_lost_members
+from coterie.insight.questions import explain
+from coterie.insight.records import log_reader
+from coterie.insight.records.partition_view import read_partitions
+from support.log_writer import batch, commit, group_key, group_value
+
+
+@pytest.fixture(params=["one piece", "a piece for each batch"], autouse=True)
+def pieces(request, monkeypatch):
+    """The pieces in which a log is read decide nothing."""
+    if request.param != "one piece":
+        monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
+
+
+def reported(folder, records, *, epochs=None):
+    """The outages of a log with one batch a record, as (event, from, until, duration, cause)."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+    data = [
+        batch(at, [record], leader_epoch=0 if epochs is None else epochs[at])
+        for at, record in enumerate(records)
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(data))
+    (view,) = read_partitions([folder])
+    return [
+        (row["event"], row["timestamp"], row["until"], row["duration_ms"], row["cause"])
+        for row in explain.rows(view, explain.Parameters())
+        if row["event"] in ("silence", "coordinator_change") and row["group_id"] == "g1"
+    ]
+
+
+def generation(at_ms, group, number, *members):
+    return at_ms, group_key(group), group_value(number, members)
+
+
+def silent(
+    silence_ms=5000, step_ms=100, commits=20, groups=(b"g1", b"g2"), lost=((b"g1", 0), (b"g2", 0))
+):
+    """Two members a group, steady commits, a silence, then one member a group among commits."""
+    began = [generation(0, group, 1, b"x", b"y") for group in (b"g1", b"g2", b"g3")]
+    steady = [
+        commit(step_ms * at, offset=at, group=groups[at % len(groups)]) for at in range(commits)
+    ]
+    back_ms = steady[-1][0] + silence_ms
+    after = [generation(back_ms + at_ms, group, 2, b"x") for group, at_ms in lost]
+    after += [commit(back_ms + at_ms, offset=99, group=b"g1") for at_ms in range(0, 64_000, 4000)]
+    untimed = generation(-1, b"g3", 2, b"x")  # a record of which no time is known
+    return [*began, *steady, *sorted(after), untimed]
+
+
+@pytest.mark.parametrize(
+    ("case", "is_outage"),
+    [
+        ({"silence_ms": 5000}, True),
+        ({"silence_ms": 4999}, False),
+        ({"step_ms": 600, "silence_ms": 6001}, True),  # ten times the longest pause before
+        ({"step_ms": 600, "silence_ms": 6000}, False),
+        ({"commits": 8}, True),  # ten pauses with those of the three first generations
+        ({"commits": 7}, False),
+        ({"groups": (b"g1",), "commits": 25}, False),  # the last 20 batches are of one group
+        ({"lost": ((b"g1", 60_000), (b"g2", 60_000))}, True),
+        ({"lost": ((b"g1", 60_001), (b"g2", 60_001))}, False),
+        ({"lost": ((b"g1", 10), (b"g2", 1010))}, True),
+        ({"lost": ((b"g1", 10), (b"g2", 1011))}, False),
+        ({"lost": ((b"g1", 10), (b"g1", 20))}, False),
+        ({"lost": ()}, False),
+    ],
+)
+def test_a_silence_is_long_after_steady_writing_and_several_groups_lose_members_at_once(
+    tmp_path, case, is_outage
+):
+    found = reported(tmp_path, silent(**case))
+    assert [row[0] for row in found] == ["silence"] * is_outage
+    if is_outage:
+        ((_, from_ms, until_ms, duration_ms, cause),) = found
+        silence_ms, step_ms = case.get("silence_ms", 5000), case.get("step_ms", 100)
+        assert until_ms - from_ms == duration_ms == silence_ms
+        assert from_ms == step_ms * (case.get("commits", 20) - 1)
+        assert "members of 2 groups went at once after a silence" in cause
+        longest = f"(before, {step_ms / 1000:.1f} s at most)"
+        assert f"no record of any group for {silence_ms / 1000:.1f} s {longest}" in cause
+
+
+def test_of_several_moments_the_one_at_which_most_groups_lost_members_counts():
+    departed = [(0, "a"), (500, "b"), (1500, "b"), (1500, "c"), (1600, "d"), (1700, "d")]
+    assert groups_that_lost_members(departed, 0) == 3
+    assert groups_that_lost_members(departed, 1600) == 1
+    assert groups_that_lost_members(departed, 1701) == 0
+    assert groups_that_lost_members([], 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("epochs", "changes"),
+    [((3, 3, 4, 4), [2]), ((-1, -1, 4, 4), []), ((0, 1, 1, 2), [1, 3]), ((4, 4, 3, 3), [])],
+)
+def test_a_leader_epoch_that_rises_from_a_known_one_is_a_change_of_coordinator(
+    tmp_path, epochs, changes
+):
+    records = [commit(1000 * at, offset=at, group=b"g1") for at in range(4)]
+    records[0] = generation(0, b"g1", 1, b"x")
+    found = reported(tmp_path, records, epochs=epochs)
+    assert [row[:4] for row in found] == [
+        ("coordinator_change", 1000 * (at - 1), 1000 * at, 1000) for at in changes
+    ]
+    for at, row in zip(changes, found, strict=True):
+        assert f"leader epoch went from {epochs[at - 1]} to {epochs[at]}" in row[4]

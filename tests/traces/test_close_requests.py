@@ -1,0 +1,72 @@
+"""Which requests of a log may have come in the other order, against a short model."""
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.traces.close_requests import ATTEMPTS, close_pairs, swapped, swaps
+from coterie.wire.exchanges import Connection, Exchange
+
+
+def step(number, handled_ms, group, connection):
+    exchange = Exchange(
+        number, handled_ms - 0.1, handled_ms, handled_ms + 0.2, handled_ms + 0.4, 0.0, "HEARTBEAT",
+        4, "c", "/h", {}, {}, Connection(f"c-{connection}", ("l", "0"), connection),
+    )  # fmt: skip
+    return exchange, {"op": "heartbeat"} | ({"group_id": group} if group else {}), None
+
+
+@st.composite
+def logs(draw):
+    at = draw(st.lists(st.integers(0, 40), min_size=1, max_size=30).map(sorted))
+    rows = [(ms / 4, draw(st.sampled_from(["g", "g", "h", None])), draw(st.integers(0, 3)))
+            for ms in at]  # fmt: skip
+    return [step(number, *row) for number, row in enumerate(rows)]
+
+
+def concerns(one, group):
+    return one[1].get("group_id") in (group, None)
+
+
+def connections(steps):
+    return {step[0].connection for step in steps}
+
+
+@given(logs(), st.data())
+def test_pairs_are_neighbours_of_the_group_within_a_millisecond_the_nearest_first(steps, data):
+    at = data.draw(st.integers(0, len(steps) - 1))
+    group = steps[at][1].get("group_id")
+    until_ms = steps[at][0].sent_ms + 1  # a log's times are cut to milliseconds
+    model = [
+        (one, other)
+        for one, other in combinations(range(len(steps)), 2)
+        if concerns(steps[one], group) and concerns(steps[other], group)
+        and not any(concerns(each, group) for each in steps[one + 1 : other])
+        and steps[other][0].handled_ms - steps[one][0].handled_ms < 1
+        and steps[other][0].handled_ms <= until_ms
+        # one connection has one request at a time, so its requests keep their order
+        and connections(steps[one : one + 1]).isdisjoint(connections(steps[one + 1 : other + 1]))
+    ]  # fmt: skip
+    found = list(close_pairs(steps, at))
+    distance = [min(abs(one - at), abs(other - at)) for one, other in found]
+    assert set(found) <= set(model)
+    assert len(found) == len(set(found)) == min(len(model), ATTEMPTS)
+    assert distance == sorted(distance)
+    left_out = [min(abs(one - at), abs(other - at)) for one, other in set(model) - set(found)]
+    assert max(distance, default=0) <= min(left_out, default=len(steps))
+    assert list(swaps(steps, at)) == [swapped(steps, *pair) for pair in found]
+
+
+def test_a_request_moves_behind_the_other_one_and_to_its_time():
+    steps = [step(number, number / 4, "g", number) for number in range(5)]
+    lines = [each[0].line for each in swapped(steps, 1, 3)]
+    times = [each[0].handled_ms for each in swapped(steps, 1, 3)]
+    assert (lines, times) == ([0, 2, 3, 1, 4], [0, 0.5, 0.75, 0.75, 1.0])
+
+
+def test_a_wrong_answer_costs_eight_attempts_however_many_requests_are_close():
+    steps = [step(number, number / 100, "g", number) for number in range(40)]
+    pairs = list(close_pairs(steps, 20))
+    assert len(pairs) == 8
+    assert sorted(pairs) == [(one, one + 1) for one in range(16, 24)]
