@@ -1,5 +1,6 @@
 """What a run's ledger means: findings, owners and the timeline, against their definitions."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 from hypothesis import given, settings
@@ -78,7 +79,7 @@ def test_findings_are_what_their_definitions_say(works, ends, commits, stuck):
         lost = here(outcome.lost)
         missing = [n for n in end.offsets if n < (end.start or 0) and n not in numbers]
         assert [n for x in lost for n in range(x.first_offset, x.last_offset + 1)] == missing
-        assert all(x.last_offset + 1 < y.first_offset for x, y in zip(lost, lost[1:], strict=False))
+        assert all(x.last_offset + 1 < y.first_offset for x, y in pairwise(lost))
         for item in lost:  # passed by the commit since which all commits are beyond it
             passed = None, end.owner
             was_beyond = False
