@@ -19,11 +19,15 @@ LATENCY_MS = 1  # a heartbeat is sent when it would arrive
 
 
 class Beats(GroupCoordinator):
-    """Writes down when heartbeats come."""
+    """Writes down when heartbeats and joins come."""
 
     def __init__(self, *args, **fields):
-        self.beats_ms = []
+        self.beats_ms, self.joins_ms = [], []
         super().__init__(*args, **fields)
+
+    def join_group(self, *args, **fields):
+        self.joins_ms.append(self.now_ms)
+        return super().join_group(*args, **fields)
 
     def heartbeat(self, *args, **fields):
         self.beats_ms.append(self.now_ms)
@@ -98,3 +102,24 @@ def test_a_consumer_without_a_listener_takes_and_acknowledges_what_it_is_assigne
     values = story.poll(20_000)
     assert sorted(map(len, story.owned().values())) == [1, 1]
     assert len(values) >= 38
+
+
+def test_a_join_that_is_refused_is_repeated_after_a_backoff_in_one_poll():
+    story = Story(1, interval_ms=None, make_coordinator=Beats)
+    story.start("a", CLASSIC)
+    error = Error.COORDINATOR_LOAD_IN_PROGRESS
+    story.cluster.network.fail("a", "join_group", error, times=4)
+    story.poll(10_000, 10_000)
+    first, second = story.cluster.coordinator.joins_ms  # for an id, and with it
+    assert 4 * 100 <= first <= 4 * 100 + 20
+    assert second - first <= 20
+    assert story.of("assigned") == [[("orders", 0)]]
+
+
+def test_a_member_that_joins_has_no_generation_yet():
+    story = Story(1, interval_ms=None)
+    consumer = story.start("a", CLASSIC)
+    consumer.poll(100)  # the initial rebalance waits for more members
+    assert consumer.group_metadata().generation_id == -1
+    story.poll(10_000)
+    assert consumer.group_metadata().generation_id == 1
