@@ -171,11 +171,15 @@ def test_the_report_of_a_test_without_hypothesis_has_the_timeline(pytester):
             crash = Crash(at_ms=0, during="processing")
             history = History(members=1, topics={"orders": 1}, minutes=1, events=(crash,))
             assert not history.run(CommitsFirst).lost
+
+        def test_another_that_fails_for_another_reason():
+            assert False
         """
     )
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     lines = ["*- history -*", "orders-0@* never processed; *", "*event: Crash*"]
     result.stdout.fnmatch_lines(lines)
+    assert result.stdout.str().count("- history -") == 1
 
 
 def test_a_trace_of_a_run_gives_the_same_answers():

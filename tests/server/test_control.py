@@ -12,6 +12,7 @@ from coterie.errors import CoterieError
 from coterie.server.admin.control import Control
 from coterie.server.admin.http import HttpRequest, Refusal
 from coterie.server.api.faults import Watch
+from coterie.testing import subscription
 from support.server import asking, playing
 
 
@@ -81,6 +82,14 @@ def test_a_member_is_gone_when_its_session_ended():
     assert [base64.b64decode(each["assignment"]) for each in shown["members"]] == [b"mine"]
     control("POST", "/advance", {"ms": 30_001})
     assert control("GET", path)["members"] == []
+
+
+def test_sets_are_told_in_order():
+    control = Controlled()
+    topics = [f"t{number}" for number in range(9)]
+    protocols = [{"name": "range", "metadata": subscription(topics)}]
+    asking.ask(control.peer, "JoinGroup", 3, asking.joining("g", protocols=protocols))
+    assert control("GET", "/snapshot/g")["subscribed_topics"] == topics
 
 
 def test_offsets_are_told_by_partition():

@@ -72,6 +72,18 @@ def test_what_was_committed_survives_that_the_coordinator_moves(server):
     assert after.generation_id == generation
 
 
+@pytest.mark.parametrize(("version", "rebalance_ms"), [(0, 30_000), (1, 50_000), (3, 50_000)])
+def test_in_join_group_0_the_session_timeout_is_that_of_rebalances_too(
+    server, version, rebalance_ms
+):
+    body = joining("g", rebalanceTimeoutMs=50_000)
+    if version == 0:
+        del body["rebalanceTimeoutMs"]
+    server.connect().send(request("JoinGroup", version, body))
+    (member,) = server.cluster.groups.snapshot("g").members
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (30_000, rebalance_ms)
+
+
 def test_a_topic_that_is_deleted_takes_its_offsets_along(server):
     peer = server.connect()
     ask(peer, "OffsetCommit", 7, commit("g", "t", {0: 5}))

@@ -165,6 +165,8 @@ def test_when_the_epochs_are_exhausted_the_end_gives_a_new_producer_id(producing
     assert producer_id != producing.id
     assert producing.markers() == [LAST_EPOCH + 1]
     assert producing.end(LAST_EPOCH) == (0, producer_id, 0)  # the response was lost
+    of_nobody = producing.end(LAST_EPOCH, producer_id=producer_id + 9)
+    assert of_nobody == (NOT_MAPPED, -1, -1)
 
 
 def test_a_transaction_that_is_fenced_goes_on_with_the_epoch_after_that(producing):
@@ -429,6 +431,16 @@ def test_features_of_kafka_4_are_on_in_a_new_cluster(peer):
         "metadata.version": (7, 27),
         "share.version": (0, 1),
     }
+
+
+@pytest.mark.parametrize(("level", "value_version"), [(0, 0), (1, 1), (2, 1)])
+def test_the_transaction_log_is_flexible_since_transaction_version_1(server, level, value_version):
+    row = {"feature": "transaction.version", "maxVersionLevel": level, "upgradeType": 2}
+    ask(server.connect(), "UpdateFeatures", 1, {"featureUpdates": [row]})
+    Producing(server)
+    logs = server.cluster.topics.get("__transaction_state").partitions
+    records = [each for log in logs for batch in LogReader(log.data()) for each in batch.records]
+    assert [int.from_bytes(each.value[:2], "big") for each in records] == [value_version]
 
 
 def test_one_refused_update_of_a_feature_fails_all(peer):

@@ -396,3 +396,15 @@ def test_a_long_response_is_not_begun_while_too_many_bytes_are_unread():
     peering.unsent.subtract(0, 1)
     peering.loop.run()
     assert correlation_ids(b"".join(transport.written)) == [1]
+
+
+def test_a_long_response_that_has_begun_is_finished_whatever_is_unread():
+    peering = with_topics(3000, 1)
+    peer, transport = peering.connect()
+    peer.data_received(METADATA)
+    peering.loop.turn()
+    peering.loop.turn()
+    peering.unsent.add(0, 1)
+    assert not transport.written  # it has more slices to make
+    peering.loop.run()
+    assert correlation_ids(b"".join(transport.written)) == [1]

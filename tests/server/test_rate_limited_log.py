@@ -163,6 +163,10 @@ def test_a_line_is_one_line_whatever_it_is_made_of():
     assert lines[0].startswith(r"a\r\nb\u2028c\ud800d")
     assert lines[0].isprintable()
     assert len(lines[0]) < 350
+    for size in (299, 300, 301):  # the longest that is whole
+        lines.clear()
+        RateLimitedLog(lines.append, Timers())("kind", "a" * size)
+        assert lines == ["a" * size if size <= 300 else "a" * 297 + "..."]
 
 
 def test_connections_too_many_are_told_as_a_flood_is():

@@ -294,6 +294,17 @@ def test_what_there_is_not_is_answered_as_by_a_broker_without_it(peer):
     assert [each["name"] for each in place["topics"]] == ["a"]
 
 
+def test_a_topic_to_delete_has_a_name_or_an_id(peer):
+    (made,) = make(peer, {"name": "c"})
+    topics = [{"name": None, "topicId": "A" * 22}, {"name": "c", "topicId": made["topicId"]}]
+    found = ask(peer, "DeleteTopics", 6, {"topics": topics})["responses"]
+    assert [(row["errorCode"], row["errorMessage"]) for row in found] == [
+        (42, "Neither topic name nor id were specified."),
+        (42, "You may not specify both topic name and topic id."),
+    ]
+    assert names(peer) == {"c": 1}
+
+
 def test_a_name_collides_with_no_topic_that_was_deleted(peer):
     for name, alike in (("a.b", "a_b"), ("a_b", "a.b")):
         assert make(peer, {"name": name})[0]["errorCode"] == 0

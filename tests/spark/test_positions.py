@@ -80,6 +80,20 @@ def test_a_limit_is_shared_and_each_partition_yields_a_batch(tmp_path):
     assert advance(log, {"0": 5, "1": 2, "2": 5}, 1) == {"0": 6, "1": 2, "2": 6}
 
 
+def test_headers_are_of_the_batches_within_a_limit_and_tell_whether_that_is_all(tmp_path):
+    broker, log = GrowingLog(tmp_path), LogPositions([tmp_path])
+    for offset in range(4):
+        broker.append(some_batch(offset))
+    size = len(some_batch(0))
+    ((segment,),) = log.segments().values()
+    for start in range(4):
+        for limit in range(0, 5 * size, size // 2):
+            headers, is_end = positions.headers_from(segment, start * size, limit)
+            count = min(max(limit // size, 1), 4 - start)
+            assert headers["position"].tolist() == [n * size for n in range(start, start + count)]
+            assert is_end == (start + count == 4)
+
+
 def test_a_batch_larger_than_the_window_is_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(positions, "LEAST_WINDOW", 8)
     GrowingLog(tmp_path).append(some_batch(0, 50))

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from coterie import PartialState, ScanOptions
+from coterie import CoterieError, PartialState, ScanOptions
 from coterie._core.codec.reader import LogReader
-from coterie._core.fold.fold_state import Scanned
+from coterie._core.fold.fold_state import Fault, Scanned
+from coterie.errors import FaultFound
 from coterie.log.folders import TOPIC, Segment
+from coterie.replay.engine import Read
+from coterie.state.pickling import pack
 from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces
-from coterie_spark.replay_job import hadoop, merging, plan, scanning, writing
+from coterie_spark.replay_job import driver, hadoop, merging, plan, scanning, writing
 from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
 from coterie_spark.replay_job.frame import OffsetRun
 from coterie_spark.source import decoded
@@ -25,6 +28,24 @@ pa = pytest.importorskip("pyarrow")
 
 def segment(partition=0, size=100, compression=None, path="x.log"):
     return Segment(path, partition, 0, size, compression)
+
+
+# ---- the driver
+
+
+def report(number, *positions, stopped=False):
+    """What a worker says about a partition with faults at these positions."""
+    faults = [Fault(f"p-{number}", at, 0, "crc", None, "bad") for at in positions]
+    return merging.ABOUT, pack(merging.ABOUT, (number, Read((), {}, faults), 0, stopped))
+
+
+def test_a_replay_that_stops_names_the_first_fault_of_the_first_partition_that_has_one():
+    reports = [report(3, 5, 7, stopped=True), report(1, 20, 90, stopped=True), report(0, 1)]
+    with pytest.raises(FaultFound, match="p-1: byte 20, base offset 0: crc: bad; stopped"):
+        driver.summary_of(reports, ())
+    # what cannot be read at all comes before any fault
+    with pytest.raises(CoterieError, match=r"^a is gone"):
+        driver.summary_of([*reports, (merging.ERROR, b"b"), (merging.ERROR, b"a is gone")], ())
 
 
 # ---- merging

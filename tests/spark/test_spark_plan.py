@@ -53,6 +53,11 @@ def test_no_task_is_more_than_one_piece_above_the_bytes_of_the_limit(sizes, core
         assert sum(p.weight for unit in task for p in unit) < task_bytes + max(biggest, 1)
 
 
+def test_integers_have_the_hash_of_sparks_partitioning():
+    # SELECT hash(0), hash(1), hash(42) of Spark 3.5
+    assert [plan.spark_hash(value) for value in (0, 1, 42)] == [933211791, -559580957, 29417773]
+
+
 @pytest.mark.parametrize("max_bytes", [1, 700, 5000])
 @pytest.mark.parametrize("case", ["basic", "compacted", "corrupt/magic-3", "corrupt/length-2gib"])
 def test_pieces_scanned_one_after_another_give_what_the_segment_gives(case, max_bytes):

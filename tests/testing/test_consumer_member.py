@@ -53,6 +53,15 @@ def drive(coordinator, *members, ms):
         coordinator.advance_by(1000)
 
 
+def test_an_assignment_is_in_the_order_of_names_whatever_ids_topics_have():
+    for names in ("abcdefg", "gfedcba"):
+        made = GroupCoordinator({"coterie.behaviour": "4.1"})
+        made.set_topics(dict.fromkeys(names, 1))
+        one = member(made, topics=list(names))
+        drive(made, one, ms=3000)
+        assert list(one.assignment) == sorted(names)
+
+
 def requests(coordinator, monkeypatch):
     """Record the heartbeats from now on: (epoch, fields)."""
     seen = []

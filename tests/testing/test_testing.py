@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -110,6 +111,16 @@ def test_a_member_that_leaves_gives_its_partitions_up_at_once():
     assert [what for _, what, _ in one.events][:3] == ["join", "sync", "assigned"]
 
 
+def test_a_member_that_leaves_while_it_joins_joins_anew_with_the_next_poll():
+    coordinator = GroupCoordinator()
+    one = Member(coordinator, "g", client_id="a", topics={"t": 1})
+    one.poll()  # its JoinGroup waits for the initial rebalance delay
+    one.leave()
+    drive(coordinator, one, ms=10_000)
+    assert one.stable
+    assert one.assignment == {"t": [0]}
+
+
 def test_a_member_commits_its_positions_before_it_gives_partitions_up_and_when_due():
     """Source: ConsumerCoordinator.onJoinPrepare, onLeavePrepare: commit, callback, then leave."""
     coordinator = GroupCoordinator()
@@ -122,6 +133,9 @@ def test_a_member_commits_its_positions_before_it_gives_partitions_up_and_when_d
     one.positions = {("t", 0): 1, ("t", 1): 2, ("u", 0): 3}
     drive(coordinator, one, ms=20_000)
     assert [p.offset for p in coordinator.offset_fetch("g").partitions] == [1, 2]
+    drive(coordinator, one, ms=60_000)
+    commits_ms = [at_ms for at_ms, what, _ in one.events if what == "commit"]
+    assert [after - before for before, after in pairwise(commits_ms)] == [20_000] * 3
     one.positions["t", 0] = 8
     one.leave()
     assert seen == [("assigned", []), ("revoked", [8, 2])]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie import ArgumentError, ConfigError, OffsetAndMetadata
+from coterie import ArgumentError, ConfigError, Error, OffsetAndMetadata
 from coterie.testing import (
     Consumer,
     IllegalStateError,
@@ -174,6 +174,16 @@ def test_a_position_waits_for_its_look_up_until_the_timeout():
     assert story.cluster.now_ms == begin + 3000
 
 
+def test_a_look_up_that_fails_is_repeated_soon_and_the_poll_waits_for_it():
+    story, consumer = reader(interval_ms=None)
+    story.cluster.produce("orders", 1000)
+    story.pass_time(5000)
+    story.cluster.network.fail("a", "list_offsets", Error.LEADER_NOT_AVAILABLE, times=3)
+    begin = story.cluster.now_ms
+    assert len(consumer.poll(60_000)) == 5
+    assert 300 <= story.cluster.now_ms - begin < 700  # retry.backoff.ms each
+
+
 def test_a_client_that_is_cut_off_has_only_the_records_that_reached_it():
     story, consumer = reader()
     consumer.poll(5000)
@@ -222,6 +232,9 @@ def test_a_poll_needs_a_subscription_and_a_closed_consumer_does_nothing():
     consumer = story.start("a", subscribe=False)
     with pytest.raises(IllegalStateError):
         consumer.poll(0)
+    for timeout_ms in (-1, "5", 1.5):
+        with pytest.raises(ArgumentError, match="timeout_ms"):
+            consumer.close(timeout_ms)
     consumer.close()
     consumer.close()
     with pytest.raises(IllegalStateError):

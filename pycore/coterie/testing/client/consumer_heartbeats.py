@@ -91,15 +91,16 @@ class ConsumerHeartbeats:
         if self._member.outside:
             return
         network = self._network
-        if network.coordinator is None or self._member.state in _AT_ONCE:
-            due_ms = self._retry_ms
-        else:
-            due_ms = max(self._beat_ms, self._retry_ms) + network.cluster.latency_ms
-        if network.coordinator is None:
-            at_ms = due_ms
-        else:
-            at_ms = self._poll_ms if self._in_flight else min(self._poll_ms, due_ms)
+        at_ms = self._due_ms()
+        if network.coordinator is not None:
+            at_ms = self._poll_ms if self._in_flight else min(self._poll_ms, at_ms)
         self._timer = network.process.call_later(max(at_ms - network.now_ms, 0), self._run)
+
+    def _due_ms(self) -> int:
+        """Return when to look for the coordinator, or else when the next heartbeat arrives."""
+        if self._network.coordinator is None or self._member.state in _AT_ONCE:
+            return self._retry_ms
+        return max(self._beat_ms, self._retry_ms) + self._network.cluster.latency_ms
 
     def leave(self) -> Sent:
         """Send the heartbeat that leaves; the result comes with its response, whatever it is."""
@@ -127,7 +128,7 @@ class ConsumerHeartbeats:
         elif now_ms >= self._poll_ms:
             self._late()
             return
-        elif not self._in_flight and now_ms >= self._retry_ms:
+        elif not self._in_flight and now_ms >= self._due_ms():
             self._send()
         self.arm()
 

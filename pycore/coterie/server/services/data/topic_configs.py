@@ -50,7 +50,10 @@ class InvalidConfig(CoterieError):
 
 
 class TopicConfig(NamedTuple):
-    """A topic setting; ``server``: the broker setting that is its default."""
+    """A topic setting.
+
+    ``server``: the broker setting that is its default. ``or_else``: a valid number out of range.
+    """
 
     name: str
     type: int
@@ -59,6 +62,7 @@ class TopicConfig(NamedTuple):
     least: float | None = None
     most: float | None = None
     words: tuple[str, ...] = ()
+    or_else: int | None = None
 
 
 TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
@@ -67,7 +71,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         TopicConfig(
             "cleanup.policy", LIST, "delete", "log.cleanup.policy", words=("compact", "delete")
         ),
-        TopicConfig("compression.gzip.level", INT, "-1", "compression.gzip.level", -1, 9),
+        TopicConfig("compression.gzip.level", INT, "-1", "compression.gzip.level", 1, 9, (), -1),
         TopicConfig("compression.lz4.level", INT, "9", "compression.lz4.level", 1, 17),
         TopicConfig("compression.type", STRING, "producer", "compression.type", words=_CODECS),
         TopicConfig("compression.zstd.level", INT, "3", "compression.zstd.level", -131072, 22),
@@ -199,10 +203,16 @@ def _number(row: TopicConfig, text: str) -> float:
     except ValueError:
         raise _wrong(row, text, f"Not a number of type {_TYPES[row.type]}") from None
     if row.least is not None and value < row.least:
-        raise _wrong(row, value, f"Value must be at least {row.least}")
-    if row.most is not None and value > row.most:
-        raise _wrong(row, value, f"Value must be no more than {row.most}")
-    return value
+        limit = f"at least {row.least}"
+    elif row.most is not None and value > row.most:
+        limit = f"no more than {row.most}"
+    else:
+        return value
+    if row.or_else is not None:
+        if value == row.or_else:
+            return value
+        limit = f"between {row.least} and {row.most} or equal to {row.or_else}"
+    raise _wrong(row, value, f"Value must be {limit}")
 
 
 def _wrong(row: TopicConfig, text: str | float, why: str) -> InvalidConfig:

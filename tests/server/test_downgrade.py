@@ -1,0 +1,53 @@
+"""Batches as a client of a very old version gets them, as messages of magic 0 or 1."""
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from coterie.messages import encode_batch
+from coterie.server.services.data.downgrade import downgraded
+
+VALUES = st.lists(st.binary(max_size=40), min_size=1, max_size=4)
+HEAD = {
+    0: 12 + 4 + 1 + 1,
+    1: 12 + 4 + 1 + 1 + 8,
+}  # offset and size, checksum, magic, attributes, time
+
+
+def messages(data, magic):
+    """The offsets and values of whole uncompressed messages without keys."""
+    found = []
+    while len(data) >= 12 and len(data) >= 12 + (size := int.from_bytes(data[8:12], "big")):
+        assert data[16] == magic
+        body = data[HEAD[magic] : 12 + size]
+        assert body[:4] == b"\xff" * 4  # no key
+        found.append((int.from_bytes(data[:8], "big"), body[8:]))
+        data = data[12 + size :]
+    return found
+
+
+@settings(max_examples=150)
+@given(st.lists(VALUES, min_size=1, max_size=5), st.sampled_from([0, 1]), st.integers(0, 20))
+def test_a_response_has_the_length_of_the_batches_and_all_whole_messages_that_fit(
+    batches, magic, first_offset
+):
+    data, sets, offset = b"", [], 0
+    for values in batches:
+        rows = [(offset + n, 1000, None, value) for n, value in enumerate(values)]
+        offset += len(values)
+        data += encode_batch(rows)
+        sets.append([(at, value) for at, _, _, value in rows if at >= first_offset])
+    size = max(len(data), *(sum(map(sized(magic), one)) for one in sets if one), 0)
+    fits, room = [], size
+    for message in (each for one in sets for each in one):
+        room -= sized(magic)(message)
+        if room < 0:
+            break
+        fits.append(message)
+    assume(any(sets))
+    out = downgraded(data, magic, first_offset)
+    assert messages(out, magic) == fits
+    assert len(out) == size
+
+
+def sized(magic):
+    return lambda message: HEAD[magic] + 4 + 4 + len(message[1])

@@ -1,0 +1,125 @@
+"""When heartbeats arrive at the coordinator: as often as agreed, and soon after an error.
+
+Rules: AbstractCoordinator.java and Heartbeat.java; HeartbeatRequestState.java, RequestState.java.
+"""
+
+from itertools import pairwise
+
+import pytest
+
+from coterie import Error, GroupCoordinator
+from support.consumers import Story
+
+CLASSIC, CONSUMER = {"heartbeat.interval.ms": 3000}, {"group.protocol": "consumer"}
+PROTOCOLS = pytest.mark.parametrize(
+    ("settings", "interval_ms"), [(CLASSIC, 3000), (CONSUMER, 5000)], ids=["classic", "consumer"]
+)
+SHORT_POLLS_MS, LONG_POLL_MS = 100, 60_000
+LATENCY_MS = 1  # a heartbeat is sent when it would arrive
+
+
+class Beats(GroupCoordinator):
+    """Writes down when heartbeats and joins come."""
+
+    def __init__(self, *args, **fields):
+        self.beats_ms, self.joins_ms = [], []
+        super().__init__(*args, **fields)
+
+    def join_group(self, *args, **fields):
+        self.joins_ms.append(self.now_ms)
+        return super().join_group(*args, **fields)
+
+    def heartbeat(self, *args, **fields):
+        self.beats_ms.append(self.now_ms)
+        return super().heartbeat(*args, **fields)
+
+    def consumer_group_heartbeat(self, *args, **fields):
+        self.beats_ms.append(self.now_ms)
+        return super().consumer_group_heartbeat(*args, **fields)
+
+
+def joined(settings):
+    """A story with a member that owns everything, and the times of the heartbeats to come."""
+    story = Story(1, {"coterie.behaviour": "4.1"}, interval_ms=None, make_coordinator=Beats)
+    story.start("a", settings)
+    story.poll(20_000)
+    beats_ms = story.cluster.coordinator.beats_ms
+    beats_ms.clear()
+    return story, beats_ms
+
+
+def gaps(beats_ms):
+    return [after - before for before, after in pairwise(beats_ms)]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("poll_ms", [SHORT_POLLS_MS, LONG_POLL_MS])
+@pytest.mark.parametrize("slow_ms", [0, 50])
+def test_a_member_sends_a_heartbeat_in_each_interval(settings, interval_ms, poll_ms, slow_ms):
+    # also if a poll may come less often than a heartbeat, or a poll waits for longer
+    story, beats_ms = joined(settings | {"max.poll.interval.ms": interval_ms - 1000})
+    if slow_ms:
+        story.cluster.network.slow("a", slow_ms)
+        story.poll(10_000)
+        beats_ms.clear()
+    story.poll(LONG_POLL_MS, poll_ms)
+    assert set(gaps(beats_ms)) == {interval_ms + LATENCY_MS}
+
+
+def test_a_refused_heartbeat_of_the_consumer_protocol_is_repeated_after_a_growing_backoff():
+    begins = []
+    for times in range(7):
+        story, beats_ms = joined(CONSUMER)
+        error = Error.COORDINATOR_LOAD_IN_PROGRESS
+        if times:
+            story.cluster.network.fail("a", "consumer_group_heartbeat", error, times=times)
+        story.poll(20_000, SHORT_POLLS_MS)
+        begins.append(beats_ms[0])
+        assert set(gaps(beats_ms[1:])) == {5000 + LATENCY_MS}  # after a success all begins anew
+    backoffs = gaps(begins)  # and the time to the coordinator and back
+    assert [round(ms, -2) for ms in backoffs] == [100, 200, 400, 800, 1000, 1000]
+
+
+@PROTOCOLS
+def test_the_heartbeat_that_an_old_coordinator_refuses_soon_comes_to_the_new_one(
+    settings, interval_ms
+):
+    due_ms, repeated_ms = [], []
+    for times, fails in ((due_ms, False), (repeated_ms, True)):
+        story, beats_ms = joined(settings)
+        if fails:
+            story.cluster.fail_over(0)
+        story.poll(interval_ms, SHORT_POLLS_MS)
+        times += beats_ms
+    assert 0 < repeated_ms[0] - due_ms[0] < 200  # a look-up, and retry.backoff.ms
+
+
+def test_a_consumer_without_a_listener_takes_and_acknowledges_what_it_is_assigned():
+    story = Story(2, {"coterie.behaviour": "4.1"})
+    for name in "ab":
+        story.start(name, CONSUMER, subscribe=False).subscribe(["orders"])
+        story.poll(10_000)
+    values = story.poll(20_000)
+    assert sorted(map(len, story.owned().values())) == [1, 1]
+    assert len(values) >= 38
+
+
+def test_a_join_that_is_refused_is_repeated_after_a_backoff_in_one_poll():
+    story = Story(1, interval_ms=None, make_coordinator=Beats)
+    story.start("a", CLASSIC)
+    error = Error.COORDINATOR_LOAD_IN_PROGRESS
+    story.cluster.network.fail("a", "join_group", error, times=4)
+    story.poll(10_000, 10_000)
+    first, second = story.cluster.coordinator.joins_ms  # for an id, and with it
+    assert 4 * 100 <= first <= 4 * 100 + 20
+    assert second - first <= 20
+    assert story.of("assigned") == [[("orders", 0)]]
+
+
+def test_a_member_that_joins_has_no_generation_yet():
+    story = Story(1, interval_ms=None)
+    consumer = story.start("a", CLASSIC)
+    consumer.poll(100)  # the initial rebalance waits for more members
+    assert consumer.group_metadata().generation_id == -1
+    story.poll(10_000)
+    assert consumer.group_metadata().generation_id == 1
