@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from heapq import heappop, heappush
 from typing import Any
-
-from coterie._core.structures.timers import TimerWheel
 
 BULK = 16  # cheap items, such as offsets of a commit, that cost about as much as one step
 Routine = Generator["int | Gate", None, Any]
@@ -20,6 +19,31 @@ Routine = Generator["int | Gate", None, Any]
 
 class TooManySteps(Exception):
     """The cost of a run exceeds its limit; the message says where, and what to change."""
+
+
+class Call:
+    """A call that is due at a time.
+
+    Attributes
+    ----------
+    function : function or None
+        None: it is cancelled.
+    """
+
+    __slots__ = ("args", "function")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.function: Callable[..., Any] | None = function
+        self.args = args
+
+    def cancel(self) -> None:
+        """Do not make the call; one that was made is ignored."""
+        self.function, self.args = None, ()
+
+    def run(self) -> None:
+        """Make the call, unless it is cancelled."""
+        if self.function is not None:
+            self.function(*self.args)
 
 
 class Schedule:
@@ -41,10 +65,9 @@ class Schedule:
         self.now_ms = 0
         self.steps = 0
         self.most_steps = most_steps
-        self._wheel = TimerWheel(0)
-        self._due: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
+        self._due: dict[int, list[Call]] = {}  # by time, in the order of scheduling
+        self._times: list[int] = []  # the keys of _due, a heap
         self._soon: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._keys = 0
 
     def spend(self, items: int) -> None:
         """Count work on many items: a step, and one more for each :data:`BULK` of them.
@@ -66,22 +89,24 @@ class Schedule:
         self.spend(0)
         self._soon.append((function, args))
 
-    def call_later(self, ms: int, function: Callable[..., None], *args: Any) -> tuple[int, int]:
-        """Call a function ``ms`` from now; return its timer."""
-        return self.call_at(self.now_ms + ms, function, *args)
+    def call_later(self, ms: int, function: Callable[..., None], *args: Any) -> Call:
+        """Call a function ``ms`` from now; return the call, which can be cancelled."""
+        return self.add(self.now_ms + ms, Call(function, args))
 
-    def call_at(self, at_ms: int, function: Callable[..., None], *args: Any) -> tuple[int, int]:
-        """Call a function at a time, or now if it has passed; return its timer."""
+    def call_at(self, at_ms: int, function: Callable[..., None], *args: Any) -> Call:
+        """Call a function at a time, or now if it has passed; return the call."""
+        return self.add(at_ms, Call(function, args))
+
+    def add(self, at_ms: int, call: Call) -> Call:
+        """Make a call at a time, or now if it has passed; return it."""
         self.spend(0)
-        key = self._keys = self._keys + 1
-        self._due[key] = function, args
-        return self._wheel.add(at_ms, key), key
-
-    def cancel(self, timer: tuple[int, int]) -> None:
-        """Cancel a timer; one that has fired is ignored."""
-        handle, key = timer
-        if self._due.pop(key, None) is not None:
-            self._wheel.cancel(handle)
+        calls = self._due.get(at_ms)
+        if calls is None:
+            self._due[at_ms] = [call]
+            heappush(self._times, at_ms)
+        else:
+            calls.append(call)
+        return call
 
     def run_until(self, at_ms: int) -> None:
         """Advance to a time: run everything due by then, including what is scheduled on the way."""
@@ -93,21 +118,22 @@ class Schedule:
 
         If nothing is due by the limit, the clock moves to it.
         """
-        if self._soon:
+        soon, times = self._soon, self._times
+        if soon:
             self._run_soon()
             return True
-        deadline = self._wheel.next_deadline_ms()
-        if deadline is None or (limit_ms is not None and deadline > limit_ms):
-            self.now_ms = max(limit_ms or 0, self.now_ms)
-            return False
-        self.now_ms = max(deadline, self.now_ms)
-        for key in self._wheel.advance(self.now_ms).tolist():
-            call = self._due.pop(key, None)
-            if call is not None:  # else a timer of the same time has cancelled it
-                function, args = call
-                function(*args)
-                self._run_soon()
-        return True
+        while times and (limit_ms is None or times[0] <= limit_ms):
+            at_ms, ran = heappop(times), False
+            for call in self._due.pop(at_ms):
+                if call.function is not None:  # else it is cancelled, perhaps by one before it
+                    ran, self.now_ms = True, max(at_ms, self.now_ms)
+                    call.run()
+                    if soon:
+                        self._run_soon()
+            if ran:
+                return True
+        self.now_ms = max(limit_ms or 0, self.now_ms)
+        return False
 
     def _run_soon(self) -> None:
         soon = self._soon
@@ -128,7 +154,7 @@ class PausingClock:
         self._paused_ms = 0
         self._paused_at_ms: int | None = None
         self._overdue: dict[int, tuple[int, Callable[[], None]]] = {}
-        self._timers: dict[int, tuple[int, int]] = {}
+        self._timers: dict[int, Call] = {}
         self._keys = 0
 
     @property
@@ -148,7 +174,7 @@ class PausingClock:
         self._overdue.pop(key, None)
         timer = self._timers.pop(key, None)
         if timer is not None:
-            self._schedule.cancel(timer)
+            timer.cancel()
 
     def pause(self) -> None:
         """Stop the clock."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from coterie._core.coordinator.coordinator import Coordinator
+from coterie._core.coordinator.sink import CallerLog
 from coterie._core.coordinator.trace import Trace
 from coterie.arguments import called, function, milliseconds, sequence, span, text
 from coterie.coordinator.admin_requests import AdminRequests
@@ -92,7 +93,7 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         self._outbox = Outbox(on_event, self._complete)
         self._clock: SharedClock | None = None
         self._recording: Recorder | None = None
-        self._sink = None if log_sink is None else sink_of(log_sink, self._outbox.calling)
+        self._sink = None if log_sink is None else self._sink_of(log_sink)
         batches = [batch_row(batch) for batch in sequence(log, "log")]
         if self._sink is not None and (batches or self._deferred):
             raise ArgumentError("log and appends are for a log of our own, log_sink is yours")
@@ -418,6 +419,9 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         return snapshot_of(self._core, text(group_id, "group_id"))
 
     # Inside
+
+    def _sink_of(self, log_sink: LogSink) -> CallerLog:
+        return sink_of(log_sink, self._outbox.calling)
 
     def _call_member_ids(self, prefix: str) -> str:
         assert self._member_ids is not None

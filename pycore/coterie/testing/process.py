@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.extras import missing_module
-from coterie.schedule import Schedule
+from coterie.schedule import Call, Schedule
 
 __all__ = ["Future", "Process", "Timer", "process_of"]
 
@@ -45,26 +46,23 @@ class Future:
             waiter()
 
 
-class Timer:
+class Timer(Call):
     """A call of a process at a time of the clock."""
 
-    __slots__ = ("_process", "_scheduled", "args", "function")
+    __slots__ = ("_process",)
 
     def __init__(
-        self, process: Process, at_ms: int, function: Callable[..., Any], args: tuple[Any, ...]
+        self, process: Process, function: Callable[..., Any], args: tuple[Any, ...]
     ) -> None:
-        self._process = process
-        self.function: Callable[..., Any] | None = function
-        self.args = args
-        self._scheduled = process.schedule.call_at(at_ms, self._fire)
+        self._process, self.function, self.args = process, function, args
 
-    def cancel(self) -> None:
-        """Do not make the call; one that was made is ignored."""
-        self.function = None
-        self._process.schedule.cancel(self._scheduled)
-
-    def _fire(self) -> None:
-        self._process._run(self)
+    def run(self) -> None:
+        """Make the call; a paused process makes it later, and a dead one never."""
+        process = self._process
+        if process.paused:
+            process._overdue.append(self)
+        elif process.alive and self.function is not None:
+            self.function(*self.args)
 
 
 class Process:
@@ -115,13 +113,9 @@ class Process:
 
     def call_later(self, ms: int, function: Callable[..., Any], *args: Any) -> Timer:
         """Call a function ``ms`` from now, unless the process is dead by then."""
-        return Timer(self, self.schedule.now_ms + ms, function, args)
-
-    def _run(self, timer: Timer) -> None:
-        if self.paused:
-            self._overdue.append(timer)
-        elif self.alive and timer.function is not None:
-            timer.function(*timer.args)
+        timer = Timer(self, function, args)
+        self.schedule.add(self.schedule.now_ms + ms, timer)
+        return timer
 
     # The program
 
@@ -147,11 +141,11 @@ class Process:
         """
         if future.done:
             return True
-        if self._program is None or not self._program:
+        if not self._program:
             return self._run_clock(future, timeout_ms)
         wait = self._waits = self._waits + 1
         timer = None if timeout_ms is None else self.call_later(timeout_ms, self._resume, wait)
-        future._waiter = lambda: self.call_later(0, self._resume, wait)
+        future._waiter = partial(self.call_later, 0, self._resume, wait)
         self._hub.switch()
         future._waiter = None
         if timer is not None:
@@ -160,7 +154,12 @@ class Process:
 
     def sleep(self, ms: int) -> None:
         """Let time pass."""
-        self.wait(Future(), ms)
+        if not self._program:
+            self._run_clock(Future(), ms)
+            return
+        self._waits += 1
+        self.call_later(ms, self._resume, self._waits)
+        self._hub.switch()
 
     def _resume(self, wait: int) -> None:
         if wait == self._waits:  # else the result and the timeout came at the same time
@@ -185,7 +184,7 @@ class Process:
         """Let it go on: what has fallen due is done now."""
         self.paused = False
         while self._overdue and not self.paused and self.alive:
-            self._run(self._overdue.popleft())
+            self._overdue.popleft().run()
 
     def kill(self) -> None:
         """End the process at once, without a goodbye."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from coterie.designs.consumer08.brokers import Brokers, HostedPartition
 from coterie.designs.consumer08.config import ConsumerConfig
-from coterie.schedule import Routine, Schedule, Task
+from coterie.schedule import Call, Routine, Schedule, Task
 
 
 class Owned:
@@ -64,7 +64,7 @@ class Fetchers:
         self._fetched: dict[tuple[str, int], Owned] = {}
         self._leaderless: dict[tuple[str, int], Owned] = {}
         self._began_ms = 0
-        self._search_timer: tuple[int, int] | None = None
+        self._search_timer: Call | None = None
         self.requests = 0
 
     def start(self, owned: Iterable[Owned]) -> None:
@@ -123,7 +123,7 @@ class Fetchers:
             return
         self._brokers.seekers.pop(self, None)
         if self._search_timer is not None:
-            self._schedule.cancel(self._search_timer)
+            self._search_timer.cancel()
             self._search_timer = None
 
     def _begin(self, owned: Owned) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from coterie.designs.zookeeper.session import ZooKeeper
-from coterie.schedule import Gate, Routine
+from coterie.schedule import Call, Gate, Routine
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Connection:
         self._connected = True
         self._is_held = False
         self._is_closed = False
-        self._reconnect_timer: tuple[int, int] | None = None
+        self._reconnect_timer: Call | None = None
         self._in_flight: deque[tuple[int, str, str]] = deque()  # arrival (ms), kind, path
         self.session = zookeeper.open(name, timeout_ms, self._fired)
 
@@ -87,7 +87,7 @@ class Connection:
     def cut(self) -> None:
         """Close the connection, and refuse a new one."""
         if self._reconnect_timer is not None:
-            self.zookeeper.schedule.cancel(self._reconnect_timer)
+            self._reconnect_timer.cancel()
             self._reconnect_timer = None
         if self._connected:
             self._connected = False

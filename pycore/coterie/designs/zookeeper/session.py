@@ -18,7 +18,7 @@ from coterie.designs.zookeeper.tree import (
     Tree,
     parent_of,
 )
-from coterie.schedule import Schedule
+from coterie.schedule import Call, Schedule
 
 GONE, PERSISTENT, EPHEMERAL = "gone", "persistent", "ephemeral"
 
@@ -34,7 +34,7 @@ class Session:
         self.fired = fired
         self.alive = True
         self.ephemerals: dict[str, None] = {}
-        self.timer: tuple[int, int] | None = None
+        self.timer: Call | None = None
 
 
 class ZooKeeper:
@@ -67,7 +67,7 @@ class ZooKeeper:
     def returned(self, session: Session) -> bool:
         """Stop the timeout: the client is connected again. Return whether the session lives."""
         if session.timer is not None and session.alive:
-            self.schedule.cancel(session.timer)
+            session.timer.cancel()
         session.timer = None
         return session.alive
 
@@ -77,7 +77,7 @@ class ZooKeeper:
             return
         session.alive = False
         if session.timer is not None:
-            self.schedule.cancel(session.timer)
+            session.timer.cancel()
         self.tree.forget(session)
         for path in session.ephemerals:
             self.tree.delete(path)

@@ -100,6 +100,14 @@ class ClassicMembership:
         self._commits.automatic_if_due()
         return True
 
+    def poll_idly(self) -> bool:
+        """Look at the topics when no poll is due; return whether poll has nothing to do after it."""
+        self._update_metadata()
+        if self._network.coordinator is None or self._rejoin_needed():
+            return False
+        self.group.heartbeats.polled()
+        return True
+
     def next_poll_ms(self) -> int | None:
         """Return when poll has something to do; None: when it is woken."""
         if not self._rejoin_needed():

@@ -173,8 +173,7 @@ class Consumer:
                 self._fetcher.update_positions(deadline_ms)
             records = self._fetcher.collect()
             if records is None:
-                self._wait_for_records(deadline_ms)
-                records = self._fetcher.collect()
+                records = self._wait_for_records(deadline_ms)
             if records is not None:
                 return records
             if self._network.now_ms >= deadline_ms:
@@ -187,18 +186,19 @@ class Consumer:
             return True
         return self._member.poll(deadline_ms)
 
-    def _wait_for_records(self, deadline_ms: int) -> None:
-        """Wait until there may be records, or something else to do."""
-        network = self._network
-        until_ms = earliest(
-            deadline_ms,
-            self._fetcher.next_records_ms(),
-            self._metadata.next_ms,
-            None if self._member is None else self._member.next_poll_ms(),
-        )
+    def _wait_for_records(self, deadline_ms: int) -> list[ConsumerRecord] | None:
+        """Wait until there are records, or something else to do than to look at the topics."""
+        network, fetcher, member = self._network, self._fetcher, self._member
         network.in_poll = True
         try:
-            network.wait(until_ms)
+            while True:
+                next_poll_ms = None if member is None else member.next_poll_ms()
+                until_ms = earliest(deadline_ms, fetcher.next_records_ms(), next_poll_ms)
+                woken = network.wait(earliest(until_ms, self._metadata.next_ms))
+                records = fetcher.collect()
+                idle = not woken and records is None and network.now_ms < (until_ms or 0)
+                if not (idle and self._subscriptions.all_valid and member and member.poll_idly()):
+                    return records
         finally:
             network.in_poll = False
 

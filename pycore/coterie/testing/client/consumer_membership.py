@@ -112,6 +112,15 @@ class ConsumerMembership:
         self._run_calls()
         return True
 
+    def poll_idly(self) -> bool:
+        """Look at the topics when no poll is due; return whether poll has nothing to do after it."""
+        subscriptions = self._subscriptions
+        if self._member.state is not MemberState.STABLE or subscriptions.pattern is not None:
+            return False
+        self._metadata.update(subscriptions.metadata_topics, everything=False)
+        self._heartbeats.polled()
+        return True
+
     def next_poll_ms(self) -> int | None:
         """Return when poll has something to do; None: when it is woken."""
         if self._calls or self._needs_poll:

@@ -46,7 +46,7 @@ class Fetcher:
     def update_positions(self, deadline_ms: int) -> bool:
         """Give each partition a position; return whether the committed offsets are known."""
         subscriptions = self._subscriptions
-        if all(state.valid for state in subscriptions.assigned.values()):
+        if subscriptions.all_valid:
             return True
         if self._commits is not None:
             initializing = subscriptions.initializing()

@@ -27,6 +27,9 @@ class Membership(Protocol):
         next calls.
         """
 
+    def poll_idly(self) -> bool:
+        """Look at the topics when no poll is due; return whether poll has nothing to do after it."""
+
     def next_poll_ms(self) -> int | None:
         """Return when poll has something to do; None: when it is woken."""
 

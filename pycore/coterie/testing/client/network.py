@@ -129,16 +129,22 @@ class NetworkClient:
             handler, response = self._unread.pop(0)
             handler(response)
 
-    def wait(self, until_ms: int | None) -> None:
-        """Wait until something has happened, or a time has come; handle responses meanwhile."""
-        self.process.check_alive()
-        self.handle_responses()
-        if until_ms is not None and until_ms <= self.now_ms:
-            return
+    def wait(self, until_ms: int | None) -> bool:
+        """Wait until something has happened, or a time has come; handle responses meanwhile.
+
+        Return whether it has been woken.
+        """
+        process = self.process
+        process.check_alive()
+        if self._unread:
+            self.handle_responses()
+        now_ms = process.schedule.now_ms
+        if until_ms is not None and until_ms <= now_ms:
+            return False
         future = self._waiting = Future()
         self._in_call += 1
         try:
-            self.process.wait(future, None if until_ms is None else until_ms - self.now_ms)
+            return process.wait(future, None if until_ms is None else until_ms - now_ms)
         finally:
             self._in_call -= 1
             self._waiting = None

@@ -154,6 +154,14 @@ class SubscriptionState:
             raise IllegalStateError(f"no current assignment for partition {_name(partition)}")
         return state
 
+    @property
+    def all_valid(self) -> bool:
+        """Whether each assigned partition has a position."""
+        for state in self.assigned.values():
+            if state.position is None or state.reset is not None:
+                return False
+        return True
+
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all partitions that have one, to be committed."""
         return {

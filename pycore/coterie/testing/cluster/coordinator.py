@@ -9,13 +9,16 @@ import functools
 from typing import Any
 
 from coterie._core.coordinator.outputs import response_of
+from coterie._core.coordinator.sink import CallerLog
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.coordinator.requests import Compiled, compile_values
 from coterie.operations import NUMBER, OPERATIONS, REQUESTS
+from coterie.testing.cluster.log import OffsetsLog
 from coterie.values import OffsetAndMetadata
 
 HEARTBEAT, CONSUMER_HEARTBEAT = NUMBER["heartbeat"], NUMBER["consumer_group_heartbeat"]
+COMMIT, NAMES = NUMBER["offset_commit"], tuple(OPERATIONS)
 BLANK = OPERATIONS["consumer_group_heartbeat"].blank  # rack, timeout, ..., client id, host, version
 COMMIT_BLANK = OPERATIONS["offset_commit"].blank  # offsets, two of transactions, version, ...
 _compiled = functools.lru_cache(maxsize=4096)(compile_values)
@@ -27,6 +30,12 @@ class CountedCoordinator(GroupCoordinator):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.requests = 0
+
+    def _sink_of(self, log_sink: Any) -> CallerLog:
+        """Let the core write its rows into the log of a cluster as they are."""
+        if isinstance(log_sink, OffsetsLog):
+            return CallerLog(log_sink.write, log_sink.rows)
+        return super()._sink_of(log_sink)
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
         """Call an operation; the equal JoinGroups of a member are compiled once."""
@@ -56,8 +65,11 @@ class CountedCoordinator(GroupCoordinator):
         group_instance_id: str | None = None,
         version: int = 9,
         retention_time_ms: int = -1,
-    ) -> Pending[Any]:
-        """Send OffsetCommit; what a client has checked is not checked again."""
+    ) -> Any:
+        """Send OffsetCommit; what a client has checked is not checked again.
+
+        Return the response, or what the library's coordinator returns if it is not the only output.
+        """
         if not all(type(at) is OffsetAndMetadata for at in offsets.values()):
             return super().offset_commit(
                 *(group_id, offsets),
@@ -74,8 +86,9 @@ class CountedCoordinator(GroupCoordinator):
             ]
         )
         details = (rows, *COMMIT_BLANK[1:3], version, retention_time_ms)
+        self._ids += 1
         member = group_id, generation_id, member_id, group_instance_id
-        return self._call("offset_commit", (*member, details))
+        return self._answer(COMMIT, self._ids, *member, details)
 
     def heartbeat(
         self,
@@ -85,15 +98,21 @@ class CountedCoordinator(GroupCoordinator):
         *,
         group_instance_id: str | None = None,
     ) -> Any:
-        """Send Heartbeat; nearly always the response is its only output."""
-        self.requests += 1
+        """Send Heartbeat."""
         values = group_id, generation_id, member_id, group_instance_id, None
-        response = self._core.ask(HEARTBEAT, 0, *values)
-        if response is not None:
-            return response_of(HEARTBEAT, *response)
-        pending = self._outbox.waiting[0] = Pending(0, "heartbeat")
+        answer = self._answer(HEARTBEAT, 0, *values)
+        return answer.response if isinstance(answer, Pending) else answer
+
+    def _answer(self, op: int, request_id: int, *values: Any) -> Any:
+        """Call the core; nearly always the response is its only output that matters here."""
+        self.requests += 1
+        answer = self._core.ask(op, request_id, *values)
+        if answer is not None:
+            return response_of(op, *answer)
+        pending: Pending[Any] = Pending(request_id, NAMES[op])
+        self._outbox.waiting[request_id] = pending
         self._drain()
-        return pending.response
+        return pending
 
     def consumer_group_heartbeat(
         self,
