@@ -27,7 +27,7 @@ from coterie.log.folders import Segment, read_segment, unreadable
 from coterie.log.mapped import forget, intact
 
 PROVEN_BYTES = 256  # at both ends of what was read
-PIECE_BYTES = 1 << 20  # of batches that are read at once: their columns take several times that
+GROWTH_PIECE_BYTES = 1 << 20  # read at once; their columns take several times that
 Identity = tuple[int, int, int]
 
 
@@ -121,16 +121,17 @@ class PartitionFiles:
 def ends_of_pieces(data: memoryview, start: int, end: int) -> Iterator[int]:
     """Yield where pieces of whole batches end, from a batch boundary on.
 
-    A piece has about ``PIECE_BYTES``, or one batch. Bytes at the end that are no batch are in none.
+    A piece has about ``GROWTH_PIECE_BYTES``, or one batch. Bytes at the end that are no batch are
+    in none.
     """
-    size = PIECE_BYTES
+    size = GROWTH_PIECE_BYTES
     while start < end:
         stop = min(start + size, end)
         found = whole_batches_end(data[:stop], start)
         forget(data, start, stop)
         if found > start:
             yield found
-            start, size = found, PIECE_BYTES
+            start, size = found, GROWTH_PIECE_BYTES
         elif stop == end:
             return
         else:

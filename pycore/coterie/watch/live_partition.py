@@ -28,7 +28,7 @@ from coterie.replay.parallel_scan import PartTo
 from coterie.replay.pieces import join_pieces
 from coterie.state.partial import Tracking
 from coterie.watch.group_counts import GroupCounts
-from coterie.watch.growth import PIECE_BYTES, Growth, pieces_of
+from coterie.watch.growth import GROWTH_PIECE_BYTES, Growth, pieces_of
 from coterie.watch.histories import Histories
 
 Aggregates = dict[str, Aggregate]
@@ -121,7 +121,7 @@ class LivePartition:
         if waiting:
             last = waiting[-1]
             follows = (last.name, last.end) == (piece.name, piece.start)
-            if follows and piece.end - last.start <= PIECE_BYTES:
+            if follows and piece.end - last.start <= GROWTH_PIECE_BYTES:
                 piece = piece._replace(start=last.start, number=last.number)
                 self.log.drop_pieces(len(waiting) - 1, 1)  # its tail is that of the new end
                 waiting.pop()
