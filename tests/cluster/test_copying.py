@@ -251,18 +251,59 @@ def test_following_waits_for_a_topic_that_is_missing_for_a_moment(broker, tmp_pa
     assert line.endswith("trying again until it is there")
 
 
-def test_following_ends_with_an_error_if_the_topic_is_made_again(broker, tmp_path):
-    produce(broker, "orders", 0, 3)
+def produce_each(broker, count):
+    """Write batches of one record, all of one size."""
+    for _ in range(count):
+        produce(broker, "orders", 0, 1)
+
+
+def make_again(broker):
+    """Delete the topic ``orders`` and make it again."""
+    connection = connect(broker)
+    ask(connection, "DeleteTopics", 4, {"topicNames": ["orders"], "timeoutMs": 5000})
+    topic = {"name": "orders", "numPartitions": 2, "replicationFactor": 1}
+    made = ask(connection, "CreateTopics", 4, {"topics": [topic], "timeoutMs": 5000})
+    assert made["topics"][0]["errorCode"] == 0
+
+
+@pytest.mark.parametrize("records", [2, 5])
+def test_following_puts_the_copy_of_a_topic_that_is_made_again_aside(broker, tmp_path, records):
+    produce_each(broker, 3)
+    old, size = stored(broker, "orders"), len(stored(broker, "orders")[0]) // 3
+    called = []
 
     def complete():
-        connection = connect(broker)
-        ask(connection, "DeleteTopics", 4, {"topicNames": ["orders"], "timeoutMs": 5000})
-        topic = {"name": "orders", "numPartitions": 2, "replicationFactor": 1}
-        made = ask(connection, "CreateTopics", 4, {"topics": [topic], "timeoutMs": 5000})
-        assert made["topics"][0]["errorCode"] == 0
+        if not called:
+            called.append(1)
+            make_again(broker)
+            produce_each(broker, records)
 
-    with pytest.raises(ClusterError, match=r"made again|differs from the copy"):
-        follow_orders(broker, tmp_path, complete)
+    observer = follow_orders(broker, tmp_path, complete, stop_at_bytes=(3 + records) * size)
+    assert copied(tmp_path, "orders") == stored(broker, "orders")
+    (aside,) = tmp_path.glob("orders.*")
+    assert copied(aside, "orders") == old
+    state = read_copy_state(aside / "orders-0")
+    assert aside.name == f"orders.{state.topic_id}"
+    (line,) = [line for line in observer.lines if "made again" in line]
+    assert line == f"topic orders was made again; its copy begins anew; the old one is {aside}"
+
+
+def test_a_topic_that_was_made_again_between_two_copies_is_refused_unless_it_is_followed(
+    broker, tmp_path
+):
+    produce_each(broker, 3)
+    old = stored(broker, "orders")
+    copy(broker, tmp_path, topic="orders")
+    make_again(broker)
+    produce_each(broker, 5)
+    with pytest.raises(ClusterError, match="made again; fetch into another folder"):
+        copy(broker, tmp_path, topic="orders")
+    assert copied(tmp_path, "orders") == old
+    size = len(old[0]) // 3
+    follow_orders(broker, tmp_path, lambda: None, stop_at_bytes=5 * size)
+    assert copied(tmp_path, "orders") == stored(broker, "orders")
+    (aside,) = tmp_path.glob("orders.*")
+    assert copied(aside, "orders") == old
 
 
 def delete_records(broker, number, offset):

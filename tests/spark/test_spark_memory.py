@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyarrow")
+from coterie import heap
 from coterie_spark.replay_job.closures import shipped
-from coterie_spark.replay_job.memory import give_back, trim_of
+from coterie_spark.replay_job.memory import give_back
 
 BLOCKS, BLOCK_BYTES = 100_000, 1_000  # beyond the sizes for which Python has arenas of its own
 
@@ -25,7 +26,7 @@ def freed_under_a_block_that_lives():
 
 @pytest.fixture
 def glibc():
-    if sys.platform != "linux" or trim_of() is None:
+    if sys.platform != "linux" or not heap.can_trim():
         pytest.skip("no glibc")
 
 

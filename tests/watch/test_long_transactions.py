@@ -77,7 +77,7 @@ def test_pieces_do_not_become_larger_than_those_of_a_whole_read(tmp_path, monkey
     log, written = GrowingLog(tmp_path / "log"), Written()
     written.apply("write", (1, (b"h", b"t", 0), 1))
     limit_bytes = 4 * len(written.left[0][1])
-    monkeypatch.setattr("coterie.watch.live_partition.READ_PIECE_BYTES", limit_bytes)
+    monkeypatch.setattr("coterie.watch.live_partition.GROWTH_PIECE_BYTES", limit_bytes)
     watcher = watcher_of(log)
     for number in range(40):
         commit(written, number)

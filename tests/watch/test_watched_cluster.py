@@ -10,7 +10,7 @@ pytest.importorskip("aiokafka")
 from coterie.server import Broker
 from support.commandline import COTERIE, coterie_ok, default_sigint, fails
 from support.server.asking import commit
-from support.server.groups_of_a_broker import commit_offsets, copied, produce, stored
+from support.server.groups_of_a_broker import TOPIC, commit_offsets, copied, produce, stored
 from support.server.playing import play
 from support.server.sockets import ask, connect, free_port
 from support.watch.watch_process import Watching, watching
@@ -90,6 +90,35 @@ def test_a_topic_that_is_not_there_yet_is_waited_for(broker):
     assert process.stdout.readline() == "ready\n"
     assert watch.get("/healthz")[0] == 200
     assert watch.end(signal.SIGTERM)[0] == 0
+
+
+COMMITS = 'kafka_consumer_group_commits_total{group="a",topic="orders",partition="0"} '
+
+
+def make_again(broker):
+    """Make the offsets topic again, as an administrator does who has lost it."""
+    broker._thread_here().call(lambda running: running.cluster.topics.delete(TOPIC))
+
+
+@pytest.mark.parametrize("has_data", [True, False])
+def test_a_topic_that_is_made_again_is_followed_and_its_totals_go_on(broker, tmp_path, has_data):
+    commit_offsets(broker, "a", 5)
+    data = ("--data", tmp_path) if has_data else ()
+    with watching(*at(broker), *data) as watch:
+        assert COMMITS + "5" in watch.samples()
+        make_again(broker)
+        commit_offsets(broker, "a", 3)  # fewer than before: they have offsets of counted records
+        wait_for_sample(watch, COMMITS + "8")
+        status, error = watch.end(signal.SIGTERM)
+        (line,) = [line for line in error.splitlines() if "made again" in line]
+        assert (status, f"coterie: topic {TOPIC} was made again; its copy begins anew" in line) == (
+            0,
+            True,
+        )
+    if has_data:
+        commit_offsets(broker, "a", 1)
+        with watching(*at(broker), *data) as watch:
+            assert COMMITS + "9" in watch.samples()
 
 
 @pytest.mark.parametrize("api", ["Fetch", "Metadata"])

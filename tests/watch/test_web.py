@@ -3,17 +3,20 @@
 import asyncio
 import base64
 import json
+import os
 import shutil
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
-from coterie.insight import asking
+from coterie.errors import CoterieError
+from coterie.log.folders import Listing, find_segments
 from coterie.server.admin import http
 from coterie.server.admin.http import HttpRequest, Refusal
-from coterie.watch import web as web_module
+from coterie.watch.reading import PAGE, Asked, Reading, Scope
 from coterie.watch.web import Access, Web
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
@@ -22,10 +25,10 @@ from support.watch.watched import watcher_of
 
 
 @contextmanager
-def served(watcher, now_ms=0, keep_ms=1 << 50):
+def served(watcher, now_ms=0, keep_ms=1 << 50, read=None):
     """The watcher's web, with a thread for its steps."""
     with ThreadPoolExecutor(1) as steps:
-        web = Web(watcher, steps, Access(), keep_ms, lambda: now_ms, reload_s=7)
+        web = Web(watcher, steps, Access(), keep_ms, lambda: now_ms, 7, read)
         yield web
         web.pages.shutdown()
 
@@ -137,19 +140,17 @@ def test_a_page_loads_itself_again_and_is_not_stored(log):
     assert page.fields == ("Refresh: 7", "Cache-Control: no-store")
 
 
-def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(log, monkeypatch):
+def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(log):
     pytest.importorskip("jinja2")
     watcher = watcher_of(log)
     watcher.step()
     drawn = []
 
-    def page_of(group, scope, progress):
-        drawn.append(group)
-        return real(group, scope, progress)
+    def read(asked):
+        drawn.append(asked.group)
+        return Reading(lambda: False)(asked)
 
-    real = web_module.page_of
-    monkeypatch.setattr(web_module, "page_of", page_of)
-    with served(watcher) as web:
+    with served(watcher, read=read) as web:
         assert "<title>Consumer groups" in get(web, "/")[1]
         assert "<title>g" in get(web, "/groups/g")[1]
         assert get(web, "/")[1] == get(web, "/")[1]
@@ -162,11 +163,15 @@ def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(
 @pytest.mark.parametrize(
     ("keep_ms", "since_ms"), [(5_000, FIRST_MS - 5_000), (FIRST_MS, None), (FIRST_MS + 1, None)]
 )
-def test_questions_cover_a_time_up_to_the_newest_record(log, monkeypatch, keep_ms, since_ms):
+def test_questions_cover_a_time_up_to_the_newest_record(log, keep_ms, since_ms):
     scopes = []
-    monkeypatch.setattr(web_module, "question_rows", lambda *args: scopes.append(args[2]) or [])
+
+    def read(asked):
+        scopes.append(asked.scope)
+        return b"[]"
+
     watcher = watcher_of(log)
-    with served(watcher, keep_ms=keep_ms) as web:
+    with served(watcher, keep_ms=keep_ms, read=read) as web:
         get(web, "/api/growth")
         watcher.step()
         get(web, "/api/growth")
@@ -220,25 +225,28 @@ def test_what_is_read_from_the_files_answers_503_while_the_log_is_away(path, log
         assert get(web, path) == before
 
 
-@pytest.mark.parametrize("path", ["/", "/api/growth"])
-def test_the_end_of_the_watcher_ends_a_reading_after_the_partition_at_hand(path, log, monkeypatch):
-    watcher = watcher_of(log)
-    watcher.step()
-    read = []
+NOTHING = Scope(Listing((), ()), None, 0, 0)
+ENDLESS = "import sys; sys.stdin.buffer.read(); open(sys.argv[1], 'rb').read()"  # of a pipe
 
-    def ending(name, real):
-        def work(view, *arguments, **options):
-            read.append(view.number)
-            watcher.stopping = True
-            return real(view, *arguments, **options)
 
-        monkeypatch.setattr(name, work)
+def test_the_end_of_the_watcher_ends_the_process_that_reads(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    read = Reading(lambda: True, [sys.executable, "-c", ENDLESS, str(tmp_path / "pipe")])
+    with pytest.raises(CoterieError, match=r"^coterie watch ends$"):
+        read(Asked(PAGE, None, NOTHING))
 
-    ending("coterie.watch.web.look", web_module.look)
-    ending("coterie.insight.asking.partition_answer", asking.partition_answer)
-    with served(watcher) as web:
-        assert get(web, path) == (503, "coterie watch ends")
-    assert read == [0]
+
+def test_a_process_that_reads_and_is_killed_is_one_line():
+    ended = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    with pytest.raises(CoterieError, match=r"that reads the log ended with status -9$"):
+        Reading(lambda: False, ended)(Asked(PAGE, None, NOTHING))
+
+
+def test_a_page_that_cannot_be_drawn_says_why(log):
+    listing = find_segments([log.home])
+    log.active.unlink()
+    with pytest.raises(CoterieError, match=str(log.active)):
+        Reading(lambda: False)(Asked("growth", None, Scope(listing, None, 0, 0)))
 
 
 @pytest.mark.parametrize(

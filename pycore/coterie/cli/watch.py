@@ -125,6 +125,7 @@ def command(
         login = None if basic_auth is None else login_of(Path(basic_auth))
     except ArgumentError as error:
         raise click.UsageError(str(error)) from None
+    from coterie.cluster.copy_state import topic_id_of
     from coterie.watch.running import Options, watch
     from coterie.watch.watcher import Watcher
 
@@ -137,7 +138,7 @@ def command(
         from coterie.cli.watchedcluster import following, list_copy
 
         with copy_folder(folder) as copied:
-            watcher = Watcher(partial(list_copy, copied), folder, say_line)
+            watcher = Watcher(partial(list_copy, copied), folder, say_line, topic_id_of)
             watch(watcher, options, following(servers, client_file, copied, sample_s, watcher))
         return
     list_log = partial(find_segments, logs)
@@ -145,7 +146,7 @@ def command(
     for log in logs:
         if folder is not None and folder.resolve().is_relative_to(Path(log).resolve()):
             raise click.UsageError(f"--data {data} is inside {log}; choose a folder outside")
-    watch(Watcher(list_log, folder, say_line), options)
+    watch(Watcher(list_log, folder, say_line, topic_id_of), options)
 
 
 def say_line(line: str) -> None:

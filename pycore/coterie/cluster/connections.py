@@ -29,7 +29,7 @@ __all__ = ["FRAME_BYTES_MAX", "Connection", "Security", "connect"]
 FRAME_BYTES_MAX = 128 << 20  # a batch has 100 MiB at most, as a request (socket.request.max.bytes)
 BY_NAME = {api.name: api for api in APIS.values()}
 NEWEST = {  # later ones have no names of topics, or are for many groups at once
-    **{"Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3},
+    **{"Fetch": 13, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3},
 }
 OLDEST = {  # Kafka 0.11: batches as they are stored, all offsets of a group
     **{"Fetch": 4, "ListOffsets": 1, "Metadata": 1, "OffsetFetch": 2, "OffsetCommit": 2},

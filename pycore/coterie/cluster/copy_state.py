@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coterie.atomic_file import atomic_write
 from coterie.errors import LogError
-from coterie.log.folders import Listing
+from coterie.log.folders import Listing, Segment
 from coterie.user_files import FileTooLarge, read_bytes
 
 __all__ = [
@@ -20,7 +20,9 @@ __all__ = [
     "CopyState",
     "LogStartMove",
     "complete_until_ms",
+    "put_aside",
     "read_copy_state",
+    "topic_id_of",
     "write_copy_state",
 ]
 
@@ -123,6 +125,15 @@ def read_copy_state(folder: str | Path) -> CopyState | None:
         ) from None
 
 
+def topic_id_of(segment: Segment) -> str | None:
+    """Return the id of the topic of a copied segment; None: not known, as of no copy."""
+    try:
+        state = read_copy_state(Path(segment.path).parent)
+    except LogError:
+        return None
+    return None if state is None else state.topic_id
+
+
 def complete_until_ms(listing: Listing) -> int | None:
     """Return the time until which a log is complete, by the states of its partitions' copies.
 
@@ -138,6 +149,24 @@ def complete_until_ms(listing: Listing) -> int | None:
     times = [None if state is None else state.complete_until_ms for state in states]
     known = [time for time in times if time is not None]
     return min(known) if known and len(known) == len(times) else None
+
+
+def put_aside(out: Path, topic: str, topic_id: str) -> list[Path]:
+    """Move the copies of an earlier topic of this name into a folder; return such folders.
+
+    It is ``TOPIC.ID`` with the id of that topic, beside the partitions, and can be read as a log. A
+    process that is killed meanwhile leaves each partition here or there; call it again.
+    ``topic_id``: of the topic as it is now.
+    """
+    aside: dict[Path, None] = {}
+    for folder in sorted(out.glob(f"{topic}-*")):
+        state = read_copy_state(folder)
+        if state is not None and state.topic == topic and state.topic_id not in (None, topic_id):
+            home = out / f"{topic}.{state.topic_id}"
+            home.mkdir(exist_ok=True)
+            folder.rename(home / folder.name)
+            aside[home] = None
+    return list(aside)
 
 
 _WHOLE = ("partition", "first_offset", "begun_at_ms", "log_start")

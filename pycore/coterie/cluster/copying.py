@@ -18,8 +18,14 @@ from pathlib import Path
 
 from coterie._core.codec.checksum import partition_for
 from coterie.cluster.cluster import Backoff, Cluster, TopicView
-from coterie.cluster.copy_state import STATE_FILE, CopyState, read_copy_state, write_copy_state
-from coterie.cluster.errors import ClusterError, NoTopic, Unavailable
+from coterie.cluster.copy_state import (
+    STATE_FILE,
+    CopyState,
+    put_aside,
+    read_copy_state,
+    write_copy_state,
+)
+from coterie.cluster.errors import ClusterError, MadeAgain, NoTopic, Unavailable
 from coterie.cluster.lanes import CopiedPartition, Lane
 from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
 from coterie.cluster.stopping import run_until
@@ -115,7 +121,8 @@ async def copy_partitions(
 ) -> list[CopyResult]:
     """Copy partitions until they are complete, or with ``follow`` until ``stop`` is set.
 
-    A folder that has a copy already gets what it lacks.
+    A folder that has a copy already gets what it lacks. With ``follow``, the copy of a topic that
+    was made again is put aside, and begun anew.
 
     Parameters
     ----------
@@ -139,10 +146,19 @@ async def copy_partitions(
         A folder has another copy, or is written by another process.
     """
     _refuse_other_folders(plan)
-    copying = _Copying(cluster, plan, now_ms, observer or CopyObserver())
-    with contextlib.ExitStack() as open_files:
-        await run_until(stop or asyncio.Event(), copying.run(open_files))
-    return copying.results()
+    observer, stop = observer or CopyObserver(), stop or asyncio.Event()
+    while True:
+        copying = _Copying(cluster, plan, now_ms, observer)
+        try:
+            with contextlib.ExitStack() as open_files:
+                await run_until(stop, copying.run(open_files))
+            return copying.results()
+        except MadeAgain as error:
+            if not plan.follow:
+                raise
+            aside = put_aside(plan.out, plan.topic, error.topic_id)
+            what = f"topic {plan.topic} was made again; its copy begins anew"
+            observer.notice(f"{what}; the old one is {', '.join(map(str, aside))}")
 
 
 class _Copying:
@@ -200,7 +216,7 @@ class _Copying:
                 raise
             return self._wait_for(name, Unavailable(str(error)))
         if None not in (view.topic_id, self._topic_id) and view.topic_id != self._topic_id:
-            raise ClusterError(f"topic {name} was made again; fetch into another folder")
+            raise MadeAgain(name, str(view.topic_id))
         self._topic_id = self._topic_id or view.topic_id
         if self._reasons.pop(name, None):
             self._observer.waiting(self._reasons)
@@ -251,6 +267,7 @@ class _Copying:
             partitions = [waiting.pop(number) for number in numbers]
             lane = Lane(
                 self._plan.topic,
+                view.topic_id,
                 partitions,
                 follow=self._plan.follow,
                 max_bytes=max(partition_bytes, RESPONSES_BYTES // len(by_leader)),
@@ -280,6 +297,9 @@ class _Copying:
             await lane.run(await self._cluster.connection(leader, number))
         except Unavailable as error:
             lane.error = error
+        except ClusterError:
+            await self._view()  # raises if the reason is that the topic was made again
+            raise
         finally:
             self._connected.remove((leader, number))
 
@@ -390,10 +410,11 @@ def _state_of(
         ("topic", state.topic, view.name),
         ("partition", state.partition, number),
         ("cluster", state.cluster_id, cluster_id),
-        ("topic with the id", state.topic_id, view.topic_id),
     ):
         if ours != theirs and None not in (ours, theirs):
             raise LogError(f"{folder}: is a copy of {what} {ours}, not {theirs}; choose another")
+    if None not in (state.topic_id, view.topic_id) and state.topic_id != view.topic_id:
+        raise MadeAgain(view.name, str(view.topic_id))
     if files.next_offset is None:
         return None  # its segments are gone
     if (state.complete_until_offset or 0) > files.next_offset:  # the end of the copy is gone

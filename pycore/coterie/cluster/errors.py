@@ -6,7 +6,7 @@ from coterie.errors import CoterieError
 from coterie.values import Error
 from coterie.wire.apis import name_of
 
-__all__ = ["ClusterError", "NoTopic", "Unavailable", "refusal"]
+__all__ = ["ClusterError", "MadeAgain", "NoTopic", "Unavailable", "refusal"]
 
 
 class ClusterError(CoterieError):
@@ -15,6 +15,14 @@ class ClusterError(CoterieError):
 
 class NoTopic(ClusterError):
     """A topic that the cluster does not have."""
+
+
+class MadeAgain(ClusterError):
+    """A topic that was deleted and made again: its log is another; ``topic_id``: of the new one."""
+
+    def __init__(self, topic: str, topic_id: str) -> None:
+        super().__init__(f"topic {topic} was made again; fetch into another folder")
+        self.topic, self.topic_id = topic, topic_id
 
 
 class Unavailable(ClusterError):
@@ -35,6 +43,8 @@ _PASSING = {
     Error.KAFKA_STORAGE_ERROR,
     Error.FENCED_LEADER_EPOCH,
     Error.UNKNOWN_LEADER_EPOCH,
+    Error.UNKNOWN_TOPIC_ID,  # Metadata says whether the topic was made again
+    Error.INCONSISTENT_TOPIC_ID,
     78,  # OFFSET_NOT_AVAILABLE: a new leader does not know its high watermark yet
 }
 _PERMISSIONS = {

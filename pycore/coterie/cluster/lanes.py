@@ -131,8 +131,8 @@ class Lane:
 
     Parameters
     ----------
-    topic
-        The topic's name.
+    topic, topic_id
+        The topic's name, and its id: a broker refuses a request for another topic of this name.
     partitions
         Those to copy.
     follow
@@ -156,6 +156,7 @@ class Lane:
     def __init__(
         self,
         topic: str,
+        topic_id: str | None,
         partitions: Iterable[CopiedPartition],
         *,
         follow: bool,
@@ -168,7 +169,7 @@ class Lane:
     ) -> None:
         self.partitions = tuple(partitions)
         self.error: Unavailable | None = None
-        self._topic, self._follow = topic, follow
+        self._topic, self._topic_id, self._follow = topic, topic_id, follow
         self._max_bytes, self._partition_bytes, self._wait_ms = max_bytes, partition_bytes, wait_ms
         self._now_ms, self._written, self._notice = now_ms, written, notice
         self._by_number = {partition.number: partition for partition in self.partitions}
@@ -247,7 +248,7 @@ class Lane:
             "minBytes": 1,
             "maxBytes": self._max_bytes,
             "isolationLevel": READ_UNCOMMITTED,
-            "topics": [{"topic": self._topic, "partitions": parts}],
+            "topics": [{"topic": self._topic, "topicId": self._topic_id, "partitions": parts}],
         }
 
     def _take(self, response: dict[str, Any]) -> list[_Taken]:

@@ -89,6 +89,17 @@ def intact(data: Buffer, name: str | None = None) -> Iterator[None]:
             )
 
 
+def forget(data: Buffer, start: int, end: int) -> None:
+    """Take pages of a mapping out of this process's memory; they are read again when needed.
+
+    Bytes that are no mapping stay as they are.
+    """
+    mapped = _mapping_of(data)
+    if mapped is not None:
+        first = start // mmap.PAGESIZE * mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+
 def _mapping_of(data: Any) -> mmap.mmap | None:
     """Return the mapping behind views of it: memoryviews, arrays of numpy."""
     for _ in range(OWNERS_MAX):

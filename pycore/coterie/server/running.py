@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from coterie.server.options import Options, Place
 from coterie.server.services.groups import GroupView
 from coterie.server.topics_at_start import make_topics
 
-__all__ = ["Running", "end_other_tasks"]
+__all__ = ["Running"]
 
 _GOODBYE_S = 0.5  # for answers that are still being sent when a server ends
 
@@ -233,17 +232,3 @@ class Running:
         for server in self._servers:
             server.close()
         self._servers.clear()
-
-
-def end_signals() -> list[signal.Signals]:
-    """Return the signals that end a server in order: SIGHUP unless it is ignored, as by nohup."""
-    hangup = [] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [signal.SIGHUP]
-    return [signal.SIGTERM, signal.SIGINT, *hangup]
-
-
-async def end_other_tasks() -> None:
-    """Cancel the other tasks of the loop, such as HTTP connections, and wait for their end."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

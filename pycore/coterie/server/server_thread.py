@@ -11,8 +11,9 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from coterie.errors import CoterieError
+from coterie.server.ending import end_other_tasks
 from coterie.server.options import Options
-from coterie.server.running import Running, end_other_tasks
+from coterie.server.running import Running
 
 __all__ = ["ServerThread"]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
+from coterie.server.ending import end_other_tasks, end_signals
 from coterie.server.net.listener import new_loop
 from coterie.server.options import Options, Place
-from coterie.server.running import Running, end_other_tasks, end_signals
+from coterie.server.running import Running
 
 if TYPE_CHECKING:
     from coterie.traces.recording import Recording

@@ -4,14 +4,16 @@ A segment is read up to the end of its last whole batch, as the header of each b
 the rest waits. Once another segment follows, the rest is read, too: it stays as it is. Compaction,
 retention and truncation remove or rewrite what was read. That is noticed by the list of files, by
 their sizes, and by the bytes at both ends of what was read. A step costs a look at each file, and
-the new bytes.
+the new bytes, which are looked at piece by piece: what was read of a mapping leaves the memory of
+the process.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,9 +24,10 @@ from coterie.log.batch_headers import (
     whole_batches_end,
 )
 from coterie.log.folders import Segment, read_segment, unreadable
-from coterie.log.mapped import intact
+from coterie.log.mapped import forget, intact
 
 PROVEN_BYTES = 256  # at both ends of what was read
+GROWTH_PIECE_BYTES = 1 << 20  # read at once; their columns take several times that
 Identity = tuple[int, int, int]
 
 
@@ -102,7 +105,9 @@ class PartitionFiles:
                     or (len(data) > start and number < len(self.read) - 1)
                 ):
                     return None
-                end = whole_batches_end(data, start) if is_last else len(data)
+                end = len(data)
+                if is_last:
+                    *_, end = start, *ends_of_pieces(data, start, end)
                 proof = check_of_ends(data[:end], PROVEN_BYTES)
                 is_damaged = not may_become_batch(data[end:])
             waiting = len(data) - end
@@ -111,6 +116,35 @@ class PartitionFiles:
             if end > start or known is None:
                 growths.append(Growth(segment, data, start, end))
         return growths
+
+
+def ends_of_pieces(data: memoryview, start: int, end: int) -> Iterator[int]:
+    """Yield where pieces of whole batches end, from a batch boundary on.
+
+    A piece has about ``GROWTH_PIECE_BYTES``, or one batch. Bytes at the end that are no batch are
+    in none.
+    """
+    size = GROWTH_PIECE_BYTES
+    while start < end:
+        stop = min(start + size, end)
+        found = whole_batches_end(data[:stop], start)
+        forget(data, start, stop)
+        if found > start:
+            yield found
+            start, size = found, GROWTH_PIECE_BYTES
+        elif stop == end:
+            return
+        else:
+            size *= 2
+
+
+def pieces_of(growth: Growth) -> Iterator[Growth]:
+    """Yield a growth piece by piece; the last one also has the bytes that are no batch."""
+    with intact(growth.data):
+        ends = [*ends_of_pieces(growth.data, growth.start, growth.end)][:-1]
+    for start, end in pairwise([growth.start, *ends, growth.end]):
+        yield replace(growth, start=start, end=end)
+        forget(growth.data, start, end)
 
 
 def up_to(growths: Sequence[Growth], next_offset: int) -> tuple[list[Growth], list[Growth]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from itertools import chain
 from typing import NamedTuple
 
 from coterie._core.fold.record_scan import RecordScan
@@ -19,7 +20,7 @@ from coterie.insight.offsets.jumps import OutsideSpans
 from coterie.insight.offsets.loss_findings import SKIP, Losses
 from coterie.insight.questions import audit, metrics
 from coterie.insight.records.aggregates import Aggregate, columns_of
-from coterie.insight.records.log_reader import READ_PIECE_BYTES, End, SurveyedLog
+from coterie.insight.records.log_reader import End, SurveyedLog
 from coterie.insight.records.partition_view import JoinedParts, PartitionView, RecordFilter
 from coterie.insight.records.record_columns import RecordColumns
 from coterie.log.mapped import intact
@@ -27,7 +28,7 @@ from coterie.replay.parallel_scan import PartTo
 from coterie.replay.pieces import join_pieces
 from coterie.state.partial import Tracking
 from coterie.watch.group_counts import GroupCounts
-from coterie.watch.growth import Growth
+from coterie.watch.growth import GROWTH_PIECE_BYTES, Growth, pieces_of
 from coterie.watch.histories import Histories
 
 Aggregates = dict[str, Aggregate]
@@ -83,7 +84,7 @@ class LivePartition:
 
     def take(self, growths: Iterable[Growth]) -> None:
         """Read what follows in the log. After an error, this object must not be used any more."""
-        for growth in growths:
+        for growth in chain.from_iterable(map(pieces_of, growths)):
             if growth.segment.name not in self.files:
                 self.files.append(growth.segment.name)
             self.mapped[growth.segment.path] = growth.data
@@ -120,7 +121,7 @@ class LivePartition:
         if waiting:
             last = waiting[-1]
             follows = (last.name, last.end) == (piece.name, piece.start)
-            if follows and piece.end - last.start <= READ_PIECE_BYTES:
+            if follows and piece.end - last.start <= GROWTH_PIECE_BYTES:
                 piece = piece._replace(start=last.start, number=last.number)
                 self.log.drop_pieces(len(waiting) - 1, 1)  # its tail is that of the new end
                 waiting.pop()

@@ -8,15 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from coterie import heap
 from coterie.server.admin import http
-from coterie.server.net.listener import epoch_ms
-from coterie.server.options import Place
-from coterie.server.running import end_other_tasks, end_signals
+from coterie.server.ending import end_other_tasks, end_signals
+from coterie.times import epoch_ms
 from coterie.watch.watcher import Watcher
-from coterie.watch.web import Access, Web
+from coterie.watch.web import Access, Web, trimming
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from coterie.server.options import Place
 
 MIN_RELOAD_S = 5
 Follow = Callable[[asyncio.Event, asyncio.Event], Awaitable[None]]
@@ -51,6 +53,7 @@ def watch(watcher: Watcher, options: Options, follow: Follow | None = None) -> N
     CoterieError
         The address cannot be listened on, or ``follow`` failed.
     """
+    heap.keep_little()
     asyncio.run(_watch(watcher, options, follow))
 
 
@@ -103,7 +106,7 @@ async def _step(
     completed = asyncio.ensure_future(complete.wait())
     while not any(future.done() for future in ending):
         was_complete = complete.is_set()
-        await loop.run_in_executor(steps, watcher.step)
+        await loop.run_in_executor(steps, trimming(watcher.step))
         is_ending = any(future.done() for future in ending)
         if was_complete and not is_ready and not is_ending:
             is_ready = True

@@ -35,7 +35,7 @@ def file_of(folder: Path, number: int | None) -> Path:
 def write(file: Path, mark: Mark) -> None:
     """Write a snapshot; raise OSError if that fails."""
     totals = {kind: [[*labels, n] for labels, n in mark.totals[kind].items()] for kind in KINDS}
-    value = {"next_offset": mark.next_offset, "totals": totals}
+    value = {"next_offset": mark.next_offset, "topic_id": mark.topic_id, "totals": totals}
     body = json.dumps(value, separators=(",", ":")).encode()
     with atomic_write(file) as aside:
         aside.write_bytes(HEAD + b"%d\n" % VERSION + CHECK.pack(len(body), crc32c(body)) + body)
@@ -72,4 +72,5 @@ def mark_of(value: dict[str, Any]) -> Mark:
     return Mark(
         value["next_offset"],
         {kind: Counter({tuple(row[:-1]): row[-1] for row in totals[kind]}) for kind in KINDS},
+        value.get("topic_id"),
     )

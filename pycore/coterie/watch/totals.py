@@ -35,10 +35,20 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Mark:
-    """The totals of a partition as of the record before ``next_offset``."""
+    """The totals of a partition as of the record before ``next_offset``.
+
+    ``topic_id``: of the topic that has this record; None: not known.
+    """
 
     next_offset: int
     totals: Totals
+    topic_id: str | None = None
+
+    def of(self, topic_id: str | None) -> Mark:
+        """Return the mark for a topic: of one that was made again, no record was counted."""
+        if None in (topic_id, self.topic_id) or topic_id == self.topic_id:
+            return self
+        return Mark(0, self.totals, topic_id)
 
 
 @dataclass(frozen=True)

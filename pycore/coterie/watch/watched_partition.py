@@ -33,11 +33,12 @@ class WatchedPartition:
         self.files = PartitionFiles()
         self.live: LivePartition | None = None
         self.carried: Totals = nothing()
+        self.topic_id: str | None = None
         self.rebuilds = 0
         self._answer: Answer | None = None
 
-    def step(self, segments: Sequence[Segment]) -> int:
-        """Read what is new; return its bytes.
+    def step(self, segments: Sequence[Segment], topic_id: str | None = None) -> int:
+        """Read what is new; return its bytes. ``topic_id``: of the topic; None: not known.
 
         Raises
         ------
@@ -48,15 +49,18 @@ class WatchedPartition:
         is_whole = self.live is not None
         try:
             if self.live is not None:
-                growths = self.files.grown(segments)
+                is_same = None in (topic_id, self.topic_id) or topic_id == self.topic_id
+                growths = self.files.grown(segments) if is_same else None
                 if growths is None:
                     self.rebuilds += 1
                     self.mark = self._mark_now()
                 elif growths:
                     is_whole, self._answer = False, None
                     self.live.take(growths)
+            self.topic_id = topic_id or self.topic_id
             if growths is None:
                 is_whole = False
+                self.mark = None if self.mark is None else self.mark.of(topic_id)
                 growths = self._rebuild(segments)
         except BaseException:
             if is_whole:
@@ -105,5 +109,5 @@ class WatchedPartition:
         """Return the totals as of the last answer that could be given; None: there was none."""
         answer = self.answer()
         if answer is not None and self.live is not None:
-            self.mark = Mark(self.live.next_offset, answer.totals)
+            self.mark = Mark(self.live.next_offset, answer.totals, self.topic_id)
         return self.mark

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coterie.errors import CoterieError
-from coterie.log.folders import Listing
+from coterie.log.folders import Listing, Segment
 from coterie.log.trust import named
 from coterie.replay.parallel_scan import resting_collector
 from coterie.watch import snapshot
 from coterie.watch.end_offsets import EndOffsets
-from coterie.watch.totals import Answer
+from coterie.watch.totals import Answer, Mark
 from coterie.watch.watched_partition import WatchedPartition
 
 STEPS_BETWEEN_SNAPSHOTS = 10
@@ -69,6 +69,9 @@ class Watcher:
         The folder of the snapshots; None: nothing is stored.
     say
         Prints a line for the operator.
+    topic_id_of
+        Returns the id of the topic that a segment is of; None: not known. A topic that is made
+        again has another, and its records are counted from the first one on.
 
     Attributes
     ----------
@@ -84,11 +87,17 @@ class Watcher:
     """
 
     def __init__(
-        self, list_log: Callable[[], Listing], data: Path | None, say: Callable[[str], None]
+        self,
+        list_log: Callable[[], Listing],
+        data: Path | None,
+        say: Callable[[str], None],
+        topic_id_of: Callable[[Segment], str | None] = lambda _: None,
     ) -> None:
         self.list_log = list_log
         self.data = data
         self.say = say
+        self.topic_id_of = topic_id_of
+        self.marks: dict[int | None, Mark] = {}  # of partitions that are gone, without ``data``
         self.partitions: dict[int | None, WatchedPartition] = {}
         self.listing = Listing((), ())
         self.steps = 0
@@ -119,7 +128,7 @@ class Watcher:
                     if self.stopping:
                         break
                     try:
-                        new = self._partition(number).step(segments)
+                        new = self._partition(number).step(segments, self.topic_id_of(segments[0]))
                     except CoterieError as error:
                         failures[named(number)] = str(error)
                         self.version += 1
@@ -154,13 +163,22 @@ class Watcher:
                 self.say(f"{named(number)}: its files are gone; it is shown no more")
                 self._save(number)
             if number not in self.unsaved:  # its totals have no other place
+                self._keep(number)
                 self.rebuilds += self.partitions[number].rebuilds
                 del self.partitions[number]
         self.gone.difference_update(by_number)
 
+    def _keep(self, number: int | None) -> None:
+        """Keep the totals of a partition that is gone, where no file has them."""
+        if self.data is None:
+            with suppress(CoterieError):
+                mark = self.partitions[number].new_mark()
+                if mark is not None:
+                    self.marks[number] = mark
+
     def _partition(self, number: int | None) -> WatchedPartition:
         if number not in self.partitions:
-            mark = None
+            mark = self.marks.pop(number, None)
             if self.data is not None:
                 try:
                     mark = snapshot.read(snapshot.file_of(self.data, number))

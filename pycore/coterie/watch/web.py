@@ -1,7 +1,7 @@
 """What a watcher serves over HTTP: metrics, pages, questions as JSON, and its health.
 
 Metrics come from the watcher's state, on the thread that takes its steps. Pages and questions are
-answered from the files, on another thread; a page stays until there is something new.
+answered from the files, by a process of their own; a page stays until there is something new.
 """
 
 from __future__ import annotations
@@ -12,23 +12,15 @@ import binascii
 import hmac
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from coterie import heap
 from coterie.errors import CoterieError
-from coterie.insight.asking import QuestionRequest, answer, find_question
-from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
-from coterie.insight.records.threads import each_partition
 from coterie.insight.render.tables import json_lines
-from coterie.log.folders import Listing
-from coterie.replay.engine import Progress, Silent
-from coterie.report.gather import gather, look
-from coterie.report.page import render
-from coterie.report.sections import Basis
 from coterie.server.admin.http import (
     Answer,
     HttpRequest,
@@ -37,6 +29,7 @@ from coterie.server.admin.http import (
     json_answer,
 )
 from coterie.watch import exposition
+from coterie.watch.reading import PAGE, Asked, Reading, Scope
 from coterie.watch.watcher import LOG, Watcher
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -84,27 +77,6 @@ def login_of(authorization: str | None) -> bytes:
         return b""
 
 
-class Scope(NamedTuple):
-    """What a page or a question reads, and from when on; ``version`` changes with the log."""
-
-    listing: Listing
-    since_ms: int | None
-    newest_ms: int
-    version: int
-
-
-class UntilItEnds(Silent):
-    """A progress that ends a reading of the files, after the partition at hand."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self.watcher = watcher
-
-    def advance(self, size_bytes: int) -> None:
-        """Raise if the watcher ends."""
-        if self.watcher.stopping:
-            raise CoterieError("coterie watch ends")
-
-
 class Web:
     """Answers the requests to a watcher; pass :meth:`respond` to ``http.serve``.
 
@@ -122,6 +94,8 @@ class Web:
         Returns the present time.
     reload_s
         A page in a browser loads itself again after so many seconds.
+    read
+        Answers from the files, on a thread of its own; None: a :class:`Reading`.
     """
 
     def __init__(
@@ -132,10 +106,11 @@ class Web:
         keep_ms: int,
         now_ms: Callable[[], int],
         reload_s: int = 60,
+        read: Callable[[Asked], bytes] | None = None,
     ) -> None:
         self.watcher, self.steps, self.access = watcher, steps, access
         self.keep_ms, self.now_ms = keep_ms, now_ms
-        self.progress = UntilItEnds(watcher)
+        self.read = read or Reading(lambda: watcher.stopping)
         self.page_fields = (f"Refresh: {reload_s}", "Cache-Control: no-store")
         self.pages = ThreadPoolExecutor(1)
         self.drawn: dict[str | None, tuple[int, bytes]] = {}
@@ -173,16 +148,13 @@ class Web:
             return shown
         if name in QUESTIONS:
             scope = await self._scope(group)
-            found: Answer = await self._read(
-                lambda: json_rows(question_rows(name, group, scope, self.progress))
-            )
-            return found
+            return Answer(200, await self._read(partial(self.read, Asked(name, group, scope))))
         raise Refusal(HTTPStatus.NOT_FOUND, KNOWN)
 
     async def _step(self, work: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self.steps, work)
+        return await asyncio.get_running_loop().run_in_executor(self.steps, trimming(work))
 
-    async def _read(self, work: Callable[[], Any]) -> Any:
+    async def _read(self, work: Callable[[], bytes]) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self.pages, work)
 
     def metrics(self) -> str:
@@ -238,13 +210,25 @@ class Web:
         def draw() -> bytes:
             known = self.drawn.pop(group, None)
             if known is None or known[0] != scope.version:
-                known = scope.version, page_of(group, scope, self.progress)
+                known = scope.version, self.read(Asked(PAGE, group, scope))
             self.drawn[group] = known
             while len(self.drawn) > PAGES_STORED:
                 self.drawn.pop(next(iter(self.drawn)))
             return known[1]
 
         return Answer(200, await self._read(draw), HTML, self.page_fields)
+
+
+def trimming(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function that does the same, and gives freed memory back."""
+
+    def trimmed() -> Any:
+        try:
+            return work()
+        finally:
+            heap.trim()
+
+    return trimmed
 
 
 def group_of(query: str) -> str | None:
@@ -263,35 +247,3 @@ def group_of(query: str) -> str | None:
 def json_rows(rows: Any) -> Answer:
     """Return rows as a JSON array; times are epoch ms."""
     return Answer(200, "".join(json_lines(rows)).encode("utf-8", "replace"))
-
-
-def only(group: str | None) -> frozenset[str] | None:
-    """Return a group as a filter."""
-    return None if group is None else frozenset({group})
-
-
-def question_rows(
-    name: str, group: str | None, scope: Scope, progress: Progress
-) -> list[dict[str, Any]]:
-    """Return the answer to a question, read from the log."""
-    now = {"now_ms": scope.newest_ms} if name == "expire" else {}
-    parameters = find_question(name).Parameters(**now)
-    request = QuestionRequest(name, parameters, scope.listing, only(group), since_ms=scope.since_ms)
-    return [row for part in answer(request, progress) for row in part.rows]
-
-
-def page_of(group: str | None, scope: Scope, progress: Progress) -> bytes:
-    """Return the page of ``coterie report``, read from the log."""
-    basis = Basis(scope.newest_ms, DEFAULT_RETENTION_MS)
-    read = each_partition(
-        scope.listing,
-        partial(look, basis=basis),
-        groups=only(group),
-        since_ms=scope.since_ms,
-        progress=progress,
-    )
-    with closing(read):
-        whole = gather(read, basis)
-    title = "Consumer groups" if group is None else group
-    pieces = render(whole, title, "Watched by coterie", basis)
-    return "".join(pieces).encode("utf-8", "replace")

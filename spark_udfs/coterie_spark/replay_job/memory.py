@@ -6,10 +6,7 @@ Arrow's pool retain freed memory for the next call: half of what the largest tas
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import os
-from collections.abc import Callable
+from coterie import heap
 
 __all__ = ["give_back"]
 
@@ -19,15 +16,4 @@ def give_back() -> None:
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
-    trim = trim_of()
-    if trim is not None:
-        trim(0)
-
-
-@functools.cache
-def trim_of() -> Callable[[int], int] | None:
-    """Return glibc's ``malloc_trim``; None with another C library."""
-    if os.name != "posix":
-        return None
-    trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return trim
+    heap.trim()

@@ -4,8 +4,9 @@ A partition without records stands still, too, and the log has no end offsets. S
 stall only if the partition moved before and never paused nearly as long (``TIMES_LONGER``), and if
 the group's other partitions of the topic moved during at least half of the pause.
 
-State for each key: when it moved last, and its longest pause. For each group and topic: in which
-slices of time it moved. A pause is stored if it is far longer than those before: few for each key.
+State for each key: when it moved last, and its longest pause. For each group and topic: runs of
+slices of time in which it moved; a group that moves all the time has one. A pause is stored if it
+is far longer than those before: few for each key.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ TIMES_LONGER = 5  # than any pause before
 LEAST_MOVES = 10  # of the partition, before its pauses are judged
 SLICES = 6  # of time, in the shortest stall
 LEAST_SLICES = 2  # in a pause, to judge it
-SLICES_STORED = 1 << 22  # of all groups and topics; beyond, slices become twice as long
+RUNS_STORED = 1 << 20  # of slices, of all groups and topics; beyond, slices become twice as long
+NEW_SLICES = 1 << 16  # that wait until they are merged into the runs
+SLICE_BITS = 40
+SLICE = (1 << SLICE_BITS) - 1
 NEVER = -1
 UNKNOWN_MS = 1 << 40  # longer than any pause
 MOVE = ("ms", *PLACE)
@@ -239,20 +243,23 @@ class Stalls:
 
 
 class ActiveSlices:
-    """The slices of time in which a group moved in a topic.
+    """The slices of time in which a group moved in a topic, as runs of them.
+
+    A slice is a code: the number of group and topic in the upper bits, then that of the slice.
 
     Parameters
     ----------
     slice_ms
-        The length of a slice; it doubles while there are more than ``SLICES_STORED``.
+        The length of a slice; it doubles while there are more than ``RUNS_STORED`` runs.
     """
 
     def __init__(self, slice_ms: int) -> None:
         self.slice_ms = slice_ms
         self.numbers: dict[tuple[str, str], int] = {}  # of group and topic
         self.number_of_key = np.empty(0, np.int64)
-        self.codes = np.empty(0, np.int64)
-        self.recent: list[Array] = []
+        self.begins = np.empty(0, np.int64)  # of each run, ascending
+        self.ends = np.empty(0, np.int64)  # behind its last slice
+        self.recent: list[Array] = []  # slices that are in no run yet
 
     def __getstate__(self) -> dict[str, object]:
         self._settle()
@@ -279,21 +286,35 @@ class ActiveSlices:
     def add(self, keys: Keys, of: Array, ms: Array) -> None:
         """Add moves of some keys at some times."""
         if len(of):
-            codes = self._numbers(keys, of) << 40 | ms // self.slice_ms
+            codes = self._numbers(keys, of) << SLICE_BITS | ms // self.slice_ms
             self.recent.append(distinct(codes))
-            if sum(map(len, self.recent)) > SLICES_STORED // 4:
+            if sum(map(len, self.recent)) > NEW_SLICES:
                 self._settle()
 
     def _settle(self) -> None:
-        self.codes = distinct(np.concatenate([self.codes, *self.recent]))
-        self.recent = []
-        while len(self.codes) > SLICES_STORED:
+        if self.recent:
+            codes = np.concatenate(self.recent)
+            self.recent = []
+            self._merge(codes, codes + 1)
+
+    def _merge(self, begins: Array, ends: Array) -> None:
+        """Merge more runs, which may overlap, into those that are known."""
+        begins, ends = np.append(self.begins, begins), np.append(self.ends, ends)
+        order = np.argsort(begins, kind="stable")  # merges what is sorted already
+        begins, ends = begins[order], np.maximum.accumulate(ends[order])
+        starts = np.flatnonzero(np.append(True, begins[1:] > ends[:-1])[: len(begins)])
+        self.begins = begins[starts]
+        self.ends = ends[np.append(starts[1:], len(begins))[: len(starts)] - 1]
+        while len(self.begins) > max(RUNS_STORED, len(self.numbers)):
             self._double()
 
     def _double(self) -> None:
         self.slice_ms *= 2
-        low = (1 << 40) - 1
-        self.codes = distinct(self.codes & ~low | (self.codes & low) >> 1)
+        numbers = self.begins & ~SLICE
+        begins = numbers | (self.begins & SLICE) >> 1
+        ends = numbers + (self.ends - numbers + 1 >> 1)
+        self.begins = self.ends = self.begins[:0]
+        self._merge(begins, ends)
 
     def absorb(self, later: ActiveSlices) -> None:
         """Add the slices of the next part."""
@@ -306,21 +327,29 @@ class ActiveSlices:
         renumbered = np.array(
             [self.numbers.setdefault(pair, len(self.numbers)) for pair in later.numbers], np.int64
         )
-        low = (1 << 40) - 1
-        codes = renumbered[later.codes >> 40] << 40 | later.codes & low if len(later.codes) else []
-        self.recent.append(np.array(codes, np.int64))
-        self._settle()
+        if len(later.begins):
+            of = later.begins >> SLICE_BITS
+            moved = (renumbered[of] - of) * (1 << SLICE_BITS)
+            self._merge(later.begins + moved, later.ends + moved)
 
     def during(self, keys: Keys, rows: Columns) -> Array:
         """Return in which pauses the topic moved in half of the slices; bool."""
         self._settle()
-        base = self._numbers(keys, rows["key"]) << 40
+        base = self._numbers(keys, rows["key"]) << SLICE_BITS
         first = rows["since"] // self.slice_ms + 1
         last = (rows["since"] + rows["pause"]) // self.slice_ms  # not included
         count = np.maximum(last - first, 0)
-        low, high = (np.searchsorted(self.codes, base | at) for at in (first, first + count))
-        active: Array = (count >= LEAST_SLICES) & ((high - low) * 2 >= count)
+        moved = self._before(base + first + count) - self._before(base + first)
+        active: Array = (count >= LEAST_SLICES) & (moved * 2 >= count)
         return active
+
+    def _before(self, codes: Array) -> Array:
+        """Return how many slices come before each code."""
+        sums = np.append(0, np.cumsum(self.ends - self.begins))
+        runs = np.searchsorted(self.begins, codes)  # that begin before it
+        behind = np.append(0, self.ends)[runs] - codes  # slices of the last one that do not
+        before: Array = sums[runs] - np.where(runs > 0, np.maximum(behind, 0), 0)
+        return before
 
 
 def small(keys: Array, count: int) -> Array:

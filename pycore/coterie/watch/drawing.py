@@ -1,0 +1,76 @@
+"""The process of :mod:`coterie.watch.reading`: pages and questions, read from the files."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from coterie.errors import CoterieError
+from coterie.insight.asking import QuestionRequest, answer, find_question
+from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
+from coterie.insight.records.threads import each_partition
+from coterie.insight.render.tables import json_lines
+from coterie.replay.engine import Silent
+from coterie.report.gather import gather, look
+from coterie.report.page import render
+from coterie.report.sections import Basis
+from coterie.watch.reading import FAILED, PAGE, Asked, Scope
+
+
+def main() -> None:
+    """Answer what standard input asks, on standard output."""
+    asked: Asked = pickle.load(sys.stdin.buffer)
+    try:
+        found, status = drawn(asked), 0
+    except CoterieError as error:
+        found, status = str(error).encode("utf-8", "replace"), FAILED
+    sys.stdout.buffer.write(found)
+    sys.stdout.buffer.flush()
+    sys.exit(status)
+
+
+def drawn(asked: Asked) -> bytes:
+    """Return the bytes of a page, or the JSON of an answer.
+
+    Raises
+    ------
+    CoterieError
+        The files cannot be read.
+    """
+    if asked.what == PAGE:
+        return page_of(asked.group, asked.scope)
+    rows = question_rows(asked.what, asked.group, asked.scope)
+    return "".join(json_lines(rows)).encode("utf-8", "replace")
+
+
+def only(group: str | None) -> frozenset[str] | None:
+    """Return a group as a filter."""
+    return None if group is None else frozenset({group})
+
+
+def question_rows(name: str, group: str | None, scope: Scope) -> list[dict[str, Any]]:
+    """Return the answer to a question, read from the log."""
+    now = {"now_ms": scope.newest_ms} if name == "expire" else {}
+    parameters = find_question(name).Parameters(**now)
+    request = QuestionRequest(name, parameters, scope.listing, only(group), since_ms=scope.since_ms)
+    return [row for part in answer(request, Silent()) for row in part.rows]
+
+
+def page_of(group: str | None, scope: Scope) -> bytes:
+    """Return the page of ``coterie report``, read from the log."""
+    basis = Basis(scope.newest_ms, DEFAULT_RETENTION_MS)
+    read = each_partition(
+        scope.listing,
+        partial(look, basis=basis),
+        groups=only(group),
+        since_ms=scope.since_ms,
+        progress=Silent(),
+    )
+    with closing(read):
+        whole = gather(read, basis)
+    title = "Consumer groups" if group is None else group
+    pieces = render(whole, title, "Watched by coterie", basis)
+    return "".join(pieces).encode("utf-8", "replace")

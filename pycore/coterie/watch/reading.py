@@ -1,0 +1,87 @@
+"""Pages and questions, answered from the files by a process that ends with its answer.
+
+The watcher lives for months, and needs neither the code of the report nor the memory of a reading.
+Cost: the start of Python, 0.3 s of CPU time. The process is killed when the watcher ends.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from coterie.errors import CoterieError
+from coterie.log.folders import Listing
+
+__all__ = ["FAILED", "PAGE", "Asked", "Reading", "Scope"]
+
+PAGE = "page"
+FAILED = 3  # exit status: standard output is the message of a CoterieError
+LOOK_S = 0.1  # between two looks at whether the watcher ends
+START = "from coterie.watch.drawing import main; main()"
+PYTHON = (sys.executable, "-c", f"import sys; sys.path[:] = sys.argv[1:]; {START}")
+
+
+class Scope(NamedTuple):
+    """What a page or a question reads, and from when on; ``version`` changes with the log."""
+
+    listing: Listing
+    since_ms: int | None
+    newest_ms: int
+    version: int
+
+
+class Asked(NamedTuple):
+    """``what``: ``PAGE`` or a question; ``group`` None: all groups."""
+
+    what: str
+    group: str | None
+    scope: Scope
+
+
+class Reading:
+    """Answers what is asked about the files.
+
+    Parameters
+    ----------
+    is_ending
+        Whether the watcher ends; asked from the thread that waits for an answer.
+    command
+        Starts the process; the folders of modules follow as arguments.
+    """
+
+    def __init__(self, is_ending: Callable[[], bool], command: Sequence[str] = PYTHON) -> None:
+        self.is_ending, self.command = is_ending, command
+
+    def __call__(self, asked: Asked) -> bytes:
+        """Return the bytes of a page, or the JSON of an answer.
+
+        Raises
+        ------
+        CoterieError
+            The files cannot be read, or the watcher ends.
+        """
+        with subprocess.Popen(
+            [*self.command, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the watcher
+        ) as process:
+            request: bytes | None = pickle.dumps(asked)
+            while True:
+                try:
+                    found, _ = process.communicate(request, timeout=LOOK_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    request = None  # it is on its way
+                    if self.is_ending():
+                        process.kill()
+                        raise CoterieError("coterie watch ends") from None
+        if process.returncode == FAILED:
+            raise CoterieError(found.decode())
+        if process.returncode:
+            status = process.returncode
+            raise CoterieError(f"the process that reads the log ended with status {status}")
+        return found
