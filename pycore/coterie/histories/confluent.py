@@ -235,10 +235,10 @@ class ConfluentConsumer:
         code = error.code()
         if code == self._library.KafkaError._TIMED_OUT:
             return KafkaTimeoutError(str(error))
-        if code < 0:
-            return KafkaError(str(error))
-        if code in MEMBERSHIP:
+        if code in MEMBERSHIP or code == self._library.KafkaError._ASSIGNMENT_LOST:
             return CommitFailedError()
+        if code < 0:
+            return KafkaError(error.str())
         return error_of(Error(code), "the request")
 
 

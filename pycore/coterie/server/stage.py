@@ -107,9 +107,9 @@ class Stage:
     def lose(self, client_id: str, api: str | None, *, response: bool) -> None:
         """Close the connection instead of a client's next request, or of the response to it.
 
-        ``api`` None: any that concerns its group.
+        ``api``: as ``"offset_commit"``; None: any that concerns its group.
         """
-        key = None if api is None else KEYS[api.lower()]
+        key = None if api is None else KEYS[api.replace("_", "")]
         self._losses.append((client_id, key, response))
 
     def lose_nothing(self, client_id: str) -> None:
