@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.arguments import called, function
 from coterie.errors import CoterieError
-from coterie.histories.events import Event, RollingDeploy
 from coterie.histories.actions import deployed
+from coterie.histories.events import Event, RollingDeploy
 from coterie.histories.instance import Instance
 from coterie.histories.ledger import Place
 from coterie.histories.outcome import Outcome
@@ -75,6 +75,8 @@ class Play(Run):
     """
 
     instance_type = PlayedInstance
+    cluster: PlayedCluster
+    schedule: PlayedSchedule
 
     def __init__(
         self, history: Conditions, application: Application, broker: Any, client: Any
@@ -98,7 +100,7 @@ class Play(Run):
         return PlayedSchedule()
 
     def _make_cluster(
-        self, config: Mapping[str, Any], *, interval_ms: int | None, **_: Any
+        self, config: Mapping[str, Any], interval_ms: int | None, _: Any
     ) -> PlayedCluster:
         return PlayedCluster(
             self.broker,

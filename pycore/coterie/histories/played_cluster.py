@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from coterie.coordinator.group_coordinator import GroupCoordinator
@@ -25,8 +26,7 @@ from coterie.values import Error
 __all__ = ["PlayedCluster", "PlayedSchedule"]
 
 STEP_MS = 3000  # as far as the clock moves at once: a consumer's heartbeat interval
-PATIENCE_S = 1.0  # how long the clock waits for a heartbeat, by the wall clock
-LOOK_S = 0.002
+LOOKS, LOOK_S = 500, 0.002  # for heartbeats, before the clock moves on without one
 END_S = 10.0
 LOADING = (
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch"),
@@ -54,14 +54,16 @@ class PlayedSchedule(Schedule):
 class _Coordinator(GroupCoordinator):
     """The broker's coordinator, as far as admins ask it."""
 
-    broker: Any = None
+    def __init__(self, broker: Any, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.broker = broker
 
     def _ask(self, op: str, *values: Any) -> Pending[Any]:
         if op not in REQUESTS:
             return super()._ask(op, *values)
         pending: Pending[Any] = Pending(0, op)
         compiled = compile_values(op, values)
-        pending._response = self.broker._on_stage(lambda stage: stage.ask(op, compiled))
+        pending._response = self.broker._on_stage("ask", op, compiled)
         return pending
 
 
@@ -72,28 +74,28 @@ class _Network:
         self._cluster = cluster
         self.members_cut: set[str] = set()
 
-    def _each(self, member: str, act: Callable[[Any, str], None]) -> None:
+    def _each(self, member: str, act: str, *args: Any) -> None:
         """Act on the clients of a member that live: one, or none while it is down."""
         for client in self._cluster.clients_of(member):
-            self._cluster.on_stage(lambda stage, name=client.client_id: act(stage, name))
+            self._cluster.on_stage(act, client.client_id, *args)
 
     def cut(self, member: str) -> None:
         """Cut a member off."""
         self.members_cut.add(member)
-        self._each(member, lambda stage, client_id: stage.cut(client_id))
+        self._each(member, "cut")
 
     def heal(self, member: str) -> None:
         """Connect a member again."""
         self.members_cut.discard(member)
-        self._each(member, lambda stage, client_id: stage.heal(client_id))
+        self._each(member, "heal")
 
     def lose_request(self, member: str, api: str | None) -> None:
         """Lose the next request of a member."""
-        self._each(member, lambda stage, name: stage.lose(name, api, response=False))
+        self._each(member, "lose", api, False)
 
     def lose_response(self, member: str, api: str | None) -> None:
         """Lose the response to the next request of a member."""
-        self._each(member, lambda stage, name: stage.lose(name, api, response=True))
+        self._each(member, "lose", api, True)
 
     def fail(self, member: str, api: str, error: Error) -> None:
         """Refuse the next request of a member."""
@@ -105,7 +107,7 @@ class _Network:
 
     def end_faults(self, member: str) -> None:
         """Forget what is still to be lost or refused."""
-        self._each(member, lambda stage, client_id: stage.lose_nothing(client_id))
+        self._each(member, "lose_nothing")
         while self._cluster.faults:
             self._cluster.faults.pop().cancel()
 
@@ -134,9 +136,12 @@ class PlayedCluster(Cluster):
         group_id: str,
     ) -> None:
         super().__init__(
-            topics, config, interval_ms=interval_ms, schedule=schedule, make_coordinator=_Coordinator
+            topics,
+            config,
+            interval_ms=interval_ms,
+            schedule=schedule,
+            make_coordinator=partial(_Coordinator, broker),
         )
-        self.coordinator.broker = broker
         self.broker, self.group_id = broker, group_id
         self.network: Any = _Network(self)
         self.faults: list[Any] = []
@@ -146,13 +151,14 @@ class PlayedCluster(Cluster):
         self._written: dict[tuple[str, int], int] = {}  # the end of each partition at the broker
         self._at_ms = 0
         for name, partitions in topics.items():
-            self.on_stage(lambda stage, of=(name, partitions): stage.create_topic(*of))
+            self.on_stage("create_topic", name, partitions)
         broker.advance(0)  # it must have a virtual clock
+        self.on_stage("quicken", group_id)
         schedule.on_move = self._follow
 
-    def on_stage(self, act: Callable[[Any], Any]) -> Any:
-        """Act on the broker, in its thread."""
-        return self.broker._on_stage(act)
+    def on_stage(self, act: str, *args: Any) -> Any:
+        """Act on the broker: call a method of its stage."""
+        return self.broker._on_stage(act, *args)
 
     # Clients
 
@@ -179,11 +185,12 @@ class PlayedCluster(Cluster):
         """Cut off a client that is closed or dead."""
         self._consumers.remove(consumer)
         self._ended.append(consumer)
-        self.on_stage(lambda stage: stage.cut(consumer.client_id))
+        self.on_stage("cut", consumer.client_id)
 
     def joins(self, client_id: str) -> int:
         """Return how many requests of a client joined the group."""
-        return self.on_stage(lambda stage: stage.joins[client_id])
+        joins: int = self.on_stage("joins_of", client_id)
+        return joins
 
     def end(self) -> None:
         """End all clients, and wait until their threads have ended."""
@@ -200,9 +207,7 @@ class PlayedCluster(Cluster):
             next_ms = min(to_ms, self._at_ms + STEP_MS)
             self._await_heartbeats()
             records = self._records(next_ms)
-            self.on_stage(
-                lambda stage, ms=next_ms - self._at_ms, some=records: stage.move(ms, some)
-            )
+            self.on_stage("move", next_ms - self._at_ms, records)
             self._at_ms = next_ms
 
     def _records(self, at_ms: int) -> list[Any]:
@@ -221,13 +226,12 @@ class PlayedCluster(Cluster):
     def _await_heartbeats(self) -> None:
         """Wait until each member that can has sent a heartbeat lately, in virtual time."""
         ids = [one.client_id for one in self._consumers]
-        give_up = time.monotonic() + PATIENCE_S
-        while ids and time.monotonic() < give_up:
-            ids = self.on_stage(lambda stage, some=ids: stage.silent(some, STEP_MS))
-            if ids:
-                time.sleep(LOOK_S)
-        if ids:
-            self.on_stage(lambda stage: stage.excuse(ids))
+        for _ in range(LOOKS):
+            ids = self.on_stage("silent", ids, STEP_MS)
+            if not ids:
+                return
+            time.sleep(LOOK_S)
+        self.on_stage("excuse", ids)
 
     def wake_clients(self) -> None:
         """Do nothing: real clients fetch."""
@@ -237,12 +241,12 @@ class PlayedCluster(Cluster):
     def add_partitions(self, name: str, total: int) -> None:
         """Give a topic more partitions."""
         super().add_partitions(name, total)
-        self.on_stage(lambda stage: stage.add_partitions(name, total))
+        self.on_stage("add_partitions", name, total)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
         super().delete_topic(name)
-        self.on_stage(lambda stage: stage.delete_topic(name))
+        self.on_stage("delete_topic", name)
 
     def fail_over(self, load_ms: int = 100) -> None:
         """Let the coordinator load its log again, and refuse requests for so long."""

@@ -109,7 +109,7 @@ class PlayedConsumer:
             if self._is_woken:
                 self._is_woken = False
                 raise WakeupError("wakeup() was called")
-            records = self._ask(lambda client: client.poll(WAIT_MS))
+            records: list[ConsumerRecord] = self._ask(lambda client: client.poll(WAIT_MS))
             self._look_for_joins()
             failure, self._failure = self._failure, None
             raise_failure(failure)
@@ -208,7 +208,7 @@ class PlayedConsumer:
 
     def _find_positions(self) -> None:
         for place in [tp for tp, at in self._positions.items() if at is None]:
-            self._positions[place] = self._ask(lambda client, tp=place: client.position(tp))
+            self._positions[place] = self.position(place)
 
     # The listener
 

@@ -67,9 +67,7 @@ class Run:
         self.schedule, self.ledger = self._make_schedule(), Ledger()
         rate = history.records_per_minute
         self.cluster = self._make_cluster(
-            CONFIG,
-            interval_ms=MINUTE_MS // rate if rate else None,
-            make_coordinator=make_coordinator,
+            CONFIG, MINUTE_MS // rate if rate else None, make_coordinator
         )
         for name, partitions in history.outputs.items():
             self.cluster.create_topic(name, partitions, None)
@@ -83,8 +81,16 @@ class Run:
     def _make_schedule(self) -> Schedule:
         return Schedule(self.most_steps)
 
-    def _make_cluster(self, config: Mapping[str, Any], **options: Any) -> Cluster:
-        return Cluster(self.history.topics, config, schedule=self.schedule, **options)
+    def _make_cluster(
+        self, config: Mapping[str, Any], interval_ms: int | None, make_coordinator: Any
+    ) -> Cluster:
+        return Cluster(
+            self.history.topics,
+            config,
+            interval_ms=interval_ms,
+            schedule=self.schedule,
+            make_coordinator=make_coordinator,
+        )
 
     def outcome(self) -> Outcome:
         """Run it to its end."""

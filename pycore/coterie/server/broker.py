@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from coterie.arguments import called, file_path, span, walked, whole, within
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -27,13 +27,11 @@ from coterie.server.releases import release_of
 from coterie.server.running import Running
 from coterie.server.server_thread import ServerThread
 from coterie.server.services.groups import GroupView
-from coterie.server.stage import Stage
 from coterie.server.topics_at_start import refuse_wrong_topics
 from coterie.traces.recording import Recording
 
 __all__ = ["Broker"]
 
-T = TypeVar("T")
 _ANY_PORT = "127.0.0.1:0"
 
 
@@ -352,9 +350,9 @@ class Broker:
             )
         )
 
-    def _on_stage(self, act: Callable[[Stage], T]) -> T:
-        """Let a history act on the cluster, in the server's thread."""
-        return self._thread_here().call(lambda running: act(running.stage))
+    def _on_stage(self, act: str, *args: Any) -> Any:
+        """Call a method of the server's stage, in its thread: for histories."""
+        return self._thread_here().call(lambda running: getattr(running.stage, act)(*args))
 
     def _pending_work(self) -> list[str]:
         """Return a line for each group that the timeline names: its state and what it waits for."""

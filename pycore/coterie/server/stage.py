@@ -12,11 +12,12 @@ from typing import Any
 from coterie.errors import ArgumentError
 from coterie.operations import NUMBER
 from coterie.server.api.call import Call, Dispatcher, Handler
-from coterie.server.api.table import KEYS, NAMES
+from coterie.server.api.table import KEYS
 from coterie.server.cluster import Cluster
 
 __all__ = ["Stage"]
 
+HEARTBEAT_MS = 20
 Record = tuple[int, bytes, bytes]
 _JOIN, _HEARTBEAT = KEYS["joingroup"], KEYS["consumergroupheartbeat"]
 _OF_GROUPS = {
@@ -44,8 +45,6 @@ class Stage:
     ----------
     heard_ms : dict
         When the last request about a group came from each client, ms.
-    joins : Counter
-        How many requests of each client joined a group.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Stage:
         self._before = dispatcher.observer
         dispatcher.observer = self._observe
         self.heard_ms: dict[str, int] = {}
-        self.joins: Counter[str] = Counter()
+        self._joins: Counter[str] = Counter()
         self._cut: set[str] = set()
         self._losses: list[tuple[str, int | None, bool]] = []  # client, API, of the response
         self._calls: dict[str, list[Call]] = {}  # of each client, one for each connection
@@ -86,10 +85,19 @@ class Stage:
 
     # The coordinator
 
+    def quicken(self, group_id: str) -> None:
+        """Let clients of the consumer protocol heartbeat often: theirs is the wall clock."""
+        if self._cluster.has_consumer_groups:
+            interval = {"consumer.heartbeat.interval.ms": str(HEARTBEAT_MS)}
+            self._cluster.group_configs.replace(group_id, interval)
+
     def ask(self, op: str, compiled: tuple[Any, ...]) -> Any:
         """Return the response to a request that is answered at once, as those of admins are."""
         answers: list[Any] = []
-        self._cluster.groups.ask(NUMBER[op], *compiled, answers.append)
+        group_id, generation_id, member_id, instance, details = compiled
+        self._cluster.groups.ask(
+            *(NUMBER[op], group_id, generation_id, member_id, instance, details), answers.append
+        )
         return answers[0]
 
     # The network
@@ -104,7 +112,7 @@ class Stage:
         """Answer a client again."""
         self._cut.discard(client_id)
 
-    def lose(self, client_id: str, api: str | None, *, response: bool) -> None:
+    def lose(self, client_id: str, api: str | None, response: bool) -> None:
         """Close the connection instead of a client's next request, or of the response to it.
 
         ``api``: as ``"offset_commit"``; None: any that concerns its group.
@@ -115,6 +123,10 @@ class Stage:
     def lose_nothing(self, client_id: str) -> None:
         """Forget what was to be lost of a client."""
         self._losses = [loss for loss in self._losses if loss[0] != client_id]
+
+    def joins_of(self, client_id: str) -> int:
+        """Return how many requests of a client joined a group."""
+        return self._joins[client_id]
 
     def silent(self, client_ids: Iterable[str], ms: int) -> list[str]:
         """Return the clients that could have said something for so long, and have not.
@@ -131,8 +143,9 @@ class Stage:
         ]
 
     def excuse(self, client_ids: Iterable[str]) -> None:
-        """Count clients as heard: they have nothing to say, as one that has to join."""
-        self.heard_ms |= dict.fromkeys(client_ids, self._cluster.now_ms)
+        """Expect nothing of clients until they are heard again: one that left says nothing."""
+        for client_id in client_ids:
+            self.heard_ms.pop(client_id, None)
 
     def _observe(self, call: Call, handler: Handler) -> bool:
         client_id = call.client_id or ""
@@ -145,7 +158,7 @@ class Stage:
         others = [one for one in calls if one.connection is not call.connection]
         self._calls[client_id] = [*(one for one in others if not one.connection.closing), call]
         self.heard_ms[client_id] = self._cluster.now_ms
-        self.joins[client_id] += call.api_key == _JOIN or (
+        self._joins[client_id] += call.api_key == _JOIN or (
             call.api_key == _HEARTBEAT and call.body["memberEpoch"] == 0
         )
         for loss in self._losses:
