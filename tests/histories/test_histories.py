@@ -1,5 +1,6 @@
 """Histories: drawn, printed, run; the report of what they find."""
 
+import re
 import subprocess
 import sys
 
@@ -8,8 +9,9 @@ from hypothesis import given, settings
 
 import coterie.histories
 from coterie import ArgumentError, ConfigError, CoterieError
-from coterie.histories import EVENTS, History, Pause, random_history
+from coterie.histories import EVENTS, History, Pause, now_ms, random_history
 from coterie.testing import histories
+from coterie.testing.process import MOST_CALLS
 from support.doc_pages import blocks
 from support.histories.mistakes import Application, CommitsFirst, OwnOffsets
 
@@ -112,6 +114,51 @@ def test_an_application_that_never_waits_is_stopped():
 
     with pytest.raises(CoterieError, match="more than 20000 steps"):
         History(members=1, topics={"orders": 1}, minutes=1).run(Busy)
+
+
+class PollsWithoutATimeout(Application):
+    def process(self, records):
+        while True:
+            try:
+                self.consumer.poll(0)
+            except Exception:  # which must not hide the error
+                continue
+
+
+class NeverWaits(Application):
+    poll_timeout_ms = 0
+
+    def process(self, records):
+        pass
+
+
+class WaitsByTheClock(Application):
+    def process(self, records):
+        until_ms = now_ms() + 1000
+        while now_ms() < until_ms:
+            self.consumer.assignment()
+
+
+@pytest.mark.parametrize(
+    ("application", "called"),
+    [
+        (PollsWithoutATimeout, "poll"),
+        (WaitsByTheClock, "assignment, now_ms"),
+        (NeverWaits, "poll"),
+    ],
+)
+def test_a_loop_in_which_no_time_passes_is_an_error_with_its_member_time_and_calls(
+    application, called
+):
+    history = History(members=1, topics={"orders": 1}, minutes=1, processing_ms=0)
+    with pytest.raises(CoterieError) as raised:
+        history.run(application)
+    found = re.match(
+        rf"member-0 has made {MOST_CALLS} calls at (\d+) ms \({called}\), ", str(raised.value)
+    )
+    notes = history.run(Application)._ledger.notes
+    first = {NeverWaits: "started"}.get(application, "commit")
+    assert int(found[1]) == next(note.at_ms for note in notes if note.kind == first)
 
 
 def test_what_an_application_raises_reaches_the_test():

@@ -75,7 +75,9 @@ def _here() -> tuple[Instance, Process]:
 
 def now_ms() -> int:
     """Return the virtual time, in ms; for applications in a history."""
-    return _here()[1].now_ms
+    process = _here()[1]
+    process.check_alive()
+    return process.now_ms
 
 
 def sleep(ms: int) -> None:
