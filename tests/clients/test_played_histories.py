@@ -79,6 +79,7 @@ def test_an_event_that_the_client_cannot_take_part_in_is_left_out_by_name():
     [
         ({"partition.assignment.strategy": "range,sticky"}, "has no assignor 'sticky'"),
         ({"partition.assignment.strategy": ["range", "cooperative-sticky"]}, "does not mix"),
+        ({"group.protocol": "consumer"}, "the broker has no consumer groups; give it kafka="),
         ({"max.poll.interval.ms": 10_000}, "wants max.poll.interval.ms of 45000 or more"),
     ],
 )

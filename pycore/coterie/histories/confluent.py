@@ -19,9 +19,9 @@ from coterie.values import Error, OffsetAndMetadata
 __all__ = ["ConfluentConsumer"]
 
 LOOK_UP_S = 5.0
+HEARTBEAT_MS = 20
 QUICK = {  # by the wall clock: it learns at once of what happens in virtual time
-    "heartbeat.interval.ms": 20,
-    "statistics.interval.ms": 20,  # its thread looks at what is due as often
+    "statistics.interval.ms": HEARTBEAT_MS,  # its thread looks at what is due as often
     "topic.metadata.refresh.interval.ms": 100,
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 10,
@@ -33,7 +33,6 @@ QUICK = {  # by the wall clock: it learns at once of what happens in virtual tim
 UNKNOWN = (  # to librdkafka, or not by the wall clock
     *("max.poll.records", "default.api.timeout.ms", "request.timeout.ms", "retry.backoff.max.ms"),
 )
-CLASSIC_ONLY = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 STRATEGY = "partition.assignment.strategy"
 ASSIGNORS = ("range", "roundrobin", "cooperative-sticky")
 MEMBERSHIP = (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.STALE_MEMBER_EPOCH)
@@ -61,17 +60,15 @@ class ConfluentConsumer:
         self._library = confluent_kafka
         self._most = settings.get("max.poll.records", 500)
         chosen = {name: value for name, value in settings.items() if name not in UNKNOWN}
-        if settings.get("group.protocol") == "consumer":
-            chosen = {**chosen, **QUICK}
-            chosen = {name: of for name, of in chosen.items() if name not in CLASSIC_ONLY}
-        else:
-            strategy = _names(settings.get(STRATEGY, "range"))
-            chosen = {**chosen, **QUICK, STRATEGY: ",".join(strategy)}
-        self._cooperative = "cooperative" in chosen.get(STRATEGY, "cooperative")
+        self._cooperative = settings.get("group.protocol") == "consumer"
+        if not self._cooperative:
+            strategy = ",".join(_names(settings.get(STRATEGY, "range")))
+            chosen |= {STRATEGY: strategy, "heartbeat.interval.ms": HEARTBEAT_MS}
+            self._cooperative = strategy == "cooperative-sticky"
         self._waiting: deque[Callable[..., None]] = deque()  # callbacks of commits
         self._starts: dict[TopicPartition, int] | None = None  # seeks of a listener
         self._pauses: list[TopicPartition] = []
-        self._real = confluent_kafka.Consumer({**chosen, "on_commit": self._on_commit})
+        self._real = confluent_kafka.Consumer({**chosen, **QUICK, "on_commit": self._on_commit})
 
     @staticmethod
     def refuses(settings: Mapping[str, Any]) -> str | None:

@@ -82,10 +82,8 @@ class Play(Run):
         self, history: Conditions, application: Application, broker: Any, client: Any
     ) -> None:
         self.broker, self.client = broker, called(function(client, "client"))
-        refuses = getattr(client, "refuses", None)
-        self._refuses: Callable[[dict[str, Any]], str | None] = refuses or (lambda _: None)
         super().__init__(history, application)
-        reason = self._refuses(self.settings)
+        reason = self._refusal(self.settings)
         if reason is not None:
             raise CoterieError(f"the client cannot play this history: {reason}")
 
@@ -111,10 +109,18 @@ class Play(Run):
             group_id=self.settings["group.id"],
         )
 
+    def _refusal(self, settings: dict[str, Any]) -> str | None:
+        """Return why there can be no member with such settings; None: there can."""
+        if settings.get("group.protocol") == "consumer" and not self.cluster.has_consumer_groups:
+            return 'the broker has no consumer groups; give it kafka="4.1"'
+        refuses: Callable[[dict[str, Any]], str | None] | None
+        refuses = getattr(self.client, "refuses", None)
+        return None if refuses is None else refuses(settings)
+
     def strike(self, event: Event, instance: Instance | None) -> None:
         """Let an event happen, or take note why it cannot."""
         if isinstance(event, RollingDeploy):
-            reason = self._refuses(deployed(self.settings, event))
+            reason = self._refusal(deployed(self.settings, event))
             if reason is not None:
                 self.ledger.note(self.schedule.now_ms, "", "skipped", f"{event!r}: {reason}")
                 return

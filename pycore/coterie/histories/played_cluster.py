@@ -153,7 +153,7 @@ class PlayedCluster(Cluster):
         for name, partitions in topics.items():
             self.on_stage("create_topic", name, partitions)
         broker.advance(0)  # it must have a virtual clock
-        self.on_stage("quicken", group_id)
+        self.has_consumer_groups: bool = self.on_stage("quicken", group_id)
         schedule.on_move = self._follow
 
     def on_stage(self, act: str, *args: Any) -> Any:

@@ -85,11 +85,16 @@ class Stage:
 
     # The coordinator
 
-    def quicken(self, group_id: str) -> None:
-        """Let clients of the consumer protocol heartbeat often: theirs is the wall clock."""
-        if self._cluster.has_consumer_groups:
-            interval = {"consumer.heartbeat.interval.ms": str(HEARTBEAT_MS)}
-            self._cluster.group_configs.replace(group_id, interval)
+    def quicken(self, group_id: str) -> bool:
+        """Let clients of the consumer protocol heartbeat often: theirs is the wall clock.
+
+        Return whether there is that protocol.
+        """
+        if not self._cluster.has_consumer_groups:
+            return False
+        interval = {"consumer.heartbeat.interval.ms": str(HEARTBEAT_MS)}
+        self._cluster.group_configs.replace(group_id, interval)
+        return True
 
     def ask(self, op: str, compiled: tuple[Any, ...]) -> Any:
         """Return the response to a request that is answered at once, as those of admins are."""
