@@ -27,8 +27,9 @@ ENDS = Path(__file__).parent / "insight" / "ends"
     ],
 )
 def test_an_example_of_the_testing_page_runs(code):
-    if "from kafka import" in code:
-        pytest.importorskip("kafka")
+    for mark, module in {"from kafka import": "kafka", "Confluent": "confluent_kafka"}.items():
+        if mark in code:
+            pytest.importorskip(module)
     # To shrink a history takes ten seconds.
     quick = code.replace("(database=None)", "(database=None, phases=[Phase.generate])")
     exec(compile(quick, "testing.md", "exec"), {"Phase": Phase})

@@ -112,7 +112,8 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
             "broker_settings clock config config_sources ids listeners options releases "
             "rate_limited_log unsent ending",
             *("context", "services", "cluster", "api", "net"),
-            *("group_waits", "topics_at_start", "running", "admin", "serving server_thread"),
+            *("group_waits", "stage", "topics_at_start"),
+            *("running", "admin", "serving server_thread"),
             "broker",
         ],
     }.items()

@@ -11,6 +11,7 @@ NEEDS = {  # optional module -> how to get it
     "pyarrow": "pip install 'coterie[arrow]', or use --engine local --format json",
     "aiokafka": "pip install 'coterie[cluster]'",
     "greenlet": "pip install 'coterie[histories]'",
+    "confluent_kafka": "pip install confluent-kafka",
     "hypothesis": "pip install 'coterie[histories]'",
     "jinja2": "pip install 'coterie[report]'",
     "markupsafe": "pip install 'coterie[report]'",

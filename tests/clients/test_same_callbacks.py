@@ -128,6 +128,12 @@ SCRIPTS = {
         do("subscribe", "a", topics=["orders"]),
         settle(a=3),
     ],
+    "an expression": [
+        start("a", topics={"pattern": "orders|pay"}, partition_assignment_strategy=COOPERATIVE),
+        settle(a=3),
+        do("subscribe", "a", pattern="pay.*|o"),
+        settle(a=2),
+    ],
     **{
         f"a pause over a rebalance, {name}": [
             start("a", partition_assignment_strategy=strategy),

@@ -1,15 +1,20 @@
 """Histories: drawn, printed, run; the report of what they find."""
 
+import json
+import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 
 import coterie.histories
-from coterie import ArgumentError, ConfigError, CoterieError
-from coterie.histories import EVENTS, History, Pause, random_history
+from coterie import ArgumentError, ConfigError, CoterieError, GroupCoordinator
+from coterie.events import Response
+from coterie.histories import EVENTS, Failover, History, Pause, now_ms, random_history, tracing
 from coterie.testing import histories
+from coterie.testing.process import MOST_CALLS
 from support.doc_pages import blocks
 from support.histories.mistakes import Application, CommitsFirst, OwnOffsets
 
@@ -114,6 +119,49 @@ def test_an_application_that_never_waits_is_stopped():
         History(members=1, topics={"orders": 1}, minutes=1).run(Busy)
 
 
+class PollsWithoutATimeout(Application):
+    def process(self, records):
+        while True:
+            with suppress(Exception):  # which must not hide the error
+                self.consumer.poll(0)
+
+
+class NeverWaits(Application):
+    poll_timeout_ms = 0
+
+    def process(self, records):
+        pass
+
+
+class WaitsByTheClock(Application):
+    def process(self, records):
+        until_ms = now_ms() + 1000
+        while now_ms() < until_ms:
+            self.consumer.assignment()
+
+
+@pytest.mark.parametrize(
+    ("application", "called"),
+    [
+        (PollsWithoutATimeout, "poll"),
+        (WaitsByTheClock, "assignment, now_ms"),
+        (NeverWaits, "poll"),
+    ],
+)
+def test_a_loop_in_which_no_time_passes_is_an_error_with_its_member_time_and_calls(
+    application, called
+):
+    history = History(members=1, topics={"orders": 1}, minutes=1, processing_ms=0)
+    with pytest.raises(CoterieError) as raised:
+        history.run(application)
+    found = re.match(
+        rf"member-0 has made {MOST_CALLS} calls at (\d+) ms \({called}\), ", str(raised.value)
+    )
+    notes = history.run(Application)._ledger.notes
+    first = {NeverWaits: "started"}.get(application, "commit")
+    assert int(found[1]) == next(note.at_ms for note in notes if note.kind == first)
+
+
 def test_what_an_application_raises_reaches_the_test():
     class Broken(Application):
         def process(self, records):
@@ -182,14 +230,44 @@ def test_the_report_of_a_test_without_hypothesis_has_the_timeline(pytester):
     assert result.stdout.str().count("- history -") == 1
 
 
-def test_a_trace_of_a_run_gives_the_same_answers():
-    kinds = ["Crash", "Join", "Restart", "Pause", "AddPartitions"]
-    history = random_history(5, minutes=4, events=kinds)
-    lines = history.trace(Application)
-    answers = [line for line in coterie.run_trace(lines) if line["event"] == "response"]
-    assert len(answers) > 200
-    errors = {line["error"] for line in answers if "error" in line}
-    assert "NONE" in errors
+def answers_of_a_run(history, monkeypatch):
+    """What the coordinator of a run answers to the requests that its trace has, and the trace."""
+    answers = []
+
+    def observed(config, now_ms, *, on_event, **options):
+        def observe(event):
+            if isinstance(event, Response):
+                answers.append(event.as_dict())
+            on_event(event)
+
+        return GroupCoordinator(config, now_ms, on_event=observe, **options)
+
+    monkeypatch.setattr(tracing, "GroupCoordinator", observed)
+    lines = [json.loads(line) for line in history.trace(Application)]
+    left_out = {line["left_out"].get("id") for line in lines if "left_out" in line}
+    return [answer for answer in answers if answer["id"] not in left_out], lines
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_trace_of_a_run_gives_the_same_answers(protocol, monkeypatch):
+    settings = {"group.protocol": protocol}
+    long_load = Failover(at_ms=60_000, load_ms=59_000)  # longer than sessions
+    drawn = [random_history(seed, minutes=3, settings=settings) for seed in range(12)]
+    for history in [History(2, minutes=3, events=(long_load,), settings=settings), *drawn]:
+        answers, lines = answers_of_a_run(history, monkeypatch)
+        came = [line for line in coterie.run_trace(lines) if line["event"] == "response"]
+        assert came == answers
+        assert len(came) > 20
+
+
+def test_a_trace_says_what_it_has_for_a_failover_that_takes_time():
+    history = History(1, minutes=1, events=(Failover(at_ms=20_000, load_ms=12_000),))
+    header = json.loads(history.trace(Application)[0])
+    assert header["doc"].startswith(
+        "Not all that happened: from 20000 to 32000 ms the coordinator had resigned or was "
+        "loading, for which a trace has no op: a failover stands for it at either end and every "
+        "5000 ms, and "
+    )
 
 
 def test_the_page_has_the_owners_and_the_events():
@@ -201,7 +279,7 @@ def test_the_page_has_the_owners_and_the_events():
 
 
 def test_the_page_on_testing_shows_what_its_history_prints():
-    (code,) = (code for code in blocks("testing.md", "python") if "class Billing" in code)
+    (code,) = (code for code in blocks("testing.md", "python") if "def test_no_record" in code)
     names = {}
     exec(code.replace("    test_no_record_is_lost()", "    pass"), names)
     outcome = names["outcome"]

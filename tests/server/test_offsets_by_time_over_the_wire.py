@@ -66,9 +66,15 @@ def test_segments_below_deleted_records_are_there_until_retention_looks(server):
     assert [deleted(server, offset) for offset in (5, -2, 1)] == [(1, -1), (1, -1), (0, 2)]
 
 
-@pytest.mark.parametrize("version", range(5))
-def test_the_end_of_the_epoch_is_the_end_of_the_log(server, version):
+@pytest.mark.parametrize(
+    ("kafka", "version"), [*(("3.9", n) for n in range(5)), *(("4.1", n) for n in range(2, 5))]
+)
+def test_the_end_of_the_epoch_is_the_end_of_the_log(kafka, version):
     part = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": 0}
     body = {"replicaId": -1, "topics": [{"topic": "t", "partitions": [part]}]}
+    server = Server(kafka=kafka)
+    log = server.cluster.topics.create("t", 1).partitions[0]
+    for _ in range(4):
+        log.produce(batch(b"x"))
     (topic,) = ask(server.connect(), "OffsetForLeaderEpoch", version, body)["topics"]
     assert (topic["partitions"][0]["errorCode"], topic["partitions"][0]["endOffset"]) == (0, 4)

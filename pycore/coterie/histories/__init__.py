@@ -4,6 +4,7 @@ A history is drawn (``drawing``), run in virtual time (``runner``) and judged (`
 the ``repr`` of a history needs is here.
 """
 
+from coterie.histories.confluent import ConfluentConsumer
 from coterie.histories.events import (
     EVENTS,
     AddPartitions,
@@ -33,6 +34,7 @@ __all__ = [
     "EVENTS",
     "AddPartitions",
     "Close",
+    "ConfluentConsumer",
     "Crash",
     "Cut",
     "DeleteGroup",

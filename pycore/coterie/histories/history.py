@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from coterie.errors import CoterieError
 from coterie.histories.conditions import Application, Conditions
 from coterie.histories.outcome import Outcome
 from coterie.histories.page import page
+from coterie.histories.play import Play
 from coterie.histories.runner import Run
 from coterie.histories.tracing import trace
 
 __all__ = ["History"]
+
+Client = Callable[[Mapping[str, Any]], Any]
 
 
 class History(Conditions):
@@ -54,6 +60,37 @@ class History(Conditions):
         run = Run(self, application)
         object.__setattr__(self, "_application", application)
         return run.outcome()
+
+    def play(self, broker: Any, client: Client, application: Application | None = None) -> Outcome:
+        """Let real clients take the same course, against a broker; return the outcome.
+
+        The clock of the broker goes to the time of each event and of each record, and waits for the
+        heartbeats of the members. What a client does by the wall clock (heartbeats, fetches,
+        retries, ``max.poll.interval.ms``) may come some virtual seconds later than in a run, so
+        several plays may differ. A pause, too, is seen from the broker: the client's requests do
+        not arrive.
+
+        Parameters
+        ----------
+        broker : Broker
+            A new one of this process: ``Broker(clock="virtual")``.
+        client : function
+            Makes a client of settings by Kafka's names, such as
+            :class:`~coterie.histories.ConfluentConsumer`. ``client.refuses(settings)``, if it
+            exists, says why the client does not take settings; an event that leads to such settings
+            is left out, and is in ``Outcome.skipped``.
+        application
+            By default the one that ran last.
+
+        Raises
+        ------
+        CoterieError
+            The client does not take the settings, the broker has the topics already or has no
+            virtual clock, or the application makes a producer.
+        """
+        known = self._known(application)
+        object.__setattr__(self, "_application", known)
+        return Play(self, known, broker, client).outcome()
 
     def trace(self, application: Application | None = None) -> list[str]:
         """Return the lines of a trace with all requests, for ``coterie trace run``.

@@ -75,7 +75,9 @@ def _here() -> tuple[Instance, Process]:
 
 def now_ms() -> int:
     """Return the virtual time, in ms; for applications in a history."""
-    return _here()[1].now_ms
+    process = _here()[1]
+    process.check_alive()
+    return process.now_ms
 
 
 def sleep(ms: int) -> None:
@@ -88,7 +90,7 @@ def sleep(ms: int) -> None:
 def producer(settings: Mapping[str, Any]) -> Producer:
     """Return a producer in the process; for applications in a history."""
     instance, process = _here()
-    return Producer(instance.run.cluster, settings, process=process)
+    return instance.make_producer(settings, process)
 
 
 def run_in_thread(function: Callable[..., Any], *args: Any) -> Future:
@@ -165,6 +167,21 @@ class Instance:
         for process in self.processes():
             process.resume()
 
+    def make_consumer(self, settings: dict[str, Any], process: Process) -> Any:
+        """Return a consumer that lives in a process."""
+        return Consumer(self.run.cluster, settings, process=process)
+
+    def make_producer(self, settings: Mapping[str, Any], process: Process) -> Producer:
+        """Return a producer that lives in a process."""
+        return Producer(self.run.cluster, settings, process=process)
+
+    def positions(self) -> dict[Place, int]:
+        """Return the position of its consumer in each partition, as far as it is known."""
+        if self.consumer is None:
+            return {}
+        known = self.consumer._subscriptions.all_consumed()
+        return {place: at.offset for place, at in known.items()}
+
     def processes(self) -> list[Process]:
         """Return its process and its threads."""
         return [] if self.process is None else [self.process, *self.threads]
@@ -186,7 +203,7 @@ class Instance:
         settings = self.settings
         if settings.get("group.protocol") == "consumer":
             settings = {name: of for name, of in settings.items() if name not in CLASSIC_ONLY}
-        self.consumer = consumer = Consumer(self.run.cluster, settings, process=process)
+        self.consumer = consumer = self.make_consumer(settings, process)
         try:
             self._loop(consumer)
         except KafkaError as error:
@@ -221,8 +238,8 @@ class Instance:
         for _ in range(PROBES):
             for record in consumer.poll(1000):
                 starts.setdefault((record.topic, record.partition), record.offset)
-            for place, at in consumer._subscriptions.all_consumed().items():
-                starts.setdefault(place, at.offset)
+            for place, offset in self.positions().items():
+                starts.setdefault(place, offset)
             if starts.keys() >= self.run.ledger.ends.keys():
                 break
 

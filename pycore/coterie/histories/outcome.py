@@ -149,6 +149,8 @@ class Outcome:
         The records of each topic that the application wrote, as ``read_committed`` reads them.
     errors : list of Note
         The exceptions of Kafka that ended a member, which then started again.
+    skipped : list of Note
+        The events of a play that its client cannot take part in, each with the reason.
     """
 
     def __init__(
@@ -161,6 +163,7 @@ class Outcome:
         self.history, self._ledger = history, ledger
         self.store, self.outputs = store, outputs
         self.errors = [note for note in ledger.notes if note.kind == "failed"]
+        self.skipped = [note for note in ledger.notes if note.kind == "skipped"]
 
     @cached_property
     def commits(self) -> list[Commit]:

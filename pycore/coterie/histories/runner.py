@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coterie.arguments import called, function
@@ -50,6 +50,8 @@ class Run:
         As of :class:`Cluster`.
     """
 
+    instance_type: type[Instance] = Instance
+
     def __init__(
         self,
         history: Conditions,
@@ -59,27 +61,36 @@ class Run:
         self.history = history
         self.application = called(function(application, "application"))
         self.most_steps = STEPS_A_MINUTE * history.minutes
-        self.schedule, self.ledger = Schedule(self.most_steps), Ledger()
+        own = mapping(getattr(application, "settings", None), "the application's settings")
+        self.settings: dict[str, Any] = {**SETTINGS, **own, **history.settings}
         self.store: dict[Any, Any] = {}
+        self.schedule, self.ledger = self._make_schedule(), Ledger()
         rate = history.records_per_minute
-        self.cluster = Cluster(
-            history.topics,
-            CONFIG,
-            interval_ms=MINUTE_MS // rate if rate else None,
-            schedule=self.schedule,
-            make_coordinator=make_coordinator,
+        self.cluster = self._make_cluster(
+            CONFIG, MINUTE_MS // rate if rate else None, make_coordinator
         )
         for name, partitions in history.outputs.items():
             self.cluster.create_topic(name, partitions, None)
         self.cluster.on_note = self._take_note
-        own = mapping(getattr(application, "settings", None), "the application's settings")
-        settings = {**SETTINGS, **own, **history.settings}
-        self.settings: dict[str, Any] = settings
         self.instances: list[Instance] = []
         self.starts: dict[Place, int] | None = None  # where the probe begins; None: no probe
         self._by_name: dict[str, Instance] = {}
         self.invariants = Invariants()
         self.faulty = True
+
+    def _make_schedule(self) -> Schedule:
+        return Schedule(self.most_steps)
+
+    def _make_cluster(
+        self, config: Mapping[str, Any], interval_ms: int | None, make_coordinator: Any
+    ) -> Cluster:
+        return Cluster(
+            self.history.topics,
+            config,
+            interval_ms=interval_ms,
+            schedule=self.schedule,
+            make_coordinator=make_coordinator,
+        )
 
     def outcome(self) -> Outcome:
         """Run it to its end."""
@@ -112,7 +123,7 @@ class Run:
 
     def join(self) -> None:
         """Start one more member."""
-        instance = Instance(self, len(self.instances), self.settings)
+        instance = self.instance_type(self, len(self.instances), self.settings)
         if self.history.static:
             instance.settings["group.instance.id"] = instance.name
         self.instances.append(instance)
@@ -153,7 +164,7 @@ class Run:
             instance.awaiting.clear()
             instance.factor = 1
             self.cluster.network.heal(instance.name)
-            self.cluster.network.host(instance.name).faults.clear()
+            self.cluster.network.end_faults(instance.name)
             instance.resume()
             instance.start()
 
@@ -172,9 +183,8 @@ class Run:
         """Return the position of each owned partition and its owner, as far as they are known."""
         found: dict[Place, tuple[int, str]] = {}
         for instance in self.instances:
-            if instance.consumer is not None:
-                known = instance.consumer._subscriptions.all_consumed()
-                found |= {place: (at.offset, instance.name) for place, at in known.items()}
+            known = instance.positions()
+            found |= {place: (offset, instance.name) for place, offset in known.items()}
         return found
 
     def _all_passed(self) -> bool:
@@ -214,7 +224,7 @@ class Run:
             for place, end in ends.items()
         ):
             return
-        probe = Instance(self, len(self.instances), self.settings)
+        probe = self.instance_type(self, len(self.instances), self.settings)
         self._by_name[probe.name] = probe
         self.starts = {}
         probe.start()

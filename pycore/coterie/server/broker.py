@@ -350,6 +350,10 @@ class Broker:
             )
         )
 
+    def _on_stage(self, act: str, *args: Any) -> Any:
+        """Call a method of the server's stage, in its thread: for histories."""
+        return self._thread_here().call(lambda running: getattr(running.stage, act)(*args))
+
     def _pending_work(self) -> list[str]:
         """Return a line for each group that the timeline names: its state and what it waits for."""
         group_ids = dict.fromkeys(

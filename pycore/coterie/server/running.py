@@ -18,6 +18,7 @@ from coterie.server.net.accepting import Acceptor
 from coterie.server.net.listener import Heart, Peer, Peers, epoch_ms
 from coterie.server.options import Options, Place
 from coterie.server.services.groups import GroupView
+from coterie.server.stage import Stage
 from coterie.server.topics_at_start import make_topics
 
 __all__ = ["Running"]
@@ -55,6 +56,7 @@ class Running:
         self._beside: list[asyncio.AbstractServer] = []
         self._watch: Watch | None = None
         self._waits: GroupWaits | None = None
+        self._stage: Stage | None = None
         config = self.cluster.config
         self._node = Node(config.node_id, rack=config.rack)
         self.cluster.nodes[self._node.id] = self._node
@@ -136,6 +138,23 @@ class Running:
             self.dispatcher.observer = self._watch = Watch(self.cluster)
         return self._watch
 
+    @property
+    def stage(self) -> Stage:
+        """What a history does to this server."""
+        if self._stage is None:
+            _ = self.watch  # faults come after what the stage does
+            self._stage = Stage(self.cluster, self.dispatcher, self._abort_connection)
+        return self._stage
+
+    def _abort_connection(self, connection: Any) -> None:
+        for peer in [peer for peer in self._peers.all if peer.connection is connection]:
+            self._abort(peer)
+
+    def _abort(self, peer: Peer) -> None:
+        """Close a connection at once: what waits for an answer gets none."""
+        peer.connection.lost()
+        peer.transport.abort()
+
     def fail(self, api: str | int, **how: Any) -> Fault:
         """Make requests of an API fail; see ``Broker.fail``."""
         return self.watch.fail(api, **how)
@@ -195,8 +214,7 @@ class Running:
         if self._servers:
             await self._close_servers()
             for peer in self._peers.of(node):
-                peer.connection.lost()  # what waits for an answer gets none
-                peer.transport.abort()
+                self._abort(peer)
             self.cluster.groups.resign()
             self._notice()
 

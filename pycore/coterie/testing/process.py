@@ -6,16 +6,24 @@ All run in one thread, one at a time, so a run always takes the same course.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
+<<<<<<< HEAD
 from functools import partial
+=======
+from types import FrameType
+>>>>>>> hrest
 from typing import Any
 
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.extras import missing_module
 from coterie.schedule import Call, Schedule
 
-__all__ = ["Future", "Process", "Timer", "process_of"]
+__all__ = ["MOST_CALLS", "Future", "Process", "Timer", "process_of"]
+
+MOST_CALLS = 100_000  # of a program, while no time passes
+LAST_CALLS = 100  # of these, which an error names
 
 
 class Future:
@@ -93,6 +101,8 @@ class Process:
         self._program: Any = None  # its greenlet
         self._hub: Any = None  # the greenlet that runs the clock
         self._waits = 0  # counts waits and their ends
+        self._calls_ms = self._calls = 0  # calls of the program at this time
+        self._called: set[str] = set()  # the last ones
 
     def __repr__(self) -> str:
         return f"<Process {self.name}>"
@@ -103,11 +113,37 @@ class Process:
         return self.schedule.now_ms
 
     def check_alive(self) -> None:
-        """Raise what ends a program if the process is dead: its cleanup must not wait."""
+        """Begin a call of the program: raise what ends it if the process is dead.
+
+        The cleanup of a dead program must not wait. A program that makes :data:`MOST_CALLS` calls
+        while no time passes would never end.
+        """
         if not self.alive:
             import greenlet
 
             raise greenlet.GreenletExit
+        now_ms = self.schedule.now_ms
+        if now_ms != self._calls_ms:
+            self._calls_ms, self._calls = now_ms, 0
+        self._calls += 1
+        if self._calls > MOST_CALLS - LAST_CALLS:
+            self._look_at_call()
+
+    def _look_at_call(self) -> None:
+        """Take note of one of the last calls that may be made now, and refuse the one after."""
+        if self._calls == MOST_CALLS - LAST_CALLS + 1:
+            self._called = set()
+        self._called.add(_name_of_call())
+        if self._calls <= MOST_CALLS:
+            return
+        names = ", ".join(sorted(self._called))
+        error = CoterieError(
+            f"{self.name} has made {MOST_CALLS} calls at {self.now_ms} ms ({names}), and no time "
+            "passes: let its loop wait, by the timeout of poll or by sleep"
+        )
+        if self._program:  # not in it, where an application may catch it, and go on
+            self._hub.throw(error)
+        raise error
 
     # Calls that are due later
 
@@ -193,6 +229,17 @@ class Process:
         program, self._program = self._program, None
         if program:  # it has begun and has not ended
             program.throw()
+
+
+def _name_of_call() -> str:
+    """Return the name of the public function of this package that the program has called."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("coterie."):
+        own = frame.f_code.co_name
+        name = name if own.startswith("_") else own
+        frame = frame.f_back
+    return name
 
 
 def process_of(schedule: Schedule, process: Any, name: str) -> Process:

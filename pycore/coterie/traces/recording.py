@@ -42,6 +42,8 @@ _AWAY = (
     "from {} to {} ms the coordinator had resigned or was loading, for which a trace has no op: "
     "a failover stands for it{}, and {} requests in between are left out"
 )
+_REPEAT_MS = 5000  # a failover begins every session anew; below the least that brokers allow, 6 s
+_MOST_REPEATS = 1000  # for so long the trace has no session that ends while nobody coordinates
 
 
 def _is_first_image(event: Event) -> bool:
@@ -67,7 +69,7 @@ class Recording:
         self._custom_ids = False
         self._offered: list[tuple[str, str]] = []  # ids of no recorded request yet
         self._away_ms: int | None = None
-        self._left_out = 0
+        self._left_out = self._repeats = 0
 
     def begin(self, *, now_ms: int, deferred: bool, loaded: bool, periodic: bool) -> None:
         """Record the options of the coordinator that a trace cannot represent."""
@@ -92,6 +94,7 @@ class Recording:
     def ask(self, at_ms: int, op: str, request_id: int, compiled: Compiled) -> None:
         """Record a request that the coordinator accepted."""
         self._take_ids()
+        self._repeat(at_ms)
         if op in _ELECTIONS:
             details = compiled[-1] or (None,)
             self._elect(at_ms, op, details[0])
@@ -108,6 +111,7 @@ class Recording:
 
     def advance(self, at_ms: int) -> None:
         """Record that the clock was advanced."""
+        self._repeat(at_ms)
         self.events.append({"at": at_ms, "op": "advance"})
 
     def _elect(self, at_ms: int, op: str, partition: int | None) -> None:
@@ -120,11 +124,20 @@ class Recording:
             self.events.append({"at": at_ms, "op": op})
         elif op == "resign" and self._away_ms is None:
             self.events.append({"at": at_ms, "op": "failover"})
-            self._away_ms, self._left_out = at_ms, 0
+            self._away_ms, self._left_out, self._repeats = at_ms, 0, 0
         elif op == "finish_load" and self._away_ms not in (None, at_ms):
             self.events.append({"at": at_ms, "op": "failover"})
         if op in ("failover", "finish_load"):
             self._back(at_ms)
+
+    def _repeat(self, at_ms: int) -> None:
+        """Repeat the failover while the coordinator is away: no session ends meanwhile."""
+        while self._away_ms is not None and self._repeats < _MOST_REPEATS:
+            next_ms = self._away_ms + (self._repeats + 1) * _REPEAT_MS
+            if next_ms >= at_ms:
+                break
+            self._repeats += 1
+            self.events.append({"at": next_ms, "op": "failover"})
 
     def refuse(self) -> None:
         """Forget the member id that was made for a refused request."""
@@ -189,6 +202,8 @@ class Recording:
         """End the time without a partition; add it to ``lost`` unless it was a plain failover."""
         if self._away_ms is not None and (at_ms != self._away_ms or self._left_out):
             ends = "" if at_ms == self._away_ms else " at either end"
+            if self._repeats:
+                ends += f" and every {_REPEAT_MS} ms"
             self._lose(_AWAY.format(self._away_ms, at_ms, ends, self._left_out))
         self._away_ms = None
 

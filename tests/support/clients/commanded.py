@@ -4,7 +4,9 @@ A command is a dict; what happened meanwhile is a list by consumer: calls of lis
 commits, exceptions.
 """
 
-from coterie.testing import Cluster, Consumer, KafkaError
+import re
+
+from coterie.testing import Cluster, Consumer, KafkaError, SubscriptionPattern
 
 GROUP = "g"
 SETTINGS = {
@@ -17,11 +19,15 @@ SETTINGS = {
 
 
 def start(name, *, raises_in="", topics=("orders",), **settings):
-    """A consumer subscribes; settings with underlines for their dots."""
+    """A consumer subscribes; settings with underlines for their dots.
+
+    ``topics`` may be ``{"pattern": ...}``, which the client matches with topics, or
+    ``{"server_pattern": ...}``, which the coordinator does.
+    """
     chosen = {key.replace("_", "."): value for key, value in settings.items()}
     settings = SETTINGS | {"client.id": name} | chosen
-    topics = list(topics)
-    return {"do": "start", "name": name, "settings": settings, "topics": topics} | (
+    chosen = topics if isinstance(topics, dict) else {"topics": list(topics)}
+    return {"do": "start", "name": name, "settings": settings, **chosen} | (
         {"raises_in": raises_in} if raises_in else {}
     )
 
@@ -85,7 +91,13 @@ class Played:
 
     def subscribe(self, name, command):
         listener = Listener(self, name, command.get("raises_in"))
-        self._consumers[name].subscribe(command["topics"], listener)
+        if "pattern" in command:
+            chosen = re.compile(command["pattern"])
+        elif "server_pattern" in command:
+            chosen = SubscriptionPattern(command["server_pattern"])
+        else:
+            chosen = command["topics"]
+        self._consumers[name].subscribe(chosen, listener)
 
     def settle(self, _, command):
         sizes = command["sizes"]
@@ -158,4 +170,5 @@ def shown(partitions):
 
 def java_name(error):
     """The name of the exception that Kafka's client throws."""
-    return type(error).__name__.removesuffix("Error") + "Exception"
+    name = type(error).__name__.removesuffix("Error")
+    return name if name == "InvalidRegularExpression" else f"{name}Exception"

@@ -2,5 +2,12 @@
 
 from coterie.testing.client.consumer import Consumer, ConsumerGroupMetadata
 from coterie.testing.client.producer import Producer, RecordMetadata
+from coterie.testing.client.subscriptions import SubscriptionPattern
 
-__all__ = ["Consumer", "ConsumerGroupMetadata", "Producer", "RecordMetadata"]
+__all__ = [
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "Producer",
+    "RecordMetadata",
+    "SubscriptionPattern",
+]

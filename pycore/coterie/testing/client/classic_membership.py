@@ -244,6 +244,7 @@ class ClassicMembership:
                 user_data=assignor.subscription_user_data(),
                 owned=owned,
                 generation_id=self.group.generation.generation_id,
+                rack_id=self._network.settings["client.rack"] or None,
             )
             for name, assignor in self._assignors.items()
         }

@@ -25,7 +25,7 @@ from coterie.testing.client.membership import Membership
 from coterie.testing.client.metadata import Metadata
 from coterie.testing.client.network import NetworkClient, earliest
 from coterie.testing.client.settings import consumer_settings, timeout_of
-from coterie.testing.client.subscriptions import SubscriptionState
+from coterie.testing.client.subscriptions import SubscriptionPattern, SubscriptionState
 from coterie.testing.cluster.cluster import Cluster
 from coterie.testing.cluster.topics import ConsumerRecord, TopicPartition, partition_of
 from coterie.testing.process import Process, process_of
@@ -97,8 +97,16 @@ class Consumer:
 
     # Subscription and assignment
 
-    def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: Any = None) -> None:
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
+        listener: Any = None,
+    ) -> None:
         """Subscribe to topics, or to those that match an expression, in place of those before.
+
+        The client itself matches a compiled ``re.Pattern``, the whole name of a topic, when its
+        metadata are refreshed. Under the consumer protocol the coordinator matches a
+        :class:`SubscriptionPattern`.
 
         ``listener``: an object with some of ``on_partitions_assigned``, ``on_partitions_revoked``
         and ``on_partitions_lost``, each called with a list of partitions, in order.
@@ -108,6 +116,9 @@ class Consumer:
         if isinstance(topics, re.Pattern):
             self._subscriptions.subscribe_pattern(topics, listener)
             self._metadata.request_update()
+            return
+        if isinstance(topics, SubscriptionPattern):
+            self._subscribe_by_server(topics, listener)
             return
         names = [text(topic, "a topic") for topic in sequence(topics, "topics")]
         if not names:
@@ -119,6 +130,13 @@ class Consumer:
         self._subscriptions.subscribe(names, listener)
         if self._subscriptions.topics != before:
             self._metadata.request_update()
+
+    def _subscribe_by_server(self, topics: SubscriptionPattern, listener: Any) -> None:
+        if self._settings["group.protocol"] == "classic":
+            raise ArgumentError("a SubscriptionPattern needs group.protocol=consumer")
+        if not text(topics.pattern, "the pattern"):
+            raise ArgumentError("the pattern must not be empty")
+        self._subscriptions.subscribe_server_pattern(topics.pattern, listener)
 
     def unsubscribe(self) -> None:
         """Leave the group, and drop all partitions."""

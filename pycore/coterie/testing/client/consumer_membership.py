@@ -222,9 +222,9 @@ class ConsumerMembership:
         return {
             "rebalance_timeout_ms": settings["max.poll.interval.ms"],
             "subscribed_topic_names": sorted(self._subscriptions.topics),
-            "subscribed_topic_regex": None,
+            "subscribed_topic_regex": self._subscriptions.server_pattern,
             "server_assignor": settings["group.remote.assignor"],
-            "rack_id": None,
+            "rack_id": settings["client.rack"] or None,
         }
 
     def _accepted(self, response: Any) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "IllegalGenerationError",
     "IllegalStateError",
     "InvalidGroupIdError",
+    "InvalidRegularExpressionError",
     "KafkaError",
     "KafkaTimeoutError",
     "NoOffsetForPartitionError",
@@ -126,6 +127,12 @@ class GroupMaxSizeReachedError(KafkaError):
     """The group has as many members as it may have."""
 
     error = Error.GROUP_MAX_SIZE_REACHED
+
+
+class InvalidRegularExpressionError(KafkaError):
+    """The coordinator cannot read the expression of a subscription (consumer protocol)."""
+
+    error = Error.INVALID_REGULAR_EXPRESSION
 
 
 class InvalidGroupIdError(KafkaError):

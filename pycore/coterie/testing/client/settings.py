@@ -27,7 +27,7 @@ _NUMBERS = {  # name -> (default, least, most)
     "metadata.max.age.ms": (300_000, 0, _INT64),
 }
 _BOOLEANS = {"enable.auto.commit": True}
-_TEXTS = ("group.id", "group.instance.id", "client.id", "group.remote.assignor")
+_TEXTS = ("group.id", "group.instance.id", "client.id", "client.rack", "group.remote.assignor")
 _CHOICES = {  # the first one is the default
     "auto.offset.reset": ("latest", "earliest", "none"),
     "isolation.level": ("read_uncommitted", "read_committed"),
@@ -40,7 +40,7 @@ _ASSIGNORS = {  # as Kafka names its classes, and as its groups name them
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
 _WITHOUT_EFFECT = {  # on a simulated cluster; so a consumer's own settings can be passed
-    *("bootstrap.servers", "key.deserializer", "value.deserializer", "client.rack"),
+    *("bootstrap.servers", "key.deserializer", "value.deserializer"),
     *("fetch.min.bytes", "fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes"),
     *("check.crcs", "send.buffer.bytes", "receive.buffer.bytes", "connections.max.idle.ms"),
     *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "allow.auto.create.topics"),
@@ -146,7 +146,7 @@ def _checked(name: str, value: Any, numbers: Mapping[str, tuple[int, int, int]])
             return choice
         if name == _STRATEGY:
             return _strategy(value)
-        if value is not None and not text(value, name):
+        if value is not None and not text(value, name) and name != "client.rack":
             raise ConfigError(f"{name} must not be empty")
         return value
     except (ArgumentError, ValueError) as error:  # a number of too many digits

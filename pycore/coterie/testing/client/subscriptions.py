@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.testing.client.errors import IllegalStateError, NoOffsetForPartitionError
 from coterie.testing.cluster.topics import TopicPartition
 from coterie.values import OffsetAndMetadata
 
-__all__ = ["PartitionState", "SubscriptionState"]
+__all__ = ["PartitionState", "SubscriptionPattern", "SubscriptionState"]
+
+
+class SubscriptionPattern(NamedTuple):
+    """A regular expression that the coordinator matches with topics (consumer protocol).
+
+    ``pattern``: in the syntax of RE2. Source: ``SubscriptionPattern.java``.
+    """
+
+    pattern: str
 
 
 class PartitionState:
@@ -70,9 +79,14 @@ class SubscriptionState:
     Attributes
     ----------
     kind : str or None
-        ``"topics"``, ``"pattern"`` or ``"assigned"`` (by the application); None: nothing.
+        ``"topics"``, ``"pattern"``, ``"server pattern"`` or ``"assigned"`` (by the application);
+        None: nothing.
     topics : frozenset of str
         The subscribed topics.
+    pattern : re.Pattern or None
+        The expression that the client matches with topics.
+    server_pattern : str or None
+        The expression that the coordinator matches with topics.
     group_topics : frozenset of str
         A leader's: those of all members.
     assigned : dict
@@ -87,6 +101,7 @@ class SubscriptionState:
         self.topics: frozenset[str] = frozenset()
         self.group_topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
+        self.server_pattern: str | None = None
         self.assigned: dict[TopicPartition, PartitionState] = {}
         self.listener: Any = None
 
@@ -112,6 +127,11 @@ class SubscriptionState:
         self.set_kind("pattern")
         self.listener, self.pattern = listener, pattern
 
+    def subscribe_server_pattern(self, pattern: str, listener: Any) -> None:
+        """Subscribe to the topics that the coordinator finds to match an expression."""
+        self.set_kind("server pattern")
+        self.listener, self.server_pattern = listener, pattern
+
     def matches(self, topic: str) -> bool:
         """Whether an assigned topic belongs to the subscription."""
         if self.pattern is not None:
@@ -120,14 +140,14 @@ class SubscriptionState:
 
     def unsubscribe(self) -> None:
         """Drop the subscription and the assignment."""
-        self.kind = self.pattern = None
+        self.kind = self.pattern = self.server_pattern = None
         self.topics = self.group_topics = frozenset()
         self.assigned = {}
 
     @property
     def auto_assigned(self) -> bool:
         """Whether the group assigns the partitions."""
-        return self.kind in ("topics", "pattern")
+        return self.kind in ("topics", "pattern", "server pattern")
 
     @property
     def metadata_topics(self) -> frozenset[str]:

@@ -143,6 +143,10 @@ class Network:
         """Lose the responses to a client's next requests, which a broker has carried out."""
         self.host(client).faults.append(_Fault("response", op, times))
 
+    def end_faults(self, client: str) -> None:
+        """Lose and refuse none of a client's next requests."""
+        self.host(client).faults.clear()
+
     def slow(self, client: str, ms: int) -> None:
         """Let each request and each response take so much longer from now on; 0: as before."""
         self.host(client).slow_ms = ms

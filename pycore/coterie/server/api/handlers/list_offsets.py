@@ -121,8 +121,7 @@ def offset_for_leader_epoch(call: Call) -> Slices:
 
 def _ends(call: Call) -> Iterator[Body | None]:
     pace = Pace()
-    topics = call.body["topics"]
-    for topic in _merged(topics) if call.cluster.groups.replays else topics:
+    for topic in call.body["topics"]:
         partitions = []
         for partition in topic["partitions"]:
             if pace.is_over():

@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -98,7 +99,7 @@ public final class Commanded {
         }
     }
 
-    private void start(String name, JsonNode command) {
+    private void start(String name, JsonNode command) throws Exception {
         Map<String, Object> chosen = new HashMap<>(settings.with());
         command.get("settings").fields().forEachRemaining(
                 each -> chosen.put(each.getKey(), each.getValue().asText()));
@@ -107,11 +108,28 @@ public final class Commanded {
         subscribe(name, command);
     }
 
-    private void subscribe(String name, JsonNode command) {
-        List<String> topics = new ArrayList<>();
-        command.get("topics").forEach(topic -> topics.add(topic.asText()));
+    private void subscribe(String name, JsonNode command) throws Exception {
+        KafkaConsumer<String, String> consumer = consumers.get(name);
+        ConsumerRebalanceListener listener = listener(name, command);
+        if (command.has("pattern")) {
+            consumer.subscribe(Pattern.compile(command.get("pattern").asText()), listener);
+        } else if (command.has("server_pattern")) {  // of clients since 4.0
+            Class<?> kind = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+            KafkaConsumer.class.getMethod("subscribe", kind, ConsumerRebalanceListener.class).invoke(
+                    consumer,
+                    kind.getConstructor(String.class).newInstance(
+                            command.get("server_pattern").asText()),
+                    listener);
+        } else {
+            List<String> topics = new ArrayList<>();
+            command.get("topics").forEach(topic -> topics.add(topic.asText()));
+            consumer.subscribe(topics, listener);
+        }
+    }
+
+    private ConsumerRebalanceListener listener(String name, JsonNode command) {
         String raisesIn = command.path("raises_in").asText();
-        consumers.get(name).subscribe(topics, new ConsumerRebalanceListener() {
+        return new ConsumerRebalanceListener() {
             private void called(String what, Collection<TopicPartition> partitions) {
                 happened(name, what, names(partitions));
                 if (what.equals(raisesIn) && !partitions.isEmpty())
@@ -132,7 +150,7 @@ public final class Commanded {
             public void onPartitionsLost(Collection<TopicPartition> partitions) {
                 called("lost", partitions);
             }
-        });
+        };
     }
 
     /** Poll until the group has rebalanced and each consumer has so many partitions. */
