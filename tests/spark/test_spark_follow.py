@@ -178,7 +178,7 @@ def test_files_of_a_batch_that_did_not_end_are_made_anew(spark, tmp_path, monkey
     broker.append(commits(1, 1)[0])
 
     def write(*_):
-        shutil.copytree(home, killed)  # what a driver leaves that is killed here
+        shutil.copytree(home, killed, symlinks=True)  # what a driver leaves that is killed here
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
