@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.insight.groups.topic_names import learn_names
-from coterie.insight.questions import explain
+from coterie.insight.questions import audit, explain
 from coterie.insight.records.partition_view import read_partitions
 from coterie.messages import encode_key, encode_value
 from support.insight.lives import life, member, written
@@ -149,6 +149,22 @@ def test_an_epoch_of_4_1_whose_hash_changes_alone_is_that_of_its_topics(tmp_path
 def test_where_the_log_begins_late_nobody_is_reported_to_have_joined(tmp_path):
     rows = explained(tmp_path, [subscribes(10, "a"), epoch(10, 7)], joins(20, "b", 8))
     assert [told(row) for row in rows] == [[("present", "a", None)], [("joined", "b", None)]]
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_members_of_a_newer_group_share_it_while_both_are_there(tmp_path, is_gone):
+    """One application after another shares nothing; nor does a member that reads other topics."""
+    first = [*joins(10, "a", 1), subscribes(15, "a", subscribedTopicNames=["u"])]
+    gone = [*removed(20, "a"), epoch(20, 2)] if is_gone else []
+    second = joins(30, "b", 3, clientId="d", subscribedTopicNames=["v"])
+    written(tmp_path, *([record] for record in [*first, *gone, *second]))
+    (view,) = read_partitions([tmp_path])
+    found = list(audit.rows(view, audit.Parameters(only=(audit.APPLICATIONS,))))
+    assert len(found) == (not is_gone)
+    for row in found:
+        assert [(one["client_id"], one["topics"]) for one in row["clients"]] == [
+            ("c", ["u"]), ("d", ["v"]),
+        ]  # fmt: skip
 
 
 def test_a_deletion_is_no_downgrade_and_no_upgrade(tmp_path):

@@ -232,6 +232,12 @@ def test_as_many_topics_are_named_as_there_is_room_for(tmp_path, topics, named):
     assert row["cause"] == named
 
 
+def test_commits_of_which_the_first_has_no_time_are_there_since_the_least_of_the_others(tmp_path):
+    times = [(at_ms, b"g", b"t") for at_ms in (-1, 700, 500)]
+    (row,) = of_kind(explained(tmp_path, *commits(0, *times)), explain.COMMITS)
+    assert (row["timestamp"], row["until"], row["count"]) == (500, 700, 3)
+
+
 def test_commits_at_the_time_0_are_there_since_then(tmp_path):
     (row,) = of_kind(explained(tmp_path, *commits(0, (0, b"g", b"t"), (5, b"g", b"t"))), "commits")
     assert (row["timestamp"], row["until"]) == (0, 5)
