@@ -234,6 +234,14 @@ def test_offsets_that_groups_lose_at_one_moment_may_have_expired_together(tmp_pa
     assert "1 other group lost offsets of the same topic" in rows[0]["cause"]
 
 
+def test_the_topics_of_a_removal_stand_by_name_whatever_the_order_of_the_tombstones(tmp_path):
+    topics = (b"u", b"v", b"t")
+    records = [*(committed(1_000, topic=topic) for topic in topics),
+               *((9_000, b"g", topic, None) for topic in topics)]  # fmt: skip
+    (row,) = of_event(rows_of(made(tmp_path, *records)), "offsets_removed")
+    assert (row["topics"], row["count"]) == (["t", "u", "v"], 3)
+
+
 def test_with_one_group_requested_the_others_of_its_partition_still_show_the_deletion(tmp_path):
     records = [
         *(committed(1_000, group) for group in (b"g", b"h", b"i")),
