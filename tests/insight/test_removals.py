@@ -214,6 +214,7 @@ def test_offsets_that_were_removed_late_may_have_expired(tmp_path):
     week_ms = 7 * 24 * 3_600_000
     records = [
         committed(1_000),
+        (1_500, b"g", None, group_value(1, [b"m"])),  # what counts is its state at the end
         (2_000, b"g", None, group_value(2, [])),
         (2_000 + week_ms, b"g", b"t", None),
         (2_000 + week_ms, b"g", None, None),
