@@ -151,6 +151,28 @@ def test_where_the_log_begins_late_nobody_is_reported_to_have_joined(tmp_path):
     assert [told(row) for row in rows] == [[("present", "a", None)], [("joined", "b", None)]]
 
 
+def partitions(at_ms, **counts):
+    """ConsumerGroupPartitionMetadata, as brokers before Kafka 4.1 wrote it."""
+    topics = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "topicName": name, "numPartitions": count,
+               "partitionMetadata": []} for name, count in counts.items()]  # fmt: skip
+    return record(at_ms, 4, {"topics": topics})
+
+
+@pytest.mark.parametrize(
+    ("then", "is_change"),
+    [({"t": 4}, True), ({"t": 3}, False), ({}, True), ({"t": 3, "u": 1}, True)],
+)
+def test_topics_that_grow_come_or_go_under_a_subscription_are_why_an_epoch_began(
+    tmp_path, then, is_change
+):
+    rows = explained(
+        tmp_path, [partitions(5, t=3), *joins(10, "a", 1)], [partitions(20, t=3)],
+        [partitions(30, **then), epoch(30, 2)],
+    )  # fmt: skip
+    assert [row["generation"] for row in rows] == [1, 2]
+    assert (told(rows[1]) == [("topics_changed", None, None)]) == is_change
+
+
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_members_of_a_newer_group_share_it_while_both_are_there(tmp_path, is_gone):
     """One application after another shares nothing; nor does a member that reads other topics."""
