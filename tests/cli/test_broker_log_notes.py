@@ -2,13 +2,16 @@
 
 import pytest
 
-from coterie.cli.explain import is_from
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER
+from coterie.cli.explain import is_from, say_unmatched
+from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.server_log import LEFT, REFUSED
+from coterie.insight.questions.explain import COMMITS, SUMMARIES
 
 
-def row(*sources, reason=None, duration_source=None):
+def row(*sources, reason=None, duration_source=None, event="generation", timestamp=2000):
     causes = [{"source": source} for source in sources]
-    return {"causes": causes, "reason": reason, "duration_source": duration_source}
+    fields = {"causes": causes, "reason": reason, "duration_source": duration_source}
+    return fields | {"event": event, "timestamp": timestamp}
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,28 @@ def test_a_row_is_from_a_broker_log_that_gives_a_cause_a_reason_or_a_duration(
     given, from_server, from_requests
 ):
     assert (is_from(SERVER, given), is_from(REQUESTS, given)) == (from_server, from_requests)
+
+
+@pytest.mark.parametrize(
+    ("lines", "rows", "is_said"),
+    [
+        ([LEFT], [row("records")], True),
+        ([], [row("records")], False),
+        ([LEFT, REFUSED], [row("records")], False),  # a refused join is told by itself
+        ([LEFT], [row("records"), row("records", SERVER)], False),
+        ([LEFT], [row("records", timestamp=None)], False),
+        ([LEFT], [row("records", event=event) for event in (*SUMMARIES, COMMITS)], False),
+        ([LEFT], [], False),
+    ],
+)
+def test_a_broker_log_that_could_explain_an_event_and_explains_none_is_told(
+    capsys, lines, rows, is_said
+):
+    """Commits and summaries are no events that a line could explain."""
+    at_ms = iter(range(7000, 9000, 1000))
+    say_unmatched(SERVER, [BrokerLogLine("g", what, next(at_ms), SERVER) for what in lines], rows)
+    said = capsys.readouterr().err
+    assert bool(said) == is_said
+    if is_said:
+        assert "the server log explains no event: its lines are of 1970-01-01T00:00:07.000Z" in said
+        assert "the events of 1970-01-01T00:00:02.000Z" in said

@@ -48,3 +48,12 @@ def test_the_newest_time_itself_is_within_the_log(tmp_path):
 def test_a_log_without_a_time_says_which_option_gives_one(tmp_path):
     fails("lag", *log_of(tmp_path, [-1]), "--at", 5, says="--log-until TIME")
     assert str(newest.without_time("--now")).endswith("give --now TIME")
+
+
+@pytest.mark.parametrize("name", ["lag", "metrics"])
+def test_wrong_usage_is_refused_before_a_log_is_asked_for_its_times(tmp_path, name):
+    log, option, _ = log_of(tmp_path, [-1])  # it has none, which is an error of its own
+    ends = tmp_path / "ends.csv"
+    ends.write_text("time,topic,partition,offset\n300,t,0,3\n")
+    fails(name, log, option, ends, says="no record with a time")
+    fails(name, log, option, ends, "--overwrite", status=2, says="--overwrite is for --out FILE")

@@ -220,6 +220,18 @@ def test_a_what_if_without_changes_changes_nothing(tmp_path):
     assert result["as_recorded"]["rebalances"] > 0
 
 
+def test_the_table_of_a_what_if_has_each_number_under_its_heading(tmp_path):
+    path = tmp_path / "one.trace.jsonl"
+    events = [header(), join(0, 1), {"at": 9000, "op": "advance"}]
+    path.write_text("\n".join(map(json.dumps, events)))
+    ran = coterie("trace", "whatif", path, "--set", "group.initial.rebalance.delay.ms=500")
+    lines = ran.stdout.splitlines()
+    assert lines[0].split() == ["as", "recorded", "what", "if", "change"]
+    assert {len(line) for line in lines} == {len(lines[0])}
+    (waited,) = (line.split() for line in lines if line.startswith("ms in PreparingRebalance"))
+    assert waited[-3:] == ["3000", "500", "-2500"]
+
+
 def test_a_shorter_initial_delay_shortens_the_wait(tmp_path):
     path = tmp_path / "one.trace.jsonl"
     events = [header(), join(0, 1), {"at": 9000, "op": "advance"}]

@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.insight.groups.topic_names import learn_names
-from coterie.insight.questions import explain
+from coterie.insight.questions import audit, explain
 from coterie.insight.records.partition_view import read_partitions
 from coterie.messages import encode_key, encode_value
 from support.insight.lives import life, member, written
@@ -149,6 +149,44 @@ def test_an_epoch_of_4_1_whose_hash_changes_alone_is_that_of_its_topics(tmp_path
 def test_where_the_log_begins_late_nobody_is_reported_to_have_joined(tmp_path):
     rows = explained(tmp_path, [subscribes(10, "a"), epoch(10, 7)], joins(20, "b", 8))
     assert [told(row) for row in rows] == [[("present", "a", None)], [("joined", "b", None)]]
+
+
+def partitions(at_ms, **counts):
+    """ConsumerGroupPartitionMetadata, as brokers before Kafka 4.1 wrote it."""
+    topics = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "topicName": name, "numPartitions": count,
+               "partitionMetadata": []} for name, count in counts.items()]  # fmt: skip
+    return record(at_ms, 4, {"topics": topics})
+
+
+@pytest.mark.parametrize(
+    ("then", "is_change"),
+    [({"t": 4}, True), ({"t": 3}, False), ({}, True), ({"t": 3, "u": 1}, True)],
+)
+def test_topics_that_grow_come_or_go_under_a_subscription_are_why_an_epoch_began(
+    tmp_path, then, is_change
+):
+    rows = explained(
+        tmp_path, [partitions(5, t=3), *joins(10, "a", 1)], [partitions(20, t=3)],
+        [partitions(30, **then), epoch(30, 2)],
+    )  # fmt: skip
+    assert [row["generation"] for row in rows] == [1, 2]
+    assert (told(rows[1]) == [("topics_changed", None, None)]) == is_change
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_members_of_a_newer_group_share_it_while_both_are_there(tmp_path, is_gone):
+    """One application after another shares nothing; nor does a member that reads other topics."""
+    first = [*joins(10, "a", 1), subscribes(15, "a", subscribedTopicNames=["u"])]
+    gone = [*removed(20, "a"), epoch(20, 2)] if is_gone else []
+    second = joins(30, "b", 3, clientId="d", subscribedTopicNames=["v"])
+    written(tmp_path, *([record] for record in [*first, *gone, *second]))
+    (view,) = read_partitions([tmp_path])
+    found = list(audit.rows(view, audit.Parameters(only=(audit.APPLICATIONS,))))
+    assert len(found) == (not is_gone)
+    for row in found:
+        assert [(one["client_id"], one["topics"]) for one in row["clients"]] == [
+            ("c", ["u"]), ("d", ["v"]),
+        ]  # fmt: skip
 
 
 def test_a_deletion_is_no_downgrade_and_no_upgrade(tmp_path):

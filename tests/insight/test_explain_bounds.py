@@ -16,8 +16,18 @@ from coterie.insight.questions import explain
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment, subscription
+from coterie.log.folders import find_segments
 from coterie.times import LogClock
-from support.log_writer import batch, commit_key, commit_value, group_key, group_value
+from support.insight.partition_parts import answer_in_parts
+from support.log_writer import (
+    batch,
+    commit,
+    commit_key,
+    commit_value,
+    group_key,
+    group_value,
+    marker,
+)
 from support.request_lines import line
 
 
@@ -230,6 +240,29 @@ def test_as_many_topics_are_named_as_there_is_room_for(tmp_path, topics, named):
     entries = [(5, b"g", topics[at : at + 1]) for at in range(len(topics))]
     (row,) = of_kind(explained(tmp_path, *commits(0, *entries)), "commits")
     assert row["cause"] == named
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_transaction_that_two_parts_of_a_log_share_is_one(tmp_path, ended):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    at = [
+        batch(number, [commit(number, partition=number)], producer_id=5, transactional=True)
+        for number in range(2)
+    ]
+    at += [marker(2, 5, 2, commit=False)] if ended else []
+    for number, data in enumerate(at):
+        (folder / f"{number:020}.log").write_bytes(data)
+    segments = find_segments([folder]).segments
+    rows = answer_in_parts(segments, {1}, explain, explain.Parameters(), {})
+    (row,) = of_kind(rows, explain.COMMITS)
+    assert row["cause"] == f"2 offsets of 1 {'aborted' if ended else 'open'} transaction"
+
+
+def test_commits_of_which_the_first_has_no_time_are_there_since_the_least_of_the_others(tmp_path):
+    times = [(at_ms, b"g", b"t") for at_ms in (-1, 700, 500)]
+    (row,) = of_kind(explained(tmp_path, *commits(0, *times)), explain.COMMITS)
+    assert (row["timestamp"], row["until"], row["count"]) == (500, 700, 3)
 
 
 def test_commits_at_the_time_0_are_there_since_then(tmp_path):

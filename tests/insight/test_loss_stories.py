@@ -220,6 +220,19 @@ def test_a_stall_that_ended_is_found_with_the_commit_that_ended_it(tmp_path):
     assert row["detail"].startswith("stood at 290 for 2m1s from ")
 
 
+def test_a_partition_that_moved_last_at_the_time_0_stands_since_then(tmp_path):
+    """The time 0 is a time like any other; what has none is -1."""
+    written(
+        tmp_path,
+        life(0, 1, member("m", held={"t": [0, 1]})),
+        *(commit(0, {0: offset}) for offset in range(20)),
+        *(commit(1000 * n, {1: n}) for n in range(120)),
+    )
+    (row,) = findings(tmp_path, "stall")
+    assert (row["partition"], row["offset"]) == (0, 19)
+    assert "stands at 19 since 1970-01-01T00:00:00.000Z" in row["detail"]
+
+
 @pytest.mark.parametrize(
     ("name", "appends"),
     [

@@ -214,6 +214,7 @@ def test_offsets_that_were_removed_late_may_have_expired(tmp_path):
     week_ms = 7 * 24 * 3_600_000
     records = [
         committed(1_000),
+        (1_500, b"g", None, group_value(1, [b"m"])),  # what counts is its state at the end
         (2_000, b"g", None, group_value(2, [])),
         (2_000 + week_ms, b"g", b"t", None),
         (2_000 + week_ms, b"g", None, None),
@@ -232,6 +233,14 @@ def test_offsets_that_groups_lose_at_one_moment_may_have_expired_together(tmp_pa
     rows = of_event(rows_of(made(tmp_path, *records)), "offsets_removed")
     assert [row["causes"][0]["what"] for row in rows] == ["removed", "removed"]
     assert "1 other group lost offsets of the same topic" in rows[0]["cause"]
+
+
+def test_the_topics_of_a_removal_stand_by_name_whatever_the_order_of_the_tombstones(tmp_path):
+    topics = (b"u", b"v", b"t")
+    records = [*(committed(1_000, topic=topic) for topic in topics),
+               *((9_000, b"g", topic, None) for topic in topics)]  # fmt: skip
+    (row,) = of_event(rows_of(made(tmp_path, *records)), "offsets_removed")
+    assert (row["topics"], row["count"]) == (["t", "u", "v"], 3)
 
 
 def test_with_one_group_requested_the_others_of_its_partition_still_show_the_deletion(tmp_path):

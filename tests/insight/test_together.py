@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import LogError
 from coterie.insight.asking import QuestionRequest, answer, find_question
-from coterie.insight.questions import group_names
+from coterie.insight.questions import explain, group_names, growth
 from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads
 from coterie.insight.records.aggregates import run_aggregates
@@ -28,6 +28,7 @@ from support.examples import examples
 from support.golden_data import log
 from support.insight.compacted_logs import FIRST_MS, folders, operations, written
 from support.insight.every_question import all_questions, ends_at
+from support.log_writer import batch, commit
 from support.segment_cutter import in_small_segments
 
 THREADS = 3
@@ -210,3 +211,22 @@ def test_every_question_can_be_asked(tmp_path):
             [{k: v for k, v in row.items() if k != "trusted_from"} for row in rows]
             for rows in actual
         ]
+
+
+@pytest.mark.parametrize("at_ms", [1500, 3000, 5500])
+def test_threads_read_no_further_than_a_log_of_a_time_whose_clock_went_back(tmp_path, at_ms):
+    """The record of 2000 stands behind that of 5000: as of 3000, the log ends before both.
+
+    As of 5500, it ends where the clock went back: what follows was written later than it says.
+    """
+    place = tmp_path / "__consumer_offsets-0"
+    place.mkdir()
+    for offset, time in enumerate((1000, 1200, 5000, 2000, 2100, 6000)):
+        record = commit(time, offset=offset, group=b"ab"[offset % 2 :][:1])
+        (place / f"{offset:020}.log").write_bytes(batch(offset, [record]))
+    options = {"at_ms": at_ms}
+    asked = [(explain, explain.Parameters()), (growth, growth.Parameters())]
+    check(tmp_path, asked, options)
+    (view,) = read_partitions([tmp_path], **options)
+    shown = sum(row["records"] for row in growth.rows(view, growth.Parameters()))
+    assert shown == (3 if at_ms == 5500 else 2)

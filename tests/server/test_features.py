@@ -44,7 +44,7 @@ def test_kraft_version_is_reported_from_version_4_on_only(peer):
     [("a", 0), ("A-1.b", 0), ("1", 0), ("", 42), ("-a", 42), ("a-", 42), (".", 42), ("a b", 42),
      ("a_b", 42), ("é", 42), ("a\n", 42)],
 )  # fmt: skip
-def test_the_name_and_the_version_of_a_client_are_well_formed_since_version_3(peer, software, error):
+def test_name_and_version_of_a_client_are_well_formed_since_version_3(peer, software, error):
     for name, version in ((software, "1"), ("tests", software)):
         body = {"clientSoftwareName": name, "clientSoftwareVersion": version}
         assert ask(peer, "ApiVersions", 3, body)["errorCode"] == error

@@ -43,3 +43,18 @@ def test_no_name_or_password_is_wrong_usage(user, typed):
     told = made(user, typed)
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr.count("\n") == 1
+
+
+def test_at_a_terminal_the_password_is_asked_for_until_it_is_given_twice(monkeypatch):
+    answers = iter(["secret", "sceret", "secret", "secret"])
+    asked = []
+    monkeypatch.setattr(
+        "click.termui.hidden_prompt_func", lambda text: asked.append(text) or next(answers)
+    )
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdin", terminal)
+    told = coterie("serve", "--make-credential", "alice")
+    assert (told.returncode, next(answers, None)) == (0, None)
+    assert len(asked) == 4
+    assert "password of alice" not in told.stdout  # that is the file

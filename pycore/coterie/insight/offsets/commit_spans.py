@@ -372,11 +372,11 @@ class Places:
 
     @classmethod
     def of(cls, keys: Keys, span_keys: Sequence[Array]) -> Places:
-        """Make it from pairs of span and key, each stored as one number."""
+        """Make it from pairs of span and key, at least one, each stored as one number."""
         names = keys.__getstate__()["topics"]
         number: dict[str, int] = {}
         by_name = np.array([number.setdefault(name, at) for at, name in enumerate(names)], np.int64)
-        codes = np.concatenate(span_keys or [np.empty(0, np.int64)])
+        codes = np.concatenate(span_keys)
         of_keys = keys.entries[codes & LOW]
         span, topic, partition = codes >> 32, by_name[of_keys["topic"]], of_keys["partition"]
         order = np.lexsort((partition, topic, span))
