@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie import CoterieError
+from coterie import ConfigError, CoterieError
 from coterie.histories import (
     Close,
     ConfluentConsumer,
@@ -86,6 +86,11 @@ def test_an_event_that_the_client_cannot_take_part_in_is_left_out_by_name():
 def test_settings_that_the_client_does_not_take_are_refused_by_name(settings, reason):
     with pytest.raises(CoterieError, match=f"the client cannot play this history: .*{reason}"):
         played(History(1, settings=settings, **ORDERS))
+
+
+def test_a_setting_that_librdkafka_does_not_know_is_named():
+    with pytest.raises(ConfigError, match=r"librdkafka: .*key\.deserializer"):
+        played(History(1, settings={"key.deserializer": "string"}, **ORDERS))
 
 
 def test_the_broker_must_be_new_and_have_a_virtual_clock():

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from coterie.errors import ConfigError
 from coterie.extras import missing_module
 from coterie.testing.client.errors import (
     CommitFailedError,
@@ -50,6 +51,8 @@ class ConfluentConsumer:
     ------
     CoterieError
         confluent-kafka is missing.
+    ConfigError
+        librdkafka does not know a setting or its value.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -68,7 +71,10 @@ class ConfluentConsumer:
         self._waiting: deque[Callable[..., None]] = deque()  # callbacks of commits
         self._starts: dict[TopicPartition, int] | None = None  # seeks of a listener
         self._pauses: list[TopicPartition] = []
-        self._real = confluent_kafka.Consumer({**chosen, **QUICK, "on_commit": self._on_commit})
+        try:
+            self._real = confluent_kafka.Consumer({**chosen, **QUICK, "on_commit": self._on_commit})
+        except confluent_kafka.KafkaException as error:
+            raise ConfigError(f"librdkafka: {error.args[0].str()}") from None
 
     @staticmethod
     def refuses(settings: Mapping[str, Any]) -> str | None:

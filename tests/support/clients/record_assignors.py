@@ -1,10 +1,11 @@
 """Record what Kafka's own assignors assign: ``tests/golden/assignors``.
 
-    PYTHONPATH=tests python -m support.clients.record_assignors SEED CHAINS
+    PYTHONPATH=tests python -m support.clients.record_assignors SEED CHAINS [racks]
 
 A chain is a group whose members come, go and change their subscriptions, while topics change, too.
 Members claim what Kafka's assignor gave them; some claim what they had long ago, or what they never
-had. All versions of Kafka must give the same results.
+had. All versions of Kafka must give the same results. With ``racks``, members and replicas have
+racks, and ``racks.jsonl.gz`` is written.
 """
 
 import gzip
@@ -21,7 +22,7 @@ from support.clients.java_clients import java
 VERSIONS = ("4.1.1", "3.9.1")
 STICKY = ("sticky", "cooperative-sticky")
 ASSIGNORS = ("range", "roundrobin", *STICKY, *STICKY)
-GOLDEN = Path(__file__).parents[2] / "golden" / "assignors" / "chains.jsonl.gz"
+GOLDEN = Path(__file__).parents[2] / "golden" / "assignors"
 NAMES = [
     "orders",
     "payments",
@@ -94,6 +95,12 @@ class Chain:
             self.names, self.rng.randint(self.rng.random() > 0.1, len(self.names))
         )
 
+    def rack(self):
+        return None
+
+    def racks(self):
+        return {}
+
     def join(self):
         client = self.rng.choice(["consumer-g-1", "app", "ä", "c", "\uff5e", "😀"])
         name = f"{client}-{uuid.UUID(int=self.rng.getrandbits(128))}"
@@ -105,6 +112,7 @@ class Chain:
             "owned": {},
             "generation": -1,
             "user_data": None,
+            "rack": self.rack(),
         }
 
     def change(self):
@@ -155,6 +163,7 @@ class Chain:
             for name in order
         }
         step = {"generation": self.generation, "topics": dict(self.counts), "members": shown}
+        step |= self.racks()
         members = [
             {
                 "id": name,
@@ -165,6 +174,7 @@ class Chain:
                     user_data=from_hex(member["user_data"]),
                     owned=member["owned"],
                     generation_id=member["generation"],
+                    rack_id=member["rack"],
                 ).hex(),
             }
             for name, member in ((name, self.members[name]) for name in order)
@@ -186,16 +196,38 @@ class Chain:
         return {**step, "user_data": answer["user_data"]}
 
 
+class RackChain(Chain):
+    """A group whose members and replicas have racks."""
+
+    def __init__(self, rng, kafka):
+        self.known = rng.sample(["r1", "r2", "r3", "r4"], rng.randint(1, 4))
+        self.with_racks = rng.choice([0.3, 0.8, 1, 1])
+        self.replicas = rng.randint(1, 3)
+        self.of_topics = {}
+        super().__init__(rng, kafka)
+
+    def rack(self):
+        return self.rng.choice(self.known) if self.rng.random() < self.with_racks else None
+
+    def racks(self):
+        for topic, count in self.counts.items():
+            known = self.of_topics.setdefault(topic, [])
+            while len(known) < count:
+                size = min(self.replicas, len(self.known))
+                known.append(sorted(self.rng.sample(self.known, size)))
+        return {"racks": {topic: list(self.of_topics[topic]) for topic in self.counts}}
+
+
 def from_hex(text):
     return None if text is None else bytes.fromhex(text)
 
 
-def main(seed, chains):
+def main(seed, chains, racks=""):
     kafka = Kafka()
     lines = []
     for number in range(int(chains)):
         rng = random.Random(f"{seed}-{number}")
-        chain = Chain(rng, kafka)
+        chain = (RackChain if racks else Chain)(rng, kafka)
         steps = []
         for place in range(rng.randint(2, 9)):
             if place:
@@ -205,8 +237,8 @@ def main(seed, chains):
                 break
         lines.append(json.dumps({"assignor": chain.assignor, "steps": steps}, ensure_ascii=False))
     kafka.close()
-    GOLDEN.parent.mkdir(exist_ok=True)
-    GOLDEN.write_bytes(gzip.compress("\n".join(lines).encode() + b"\n", 9, mtime=0))
+    file = GOLDEN / ("racks.jsonl.gz" if racks else "chains.jsonl.gz")
+    file.write_bytes(gzip.compress("\n".join(lines).encode() + b"\n", 9, mtime=0))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,18 @@ def test_a_cooperative_member_revokes_only_what_it_loses():
     ]
 
 
+@pytest.mark.parametrize("assignor", ["range", "sticky", "cooperative-sticky", "roundrobin"])
+def test_members_get_partitions_whose_replicas_are_in_their_rack(assignor):
+    # KIP-881: RangeAssignor and the sticky ones, where partitions have different racks
+    story = Story(4, racks={"orders": [["r1"], ["r2"], ["r1", "r3"], ["r2"]]})
+    for name, rack in (("a", "r2"), ("b", "r1")):
+        story.run(name, {"partition.assignment.strategy": assignor, "client.rack": rack})
+        story.pass_time(20_000)
+    owned = {name: {n for _, n in story.consumers[name].assignment()} for name in "ab"}
+    by_turns = {"a": {0, 2}, "b": {1, 3}}
+    assert owned == (by_turns if assignor == "roundrobin" else {"a": {1, 3}, "b": {0, 2}})
+
+
 def test_range_before_cooperative_sticky_is_eager():
     # the default of partition.assignment.strategy; ConsumerCoordinator: common protocols
     story = two({})

@@ -2,7 +2,7 @@
 
 The results are those of Kafka's client, down to the order in which a leader writes them. Where that
 order comes from Java's hash tables, :func:`~coterie.testing.assignors.base.hash_order` computes it.
-Replicas have no racks here, so no assignment depends on the racks of members.
+Where replicas have racks, ``range`` and the sticky ones match them with those of members.
 """
 
 from __future__ import annotations

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import ClassVar
 
 from coterie._core.codec.checksum import java_hash
 from coterie.log.consumer_protocol import Subscription
 from coterie.ordering import java_order
 
-__all__ = ["Assignor", "Partitions", "TopicPartition", "flat", "hash_order", "members_in_order"]
+__all__ = [
+    "Assignor",
+    "Partitions",
+    "Racks",
+    "TopicPartition",
+    "flat",
+    "hash_order",
+    "members_in_order",
+]
 
 Partitions = dict[str, list[int]]
 TopicPartition = tuple[str, int]
+Racks = Mapping[str, Sequence[frozenset[str]]]
+"""The racks of the replicas of each partition, by topic."""
 
 
 class Assignor:
@@ -40,7 +51,10 @@ class Assignor:
         """Take what the client has been assigned in a generation."""
 
     def assign(
-        self, subscriptions: Mapping[str, Subscription], partitions: Mapping[str, int]
+        self,
+        subscriptions: Mapping[str, Subscription],
+        partitions: Mapping[str, int],
+        racks: Racks = MappingProxyType({}),
     ) -> dict[str, Partitions]:
         """Assign all partitions of the subscribed topics, as the leader of a group.
 
@@ -50,6 +64,9 @@ class Assignor:
             The subscription of each member, in the order of the response to JoinGroup.
         partitions
             The partition count of each topic; others are ignored.
+        racks
+            The racks of the replicas of each partition; where there are none, those of the members
+            do not matter.
 
         Returns
         -------
@@ -65,11 +82,12 @@ class Assignor:
         ordered = {member: subscriptions[member] for member in hash_order(subscriptions)}
         topics = dict.fromkeys(topic for each in ordered.values() for topic in each.topics)
         known = [topic for topic in hash_order(topics) if partitions.get(topic)]
-        plan = self._assign(ordered, {topic: partitions[topic] for topic in hash_order(known)})
+        counts = {topic: partitions[topic] for topic in hash_order(known)}
+        plan = self._assign(ordered, counts, racks)
         return {member: _by_topic(assigned) for member, assigned in plan.items()}
 
     def _assign(
-        self, subscriptions: dict[str, Subscription], partitions: dict[str, int]
+        self, subscriptions: dict[str, Subscription], partitions: dict[str, int], racks: Racks
     ) -> dict[str, list[TopicPartition]]:
         raise NotImplementedError
 

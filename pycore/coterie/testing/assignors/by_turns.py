@@ -1,10 +1,15 @@
-"""The assignors ``range`` and ``roundrobin``, which do not look at what members own."""
+"""The assignors ``range`` and ``roundrobin``, which do not look at what members own.
+
+Only ``range`` looks at racks.
+"""
 
 from __future__ import annotations
 
 from coterie.log.consumer_protocol import Subscription
 from coterie.ordering import java_order
-from coterie.testing.assignors.base import Assignor, TopicPartition, members_in_order
+from coterie.testing.assignors.base import Assignor, Racks, TopicPartition, members_in_order
+from coterie.testing.assignors.racks import member_racks, partition_racks
+from coterie.testing.assignors.range_by_racks import TopicShares, assign_by_racks
 
 __all__ = ["RangeAssignor", "RoundRobinAssignor"]
 
@@ -18,12 +23,28 @@ class RangeAssignor(Assignor):
     name = "range"
 
     def _assign(
-        self, subscriptions: dict[str, Subscription], partitions: dict[str, int]
+        self, subscriptions: dict[str, Subscription], partitions: dict[str, int], racks: Racks
     ) -> dict[str, list[TopicPartition]]:
         plan: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         order = members_in_order(subscriptions)
+        subscribers_of = {
+            topic: [member for member in order if topic in subscriptions[member].topics]
+            for topic in partitions
+        }
+        if racks and (of_members := member_racks(subscriptions)):
+            shares = [
+                TopicShares(
+                    topic,
+                    {member: of_members.get(member) for member in subscribers_of[topic]},
+                    partition_racks(topic, total, racks),
+                )
+                for topic, total in partitions.items()
+            ]
+            if any(each.matter for each in shares):
+                assign_by_racks(shares, plan)
+                return plan
         for topic, total in partitions.items():
-            subscribers = [member for member in order if topic in subscriptions[member].topics]
+            subscribers = subscribers_of[topic]
             count, extra = divmod(total, len(subscribers))
             start = 0
             for place, member in enumerate(subscribers):
@@ -42,7 +63,7 @@ class RoundRobinAssignor(Assignor):
     name = "roundrobin"
 
     def _assign(
-        self, subscriptions: dict[str, Subscription], partitions: dict[str, int]
+        self, subscriptions: dict[str, Subscription], partitions: dict[str, int], racks: Racks
     ) -> dict[str, list[TopicPartition]]:
         plan: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         order = members_in_order(subscriptions)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from coterie.errors import CoterieError
 from coterie.ordering import java_order, place_order
 from coterie.testing.assignors.base import TopicPartition
+from coterie.testing.assignors.racks import RackMatch
 from coterie.testing.assignors.steps import unassigned
 
 __all__ = ["ConstrainedAssignment"]
@@ -29,8 +30,10 @@ class ConstrainedAssignment:
         partitions: dict[str, int],
         owned: dict[str, list[TopicPartition]],
         disputed: set[TopicPartition],
+        racks: RackMatch,
     ) -> None:
         self.partitions, self.owned, self.disputed = partitions, owned, disputed
+        self.racks = racks
         self.quota, self.above_quota = divmod(sum(partitions.values()), len(owned))
         self.max_quota = self.quota + bool(self.above_quota)
         self.full = 0  # members that have one partition more than the quota
@@ -52,7 +55,10 @@ class ConstrainedAssignment:
         retained = sorted((p for plan in self.plan.values() for p in plan), key=place_order)
         self.below.sort(key=java_order)
         self.at_quota.sort(key=java_order)
-        self._fill(unassigned(every, retained))
+        left = unassigned(every, retained)
+        if self.racks:
+            left = self._fill_racks(self.racks.fewest_first(left))
+        self._fill(left)
         below = [member for member in self.below if len(self.plan[member]) != self.quota]
         if self.below and (self.full != self.above_quota or below):
             raise CoterieError(f"the sticky assignor has no partitions left for {self.below}")
@@ -60,7 +66,12 @@ class ConstrainedAssignment:
 
     def _keep(self, member: str) -> None:
         """Let a member keep what it owns, up to its quota."""
-        owned = [partition for partition in self.owned[member] if partition not in self.disputed]
+        dropped = self.disputed
+        if self.racks:
+            mismatched = {p for p in self.owned[member] if self.racks.mismatch(member, p)}
+            self.revoked |= dict.fromkeys(mismatched, member)
+            dropped = dropped | mismatched
+        owned = [partition for partition in self.owned[member] if partition not in dropped]
         owned.sort(key=lambda partition: (partition[1], java_order(partition[0])))
         if len(owned) < self.quota:
             size = len(owned)
@@ -76,6 +87,35 @@ class ConstrainedAssignment:
                 self.at_quota.append(member)
         self.plan[member] += owned[:size]
         self.revoked |= dict.fromkeys(owned[size:], member)
+
+    def _fill_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Give partitions to members in their racks; return those that no such member could get."""
+        turn, left = 0, []
+        for partition in partitions:
+            place = self.racks.next_member(partition, self.below, turn)
+            if place >= 0:
+                member = self.below[place]
+                count = len(self.plan[member]) + 1
+                if count >= self.quota:
+                    del self.below[place]
+                    if count < self.max_quota and self.full < self.above_quota:
+                        self.at_quota.append(member)
+                else:
+                    place += 1
+                turn = place % len(self.below) if self.below else 0
+            else:
+                place = self.racks.next_member(partition, self.at_quota, 0)
+                if place < 0:
+                    left.append(partition)
+                    continue
+                member = self.at_quota[place]
+                if len(self.plan[member]) + 1 == self.max_quota:
+                    del self.at_quota[place]
+                    self.full += 1
+                    if self.full == self.above_quota:
+                        self.at_quota.clear()
+            self._give(partition, member)
+        return left
 
     def _fill(self, partitions: list[TopicPartition]) -> None:
         """Give the partitions to one member below its quota after the other, then one more each."""

@@ -12,6 +12,7 @@ from coterie.errors import CoterieError
 from coterie.ordering import java_order
 from coterie.testing.assignors.base import TopicPartition
 from coterie.testing.assignors.movements import Movements
+from coterie.testing.assignors.racks import RackMatch
 from coterie.testing.assignors.steps import discard, unassigned
 
 __all__ = ["GeneralAssignment"]
@@ -32,6 +33,8 @@ class GeneralAssignment:
         The partitions that each member owns.
     former
         Who owned a partition in an earlier generation.
+    racks
+        Which member and which partition are in one rack.
     """
 
     def __init__(
@@ -40,8 +43,10 @@ class GeneralAssignment:
         topics: dict[str, tuple[str, ...]],
         owned: _Plan,
         former: dict[TopicPartition, str],
+        racks: RackMatch,
     ) -> None:
         self.partitions, self.former, self.plan = partitions, former, owned
+        self.racks = racks
         self.topics = {m: [t for t in each if t in partitions] for m, each in topics.items()}
         self.subscribers = {
             topic: [member for member, each in self.topics.items() if topic in each]
@@ -73,7 +78,12 @@ class GeneralAssignment:
         """Let members keep what they own and subscribe to; return it, and if something is left."""
         retained, gave_up = [], False
         for member, owned in self.plan.items():
-            mine = [partition for partition in owned if partition[0] in self.topics[member]]
+            mine = [
+                partition
+                for partition in owned
+                if partition[0] in self.topics[member]
+                and not self.racks.mismatch(member, partition)
+            ]
             gave_up |= len(mine) < len(owned)
             owned[:] = mine
             retained += mine
@@ -92,9 +102,27 @@ class GeneralAssignment:
         if key in self.order:
             self.order.remove(key)
 
-    def _lightest(self, topic: str) -> str | None:
-        """Return the subscriber that has the fewest partitions."""
-        return next((m for _, _, m in self.order if topic in self.topics[m]), None)
+    def _lightest(self, partition: TopicPartition, *, by_rack: bool = False) -> str | None:
+        """Return the subscriber that has the fewest partitions; ``by_rack``: whose rack matches."""
+        topic, mismatch = partition[0], self.racks.mismatch
+        return next(
+            (
+                member
+                for _, _, member in self.order
+                if topic in self.topics[member] and not (by_rack and mismatch(member, partition))
+            ),
+            None,
+        )
+
+    def _give(self, partition: TopicPartition, member: str | None) -> bool:
+        """Give a partition to a member, if there is one; return whether there is."""
+        if member is None:
+            return False
+        self._exit(member)
+        self.plan[member].append(partition)
+        self.owner[partition] = member
+        self._enter(member)
+        return True
 
     # The balance
 
@@ -102,13 +130,11 @@ class GeneralAssignment:
         self, every: list[TopicPartition], left: list[TopicPartition], *, gave_up: bool
     ) -> None:
         was_empty = self.order[-1][0] == 0
-        for partition in left:
-            member = self._lightest(partition[0])
-            if member is not None:
-                self._exit(member)
-                self.plan[member].append(partition)
-                self.owner[partition] = member
-                self._enter(member)
+        to_give = left
+        if self.racks:
+            to_give = [p for p in left if not self._give(p, self._lightest(p, by_rack=True))]
+        for partition in to_give:
+            self._give(partition, self._lightest(partition))
         every = [p for p in every if len(self.subscribers[p[0]]) >= 2]
         left = [p for p in left if len(self.subscribers[p[0]]) >= 2]
         fixed = self._set_aside()
@@ -157,7 +183,7 @@ class GeneralAssignment:
         if former is not None and size > self._size(former) + 1:
             return former
         if any(size > self._size(other) + 1 for other in self.subscribers[partition[0]]):
-            return self._lightest(partition[0])
+            return self._lightest(partition)
         return None
 
     def _size(self, member: str | None) -> int:

@@ -11,9 +11,17 @@ import struct
 from typing import NamedTuple
 
 from coterie.log.consumer_protocol import Subscription
-from coterie.testing.assignors.base import Assignor, Partitions, TopicPartition, flat, hash_order
+from coterie.testing.assignors.base import (
+    Assignor,
+    Partitions,
+    Racks,
+    TopicPartition,
+    flat,
+    hash_order,
+)
 from coterie.testing.assignors.constrained import ConstrainedAssignment
 from coterie.testing.assignors.general import GeneralAssignment
+from coterie.testing.assignors.racks import RackMatch
 from coterie.testing.assignors.steps import discard
 
 __all__ = ["CooperativeStickyAssignor", "StickyAssignor"]
@@ -74,11 +82,13 @@ class _AbstractStickyAssignor(Assignor):
     def _member_data(self, subscription: Subscription) -> MemberData:
         raise NotImplementedError
 
-    def _assign(self, subscriptions: _Subscriptions, partitions: dict[str, int]) -> _Plan:
-        return self._assign_and_transfer(subscriptions, partitions)[0]
+    def _assign(
+        self, subscriptions: _Subscriptions, partitions: dict[str, int], racks: Racks
+    ) -> _Plan:
+        return self._assign_and_transfer(subscriptions, partitions, racks)[0]
 
     def _assign_and_transfer(
-        self, subscriptions: _Subscriptions, partitions: dict[str, int]
+        self, subscriptions: _Subscriptions, partitions: dict[str, int], racks: Racks
     ) -> tuple[_Plan, dict[TopicPartition, str] | None]:
         """Return the partitions of each member, and who gets those that another one owns.
 
@@ -90,12 +100,13 @@ class _AbstractStickyAssignor(Assignor):
             claims.take(member, each, partitions, subscriptions)
             if each.generation is not None:
                 self._max_generation = max(self._max_generation, each.generation)
+        match = RackMatch(subscriptions, partitions, racks)
         if _equal(subscriptions):
-            constrained = ConstrainedAssignment(partitions, claims.owned, claims.disputed)
+            constrained = ConstrainedAssignment(partitions, claims.owned, claims.disputed, match)
             return constrained.build(), constrained.transferred
         topics = {member: each.topics for member, each in subscriptions.items()}
         former = _former_owners(data, self._max_generation)
-        return GeneralAssignment(partitions, topics, claims.owned, former).build(), None
+        return GeneralAssignment(partitions, topics, claims.owned, former, match).build(), None
 
 
 def _equal(subscriptions: _Subscriptions) -> bool:
@@ -203,8 +214,10 @@ class CooperativeStickyAssignor(_AbstractStickyAssignor):
             return MemberData(owned, NO_GENERATION)
         return MemberData(owned, INT32.unpack_from(subscription.user_data)[0])
 
-    def _assign(self, subscriptions: _Subscriptions, partitions: dict[str, int]) -> _Plan:
-        plan, transferred = self._assign_and_transfer(subscriptions, partitions)
+    def _assign(
+        self, subscriptions: _Subscriptions, partitions: dict[str, int], racks: Racks
+    ) -> _Plan:
+        plan, transferred = self._assign_and_transfer(subscriptions, partitions, racks)
         if transferred is None:
             transferred = _transferred(subscriptions, plan)
         for partition, member in transferred.items():

@@ -269,7 +269,8 @@ class ClassicMembership:
         self._assigned_counts = self._counts
         if response.skip_assignment:
             return {}
-        plan = self._assignors[response.protocol_name].assign(members, self._counts)
+        racks = self._network.cluster._racks
+        plan = self._assignors[response.protocol_name].assign(members, self._counts, racks)
         return {member: assignment(partitions) for member, partitions in plan.items()}
 
     def _complete(self, data: bytes) -> None:

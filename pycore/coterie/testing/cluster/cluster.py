@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coterie._core.coordinator.outputs import response_of
-from coterie.arguments import LATEST_MS, called, function, milliseconds, text, within
+from coterie.arguments import LATEST_MS, called, function, milliseconds, sequence, text, within
 from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
@@ -42,6 +42,10 @@ class Cluster:
         The clock; default: one that begins at 0.
     latency_ms
         How long a request takes to a broker, and its response back.
+    racks
+        The racks of the replicas of each partition, ``{topic: [[rack, ...], ...]}``, which the
+        assignors of the classic protocol match with the ``client.rack`` of consumers. Partitions
+        that are missing have none.
     make_coordinator
         Makes the coordinator, with the arguments of :class:`~coterie.GroupCoordinator`; give that
         class to record its requests. Default: one with fast heartbeats.
@@ -68,6 +72,7 @@ class Cluster:
         interval_ms: int | None = 1000,
         schedule: Schedule | None = None,
         latency_ms: int = 1,
+        racks: Mapping[str, Iterable[Iterable[str]]] | None = None,
         make_coordinator: Callable[..., GroupCoordinator] | None = None,
     ) -> None:
         counts, interval_ms = partition_counts(topics), _interval(interval_ms)
@@ -75,6 +80,7 @@ class Cluster:
             raise ArgumentError(f"schedule must be a Schedule, not {shown(schedule)}")
         self.schedule = Schedule() if schedule is None else schedule
         self.latency_ms = milliseconds(latency_ms, "latency_ms")
+        self._racks = _racks_of(racks)
         self.network = Network(self)
         self.on_note: Callable[[int, str, str, Any], None] | None = None
         self.node, self.loading = 0, False
@@ -317,6 +323,19 @@ class Cluster:
             else:
                 found[name, partition] = log.offset_for_time(at, end)
         return found
+
+
+def _racks_of(racks: Any) -> dict[str, tuple[frozenset[str], ...]]:
+    """Return the racks of the replicas of each partition."""
+    if racks is not None and not isinstance(racks, Mapping):
+        raise ArgumentError(f"racks must map topics to racks of partitions, not {shown(racks)}")
+    return {
+        text(topic, "a topic of racks"): tuple(
+            frozenset(text(rack, "a rack") for rack in sequence(replicas, "racks of a partition"))
+            for replicas in sequence(partitions, "racks of a topic")
+        )
+        for topic, partitions in (racks or {}).items()
+    }
 
 
 def _interval(interval_ms: Any) -> int | None:

@@ -78,7 +78,7 @@ public final class Assignors {
         Map<String, Assignment> plan;
         try {
             GroupSubscription group = new GroupSubscription(subscriptions);
-            plan = leader.assign(cluster(asked.get("topics")), group).groupAssignment();
+            plan = leader.assign(cluster(asked), group).groupAssignment();
         } catch (RuntimeException error) {
             return Map.of("error", error.getClass().getSimpleName());
         }
@@ -97,14 +97,23 @@ public final class Assignors {
         return Map.of("assignments", assignments, "user_data", userData);
     }
 
-    private static Cluster cluster(JsonNode topics) {
+    private static Cluster cluster(JsonNode asked) {
         List<PartitionInfo> partitions = new ArrayList<>();
-        topics.fields().forEachRemaining(topic -> {
-            for (int number = 0; number < topic.getValue().asInt(); number++)
+        asked.get("topics").fields().forEachRemaining(topic -> {
+            for (int number = 0; number < topic.getValue().asInt(); number++) {
+                Node[] nodes = replicas(asked.path("racks").path(topic.getKey()).path(number));
                 partitions.add(
-                        new PartitionInfo(topic.getKey(), number, Node.noNode(), NODES, NODES));
+                        new PartitionInfo(topic.getKey(), number, Node.noNode(), nodes, nodes));
+            }
         });
         return new Cluster("cluster", List.of(), partitions, Set.of(), Set.of());
+    }
+
+    private static Node[] replicas(JsonNode racks) {
+        if (racks.isEmpty()) return NODES;
+        List<Node> nodes = new ArrayList<>();
+        racks.forEach(rack -> nodes.add(new Node(nodes.size(), "host", 9092, rack.asText())));
+        return nodes.toArray(new Node[0]);
     }
 
     private static String hex(ByteBuffer bytes) {
