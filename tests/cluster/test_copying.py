@@ -306,6 +306,36 @@ def test_a_topic_that_was_made_again_between_two_copies_is_refused_unless_it_is_
     assert copied(aside, "orders") == old
 
 
+def test_old_segments_of_a_copy_that_is_followed_are_fetched_again_as_one(
+    broker, tmp_path, monkeypatch
+):
+    for _ in range(5):
+        produce_each(broker, 2)
+        whole = stored(broker, "orders")
+        copy(broker, tmp_path, topic="orders", segment_bytes=1)
+    monkeypatch.setattr("coterie.cluster.copying.THIN_EVERY_S", 0.001)
+
+    async def run():
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def wait():
+            while len(list(tmp_path.glob("orders-0/*.log"))) > 2:
+                pass
+            loop.call_soon_threadsafe(stop.set)
+
+        observer = CopyObserver()
+        observer.complete = lambda at_ms: loop.run_in_executor(None, wait)
+        plan = CopyPlan(tmp_path, "orders", follow=True, segment_bytes=1, keep_ms=1_000)
+        async with Cluster(addresses_of(broker.bootstrap_servers), ClientConfig(QUICK)) as cluster:
+            await copy_partitions(
+                cluster, plan, now_ms=lambda: 1 << 50, observer=observer, stop=stop
+            )
+
+    asyncio.run(run())
+    assert copied(tmp_path, "orders") == whole
+    assert sorted(int(path.stem) for path in tmp_path.glob("orders-0/*.log")) == [0, 8]
+
+
 def delete_records(broker, number, offset):
     """Move the start of a partition's log, as retention does."""
     broker._thread_here().call(

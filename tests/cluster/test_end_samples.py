@@ -12,6 +12,7 @@ pytest.importorskip("aiokafka")
 
 from coterie.cli.endsampling import EndSampler
 from coterie.cluster.stopping import run_until
+from coterie.insight.offsets.end_offsets import SAMPLES_HEADING
 from coterie.server import Broker
 from support.commandline import COTERIE, coterie_ok, default_sigint, fails
 from support.server.asking import commit
@@ -124,7 +125,7 @@ def test_old_samples_go_once_they_are_a_quarter_of_the_file(tmp_path, monkeypatc
     async def answer(cluster, topics, skipped):
         return {("orders", n): 7 for n in range(2)}
 
-    monkeypatch.setattr(end_offsets, "end_offsets", answer)
+    monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", answer)
     now = [0]
     sampler = EndSampler(tmp_path, lambda: now[0], print, keep_ms=900)
 

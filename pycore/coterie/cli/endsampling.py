@@ -96,13 +96,12 @@ class EndSampler:
         """Write the file anew without old samples, once there are enough of them."""
         if self._keep_ms is None:
             return
+        since_ms = now_ms - self._keep_ms
         with self.path.open("rb") as file:
             file.readline()
-            if not is_before(file.readline(), now_ms - self._keep_ms * 4 // 3):
+            if not is_before(file.readline(), since_ms - self._keep_ms // 3):
                 return
-            first = next(
-                (line for line in file if not is_before(line, now_ms - self._keep_ms)), b""
-            )
+            first = next((line for line in file if not is_before(line, since_ms)), b"")
             with atomic_write(self.path) as aside, aside.open("wb") as new:
                 new.write(HEADING + first)
                 shutil.copyfileobj(file, new)
