@@ -10,56 +10,22 @@ from coterie import ConfigError
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, addresses_of
 from coterie.cluster.copy_state import STATE_FILE, read_copy_state
-from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
+from coterie.cluster.copying import CopyPlan, copy_partitions
 from coterie.cluster.errors import ClusterError
 from coterie.errors import LogError
 from coterie.log.folders import find_segments
 from coterie.messages import LogReader, partition_for
 from coterie.server import Broker
-from support.server.groups_of_a_broker import TOPIC, commit_offsets, copied, produce, stored
-from support.server.sockets import ask, connect
+from support.server.copies import Recorded, copy
+from support.server.groups_of_a_broker import TOPIC, commit_offsets, copied, stored
 
 SETTINGS = {"offsets.topic.num.partitions": 4}
-QUICK = {"default.api.timeout.ms": "1", "retry.backoff.ms": "1"}
 
 
 @pytest.fixture
 def broker():
     with Broker(SETTINGS, topics={"orders": 2}) as made:
         yield made
-
-
-def copy(broker, out, *, now_ms=lambda: 1_000, config=(), observer=None, stop=None, **plan):
-    """Copy a broker's offsets topic; the results by partition."""
-
-    async def run():
-        addresses = addresses_of(broker.bootstrap_servers)
-        async with Cluster(addresses, ClientConfig(QUICK | dict(config))) as cluster:
-            return await copy_partitions(
-                cluster, CopyPlan(out, **plan), now_ms=now_ms, observer=observer, stop=stop
-            )
-
-    return {result.partition: result for result in asyncio.run(run())}
-
-
-class Recorded(CopyObserver):
-    """Records what it gets; ``stop`` is set once so many bytes were appended."""
-
-    def __init__(self, stop_at_bytes=None):
-        self.lines, self.data, self.stop_at_bytes = [], {}, stop_at_bytes
-        self.shown = []  # (done, total)
-        self.stop = asyncio.Event()
-
-    def appended(self, partition, batches):
-        self.data[partition] = self.data.get(partition, b"") + bytes(batches)
-        if self.stop_at_bytes and sum(map(len, self.data.values())) >= self.stop_at_bytes:
-            self.stop.set()
-
-    def progress(self, done, total):
-        self.shown.append((done, total))
-
-    def notice(self, line):
-        self.lines.append(line)
 
 
 def test_a_copy_has_the_bytes_that_the_broker_stores(broker, tmp_path):
@@ -211,99 +177,6 @@ def test_following_goes_on_after_the_broker_was_away(broker, tmp_path):
     asyncio.run(run())
     assert copied(tmp_path) == stored(broker)
     assert any("trying again until it is there" in line for line in lines[0])
-
-
-def follow_orders(broker, out, complete, stop_at_bytes=None):
-    """Follow the topic ``orders``; ``complete`` is called in a thread. What it observed."""
-
-    async def run():
-        observer = Recorded(stop_at_bytes)
-        observer.reasons = []
-        observer.waiting = lambda reasons: observer.reasons.append(dict(reasons))
-        observer.complete = lambda at_ms: asyncio.get_running_loop().run_in_executor(None, complete)
-        config = ClientConfig({"retry.backoff.ms": "1", "retry.backoff.max.ms": "5"})
-        async with Cluster(addresses_of(broker.bootstrap_servers), config) as cluster:
-            plan = CopyPlan(out, topic="orders", follow=True)
-            await copy_partitions(
-                cluster, plan, now_ms=lambda: 5, observer=observer, stop=observer.stop
-            )
-        return observer
-
-    return asyncio.run(run())
-
-
-def test_following_waits_for_a_topic_that_is_missing_for_a_moment(broker, tmp_path):
-    produce(broker, "orders", 0, 3)
-    size = len(stored(broker, "orders")[0])
-
-    def complete():
-        missing = broker.fail("Metadata", error="UNKNOWN_TOPIC_OR_PARTITION", times=2)
-        broker.fail("Fetch", error="NOT_LEADER_OR_FOLLOWER")
-        while missing.count < 2:
-            broker.requests()
-        produce(broker, "orders", 0, 3)
-
-    observer = follow_orders(broker, tmp_path, complete, stop_at_bytes=2 * size)
-    assert copied(tmp_path, "orders") == stored(broker, "orders")
-    assert any("orders" in reasons for reasons in observer.reasons)
-    assert observer.reasons[-1] == {}
-    (line,) = observer.lines
-    assert line.endswith("trying again until it is there")
-
-
-def produce_each(broker, count):
-    """Write batches of one record, all of one size."""
-    for _ in range(count):
-        produce(broker, "orders", 0, 1)
-
-
-def make_again(broker):
-    """Delete the topic ``orders`` and make it again."""
-    connection = connect(broker)
-    ask(connection, "DeleteTopics", 4, {"topicNames": ["orders"], "timeoutMs": 5000})
-    topic = {"name": "orders", "numPartitions": 2, "replicationFactor": 1}
-    made = ask(connection, "CreateTopics", 4, {"topics": [topic], "timeoutMs": 5000})
-    assert made["topics"][0]["errorCode"] == 0
-
-
-@pytest.mark.parametrize("records", [2, 5])
-def test_following_puts_the_copy_of_a_topic_that_is_made_again_aside(broker, tmp_path, records):
-    produce_each(broker, 3)
-    old, size = stored(broker, "orders"), len(stored(broker, "orders")[0]) // 3
-    called = []
-
-    def complete():
-        if not called:
-            called.append(1)
-            make_again(broker)
-            produce_each(broker, records)
-
-    observer = follow_orders(broker, tmp_path, complete, stop_at_bytes=(3 + records) * size)
-    assert copied(tmp_path, "orders") == stored(broker, "orders")
-    (aside,) = tmp_path.glob("orders.*")
-    assert copied(aside, "orders") == old
-    state = read_copy_state(aside / "orders-0")
-    assert aside.name == f"orders.{state.topic_id}"
-    (line,) = [line for line in observer.lines if "made again" in line]
-    assert line == f"topic orders was made again; its copy begins anew; the old one is {aside}"
-
-
-def test_a_topic_that_was_made_again_between_two_copies_is_refused_unless_it_is_followed(
-    broker, tmp_path
-):
-    produce_each(broker, 3)
-    old = stored(broker, "orders")
-    copy(broker, tmp_path, topic="orders")
-    make_again(broker)
-    produce_each(broker, 5)
-    with pytest.raises(ClusterError, match="made again; fetch into another folder"):
-        copy(broker, tmp_path, topic="orders")
-    assert copied(tmp_path, "orders") == old
-    size = len(old[0]) // 3
-    follow_orders(broker, tmp_path, lambda: None, stop_at_bytes=5 * size)
-    assert copied(tmp_path, "orders") == stored(broker, "orders")
-    (aside,) = tmp_path.glob("orders.*")
-    assert copied(aside, "orders") == old
 
 
 def delete_records(broker, number, offset):

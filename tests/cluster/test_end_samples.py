@@ -12,6 +12,7 @@ pytest.importorskip("aiokafka")
 
 from coterie.cli.endsampling import EndSampler
 from coterie.cluster.stopping import run_until
+from coterie.insight.offsets.end_offsets import SAMPLES_HEADING
 from coterie.server import Broker
 from support.commandline import COTERIE, coterie_ok, default_sigint, fails
 from support.server.asking import commit
@@ -118,6 +119,26 @@ def test_missing_end_offsets_are_reported_again_after_a_good_sample(tmp_path, mo
 
     asyncio.run(run())
     assert lines == ["no end offsets of orders: no permission"] * 2
+
+
+def test_old_samples_go_once_they_are_a_quarter_of_the_file(tmp_path, monkeypatch):
+    async def answer(cluster, topics, skipped):
+        return {("orders", n): 7 for n in range(2)}
+
+    monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", answer)
+    now = [0]
+    sampler = EndSampler(tmp_path, lambda: now[0], print, keep_ms=900)
+
+    def times_after(*times):
+        for now[0] in times:
+            asyncio.run(sampler.sample(None))
+        lines = sampler.path.read_text().splitlines()
+        assert f"{lines[0]}\n" == SAMPLES_HEADING
+        return [int(line.split(",")[0]) for line in lines[1::2]]
+
+    assert times_after(*range(0, 1_201, 100)) == list(range(0, 1_201, 100))
+    assert times_after(1_300) == list(range(400, 1_301, 100))
+    assert times_after(9_000) == [9_000]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -10,9 +10,12 @@ import pytest
 
 from coterie import GroupCoordinator
 from coterie.insight.groups import departures
+from coterie.log.folders import find_segments
 from coterie.testing import Member
+from coterie.watch.watcher import Watcher
 from support.commandline import coterie, coterie_ok
 from support.log_writer import batch
+from support.watch.watched import watched_totals
 
 START_MS = 1_795_000_000_000
 SECONDS = 1_000
@@ -108,6 +111,9 @@ def test_how_a_member_of_a_consumer_group_left_is_suggested_by_its_last_commit(
     assert departures.named(way, 1) in cause["detail"]
     (summary,) = [row for row in rows if row["event"] == "departures"]
     assert summary["cause"].startswith(f"1 of 1 departure suggests {departures.named(way, 1)}")
+    watcher = Watcher(lambda: find_segments([tmp_path]), None, print)
+    watcher.step()
+    assert watched_totals(watcher)["departures"] == {("g", way): 1}
 
 
 def test_a_finding_names_the_member_of_a_consumer_group_that_owned_the_partitions(tmp_path):

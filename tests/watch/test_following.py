@@ -124,7 +124,7 @@ def test_a_log_of_a_broker_that_arrives_bit_by_bit_is_known_as_if_read_at_once(c
     assert watched_findings(watcher) == fresh_findings(folder)
 
 
-@pytest.mark.parametrize("case", ["basic", "transactions"])
+@pytest.mark.parametrize("case", ["basic", "transactions", "kip848"])
 def test_departures_are_counted_as_explain_sums_them_up(case, tmp_path):
     watcher = Watcher(lambda: find_segments([golden_data.log(case)]), None, lambda line: None)
     watcher.step()

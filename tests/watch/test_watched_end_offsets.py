@@ -30,6 +30,16 @@ def lag(watcher):
     return row["end_offset"], row["lag"], row["lag_status"]
 
 
+def test_a_file_of_samples_that_is_written_anew_is_read_anew_whatever_its_size(log, tmp_path):
+    watcher = watcher_of(log)
+    sample(log, "9999,t,0,7\n")
+    assert lag(watcher) == (7, 2, "ok")
+    anew = tmp_path / "anew"
+    anew.write_text(f"{SAMPLES_HEADING}10000,t,0,8\n10000,other,0,9\n10000,t,1,9\n")
+    anew.replace(log.home / SAMPLES_FILE)
+    assert lag(watcher) == (8, 3, "ok")
+
+
 def test_the_lag_is_of_the_last_whole_line_of_the_file(log):
     watcher = watcher_of(log)
     late_ms = 1 << 50

@@ -32,7 +32,7 @@ async def copy(
     with TerminalProgress() as progress:
         sampler = None
         if sample_s is not None:
-            sampler = EndSampler(plan.out, epoch_ms, progress.notice, sampled_groups)
+            sampler = EndSampler(plan.out, epoch_ms, progress.notice, sampled_groups, plan.keep_ms)
         shown = _Shown(progress, sampler, plan.follow, observer or CopyObserver())
 
         async def copied() -> list[CopyResult]:

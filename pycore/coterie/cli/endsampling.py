@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coterie import csvrows
+from coterie.atomic_file import atomic_write
 from coterie.cli.failures import Failed
 from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
 from coterie.log.folders import Segment, find_segments, read_segment
@@ -31,7 +33,8 @@ class EndSampler:
     """Appends the end offsets of the topics that groups commit to to ``DIR/end-offsets.csv``.
 
     The topics are those of the commits in the copy, so no other permission is needed to find them.
-    ``groups``: only of the commits of these groups; None: of all.
+    ``groups``: only of the commits of these groups; None: of all. ``keep_ms``: for how long samples
+    stay; once a quarter of the file is older, it is written anew without them. None: all stay.
 
     Raises
     ------
@@ -45,8 +48,10 @@ class EndSampler:
         now_ms: Callable[[], int],
         notice: Callable[[str], None],
         groups: Container[str] | None = None,
+        keep_ms: int | None = None,
     ) -> None:
         self.path = out / SAMPLES_FILE
+        self._keep_ms = keep_ms
         self._out, self._now_ms, self._notice, self._groups = out, now_ms, notice, groups
         self._topics: set[str] = set()
         self.has_read = False
@@ -85,6 +90,22 @@ class EndSampler:
             file.truncate(whole)
             file.write((b"" if whole else HEADING) + "".join(rows).encode())
 
+        await asyncio.to_thread(self._drop_old, at_ms)
+
+    def _drop_old(self, now_ms: int) -> None:
+        """Write the file anew without old samples, once there are enough of them."""
+        if self._keep_ms is None:
+            return
+        since_ms = now_ms - self._keep_ms
+        with self.path.open("rb") as file:
+            file.readline()
+            if not is_before(file.readline(), since_ms - self._keep_ms // 3):
+                return
+            first = next((line for line in file if not is_before(line, since_ms)), b"")
+            with atomic_write(self.path) as aside, aside.open("wb") as new:
+                new.write(HEADING + first)
+                shutil.copyfileobj(file, new)
+
     async def repeat(self, cluster: Cluster, every_s: int) -> None:
         """Sample, again and again."""
         while True:
@@ -96,6 +117,12 @@ class EndSampler:
         if topic not in self._reported_topics:
             self._reported_topics.add(topic)
             self._notice(f"no end offsets of {topic}: {error}")
+
+
+def is_before(line: bytes, ms: int) -> bool:
+    """Whether a sample is older; its time is the first field."""
+    time = line.partition(b",")[0]
+    return time.isdigit() and int(time) < ms
 
 
 def _topics_of_segment(segment: Segment, groups: Container[str] | None) -> set[str]:

@@ -139,7 +139,11 @@ def command(
 
         with copy_folder(folder) as copied:
             watcher = Watcher(partial(list_copy, copied), folder, say_line, topic_id_of)
-            watch(watcher, options, following(servers, client_file, copied, sample_s, watcher))
+            watch(
+                watcher,
+                options,
+                following(servers, client_file, copied, sample_s, keep_ms, watcher),
+            )
         return
     list_log = partial(find_segments, logs)
     list_log()  # a wrong path is an error now, later it is waited for

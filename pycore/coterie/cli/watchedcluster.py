@@ -49,11 +49,19 @@ class Reporting(CopyObserver):
 
 
 def following(
-    servers: str, client_file: str | None, folder: Path, sample_s: int | None, watcher: Watcher
+    servers: str,
+    client_file: str | None,
+    folder: Path,
+    sample_s: int | None,
+    keep_ms: int,
+    watcher: Watcher,
 ) -> Follow:
-    """Return a function that copies the offsets topic into a folder until its event is set."""
+    """Return a function that copies the offsets topic into a folder until its event is set.
+
+    ``keep_ms``: for how long the copy, and the samples of end offsets, keep everything.
+    """
     not_connected = cluster_of(servers, client_file)
-    plan = CopyPlan(folder, follow=True)
+    plan = CopyPlan(folder, follow=True, keep_ms=keep_ms)
 
     async def follow(ended: Event, complete: Event) -> None:
         reporting = Reporting(watcher, complete)

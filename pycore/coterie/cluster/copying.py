@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from coterie._core.codec.checksum import partition_for
 from coterie.cluster.cluster import Backoff, Cluster, TopicView
@@ -26,9 +27,10 @@ from coterie.cluster.copy_state import (
     write_copy_state,
 )
 from coterie.cluster.errors import ClusterError, MadeAgain, NoTopic, Unavailable
-from coterie.cluster.lanes import CopiedPartition, Lane
+from coterie.cluster.lanes import CopiedPartition, Lane, fetch_request
 from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
 from coterie.cluster.stopping import run_until
+from coterie.cluster.thinning import drop_replaced, old_segments, thin
 from coterie.errors import LogError
 from coterie.log.folders import SEGMENT_FILE, TOPIC
 
@@ -36,6 +38,7 @@ __all__ = ["CopyObserver", "CopyPlan", "CopyResult", "copy_partitions"]
 
 RESPONSES_BYTES = 64 << 20  # of the responses of all leaders that are awaited at a time
 SAVE_AFTER_MS = 5_000
+THIN_EVERY_S = 60.0
 NOT_WRITTEN = "has segments that coterie fetch did not write; choose another folder"
 
 
@@ -57,6 +60,9 @@ class CopyPlan:
         Go on when the copy is complete, until the caller stops it.
     segment_bytes : int
         The size at which a new segment begins.
+    keep_ms : int or None
+        With ``follow``: how long segments stay as they were fetched; older ones are replaced by
+        what the broker's compaction has left of them. None: all stay.
     """
 
     out: Path
@@ -65,6 +71,7 @@ class CopyPlan:
     groups: tuple[str, ...] = ()
     follow: bool = False
     segment_bytes: int = SEGMENT_BYTES
+    keep_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,7 @@ class _Copying:
         view = await self._first_view()
         self._open(view, open_files)
         await self._observer.begun(tuple(p.number for p in self._partitions))
+        thinning = asyncio.ensure_future(self._thin(view))
         try:
             error = self._start(view)
             while self._waiting or self._lanes:
@@ -193,9 +201,37 @@ class _Copying:
                     await asyncio.wait(self._lanes, return_when=asyncio.FIRST_COMPLETED)
                 error = self._reap() or error
         finally:
-            for task in self._lanes:
+            for task in (*self._lanes, thinning):
                 task.cancel()
-            await asyncio.gather(*self._lanes, return_exceptions=True)
+            await asyncio.gather(*self._lanes, thinning, return_exceptions=True)
+
+    async def _thin(self, view: TopicView) -> None:
+        """Replace old segments, now and then; see ``thinning``."""
+        while self._plan.keep_ms is not None:
+            await asyncio.sleep(THIN_EVERY_S)
+            for partition in self._partitions:
+                with contextlib.suppress(ClusterError, OSError):  # the next time will do
+                    await self._thin_one(view, partition, self._now_ms() - self._plan.keep_ms)
+
+    async def _thin_one(self, view: TopicView, partition: CopiedPartition, before_ms: int) -> None:
+        old = old_segments(partition.files.folder, before_ms, self._plan.segment_bytes)
+        if old is None or partition.state is None:
+            return
+        view = await self._cluster.topic(view.name)
+        leader = view.leaders[partition.number]
+        if leader is None or view.topic_id != partition.state.topic_id:
+            return
+        connection = await self._cluster.connection(leader)
+
+        async def fetch(offset: int) -> dict[str, Any]:
+            part = {"partition": partition.number, "fetchOffset": offset}
+            part["partitionMaxBytes"] = self._cluster.config.whole("max.partition.fetch.bytes")
+            body = fetch_request(view.name, view.topic_id, [part], part["partitionMaxBytes"], 0)
+            response = await connection.ask("Fetch", body)
+            rows = [row for topic in response["responses"] for row in topic["partitions"]]
+            return {"errorCode": response.get("errorCode", 0)} | dict(*rows)
+
+        await thin(old, partition.state.log_start, fetch, partition.name)
 
     async def _first_view(self) -> TopicView:
         while True:
@@ -234,6 +270,8 @@ class _Copying:
             folder = self._plan.out / name
             files = PartitionCopy(folder, self._plan.segment_bytes)
             open_files.enter_context(files)
+            if self._plan.keep_ms is not None:
+                drop_replaced(folder)
             state = _state_of(folder, files, view, number, self._cluster.cluster_id)
             partition = CopiedPartition(
                 number,

@@ -21,7 +21,7 @@ from coterie.cluster.errors import ClusterError, Unavailable, refusal
 from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
 from coterie.values import Error
 
-__all__ = ["CopiedPartition", "Lane"]
+__all__ = ["CopiedPartition", "Lane", "fetch_request"]
 
 
 @dataclass
@@ -242,14 +242,7 @@ class Lane:
             }
             for p in requested
         ]
-        return {
-            "replicaId": -1,
-            "maxWaitMs": self._wait_ms,
-            "minBytes": 1,
-            "maxBytes": self._max_bytes,
-            "isolationLevel": READ_UNCOMMITTED,
-            "topics": [{"topic": self._topic, "topicId": self._topic_id, "partitions": parts}],
-        }
+        return fetch_request(self._topic, self._topic_id, parts, self._max_bytes, self._wait_ms)
 
     def _take(self, response: dict[str, Any]) -> list[_Taken]:
         """Find the whole batches of a response, and move the positions behind them."""
@@ -328,3 +321,17 @@ class Lane:
                 partition.complete(answered_ms)
         if taken:
             self._written(written, self.error is None)
+
+
+def fetch_request(
+    topic: str, topic_id: str | None, parts: list[dict[str, Any]], max_bytes: int, wait_ms: int
+) -> dict[str, Any]:
+    """Return the body of a Fetch request for partitions of a topic, as they are stored."""
+    return {
+        "replicaId": -1,
+        "maxWaitMs": wait_ms,
+        "minBytes": 1,
+        "maxBytes": max_bytes,
+        "isolationLevel": READ_UNCOMMITTED,
+        "topics": [{"topic": topic, "topicId": topic_id, "partitions": parts}],
+    }

@@ -28,7 +28,7 @@ class EndOffsets:
 
     def __init__(self) -> None:
         self.last: dict[tuple[str, int], Sample] = {}
-        self._read: dict[str, int] = {}  # bytes of each file
+        self._read: dict[str, tuple[int, int]] = {}  # of each file: its number, and bytes
 
     def read(self, listing: Listing) -> bool:
         """Read what is new in the files beside a log's partitions; return whether there was any.
@@ -46,9 +46,10 @@ class EndOffsets:
     def _read_file(self, path: str) -> bool:
         try:
             with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                known = self._read.get(path, 0)
-                start = known if known <= size else 0  # a smaller file is another one
+                status = os.fstat(file.fileno())
+                size, (number, known) = status.st_size, self._read.get(path, (0, 0))
+                is_same = number == status.st_ino and known <= size  # it may be written anew
+                start = known if is_same else 0
                 file.seek(start)
                 data = file.read(size - start)
         except FileNotFoundError:
@@ -61,7 +62,7 @@ class EndOffsets:
         text = data[:whole].decode("utf-8", "replace")
         for key, sample in csv_rows(text if start == 0 else SAMPLES_HEADING + text, path):
             self.last[key] = sample
-        self._read[path] = start + whole
+        self._read[path] = status.st_ino, start + whole
         return whole > 0
 
     def put_lags(self, rows: Iterable[Row]) -> None:

@@ -16,15 +16,19 @@ import numpy as np
 from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.groups import departures
 from coterie.insight.groups.causes import QUIET
+from coterie.insight.groups.epochs import Gone
 from coterie.insight.groups.protocol_switches import epochs_of, joined_rows
 from coterie.insight.groups.rebalances import is_rebalance
 from coterie.insight.groups.timeline import timeline
+from coterie.insight.groups.topic_names import learn_names
 from coterie.insight.groups.unowned import OwnershipTracker
-from coterie.insight.questions.explain_members import departures_of
+from coterie.insight.groups.unowned import Place as Owned
+from coterie.insight.questions.explain_members import departure_of_consumer, departures_of
 from coterie.insight.records.group_log import Place
 from coterie.insight.records.key_index import Table
 from coterie.insight.records.partition_view import GroupHistory
 from coterie.insight.records.record_columns import KIND
+from coterie.state.consumer_protocol_groups import MEMBER_KEYS
 from coterie.state.rows import KEY_GROUP
 from coterie.watch.histories import Histories
 
@@ -63,6 +67,8 @@ class GroupCounts:
         self.places_taken = 0
         self.followers: dict[str, GroupFollower] = {}
         self.departures: Counter[tuple[str, str]] = Counter()
+        self.names: dict[str, str] = {}  # topic id -> name, as far as a departure needed it
+        self.left: dict[int, dict[Owned, int]] = {}  # log offset of a removal -> commits before it
         self.classic: Counter[tuple[str, str]] = Counter()
         self.of_newer: dict[str, Counter[tuple[str, str]]] = {}
         self.revocation_timeouts: Counter[tuple[str]] = Counter()
@@ -94,6 +100,8 @@ class GroupCounts:
                 self._take_record(place)
             if place.group in self.histories.newer_by_group:
                 newer[place.group] = None
+                if place.version in MEMBER_KEYS and place.value_size < 0:
+                    self.left[place.log_offset] = self._last_commits(place.group)
         self._put(columns, is_commit, at, len(is_commit))
         for group in newer:
             history, records = self.histories.by_group.get(group), self.histories.newer_by_group
@@ -102,10 +110,34 @@ class GroupCounts:
             self.of_newer[group] = Counter(
                 self._cause(group, row) for row in rows if self.is_counted(row)
             )
+            self._take_departures(group, rows, of_newer.gone)
             self.revocation_timeouts[(group,)] = sum(
                 revocation.timed_out and self._is_complete_at(revocation.record.timestamp)
                 for revocation in of_newer.ended_revocations
             )
+        self.left.clear()  # what removed no member
+
+    def _take_departures(self, group: str, rows: list[Row], every: list[Gone]) -> None:
+        """Count the members of a group of a newer protocol that new records remove."""
+        new = [gone for gone in every if gone.record.log_offset in self.left]
+        if not new:
+            return
+        causes = {
+            (cause["member_id"], row["file"], row["position"]): cause
+            for row in rows
+            for cause in row["causes"]
+            if cause["what"] == "left_or_evicted"
+        }
+        if any(topic not in self.names for gone in new for topic, _ in gone.places):
+            learn_names(self.histories.newer, self.names)
+        for gone in new:
+            committed, record = self.left.pop(gone.record.log_offset), gone.record
+            cause = causes.get((gone.member["member_id"], record.file, record.position))
+            if cause is None or not self._is_complete_at(record.time_ms):
+                continue
+            known = None if cause["detail"] else departure_of_consumer(gone, committed, self.names)
+            way = None if known is None else departures.suggested(known)
+            self.departures[group, way or UNKNOWN] += 1
 
     def _put(self, columns: Row, is_commit: Any, start: int, stop: int) -> None:
         rows = start + np.flatnonzero(is_commit[start:stop])

@@ -76,23 +76,35 @@ def follow_consumers(
             name = cause["member_id"], row["file"], row["position"]
             if cause["what"] != "left_or_evicted" or cause["detail"] or name not in waiting:
                 continue
-            gone = waiting.pop(name)
-            if (gone.member["rebalance_timeout_ms"] or 0) <= 0:  # of a share group, or not known
-                continue
-            last = [committed.get((names.get(topic, topic), n)) for topic, n in gone.places]
-            left[name[0]] = Departure(
-                name[0],
-                gone.record.timestamp,
-                gone.joined_ms,
-                max((ms for ms in last if ms is not None), default=None),
-                SESSION_MS,
-                gone.member["rebalance_timeout_ms"],
-                gone.record.log_offset,
-            )
+            departure = departure_of_consumer(waiting.pop(name), committed, names)
+            if departure is not None:
+                left[name[0]] = departure
         if left and departures.add_suggestions(row, left):
             row["cause"] = row_in_words(row)
         found += left.values()
     return found
+
+
+def departure_of_consumer(
+    gone: Gone, committed: Mapping[Place, int], names: Mapping[str, str]
+) -> Departure | None:
+    """Return the departure of a consumer group's member; None: of a share group, or not known.
+
+    ``committed``: the last commits before it; ``names``: topic id -> name.
+    """
+    timeout_ms = gone.member["rebalance_timeout_ms"] or 0
+    if timeout_ms <= 0:
+        return None
+    last = [committed.get((names.get(topic, topic), number)) for topic, number in gone.places]
+    return Departure(
+        gone.member["member_id"],
+        gone.record.timestamp,
+        gone.joined_ms,
+        max((ms for ms in last if ms is not None), default=None),
+        SESSION_MS,
+        timeout_ms,
+        gone.record.log_offset,
+    )
 
 
 def departures_of(

@@ -1,0 +1,134 @@
+"""Old segments of a copy are replaced by what the broker has left of them, at any moment."""
+
+import asyncio
+import os
+
+import pytest
+
+pytest.importorskip("aiokafka")
+
+from coterie.cluster.errors import ClusterError
+from coterie.cluster.thinning import drop_replaced, old_segments, thin
+from coterie.messages import LogReader
+from coterie.state.partial import scan
+from coterie.state.rows import visible_offsets
+from support.log_writer import batch, commit
+
+KEYS, RECORDS, SEGMENT = 3, 40, 10  # of keys, of the log, of a segment
+
+
+@pytest.fixture
+def batches():
+    """Each a commit, to one of some partitions in turn; the time is its number."""
+    return [batch(n, [commit(n, partition=n % KEYS, offset=n)]) for n in range(RECORDS)]
+
+
+@pytest.fixture
+def folder(tmp_path, batches):
+    """A copy in segments, of which all but the last were written at the time 1 s."""
+    for base in range(0, RECORDS, SEGMENT):
+        path = tmp_path / f"{base:020}.log"
+        path.write_bytes(b"".join(batches[base : base + SEGMENT]))
+        os.utime(path, (1, 1))
+    return tmp_path
+
+
+def names(folder):
+    return [int(path.stem) for path in sorted(folder.glob("*.log"))]
+
+
+def data_of(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def state_of(data):
+    fold = scan(data).fold(None)
+    return sorted((row["partition"], row["offset"]) for _, row in visible_offsets(fold, None))
+
+
+def compacted(batches):
+    """What a broker's compaction leaves: the last commit of each key below the active segment."""
+    end = RECORDS - SEGMENT
+    return [each for n, each in enumerate(batches) if n >= end - KEYS]
+
+
+def broker_of(left, per_response=2):
+    async def fetch(offset):
+        later = [each for each in left if next(iter(LogReader(each))).base_offset >= offset]
+        return {"errorCode": 0, "records": b"".join(later[:per_response])}
+
+    return fetch
+
+
+def run(folder, fetch, before_ms=2_000):
+    old = old_segments(folder, before_ms, least_bytes=1)
+    asyncio.run(thin(old, 0, fetch, "topic-0"))
+
+
+def test_old_segments_become_one_with_what_is_left_of_them(folder, batches):
+    whole = state_of(data_of(folder))
+    run(folder, broker_of(compacted(batches)))
+    assert names(folder) == [0, RECORDS - SEGMENT]
+    assert data_of(folder) == b"".join(compacted(batches))
+    assert state_of(data_of(folder)) == whole
+    assert old_segments(folder, 2_000, least_bytes=1) is None  # until as much is old again
+
+
+def test_a_segment_with_newer_records_and_the_last_one_stay(folder, batches):
+    os.utime(folder / f"{2 * SEGMENT:020}.log", (3, 3))
+    run(folder, broker_of(batches, per_response=7))  # a response ends beyond the old segments
+    assert names(folder) == [0, 2 * SEGMENT, 3 * SEGMENT]
+    assert data_of(folder) == b"".join(batches)
+    os.utime(folder / f"{0:020}.log", (3, 3))
+    assert old_segments(folder, 2_000, least_bytes=1) is None
+
+
+def test_what_is_not_worth_it_stays(folder):
+    size = len(data_of(folder)) // 4
+    assert old_segments(folder, 2_000, least_bytes=2 * size).end == 3 * SEGMENT
+    assert old_segments(folder, 2_000, least_bytes=2 * size + 1) is None
+    assert old_segments(folder, 1_000, least_bytes=1) is None
+
+
+@pytest.mark.parametrize(
+    "answer", [{"errorCode": 1, "records": None}, {"errorCode": 0, "records": b""}]
+)
+def test_a_broker_that_does_not_answer_leaves_the_copy_as_it_is(folder, answer):
+    before = data_of(folder)
+
+    async def fetch(offset):
+        return answer
+
+    with pytest.raises(ClusterError):
+        run(folder, fetch)
+    drop_replaced(folder)
+    assert (data_of(folder), list(folder.glob("*.cleaned"))) == (before, [])
+
+
+@pytest.mark.parametrize("killed_at", range(5))
+def test_a_copy_that_is_killed_anywhere_has_the_same_state(folder, batches, monkeypatch, killed_at):
+    whole, moments = state_of(data_of(folder)), []
+
+    class Killed(BaseException):
+        pass
+
+    def moment(real):
+        def work(*arguments, **options):
+            moments.append(real)
+            if len(moments) > killed_at:
+                raise Killed
+            return real(*arguments, **options)
+
+        return work
+
+    path = type(folder)
+    for owner, name in ((os, "fsync"), (os, "utime"), (path, "replace"), (path, "unlink")):
+        monkeypatch.setattr(owner, name, moment(getattr(owner, name)))
+    with pytest.raises(Killed):
+        run(folder, broker_of(compacted(batches)))
+    monkeypatch.undo()
+    drop_replaced(folder)
+    assert state_of(data_of(folder)) == whole
+    assert not list(folder.glob("*.cleaned"))
+    if names(folder) != list(range(0, RECORDS, SEGMENT)):
+        assert data_of(folder) == b"".join(compacted(batches))
