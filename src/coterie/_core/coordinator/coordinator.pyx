@@ -59,8 +59,6 @@ cdef class Coordinator:
         self.store = OffsetStore()
         self.election = Election(self.runtime, self.store)
         if self.runtime.replaying:
-            if deferred:
-                raise ConfigError("a coordinator of 4.1 writes at once: it cannot defer appends")
             self.consumer = ConsumerProtocol(self.runtime, self.store, self.rebalances, self.joins,
                                              settings)
             self.classic_members = ClassicMembers(self.runtime, self.consumer, self.joins)
