@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.trace import Trace
 from coterie.arguments import called, function, milliseconds, sequence, span, text
+from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.coordinator.admin_requests import AdminRequests
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock, run_until
@@ -415,8 +416,11 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         return self._core.load_error
 
     @called
-    def snapshot(self, group_id: str) -> GroupSnapshot | None:
-        """Return a frozen view of a group, None if there is none; nothing changes."""
+    def snapshot(self, group_id: str) -> GroupSnapshot | DescribedConsumerGroup | None:
+        """Return a frozen view of a group's newest state, None if there is none.
+
+        A consumer group is as :meth:`consumer_group_describe` has it. Nothing changes.
+        """
         return snapshot_of(self._core, text(group_id, "group_id"))
 
     # Inside

@@ -27,8 +27,6 @@ from coterie._core.coordinator.records cimport LONGEST, utf8_length
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, NO_GROUP, AppendOp, Group, Request, Runtime, describe, new_request)
 
-from coterie._core.coordinator.sink cimport Batch
-
 from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import ArgumentError, CoterieError, shown
 

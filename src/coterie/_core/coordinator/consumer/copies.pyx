@@ -1,4 +1,4 @@
-"""The state of a consumer group, copied: what a failed write takes back, and readers see until then.
+"""Copies of consumer groups: what a failed write takes back, and what readers see until then.
 
 What records say is copied. The metadata's refresh deadline is not: in Kafka it is no part of the
 timeline and stays when a write fails. Cost: one pass over members, partitions and subscriptions.

@@ -125,7 +125,7 @@ cdef class ReplayedOffsets:
         cdef bint transactional = op == TXN_OFFSET_COMMIT
         cdef tuple rows = details[0]
         cdef int64_t producer_id = details[1], retention_ms = NO_RETENTION
-        cdef int64_t now_ms = self.runtime.wheel.clock_ms, position
+        cdef int64_t now_ms = self.runtime.wheel.clock_ms
         cdef int16_t epoch = details[2]
         cdef int version = MEMBER_EPOCHS_SINCE, error
         cdef list entries = []

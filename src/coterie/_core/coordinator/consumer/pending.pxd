@@ -42,7 +42,7 @@ cdef class PendingWrites(Writes):
     cdef ConsumerProtocol consumer
     cdef int64_t provisional       # the last position before the log has the offset
 
-    cdef int32_t partition_of(self, str group_id) except -1
+    cdef int32_t place_of(self, str group_id) except -1
     cdef int64_t next_position(self) except -1
     cdef Write last(self, tuple group_ids)
     cdef int keep(self, Write write, str group_id) except -1

@@ -23,7 +23,7 @@ from coterie._core.coordinator.consumer.protocol cimport COMMIT, ConsumerProtoco
 from coterie._core.coordinator.consumer.writes cimport write_error
 from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.runtime cimport (
-    CLASSIC, CONSUMER, NOT_COMMITTED, NO_TIMER, AppendOp, AppendStatus, Group, Runtime, Writes)
+    CLASSIC, CONSUMER, NOT_COMMITTED, NO_TIMER, AppendOp, AppendStatus, Group, Writes)
 from coterie._core.structures.offsets cimport Offset, OffsetMap
 
 from coterie._core.coordinator.runtime import Thrown
@@ -102,7 +102,7 @@ cdef class PendingWrites(Writes):
         self.pending, self.unwritten = [], {}
         self.provisional = FIRST_PROVISIONAL
 
-    cdef int32_t partition_of(self, str group_id) except -1:
+    cdef int32_t place_of(self, str group_id) except -1:
         return partition_of(group_id, self.consumer.runtime.partitions.count)
 
     cdef int64_t next_position(self) except -1:
@@ -115,7 +115,7 @@ cdef class PendingWrites(Writes):
         cdef set partitions
         if not self.pending:
             return None
-        partitions = {self.partition_of(group_id) for group_id in group_ids}
+        partitions = {self.place_of(group_id) for group_id in group_ids}
         for write in reversed(self.pending):
             if not partitions.isdisjoint((<Write>write).partitions):
                 return <Write>write
@@ -144,10 +144,10 @@ cdef class PendingWrites(Writes):
 
     cdef int join(self, Write write, str group_id) except -1:
         """Let a write be one of the group's partition; what has no record is committed with it."""
-        cdef int32_t partition = self.partition_of(group_id)
+        cdef int32_t partition = self.place_of(group_id)
         write.partitions.add(partition)
         for each in list(self.unwritten):
-            if self.partition_of(each) == partition:
+            if self.place_of(each) == partition:
                 write.before.setdefault(each, self.unwritten.pop(each))
         return 0
 
@@ -179,8 +179,8 @@ cdef class PendingWrites(Writes):
         cdef int32_t partition
         if group_id is None:
             return 0
-        partition = self.partition_of(group_id)
-        for each in [each for each in self.unwritten if self.partition_of(each) == partition]:
+        partition = self.place_of(group_id)
+        for each in [each for each in self.unwritten if self.place_of(each) == partition]:
             before = self.unwritten.pop(each)
             if error != NONE:
                 self.put_back(each, <Before>before)
@@ -291,7 +291,7 @@ cdef class PendingWrites(Writes):
                 partitions |= write.partitions
         self.pending = [write for write in self.pending if write not in lost]
         for group_id in [each for each in self.unwritten
-                         if self.partition_of(each) in partitions]:
+                         if self.place_of(each) in partitions]:
             self.put_back(group_id, <Before>self.unwritten.pop(group_id))
         for each in reversed(lost):
             write = <Write>each
@@ -351,7 +351,7 @@ cdef class PendingWrites(Writes):
         self.pending = [write for write in self.pending if write not in lost]
         self.unwritten = {} if partition < 0 else {
             group_id: before for group_id, before in self.unwritten.items()
-            if self.partition_of(group_id) != partition}
+            if self.place_of(group_id) != partition}
         if partition < 0:
             self.holding = False
         for each in lost:
