@@ -129,12 +129,15 @@ class ConsumerGroupDescribeResponse:
 
 def describe_response(error: Error, payload: Any) -> ConsumerGroupDescribeResponse:
     """Make the response to ConsumerGroupDescribe."""
-    return ConsumerGroupDescribeResponse(error, tuple([_group(*row) for row in payload or ()]))
+    return ConsumerGroupDescribeResponse(
+        error, tuple([described_group(*row) for row in payload or ()])
+    )
 
 
-def _group(
+def described_group(
     group_id: str, code: int, state: str, epoch: int, target_epoch: int, assignor: str, members: Any
 ) -> DescribedConsumerGroup:
+    """Make a described group of the core's row."""
     described = [_member(row) for row in members]
     return DescribedConsumerGroup(
         group_id, _ERRORS[code], state, epoch, target_epoch, assignor, tuple(described)

@@ -78,6 +78,40 @@ def test_a_failed_append_is_answered_by_the_table_of_its_kind(ask, table, error,
     assert error_of(pending.response) is table.get(error, error)
 
 
+# Of 4.1.1: GroupMetadataManager.appendGroupMetadataErrorToResponseError, and
+# CoordinatorOperationExceptionHelper.
+KAFKA_4 = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+    Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.INVALID_FETCH_SIZE: Error.UNKNOWN_SERVER_ERROR,
+}
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.name)
+@pytest.mark.parametrize("ask", [ask for ask, _ in REQUESTS], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("appends", ["immediate", "deferred"])
+def test_since_kafka_4_there_is_one_table(ask, error, appends):
+    table = dict(KAFKA_4)
+    if ask in (offset_commit, txn_offset_commit):
+        table[Error.NETWORK_EXCEPTION] = Error.COORDINATOR_LOAD_IN_PROGRESS
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"}, appends=appends)
+    if appends == "immediate":
+        pending = ask(coordinator, lambda: coordinator.fail_append(error))
+    else:
+        pending = ask(coordinator, lambda: None)
+        *earlier, append = coordinator.appends
+        for each in earlier:
+            each.complete()
+        assert append.kind == ask.__name__
+        append.complete(error)
+    assert error_of(pending.response) is table.get(error, error)
+
+
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: error.name)
 def test_a_failed_append_of_an_empty_generation_or_of_tombstones_is_not_reported(error):
     coordinator = GroupCoordinator()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from coterie.arguments import called
-from coterie.coordinator.pending import Pending
+from coterie.coordinator.pending import Pending, now_or_later
 
 __all__ = ["AdminRequests"]
 
@@ -33,7 +33,7 @@ class AdminRequests:
     @called
     def delete_groups(self, group_ids: Iterable[str] = ()) -> Any:
         """Send DeleteGroups."""
-        return self._ask("delete_groups", group_ids).response
+        return now_or_later(self._ask("delete_groups", group_ids))
 
     @called
     def delete_partitions(self, partitions: Any = ()) -> None:

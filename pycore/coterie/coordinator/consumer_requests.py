@@ -10,7 +10,7 @@ from coterie._core.coordinator.coordinator import Coordinator
 from coterie.arguments import called, integer, text
 from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.config import CLASSIC_ONLY
-from coterie.coordinator.pending import Pending
+from coterie.coordinator.pending import Pending, now_or_later
 from coterie.errors import ConfigError
 from coterie.operations import NUMBER
 
@@ -66,11 +66,11 @@ class ConsumerGroupRequests:
         None means that the member does not say; an empty list that it has none.
         """
         self._needs_consumer_groups()
-        return self._ask(
+        return now_or_later(self._ask(
             "consumer_group_heartbeat", group_id, member_id, member_epoch, instance_id, rack_id,
             rebalance_timeout_ms, subscribed_topic_names, subscribed_topic_regex, server_assignor,
             topic_partitions, client_id, client_host, version
-        ).response  # fmt: skip
+        ))  # fmt: skip
 
     def _assigned_topics(self, group_id: str) -> dict[str, str]:
         """Return the names of the topics that a group is assigned, by id: a client's metadata.

@@ -14,14 +14,15 @@ from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.sink import CallerLog
 from coterie._core.coordinator.trace import Trace
 from coterie.arguments import called, function, milliseconds, sequence, span, text
+from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.coordinator.admin_requests import AdminRequests
 from coterie.coordinator.batches import batch_row
 from coterie.coordinator.clock import SharedClock, run_until
-from coterie.coordinator.config import coordinator_config
+from coterie.coordinator.config import CLASSIC_ONLY, coordinator_config
 from coterie.coordinator.consumer_fields import read_metadata
 from coterie.coordinator.consumer_requests import ConsumerGroupRequests
 from coterie.coordinator.outbox import Outbox
-from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput
+from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput, now_or_later
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.requests import (
     Compiled,
@@ -56,7 +57,9 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         Batches to load first.
     appends
         ``"immediate"``: an append finishes within the call. ``"deferred"``: it finishes when its
-        :class:`PendingAppend` in :attr:`appends` is completed.
+        :class:`PendingAppend` in :attr:`appends` is completed. Since Kafka 4 readers then see what
+        is committed, and each method that usually returns a response returns a :class:`Pending`
+        if the answer waits for an append.
     on_event
         Called with each event, in order.
     log_sink
@@ -226,14 +229,14 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         group_instance_id: str | None = None,
     ) -> Any:
         """Send Heartbeat."""
-        return self._ask(
-            "heartbeat", group_id, generation_id, member_id, group_instance_id
-        ).response
+        return now_or_later(
+            self._ask("heartbeat", group_id, generation_id, member_id, group_instance_id)
+        )
 
     @called
     def leave_group(self, group_id: str | None = None, members: Any = ()) -> Any:
         """Send LeaveGroup; each member is an id or a pair of id and group instance id."""
-        return self._ask("leave_group", group_id, members).response
+        return now_or_later(self._ask("leave_group", group_id, members))
 
     @called
     def offset_commit(
@@ -293,14 +296,14 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
 
         Since Kafka 4.1 a consumer group checks the member and its epoch.
         """
-        return self._ask(
-            "offset_fetch", group_id, topics, require_stable, member_id, member_epoch
-        ).response
+        return now_or_later(
+            self._ask("offset_fetch", group_id, topics, require_stable, member_id, member_epoch)
+        )
 
     @called
     def offset_delete(self, group_id: str | None = None, partitions: Any = ()) -> Any:
         """Send OffsetDelete; ``partitions``: pairs of topic and partition."""
-        return self._ask("offset_delete", group_id, partitions).response
+        return now_or_later(self._ask("offset_delete", group_id, partitions))
 
     def failover(self) -> None:
         """Resign, be elected again and load the log, within this millisecond."""
@@ -414,8 +417,11 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         return self._core.load_error
 
     @called
-    def snapshot(self, group_id: str) -> GroupSnapshot | None:
-        """Return a frozen view of a group, None if there is none; nothing changes."""
+    def snapshot(self, group_id: str) -> GroupSnapshot | DescribedConsumerGroup | None:
+        """Return a frozen view of a group's newest state, None if there is none.
+
+        A consumer group is as :meth:`consumer_group_describe` has it. Nothing changes.
+        """
         return snapshot_of(self._core, text(group_id, "group_id"))
 
     # Inside
@@ -491,6 +497,9 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
             try:
                 if was_open and append.done:
                     self._outbox.appends._drop(append)
+                    if error and self._config["coterie.behaviour"] not in CLASSIC_ONLY:
+                        # Others may have failed with it.
+                        self._outbox.appends._drop_done()
             finally:
                 self._drain()
         self._outbox.raise_failure(self._core)

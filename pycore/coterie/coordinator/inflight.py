@@ -37,6 +37,10 @@ class Appends(deque[PendingAppend]):
         self._listed = None
         self._waiting.pop(append, None)
 
+    def _drop_done(self) -> None:
+        """Remove the appends that have finished."""
+        self._become(deque(self))
+
     def popleft(self) -> PendingAppend:
         """Remove and return the oldest; it may be completed later."""
         return self._taken(last=False)

@@ -13,7 +13,7 @@ from coterie.errors import ArgumentError, NotAnswered, shown
 from coterie.events import Response, Unanswered
 from coterie.values import Error
 
-__all__ = ["Pending", "PendingAppend", "TraceOutput"]
+__all__ = ["Pending", "PendingAppend", "TraceOutput", "now_or_later"]
 
 T = TypeVar("T")
 OnComplete = Callable[
@@ -67,6 +67,11 @@ class Pending(Generic[T]):
         return f"<Pending {self.op} {self.id}: {self._response or self.status}>"
 
 
+def now_or_later(pending: Pending[T]) -> T | Pending[T]:
+    """Return the response; what waits for an append that has not finished: the Pending itself."""
+    return pending if pending.status == "waiting" else pending.response
+
+
 class PendingAppend:
     """An append that has not finished.
 
@@ -81,8 +86,8 @@ class PendingAppend:
         self._on_complete, self._op = function(on_complete, "on_complete"), op
 
     @property
-    def group_id(self) -> str:
-        """The group of the records."""
+    def group_id(self) -> str | None:
+        """The group of the records; None: of several groups, or a marker."""
         return self._op.group_id
 
     @property
@@ -119,7 +124,9 @@ class PendingAppend:
     def complete(self, error: Error = Error.NONE, *, base_offset: int | None = None) -> None:
         """Finish the append, with a log-level error or at an offset (default: the end of the log).
 
-        Appends may be finished in any order, each once. The consequences happen within this call:
+        Each is finished once. Until Kafka 3.9 the order is free. Since Kafka 4 the appends of one
+        partition of the offsets topic succeed in their order, and one that fails takes those after
+        it in its partition along (CoordinatorRuntime). The consequences happen within this call:
         checks, answers, Append events.
         """
         if base_offset is not None:

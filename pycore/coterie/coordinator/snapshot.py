@@ -7,6 +7,7 @@ from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.structures.offsets import Offset, OffsetMap
+from coterie.consumer_groups import DescribedConsumerGroup, described_group
 from coterie.values import OffsetAndMetadata
 
 __all__ = ["GroupSnapshot", "MemberSnapshot", "TimerSnapshot"]
@@ -76,11 +77,12 @@ def _value(entry: Offset) -> OffsetAndMetadata:
     )
 
 
-def snapshot_of(core: Coordinator, group_id: str) -> GroupSnapshot | None:
+def snapshot_of(core: Coordinator, group_id: str) -> GroupSnapshot | DescribedConsumerGroup | None:
     """Return the view of one group of a coordinator."""
     group: Any = core.group(group_id)
     if group is None:
-        return None
+        row = core.consumer_group(group_id)
+        return None if row is None else described_group(*row)
     since = group.current_state_timestamp
     offsets = core.offsets_of(group_id)
     if offsets is None:

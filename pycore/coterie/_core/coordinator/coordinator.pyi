@@ -92,6 +92,8 @@ class Coordinator:
         """
     def group(self, group_id: str) -> GroupMetadata | None:
         """Return the classic group with this id, or None."""
+    def consumer_group(self, group_id: str) -> tuple[Any, ...] | None:
+        """Return the row of a consumer group as ConsumerGroupDescribe has it, or None."""
     def all_groups(self) -> list[GroupMetadata]:
         """Return every classic group."""
     @property

@@ -14,7 +14,7 @@ from typing import Any
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.outputs import response_of
 from coterie._core.coordinator.sink import DirectLog
-from coterie.consumer_groups import DescribedConsumerGroup
+from coterie.consumer_groups import DescribedConsumerGroup, described_group
 from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.recorder import Recorder
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
@@ -216,7 +216,7 @@ class Groups:
 
     def snapshot(self, group_id: str) -> GroupView | None:
         """Return a frozen view of a group, None if there is none."""
-        return snapshot_of(self.core, group_id) or self.described(group_id)
+        return snapshot_of(self.core, group_id)
 
     def consumer_groups(self) -> list[DescribedConsumerGroup]:
         """Return all groups of the consumer protocol, by their ids."""
@@ -228,14 +228,8 @@ class Groups:
 
     def described(self, group_id: str) -> DescribedConsumerGroup | None:
         """Return a frozen view of a consumer group, None if there is none; it is no request."""
-        if not self.replays:
-            return None
-        op = NUMBER["consumer_group_describe"]
-        outcome = self.core.ask(op, 0, None, -1, None, None, (group_id,))
-        if outcome is None:  # other outputs came first: the response is among them
-            return None
-        (group,) = response_of(op, *outcome).groups
-        return None if group.error else group
+        row = self.core.consumer_group(group_id)
+        return None if row is None else described_group(*row)
 
     def type_of(self, group_id: str) -> str | None:
         """Return ``"classic"`` or ``"consumer"``; None: there is no such group."""

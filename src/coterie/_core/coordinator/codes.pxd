@@ -60,7 +60,9 @@ cdef inline int group_error(int code) noexcept:
 
 cdef inline int replayed_error(int code) noexcept:
     """The same since Kafka 4."""
-    return COORDINATOR_NOT_AVAILABLE if code == REQUEST_TIMED_OUT else group_error(code)
+    if code == REQUEST_TIMED_OUT:
+        return COORDINATOR_NOT_AVAILABLE
+    return code if code == NOT_ENOUGH_REPLICAS_AFTER_APPEND else group_error(code)
 
 
 cdef inline int commit_error(int code) noexcept:

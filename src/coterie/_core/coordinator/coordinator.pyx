@@ -20,13 +20,15 @@ from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
 from coterie._core.coordinator.consumer.classic_members cimport ClassicMembers
+from coterie._core.coordinator.consumer.describe cimport group_row
+from coterie._core.coordinator.consumer.group cimport ConsumerGroup
 from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.outputs cimport RESPONSE, OutputRow, Outputs
-from coterie._core.coordinator.runtime cimport NO_GROUP, AppendOp, Decider, Group, Runtime
+from coterie._core.coordinator.runtime cimport CONSUMER, NO_GROUP, AppendOp, Decider, Group, Runtime
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
 from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
 
@@ -34,7 +36,7 @@ from collections.abc import MutableSequence
 
 from coterie._core.coordinator.partitions import STATES
 from coterie._core.coordinator.runtime import Thrown
-from coterie.errors import ConfigError, CoterieError, TraceError, shown
+from coterie.errors import CoterieError, TraceError, shown
 from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
@@ -59,8 +61,6 @@ cdef class Coordinator:
         self.store = OffsetStore()
         self.election = Election(self.runtime, self.store)
         if self.runtime.replaying:
-            if deferred:
-                raise ConfigError("a coordinator of 4.1 writes at once: it cannot defer appends")
             self.consumer = ConsumerProtocol(self.runtime, self.store, self.rebalances, self.joins,
                                              settings)
             self.classic_members = ClassicMembers(self.runtime, self.consumer, self.joins)
@@ -311,6 +311,13 @@ cdef class Coordinator:
     def group(self, str group_id not None):
         """Return the classic group with this id, or None."""
         return self.rebalances.find(group_id)
+
+    def consumer_group(self, str group_id not None):
+        """Return the row of a consumer group as ConsumerGroupDescribe has it, or None."""
+        cdef Group group = self.runtime.find(group_id)
+        if group is None or group.group_type != CONSUMER:
+            return None
+        return group_row(self.consumer, <ConsumerGroup>group)
 
     def all_groups(self):
         """Return every classic group."""

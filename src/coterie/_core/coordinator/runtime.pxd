@@ -17,6 +17,7 @@ cdef enum:
 cdef enum AppendStatus:
     NOT_WRITTEN                        # it is handed to the sink when the caller says so
     IN_FLIGHT                      # the sink has it, and says later where it stands
+    NOT_COMMITTED                  # it is in the log, but readers do not see it yet
     FINISHED                           # it is in the log, or has failed
 
 cdef class Runtime
@@ -75,9 +76,25 @@ cdef class AppendOp:
     cdef Batch batch
     cdef readonly bint done
     cdef bint written              # the sink has it and will report its offset
+    cdef object write              # what a Writes knows of it, or None
 
     cdef int on_deferred(self) except -1
     cdef int on_finished(self, int error, int64_t position) except -1
+
+cdef class Writes:                 # those that are not committed, in their order
+    cdef readonly list pending
+    cdef dict unwritten            # group id -> what was there before a change without a record
+    cdef bint holding              # what is written is not committed until `holding` ends
+
+    cdef bint blocks(self, str group_id) except -1
+    cdef int begin(self, AppendOp op, AppendStatus status) except -1
+    cdef int check_order(self, AppendOp op) except -1
+    cdef int finished(self, AppendOp op, int error, int64_t position) except -1
+    cdef int wrote(self, str group_id, int error) except -1
+    cdef int change_unwritten(self, str group_id) except -1
+    cdef Group committed(self, str group_id)
+    cdef int answer_later(self, tuple group_ids, int64_t id, int op, int code, payload,
+                          refused) except -1
 
 cdef class Runtime:
     cdef TimerWheel wheel
@@ -86,6 +103,7 @@ cdef class Runtime:
     cdef readonly Sink sink        # where records go, and where a load finds them
     cdef readonly bint deferred
     cdef bint replaying            # as Kafka 4: records are appended first, then replayed
+    cdef Writes writes             # of a coordinator that replays, else None
     cdef dict groups               # group id -> Group
     cdef str last_id               # the last group that was found: requests of a group come
     cdef Group last                # together, and a trace has each id once
@@ -119,6 +137,8 @@ cdef class Runtime:
     cdef int ignore_thrown(self, error) except -1
     cdef int answer_thrown(self, error, Request request, payload) except -1
     cdef int respond(self, int64_t id, int op, int code, payload) except -1
+    cdef int respond_committed(self, str group_id, int64_t id, int op, int code,
+                               payload) except -1
     cdef int answer(self, Request request, int code, payload) except -1
     cdef int abandon(self, Request request, int why) except -1
     cdef AppendStatus write(self, Batch batch, int* error, int64_t* position) except *

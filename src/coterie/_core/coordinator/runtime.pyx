@@ -160,6 +160,47 @@ cdef class AppendOp:
         return self.batch is not None and self.batch.transactional
 
 
+cdef class Writes:
+    """Writes that are not committed: Kafka's timeline and queue of deferred events.
+
+    A coordinator that replays has one. Without such writes only ``pending`` and ``unwritten`` are
+    looked at.
+    """
+
+    cdef bint blocks(self, str group_id) except -1:
+        """Whether a record of this group that is written now is not committed at once."""
+        raise NotImplementedError
+
+    cdef int begin(self, AppendOp op, AppendStatus status) except -1:
+        """Take a write that has not finished."""
+        raise NotImplementedError
+
+    cdef int check_order(self, AppendOp op) except -1:
+        """Refuse to append a batch before an earlier one of its partitions."""
+        raise NotImplementedError
+
+    cdef int finished(self, AppendOp op, int error, int64_t position) except -1:
+        """Commit a write that is in the log, or take it back with those after it."""
+        raise NotImplementedError
+
+    cdef int wrote(self, str group_id, int error) except -1:
+        """Commit or take back the changes without a record in the group's partition."""
+        raise NotImplementedError
+
+    cdef int change_unwritten(self, str group_id) except -1:
+        """Remember a group before it comes or goes without a record."""
+        raise NotImplementedError
+
+    cdef Group committed(self, str group_id):
+        """Return the group as readers of the committed state see it."""
+        raise NotImplementedError
+
+    cdef int answer_later(self, tuple group_ids, int64_t id, int op, int code, payload,
+                          refused) except -1:
+        """Answer once what is pending in the partitions of the groups is committed."""
+        raise NotImplementedError
+
+
 cdef AppendOp describe(AppendOp op, str kind, Batch batch):
     """Set the kind, the group and the other details of an append."""
     op.kind = kind
@@ -363,6 +404,13 @@ cdef class Runtime:
     cdef int respond(self, int64_t id, int op, int code, payload) except -1:
         return self.outputs.push(RESPONSE, self.wheel.clock_ms, id, op, code, payload)
 
+    cdef int respond_committed(self, str group_id, int64_t id, int op, int code,
+                               payload) except -1:
+        """Answer a request that wrote nothing once what its group has written is committed."""
+        if self.writes is not None and self.writes.pending:
+            return self.writes.answer_later((group_id,), id, op, code, payload, None)
+        return self.respond(id, op, code, payload)
+
     cdef int answer(self, Request request, int code, payload) except -1:
         """Answer a request, unless it has been answered."""
         if request.answered:
@@ -389,27 +437,39 @@ cdef class Runtime:
         if self.fail_count > 0:
             self.fail_count -= 1
             error[0] = self.fail_error
-            if error[0] != NONE:
-                return FINISHED
-        position[0] = self.sink.append(batch, -1)
-        if position[0] == LATER:
-            return IN_FLIGHT
-        if position[0] == FAILED:
-            error[0] = KAFKA_STORAGE_ERROR
-        else:
-            self.show_append(batch, position[0])
+        if error[0] == NONE:
+            position[0] = self.sink.append(batch, -1)
+            if position[0] == LATER:
+                return IN_FLIGHT
+            if position[0] == FAILED:
+                error[0] = KAFKA_STORAGE_ERROR
+            else:
+                self.show_append(batch, position[0])
+        if self.writes is not None:
+            if error[0] == NONE and (self.writes.holding or self.writes.pending) and (
+                    self.writes.blocks(batch.group_id)):
+                return NOT_COMMITTED
+            if self.writes.unwritten:
+                self.writes.wrote(batch.group_id, error[0])
         return FINISHED
 
     cdef int defer(self, AppendOp op, AppendStatus written) except -1:
         """Keep an append that `write` has not finished."""
         op.runtime = self
-        op.written = written == IN_FLIGHT
+        op.written = written != NOT_WRITTEN
         op.on_deferred()
-        self.appends.append(op)
+        if self.writes is not None:
+            self.writes.begin(op, written)
+        if written == NOT_COMMITTED:
+            op.done = True
+        else:
+            self.appends.append(op)
         return 0
 
     cdef int show_append(self, Batch batch, int64_t position) except -1:
         cdef Py_ssize_t at = 0
+        if batch.control:
+            return 0
         for _ in range(batch.count):
             self.outputs.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
             at = batch.after(at)
@@ -435,7 +495,9 @@ cdef class Runtime:
         if op.written and error == NONE and base_offset < 0:
             raise ArgumentError("base_offset: give the offset at which log_sink has the batch")
         self.sink.check(batch.count, base_offset)      # refused while nothing has changed
-        if error == NONE and not op.written and self.fail_count > 0:
+        if self.writes is not None and error == NONE and not op.written:
+            self.writes.check_order(op)
+        if error == NONE and not op.written and not batch.control and self.fail_count > 0:
             self.fail_count -= 1
             error = self.fail_error
         if error == NONE and not op.written:
@@ -451,4 +513,6 @@ cdef class Runtime:
         op.done = True
         if error == NONE:
             self.show_append(batch, position)
+        if self.writes is not None:
+            return self.writes.finished(op, error, position)
         return op.on_finished(error, position)

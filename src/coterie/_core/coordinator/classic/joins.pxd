@@ -20,6 +20,11 @@ cdef class StaticReturn(AppendOp):             # of a static member that came ba
     cdef int32_t old_session_ms
     cdef bint skip_assignment
 
+cdef class NewGroup(AppendOp):                 # the first record of a group, since Kafka 4
+    cdef Joins joins
+    cdef GroupMetadata group
+    cdef Request request
+
 cdef class Joins:
     cdef Runtime runtime
     cdef Rebalances rebalances

@@ -27,8 +27,6 @@ from coterie._core.coordinator.records cimport LONGEST, utf8_length
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, NO_GROUP, AppendOp, Group, Request, Runtime, describe, new_request)
 
-from coterie._core.coordinator.sink cimport Batch
-
 from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import ArgumentError, CoterieError, shown
 
@@ -43,6 +41,18 @@ cdef class StaticReturn(AppendOp):
 
     cdef int on_finished(self, int error, int64_t position) except -1:
         return self.joins.static_returned(self, error)
+
+
+@cython.final
+cdef class NewGroup(AppendOp):
+    """The first record of a group, which is there already; it goes if the append fails."""
+
+    cdef int on_finished(self, int error, int64_t position) except -1:
+        if error == NONE:
+            return 0
+        if self.write is None:         # else what is to finish later may still use its timers
+            self.joins.rebalances.drop_group(self.group)
+        return self.runtime.answer(self.request, replayed_error(error), "")
 
 
 cdef int decide_join_group(component, int op, int64_t id, Group group, str group_id,
@@ -95,6 +105,8 @@ cdef class Joins:
             if member_id:
                 return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
             # The group stays, whatever the response is.
+            if self.replaying:
+                self.runtime.writes.change_unwritten(group_id)
             group = created = self.rebalances.create_group(group_id)
         if not self.accepts(group, member_id):
             self.rebalances.take_out(group, member_id)
@@ -116,15 +128,11 @@ cdef class Joins:
 
     cdef int write_new_group(self, Request request, GroupMetadata group) except -1:
         """Since Kafka 4: a new group is written at once, with what its id had been before."""
-        cdef Batch batch = empty_group_batch(group, self.before_group)
-        cdef int error
-        cdef int64_t position
+        cdef NewGroup op = NewGroup.__new__(NewGroup)
+        describe(op, "new_group", empty_group_batch(group, self.before_group))
         self.before_group = None
-        self.runtime.write(batch, &error, &position)
-        if error != NONE:
-            self.rebalances.drop_group(group)
-            self.runtime.answer(request, replayed_error(error), "")
-        return 0
+        op.joins, op.group, op.request = self, group, request
+        return self.runtime.append(op)
 
     cdef int join_new(self, Request request, GroupMetadata group, str instance,
                       tuple details) except -1:
@@ -290,8 +298,9 @@ cdef class Joins:
                             None)
         self.replace_static(group, member, op.old_id)
         self.rebalances.touch(group, member, member.session_timeout_ms)
-        return self.runtime.answer(op.request, group_error(error), join_result(
-            group, "", op.old_leader, False, ()))
+        return self.runtime.answer(
+            op.request, replayed_error(error) if self.replaying else group_error(error),
+            join_result(group, "", op.old_leader, False, ()))
 
     cdef str new_member_id(self, GroupMetadata group, str prefix):
         """Make an id that the group does not know; refuse before any change."""

@@ -9,7 +9,8 @@ from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, ILLEGAL_GENERATION,
-    INCONSISTENT_GROUP_PROTOCOL, NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, group_error)
+    INCONSISTENT_GROUP_PROTOCOL, NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, group_error,
+    replayed_error)
 from coterie._core.coordinator.outputs cimport (
     BY_APPEND_FAILED, BY_COMPLETED, BY_LEAVE, COMPLETING_REBALANCE, DEAD, EMPTY,
     PREPARING_REBALANCE, REPLACED, STABLE)
@@ -146,7 +147,8 @@ cdef class Members:
         if group.state != COMPLETING_REBALANCE or group.generation_id != generation_id:
             return 0                   # what changed the state has answered the parked syncs
         if error != NONE:
-            self.rebalances.forget_assignments(group, group_error(error))
+            self.rebalances.forget_assignments(
+                group, replayed_error(error) if self.runtime.replaying else group_error(error))
             if group.can_go_to(PREPARING_REBALANCE):
                 self.rebalances.prepare_rebalance(group, BY_APPEND_FAILED, leader.member_id)
             return 0
@@ -174,8 +176,9 @@ cdef class Members:
             error = ILLEGAL_GENERATION
         if error == NONE:
             self.rebalances.touch(group, member, member.session_timeout_ms)
-            if group.state == PREPARING_REBALANCE:
-                error = REBALANCE_IN_PROGRESS
+            return self.runtime.respond_committed(
+                group_id, id, HEARTBEAT,
+                REBALANCE_IN_PROGRESS if group.state == PREPARING_REBALANCE else NONE, None)
         return self.runtime.respond(id, HEARTBEAT, error, None)
 
     cdef int leave(self, int64_t id, GroupMetadata group, str group_id,
@@ -196,8 +199,10 @@ cdef class Members:
                 codes = [NONE] * n
             if codes is not None:
                 codes.append(code)
-        return self.runtime.respond(id, LEAVE_GROUP, NONE, leaving if codes is None else tuple([
-            (member_id, instance, code) for (member_id, instance), code in zip(leaving, codes)]))
+        return self.runtime.respond_committed(
+            group_id, id, LEAVE_GROUP, NONE, leaving if codes is None else tuple([
+                (member_id, instance, code)
+                for (member_id, instance), code in zip(leaving, codes)]))
 
     cdef int leave_one(self, GroupMetadata group, str member_id, str instance) except? -7:
         cdef int error = NONE

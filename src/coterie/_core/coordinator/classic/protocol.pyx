@@ -145,6 +145,10 @@ cdef class ClassicProtocol(GroupProtocol):
         cdef int error = self.runtime.partitions.refusal(group_id, True)
         if error != NONE:
             return self.runtime.respond(id, DESCRIBE_GROUP, error, None)
+        if self.runtime.writes is not None and (
+                self.runtime.writes.pending or self.runtime.writes.unwritten):
+            seen = self.runtime.writes.committed(group_id)
+            group = <GroupMetadata>seen if isinstance(seen, GroupMetadata) else None
         if group is None and details is not None and details[0] >= UNKNOWN_IS_AN_ERROR_SINCE:
             error = GROUP_ID_NOT_FOUND
         return self.runtime.respond(

@@ -52,9 +52,11 @@ cdef class Rebalances(Component):
             return self.session_due(<MemberMetadata?>owner)
         if kind == PENDING_TIMER:
             return self.pending_due(<PendingId?>owner)
+        if self.find((<GroupMetadata?>owner).group_id) is not owner:
+            return 0                   # its append failed
         if kind == JOIN_TIMER:
-            return self.join_due(<GroupMetadata?>owner)
-        return self.sync_due(<GroupMetadata?>owner)
+            return self.join_due(<GroupMetadata>owner)
+        return self.sync_due(<GroupMetadata>owner)
 
     cdef GroupMetadata find(self, str group_id):
         """Return the classic group with this id, or None."""

@@ -12,6 +12,7 @@ from coterie._core.coordinator.admin cimport (
     DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, AdminOperations, partitions_by_topic)
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE)
+from coterie._core.coordinator.consumer.pending cimport pending_writes
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
 from coterie._core.coordinator.consumer.writes cimport respond_committed, write_all, write_error
@@ -82,7 +83,7 @@ cdef class ReplayedAdmin(AdminOperations):
         if error != NONE:
             return self.runtime.respond(id, OFFSET_DELETE, error, None)
         payload = tuple([(key, errors[key]) for key in keys])
-        return respond_committed(self.consumer, id, OFFSET_DELETE, payload)
+        return respond_committed(self.consumer, (group_id,), id, OFFSET_DELETE, payload, None)
 
     cdef int delete_groups(self, int64_t id, tuple group_ids) except -1:
         cdef int error
@@ -110,7 +111,8 @@ cdef class ReplayedAdmin(AdminOperations):
         if error != NONE:
             self.runtime.respond(id, DELETE_GROUPS, NONE, payload)
         else:
-            respond_committed(self.consumer, id, DELETE_GROUPS, payload)
+            respond_committed(self.consumer, tuple(errors), id, DELETE_GROUPS, payload,
+                              list(errors))
         return self.consumer.finish_event()
 
     cdef int delete_partitions(self, tuple keys) except -1:
@@ -170,7 +172,7 @@ cdef class ReplayedAdmin(AdminOperations):
         cdef set types = {each.lower() for each in details[1]}
         cdef list rows = []
         cdef tuple row
-        for group_id in utf16_sorted({*self.runtime.groups, *self.consumer.committed}):
+        for group_id in utf16_sorted(pending_writes(self.consumer).group_ids()):
             row = self.consumer.listed(group_id)
             if row is not None and (not states or row[2].lower() in states) and (
                     not types or row[3] in types):

@@ -20,11 +20,11 @@ from coterie._core.coordinator.consumer.group cimport (
     UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers,
     group_tombstones)
 from coterie._core.coordinator.consumer.heartbeat cimport join_classic
+from coterie._core.coordinator.consumer.pending cimport Answer, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport JOIN, SYNC, ConsumerProtocol, Heartbeat
 from coterie._core.coordinator.consumer.values cimport Assignment, ClassicPart, TopicId
 from coterie._core.coordinator.consumer.writes cimport (
-    encoded, forget_group, keep_committed, respond_committed, restore_group, write_error,
-    write_records)
+    encoded, forget_group, respond_committed, write_error, write_records)
 from coterie._core.coordinator.runtime cimport (
     CONSUMER, NO_TIMER, OTHER, Group, Request, Runtime, new_request)
 
@@ -33,6 +33,45 @@ from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["heartbeat"], LEAVE_GROUP = NUMBER["leave_group"]
 cdef int SYNC_GROUP = NUMBER["sync_group"]
+
+
+@cython.final
+cdef class Joined(Answer):
+    """The answer to a join; its timers start once it is committed."""
+
+    cdef ConsumerProtocol consumer
+    cdef str group_id
+    cdef str member_id
+    cdef int64_t session_timeout_ms
+    cdef int64_t sync_timeout_ms
+    cdef bint downgrades
+
+    cdef int completed(self, int error) except -1:
+        cdef Timers timers
+        if error == NONE and not self.downgrades:
+            timers = self.consumer.timers_of(self.group_id, self.member_id)
+            self.runtime.disarm(&timers.join)
+            self.consumer.arm_session(timers, self.session_timeout_ms)
+            self.consumer.arm_other(timers, SYNC, self.sync_timeout_ms)
+        return Answer.completed(self, error)
+
+
+@cython.final
+cdef class Synced(Answer):
+    """The answer to a sync; the session goes on once all before it is committed."""
+
+    cdef ConsumerProtocol consumer
+    cdef str group_id
+    cdef str member_id
+    cdef int64_t session_timeout_ms
+
+    cdef int completed(self, int error) except -1:
+        cdef Timers timers
+        if error == NONE:
+            timers = self.consumer.timers_of(self.group_id, self.member_id)
+            self.runtime.disarm(&timers.sync)
+            self.consumer.arm_session(timers, self.session_timeout_ms)
+        return Answer.completed(self, error)
 
 
 cdef int decide_join_group(component, int op, int64_t id, Group group, str group_id,
@@ -92,8 +131,8 @@ cdef class ClassicMembers:
         cdef Heartbeat made
         cdef ClassicPart part
         cdef list records = []
-        cdef tuple payload, result
-        cdef Timers timers
+        cdef tuple payload
+        cdef Joined joined
         if error == NONE and not (
                 self.joins.min_session_ms <= <int64_t>details[2] <= self.joins.max_session_ms):
             error = INVALID_SESSION_TIMEOUT
@@ -130,13 +169,16 @@ cdef class ClassicMembers:
         if error != NONE:
             self.runtime.answer(request, error, "")
             return consumer.finish_event()
-        if self.runtime.find(group.group_id) is group:
-            timers = consumer.timers_of(group.group_id, name)
-            self.runtime.disarm(&timers.join)
-            consumer.arm_session(timers, part.session_timeout_ms)
-            consumer.arm_other(timers, SYNC, details[3])
-        result = (payload[1], "consumer", details[1][0][0], "", name, False, ())
-        respond_committed(consumer, request.id, request.op, result)
+        joined = Joined.__new__(Joined)
+        joined.runtime, joined.consumer = self.runtime, consumer
+        joined.id, joined.op = request.id, request.op
+        joined.payload = (payload[1], "consumer", details[1][0][0], "", name, False, ())
+        joined.refused = (-1, None, "", "", "", False, ())
+        joined.group_id, joined.member_id = group.group_id, name
+        joined.session_timeout_ms = part.session_timeout_ms
+        joined.sync_timeout_ms = details[3]
+        joined.downgrades = self.runtime.find(group.group_id) is not group
+        pending_writes(consumer).wait((group.group_id,), joined)
         return consumer.finish_event()
 
     cdef int join_emptied(self, Request request, ConsumerGroup group, str member_id,
@@ -146,16 +188,15 @@ cdef class ClassicMembers:
         if member_id:
             # Kafka drops the group from its memory before it finds that it has no such member;
             # what the log has of the group comes back with the next load.
+            self.runtime.writes.change_unwritten(group.group_id)
             forget_group(consumer, group)
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
         consumer.touch(group.group_id)
-        keep_committed(consumer, group.group_id)
+        self.runtime.writes.change_unwritten(group.group_id)
         self.joins.before_group = encoded(
             consumer, group.group_id, group_tombstones(group))
         forget_group(consumer, group)
         self.joins.join(request, None, group.group_id, member_id, instance, details)
-        if self.runtime.find(group.group_id) is None:      # the write failed
-            restore_group(consumer, group)
         return consumer.finish_event()
 
     cdef bint supports(self, ConsumerGroup group, str protocol_type, tuple protocols) except -1:
@@ -192,6 +233,7 @@ cdef class ClassicMembers:
         cdef ConsumerMember member = None
         cdef Timers timers
         cdef tuple protocol
+        cdef Synced synced
         if error == NONE:
             member = self.member_of(group, member_id, instance)
             error = self.error
@@ -210,11 +252,14 @@ cdef class ClassicMembers:
             if timers.join == NO_TIMER:
                 consumer.arm_other(timers, JOIN, member.fields.rebalance_timeout_ms)
             return self.runtime.answer(request, REBALANCE_IN_PROGRESS, None)
-        self.runtime.disarm(&timers.sync)
-        consumer.arm_session(timers, member.fields.classic.session_timeout_ms)
-        return respond_committed(
-            consumer, request.id, SYNC_GROUP,
-            (details[0], details[1], written_assignment(member.assigned, protocol[1])))
+        synced = Synced.__new__(Synced)
+        synced.runtime, synced.consumer = self.runtime, consumer
+        synced.id, synced.op = request.id, SYNC_GROUP
+        synced.payload = (
+            details[0], details[1], written_assignment(member.assigned, protocol[1]))
+        synced.group_id, synced.member_id = group.group_id, member_id
+        synced.session_timeout_ms = member.fields.classic.session_timeout_ms
+        return pending_writes(consumer).wait((group.group_id,), synced)
 
     cdef int heartbeat(self, int64_t id, ConsumerGroup group, int32_t generation_id,
                        str member_id, str instance) except -1:
@@ -237,7 +282,7 @@ cdef class ClassicMembers:
             if timers.join == NO_TIMER:
                 consumer.arm_other(timers, JOIN, member.fields.rebalance_timeout_ms)
             error = REBALANCE_IN_PROGRESS
-        return self.runtime.respond(id, HEARTBEAT, error, None)
+        return self.runtime.respond_committed(group.group_id, id, HEARTBEAT, error, None)
 
     cdef bint may_be_released(self, ConsumerGroup group, ConsumerMember member) except -1:
         """Whether no other member owns any partition that the member waits for."""
@@ -287,5 +332,6 @@ cdef class ClassicMembers:
         if error != NONE:
             self.runtime.respond(id, LEAVE_GROUP, error, None)
         else:
-            respond_committed(consumer, id, LEAVE_GROUP, tuple(rows) if refused else leaving)
+            respond_committed(consumer, (group.group_id,), id, LEAVE_GROUP,
+                              tuple(rows) if refused else leaving, None)
         return consumer.finish_event()

@@ -2,12 +2,16 @@
 
 Source: GroupMetadataManager.java (consumerGroupLeave, consumerGroupFenceMember).
 """
-from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
+cimport cython
+
+from coterie._core.coordinator.codes cimport (
+    COORDINATOR_LOAD_IN_PROGRESS, FENCED_INSTANCE_ID, NONE, NOT_COORDINATOR, UNKNOWN_MEMBER_ID)
 from coterie._core.coordinator.consumer.conversion cimport classic_group
 from coterie._core.coordinator.consumer.group cimport (
     CURRENT, MEMBER, REGEX, TARGET, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record,
     new_record, tombstone)
 from coterie._core.coordinator.consumer.group_type cimport may_downgrade, set_successor
+from coterie._core.coordinator.consumer.pending cimport Waiting, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport (
     JOIN, LEAVE, LEAVE_FOR_NOW, REBALANCE, SESSION, ConsumerProtocol, Heartbeat)
 from coterie._core.coordinator.consumer.values cimport (
@@ -82,11 +86,32 @@ cdef list fence_members(ConsumerProtocol protocol, ConsumerGroup group, list mem
     return records
 
 
+@cython.final
+cdef class Expired(Waiting):
+    """A timer that fired: it is armed again if what it wrote fails."""
+
+    cdef ConsumerProtocol protocol
+    cdef Timers timers
+    cdef int kind
+
+    cdef int completed(self, int error) except -1:
+        cdef Timers timers
+        if error in (NONE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS):
+            return 0
+        timers = self.protocol.timers_of(self.timers.group_id, self.timers.member_id)
+        if self.kind == SESSION:
+            return self.protocol.arm_session(timers, RETRY_MS)
+        if self.kind != REBALANCE:
+            return self.protocol.arm_other(timers, self.kind, RETRY_MS)
+        return self.protocol.arm_rebalance(timers, self.timers.rebalance_epoch, RETRY_MS)
+
+
 cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) except -1:
     """A session ended, or a member did not give up its partitions in time."""
     cdef Group known = protocol.runtime.find(timers.group_id)
     cdef ConsumerMember member = None
-    cdef Timers kept
+    cdef Expired expired
+    cdef int error
     if kind == SESSION:
         timers.session = NO_TIMER
     elif kind == REBALANCE:
@@ -106,13 +131,10 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
                 member.timers = None
         return 0
     records = fence_members(protocol, <ConsumerGroup>known, [timers.member_id])
-    if write_records(protocol, timers.group_id, records) != NONE:
+    expired = Expired.__new__(Expired)
+    expired.protocol, expired.timers, expired.kind = protocol, timers, kind
+    error = write_records(protocol, timers.group_id, records)
+    if error != NONE:
         member.timers = None
-        kept = protocol.timers_of(timers.group_id, timers.member_id)
-        if kind == SESSION:
-            protocol.arm_session(kept, RETRY_MS)
-        elif kind != REBALANCE:
-            protocol.arm_other(kept, kind, RETRY_MS)
-        else:
-            protocol.arm_rebalance(kept, timers.rebalance_epoch, RETRY_MS)
-    return 0
+        return expired.completed(error)
+    return pending_writes(protocol).wait((timers.group_id,), expired)

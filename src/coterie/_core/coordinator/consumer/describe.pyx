@@ -21,14 +21,17 @@ cdef tuple described(ConsumerProtocol protocol, str group_id):
     """(id, error, state, epoch, target epoch, assignor, members), of what is committed."""
     cdef int error = protocol.runtime.partitions.refusal(group_id, False)
     cdef ConsumerGroup group = None
-    cdef ConsumerMember member
     if error == NONE:
         group = committed_group(protocol, group_id)
         if group is None:
             error = GROUP_ID_NOT_FOUND
-    if group is None:
-        return (group_id, error, "", 0, 0, "", ())
-    return (group_id, NONE, group.state, group.epoch, group.target_epoch,
+    return (group_id, error, "", 0, 0, "", ()) if group is None else group_row(protocol, group)
+
+
+cdef tuple group_row(ConsumerProtocol protocol, ConsumerGroup group):
+    """A group as it is."""
+    cdef ConsumerMember member
+    return (group.group_id, NONE, group.state, group.epoch, group.target_epoch,
             preferred(group.assignor_count, protocol.assignors),
             tuple([described_member(protocol, member) for member in group.order]))
 

@@ -108,7 +108,6 @@ cdef class ConsumerGroup(Group):
 
     cdef int state_number(self) except -1
     cdef bint is_homogeneous(self) except -1
-    cdef ConsumerGroup copy(self)
     cdef int32_t owner_epoch(self, TopicId topic, int32_t partition) except? -7
     cdef int apply(self, Record record, Subscriptions subscriptions) except -1
     cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1

@@ -196,25 +196,6 @@ cdef class ConsumerGroup(Group):
             return False
         return max(self.topic_count.values(), default=1) == 1
 
-    cdef ConsumerGroup copy(self):
-        """A copy as readers of the committed state see it: no owners, no counts but votes."""
-        cdef ConsumerGroup made = new_group(self.group_id, self.revision)
-        cdef ConsumerMember member, copied
-        made.epoch, made.target_epoch = self.epoch, self.target_epoch
-        made.metadata_hash = self.metadata_hash
-        for member in self.order:
-            copied = new_member(member.member_id)
-            copied.fields, copied.state = member.fields, member.state
-            copied.epoch, copied.previous_epoch = member.epoch, member.previous_epoch
-            copied.assigned, copied.revoking = member.assigned, member.revoking
-            copied.target = member.target
-            made.order.append(copied)
-            made.members[member.member_id] = copied
-        made.assignor_count = dict(self.assignor_count)
-        made.stable_at = dict(self.stable_at)
-        made.topic_count = dict(self.topic_count)
-        return made
-
     cdef int32_t owner_epoch(self, TopicId topic, int32_t partition) except? -7:
         """The epoch of the member that owns a partition or still revokes it; -1: none does."""
         owners = self.owners.get(topic)

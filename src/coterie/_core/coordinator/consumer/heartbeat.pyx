@@ -48,7 +48,7 @@ cdef int answer_heartbeat(ConsumerProtocol protocol, int64_t id, Group group,
     if error != NONE:
         protocol.runtime.respond(id, HEARTBEAT, error, None)
     else:
-        respond_committed(protocol, id, HEARTBEAT, payload)
+        respond_committed(protocol, (request.group_id,), id, HEARTBEAT, payload, None)
     return protocol.finish_event()
 
 

@@ -16,6 +16,7 @@ cdef class ReplayedOffsets:
                    str instance, int version) except? -7
     cdef int commit(self, int64_t id, int op, Group group, str group_id, int32_t generation_id,
                     str member_id, str instance, tuple details) except -1
+    cdef int write(self, int op, Batch batch, tuple rows, list entries) except *
     cdef Batch encode(self, str group_id, tuple rows, list entries)
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1
     cdef int check_fetch(self, str group_id, str member_id, int32_t epoch,

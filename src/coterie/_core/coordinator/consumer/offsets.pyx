@@ -12,18 +12,20 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from coterie._core.codec.encode cimport (
     Writing, begin, end, put_i16, put_i32, put_i64, put_uvarint, written)
 from coterie._core.coordinator.codes cimport (
-    COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE,
+    GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, KAFKA_STORAGE_ERROR, NONE,
     OFFSET_METADATA_TOO_LARGE, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
     UNSTABLE_OFFSET_COMMIT)
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
+from coterie._core.coordinator.consumer.pending cimport Write, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.writes cimport (
-    append_batch, committed_group, keep_committed, respond_later, write_error)
+    begin_write, committed_group, respond_committed, write_error)
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.records cimport (
     begin_offset, end_value, put_raw, put_string)
 from coterie._core.coordinator.runtime cimport (
-    CONSUMER, EVERY_TYPE, NO_GROUP, OTHER, Group, Runtime)
+    CONSUMER, EVERY_TYPE, FINISHED, NOT_COMMITTED, NOT_WRITTEN, NO_GROUP, OTHER,
+    AppendStatus, Group, Runtime, Writes)
 from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of, new_batch
 from coterie._core.structures.expiry cimport NO_TIME
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset
@@ -123,15 +125,12 @@ cdef class ReplayedOffsets:
         cdef bint transactional = op == TXN_OFFSET_COMMIT
         cdef tuple rows = details[0]
         cdef int64_t producer_id = details[1], retention_ms = NO_RETENTION
-        cdef int64_t now_ms = self.runtime.wheel.clock_ms, position
+        cdef int64_t now_ms = self.runtime.wheel.clock_ms
         cdef int16_t epoch = details[2]
         cdef int version = MEMBER_EPOCHS_SINCE, error
         cdef list entries = []
         cdef tuple answers
         cdef Batch batch
-        cdef OffsetMap offsets
-        cdef Py_ssize_t n
-        cdef dict undecided
         if len(details) > 3:
             version, retention_ms = details[3], details[4]
         error = self.runtime.partitions.refusal(group_id, not transactional)
@@ -139,45 +138,61 @@ cdef class ReplayedOffsets:
             error = self.check(group, transactional, generation_id, member_id, instance, version)
         if error != NONE:
             return self.runtime.respond(id, op, NONE, tuple([(row[0], error) for row in rows]))
+        if group is None:                  # it stays, whatever is written
+            self.runtime.writes.change_unwritten(group_id)
+            self.runtime.protocol_of(None).create_group(group_id)
         for row in rows:
             _, offset, leader_epoch, metadata, stamped, expiry = <tuple?>row
             entries.append(None if utf16_length(metadata) > self.max_metadata else make_offset(
                 offset, leader_epoch, metadata, now_ms if stamped is None else stamped,
                 now_ms + retention_ms if retention_ms != NO_RETENTION else expiry, -1))
         batch = self.encode(group_id, rows, entries)
-        transactional = transactional and producer_id != NO_PRODUCER
+        if transactional and producer_id != NO_PRODUCER and batch.count:
+            if epoch == NO_EPOCH:          # Kafka throws in MemoryRecordsBuilder
+                return self.runtime.respond(id, op, NONE, tuple([
+                    (row[0], UNKNOWN_SERVER_ERROR) for row in rows]))
+            batch.transactional, batch.producer_id, batch.epoch = True, producer_id, epoch
         if batch.count:
-            if transactional:
-                if epoch == NO_EPOCH:      # Kafka throws in MemoryRecordsBuilder
-                    return self.runtime.respond(id, op, NONE, tuple([
-                        (row[0], UNKNOWN_SERVER_ERROR) for row in rows]))
-                batch.transactional, batch.producer_id, batch.epoch = True, producer_id, epoch
-            error = write_error(append_batch(self.consumer, batch, &position))
-        if error == NONE and batch.count:
-            keep_committed(self.consumer, group_id)
-            if self.runtime.find(group_id) is None:
-                self.runtime.protocol_of(None).create_group(group_id)
-            offsets = self.store.map_of(group_id)
-            undecided = offsets.undecided(producer_id) if transactional else None
-            if transactional:
-                self.store.open_transaction(producer_id, group_id)
-            for n in range(len(rows)):
-                if entries[n] is None:
-                    continue
-                (<Offset>entries[n]).position = position
-                if transactional:
-                    undecided[(<tuple>rows[n])[0]] = entries[n]
-                else:
-                    offsets.set_offset((<tuple>rows[n])[0], <Offset>entries[n])
+            error = write_error(self.write(op, batch, rows, entries))
         answers = tuple([((<tuple>row)[0], OFFSET_METADATA_TOO_LARGE if entry is None else error)
                          for row, entry in zip(rows, entries)])
         if error != NONE:
             return self.runtime.respond(id, op, NONE, answers)
-        if not self.consumer.holding:
-            return self.runtime.respond(id, op, NONE, answers)
-        return respond_later(
-            self.consumer, id, op, answers, NONE,
-            tuple([(row[0], COORDINATOR_NOT_AVAILABLE) for row in rows]))
+        return respond_committed(self.consumer, (group_id,), id, op, answers,
+                                 [row[0] for row in rows] if self.runtime.writes.pending else None)
+
+    cdef int write(self, int op, Batch batch, tuple rows, list entries) except *:
+        """Append the offsets of a commit and apply them; the log's error."""
+        cdef int64_t position
+        cdef int error
+        cdef Write write
+        cdef OffsetMap offsets
+        cdef Offset entry
+        cdef dict undecided = None
+        cdef AppendStatus status = self.runtime.write(batch, &error, &position)
+        if error != NONE:
+            return error
+        if status != FINISHED:
+            write = begin_write(
+                self.consumer, "txn_offset_commit" if op == TXN_OFFSET_COMMIT else "offset_commit",
+                batch, status, (batch.group_id,))
+            write.offsets += [entry for entry in entries if entry is not None]
+            if not write.in_log:
+                position = pending_writes(self.consumer).next_position()
+        offsets = self.store.map_of(batch.group_id)
+        if batch.transactional:
+            undecided = offsets.undecided(batch.producer_id)
+            self.store.open_transaction(batch.producer_id, batch.group_id)
+        for row, each in zip(rows, entries):
+            if each is None:
+                continue
+            entry = <Offset>each
+            entry.position = position
+            if undecided is not None:
+                undecided[(<tuple>row)[0]] = entry
+            else:
+                offsets.set_offset((<tuple>row)[0], entry)
+        return NONE
 
     cdef Batch encode(self, str group_id, tuple rows, list entries):
         cdef Writing w
@@ -195,16 +210,30 @@ cdef class ReplayedOffsets:
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1:
         """Append a marker; it decides the offsets of each group of the transaction."""
         cdef OffsetMap offsets
+        cdef Writes writes = self.runtime.writes
+        cdef AppendStatus status = NOT_WRITTEN
+        cdef int64_t position
+        cdef tuple group_ids
         cdef Batch marker = batch_of((MARKERS[committed],))
         marker.producer_id = producer_id
         marker.epoch = 0
         marker.transactional = marker.control = True
-        if self.runtime.sink.append(marker, -1) == FAILED:
-            return 0                       # no marker was written: nothing is decided
-        for group_id in self.store.open_groups.pop(producer_id, {}):
+        group_ids = tuple(self.store.open_groups.get(producer_id, ()))
+        if not self.runtime.deferred:
+            position = self.runtime.sink.append(marker, -1)
+            status = NOT_COMMITTED if writes.holding or (
+                pending_writes(self.consumer).last(group_ids) is not None) else FINISHED
+            if status == FINISHED or position == FAILED:
+                for group_id in group_ids if writes.unwritten else ():
+                    writes.wrote(group_id, KAFKA_STORAGE_ERROR if position == FAILED else NONE)
+            if position == FAILED:
+                return 0                   # no marker was written: nothing is decided
+        if status != FINISHED:
+            begin_write(self.consumer, "end_txn", marker, status, group_ids)
+        self.store.open_groups.pop(producer_id, None)
+        for group_id in group_ids:
             offsets = self.store.find(group_id)
             if offsets is not None:
-                keep_committed(self.consumer, group_id)
                 offsets.complete_txn(producer_id, committed)
         return 0
 
@@ -238,31 +267,28 @@ cdef class ReplayedOffsets:
         cdef int error = self.runtime.partitions.refusal(group_id, True)
         cdef OffsetMap offsets
         cdef Offset entry
-        cdef dict committed = None
         cdef list rows = []
         if error == NONE:
             error = self.check_fetch(group_id, member_id, epoch, stable)
         if error != NONE:
             return self.runtime.respond(id, OFFSET_FETCH, error, False)
         offsets = self.store.find(group_id)
-        if not stable and self.consumer.holding:
-            committed = self.consumer.committed_offsets.get(group_id)
+        if not stable and self.runtime.writes.pending:
+            offsets = pending_writes(self.consumer).committed_offsets(group_id)
         if keys is None:
-            keys = tuple(sorted(() if offsets is None else offsets.keys())
-                         if committed is None else sorted(committed))
+            keys = tuple(sorted(() if offsets is None else offsets.keys()))
         for key in keys:
             entry = None
             error = NONE
-            if stable and offsets is not None and offsets.unstable(key):
-                error = UNSTABLE_OFFSET_COMMIT
-            elif committed is not None:
-                entry = <Offset>committed.get(key)
-            elif offsets is not None:
-                entry = offsets.find(key)
+            if offsets is not None:
+                if stable and offsets.unstable(key):
+                    error = UNSTABLE_OFFSET_COMMIT
+                else:
+                    entry = offsets.find(key)
             rows.append((key[0], key[1], -1, -1, "", error) if entry is None else
                         (key[0], key[1], entry.offset, entry.leader_epoch, entry.metadata,
                          error))
-        if stable and self.consumer.holding:
-            return respond_later(self.consumer, id, OFFSET_FETCH, tuple(rows),
-                                 COORDINATOR_NOT_AVAILABLE, False)
+        if stable:
+            return respond_committed(self.consumer, (group_id,), id, OFFSET_FETCH, tuple(rows),
+                                     False)
         return self.runtime.respond(id, OFFSET_FETCH, NONE, tuple(rows))

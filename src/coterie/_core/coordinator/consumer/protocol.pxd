@@ -57,10 +57,6 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef set resolving             # groups with a resolution under way
     cdef Rebalances rebalances     # of classic groups
     cdef int64_t classic_max_size
-    cdef bint holding              # commits are held: answers wait, readers see what was before
-    cdef list held                 # (id, op, code, payload) of answers that wait
-    cdef dict committed            # group id -> Group before what is not committed, or None
-    cdef dict committed_offsets    # of the same groups: key -> Offset
     cdef dict touched              # group id -> shape before this event
     cdef int revision              # of the rules
     cdef Joins joins               # of classic groups: they share the ids that are made

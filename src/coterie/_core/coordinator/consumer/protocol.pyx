@@ -13,7 +13,7 @@ from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.codes cimport (
     GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, ILLEGAL_GENERATION, NONE, NON_EMPTY_GROUP,
-    STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION)
+    REQUEST_TIMED_OUT, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION)
 from coterie._core.coordinator.consumer.departures cimport expire_member
 from coterie._core.coordinator.consumer.describe cimport answer_describe
 from coterie._core.coordinator.consumer.group cimport (
@@ -22,8 +22,9 @@ from coterie._core.coordinator.consumer.group cimport (
 from coterie._core.coordinator.consumer.heartbeat cimport answer_heartbeat
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.load cimport load_groups
+from coterie._core.coordinator.consumer.pending cimport (
+    PendingWrites, Waiting, pending_writes)
 from coterie._core.coordinator.consumer.resolutions cimport run_tasks
-from coterie._core.coordinator.consumer.writes cimport hold_commits, release_commits
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.outputs cimport EMPTY, GROUP, STABLE
 from coterie._core.coordinator.partitions cimport partition_of
@@ -67,15 +68,17 @@ cdef int decide_describe(component, int op, int64_t id, Group group, str group_i
 cdef int decide_hold_commits(component, int op, int64_t id, Group group, str group_id,
                              int32_t generation_id, str member_id, str instance,
                              tuple details) except -1:
-    hold_commits(<ConsumerProtocol>component)
+    (<ConsumerProtocol>component).runtime.writes.holding = True
     return 0
 
 
 cdef int decide_release_commits(component, int op, int64_t id, Group group, str group_id,
                                 int32_t generation_id, str member_id, str instance,
                                 tuple details) except -1:
-    release_commits(<ConsumerProtocol>component)
-    return 0
+    cdef PendingWrites writes = pending_writes(<ConsumerProtocol>component)
+    writes.holding = False
+    writes.commit()
+    return (<ConsumerProtocol>component).finish_event()
 
 
 cdef int decide_run_tasks(component, int op, int64_t id, Group group, str group_id,
@@ -130,9 +133,9 @@ cdef class ConsumerProtocol(GroupProtocol):
         self.commit_timeout_ms = settings["offsets.commit.timeout.ms"]
         self.assignors = tuple(settings["group.consumer.assignors"])
         self.manual_tasks = settings["coterie.tasks"] == "manual"
-        self.group_configs, self.timers, self.committed, self.touched = {}, {}, {}, {}
-        self.committed_offsets, self.resolving = {}, set()
-        self.tasks, self.held = [], []
+        self.group_configs, self.timers, self.touched = {}, {}, {}
+        self.tasks, self.resolving = [], set()
+        runtime.writes = PendingWrites(self)
         runtime.register_protocol(CONSUMER, self)
         runtime.register("consumer_group_heartbeat", self, decide_heartbeat, EVERY_TYPE)
         runtime.register("consumer_group_describe", self, decide_describe, NO_GROUP)
@@ -253,16 +256,12 @@ cdef class ConsumerProtocol(GroupProtocol):
         return 0
 
     cdef int fired(self, int kind, object owner) except -1:
-        cdef int64_t id
-        cdef int op
+        cdef Waiting late
         if kind == COMMIT:
-            id, op, code, payload = owner
-            for row in self.held:
-                if row[0] == id:
-                    self.held.remove(row)
-                    self.runtime.free_slot(row[4])
-                    break
-            return self.runtime.respond(id, op, code, payload)
+            late = <Waiting?>owner
+            late.timer = NO_TIMER
+            late.complete(REQUEST_TIMED_OUT)
+            return self.finish_event()
         expire_member(self, <Timers?>owner, kind)
         return self.finish_event()
 
@@ -340,9 +339,7 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     cdef tuple listed(self, str group_id):
         """(group id, protocol type, state, type) of what is committed; None: there is no group."""
-        cdef Group group = self.runtime.find(group_id)
-        if self.holding and group_id in self.committed:
-            group = <Group>self.committed[group_id]
+        cdef Group group = self.runtime.writes.committed(group_id)
         if group is None:
             return None
         if group.group_type == OTHER:
@@ -360,7 +357,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         """Forget the groups of a partition; timers, tasks and deadlines go with them."""
         cdef int32_t count = self.runtime.partitions.count
         cdef Group group
-        cdef int64_t handle
+        pending_writes(self).give_up(partition)
         for group in self.runtime.all_groups():
             if group.group_type == CONSUMER and (
                     partition < 0 or partition_of(group.group_id, count) == partition):
@@ -370,11 +367,6 @@ cdef class ConsumerProtocol(GroupProtocol):
         for group_id, member_id in list(self.timers):
             if partition < 0 or partition_of(group_id, count) == partition:
                 self.forget_timers(group_id, member_id)
-        for row in self.held:
-            handle = row[5]
-            self.runtime.disarm(&handle)
-            self.runtime.free_slot(row[4])
-        self.held, self.committed, self.committed_offsets, self.holding = [], {}, {}, False
         self.tasks = [task for task in self.tasks
                       if partition >= 0 and partition_of(task[0], count) != partition]
         self.resolving = {task[0] for task in self.tasks}

@@ -1,0 +1,75 @@
+"""Copies of consumer groups: what a failed write takes back, and what readers see until then.
+
+What records say is copied. The metadata's refresh deadline is not: in Kafka it is no part of the
+timeline and stays when a write fails. Cost: one pass over members, partitions and subscriptions.
+Source: ConsumerGroup.java, ModernGroup.java (their timeline fields).
+"""
+from libc.string cimport memcpy
+
+from coterie._core.coordinator.consumer.assignors cimport count_targets, new_subscriber
+from coterie._core.coordinator.consumer.group cimport (
+    ConsumerGroup, ConsumerMember, Owners, new_member)
+from coterie._core.coordinator.consumer.values cimport Assignment
+from coterie._core.structures.offsets cimport OffsetMap
+from coterie._core.structures.offsets cimport OffsetMap
+
+
+cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
+    """Make the target what the source is."""
+    cdef ConsumerMember member, copied
+    target.epoch, target.metadata_hash = source.epoch, source.metadata_hash
+    target.target_epoch, target.revision = source.target_epoch, source.revision
+    target.instances, target.resolved = dict(source.instances), dict(source.resolved)
+    target.names_count, target.regex_count = dict(source.names_count), dict(source.regex_count)
+    target.topic_count = dict(source.topic_count)
+    target.assignor_count = dict(source.assignor_count)
+    target.stable_at = dict(source.stable_at)
+    target.owners = {topic: copied_owners(<Owners>owners)
+                     for topic, owners in source.owners.items()}
+    target.classic_count, target.homogeneous = source.classic_count, source.homogeneous
+    target.has_partition_metadata = source.has_partition_metadata
+    target.order_keys = list(source.order_keys)
+    target.members, target.absent, target.targeted = {}, {}, {}
+    target.order, target.subscribers = [], []
+    for member in source.order:
+        copied = copied_member(target, member)
+        copied.subscriber = new_subscriber(member.member_id, member.target)
+        copied.subscriber.instance_id = member.fields.instance_id
+        target.order.append(copied)
+        target.subscribers.append(copied.subscriber)
+        target.members[member.member_id] = copied
+    for member in source.absent.values():
+        target.absent[member.member_id] = copied_member(target, member)
+    return 0
+
+
+cdef ConsumerMember copied_member(ConsumerGroup target, ConsumerMember member):
+    """A copy of a member without its timers; its target is counted."""
+    cdef ConsumerMember copied = new_member(member.member_id)
+    copied.fields, copied.state, copied.present = member.fields, member.state, member.present
+    copied.epoch, copied.previous_epoch = member.epoch, member.previous_epoch
+    copied.assigned, copied.revoking = member.assigned, member.revoking
+    copied.target = member.target
+    if member.target is not None:
+        count_targets(target.targeted, <Assignment>member.target, 1)
+    return copied
+
+
+cdef Owners copied_owners(Owners owners):
+    cdef Owners copied = Owners()
+    copied.reserve(owners.count)
+    memcpy(copied.epochs, owners.epochs, owners.count * sizeof(copied.epochs[0]))
+    return copied
+
+
+cdef OffsetMap copied_offsets(OffsetMap offsets):
+    """A copy of a group's offsets; None without them. An Offset itself does not change."""
+    cdef OffsetMap copied
+    if offsets is None:
+        return None
+    copied = OffsetMap.__new__(OffsetMap)
+    copied.count = offsets.count
+    copied.topics = {topic: dict(partitions) for topic, partitions in offsets.topics.items()}
+    copied.pending_by_producer = {producer: dict(undecided) for producer, undecided in
+                                  offsets.pending_by_producer.items()}
+    return copied
