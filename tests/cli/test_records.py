@@ -176,10 +176,20 @@ def test_a_record_that_cannot_be_read_keeps_its_bytes_and_the_version_as_far_as_
 
 @pytest.mark.parametrize(
     "keys",
-    [["ffff0001"], ["80000001"], ["7fff0001"], ["00000009", "00000009"], ["00000001", "00000009"]],
+    [
+        ["ffff0001"],
+        ["80000001"],
+        ["7fff0001"],
+        ["00000009", "00000009"],
+        ["00000001", "00000009"],
+        [None],
+        [""],
+        ["000000"],
+    ],
 )
 def test_a_marker_is_told_as_the_fold_judges_it_by_its_first_record(keys):
-    pairs = [(i, 1000, bytes.fromhex(key), bytes(6)) for i, key in enumerate(keys)]
+    keys = [None if key is None else bytes.fromhex(key) for key in keys]
+    pairs = [(i, 1000, key, bytes(6)) for i, key in enumerate(keys)]
     data = encode_batch(pairs, producer_id=7, producer_epoch=0, transactional=True, control=True)
     told = []
     tell = lambda *fault: told.append(fault)  # noqa: E731

@@ -9,6 +9,7 @@ import trustme
 
 pytest.importorskip("aiokafka")
 
+from coterie.cluster.cluster import addresses_of
 from coterie.messages import partition_for
 from coterie.server import Broker
 from support.commandline import (
@@ -182,9 +183,14 @@ def test_a_partition_without_a_leader_is_named(broker, tmp_path, client):
     fails(*fetch(broker, tmp_path, "--command-config", client()), says=says)
 
 
-@pytest.mark.parametrize("text", ["", ",", "host:port", "host:0", "host:99999"])
+@pytest.mark.parametrize("text", ["", ",", "host:port", "host:0", "host:65536"])
 def test_an_address_that_is_none_is_wrong_usage(text, tmp_path):
     fails("fetch", "--bootstrap-server", text, "--out", tmp_path, status=2, says="HOST:PORT")
+
+
+def test_addresses_are_those_of_bootstrap_servers():
+    found = addresses_of("a:65535, [::1]:1,b,SSL://c:9,[::2]")
+    assert found == (("a", 65535), ("::1", 1), ("b", 9092), ("c", 9), ("::2", 9092))
 
 
 def test_properties_without_an_effect_are_named(broker, tmp_path, client):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from coterie import CoterieError
+
 pyspark = pytest.importorskip("pyspark")
-from coterie_spark.replay_job.engine import jvm_lines  # noqa: E402
+from coterie_spark.replay_job.engine import jvm_lines, jvm_output_captured  # noqa: E402
 
 SCRIPT = """\
 from coterie_spark.session import local_session
@@ -90,3 +92,17 @@ def test_the_output_of_a_jvm_is_its_messages_without_stack_frames_and_empty_line
         "\tat java.base/java.lang.Thread.run(Thread.java:1)\n\n"
     )
     assert jvm_lines(output) == ["no room"]
+
+
+@pytest.mark.parametrize(
+    ("output", "why"), [(b"WARN first\nError: last\n", "Error: last"), (b"", "no JVM")]
+)
+def test_a_jvm_that_does_not_start_is_told_by_its_last_line(output, why):
+    def start():
+        with jvm_output_captured():
+            os.write(2, output)
+            raise RuntimeError("no JVM")
+
+    with pytest.raises(CoterieError) as failed:
+        start()
+    assert str(failed.value) == f"Spark did not start: {why}"

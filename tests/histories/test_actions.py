@@ -1,0 +1,107 @@
+"""What each event does to a run, and for how long: seen in what members do meanwhile."""
+
+from coterie.histories import (
+    AddPartitions,
+    Close,
+    Crash,
+    Cut,
+    DeleteTopic,
+    Failover,
+    History,
+    Join,
+    Pause,
+    Restart,
+    RollingDeploy,
+    SlowProcessing,
+)
+from support.histories.mistakes import Application
+
+AT_MS = 60_000
+
+
+def ledger_of(*events, **more):
+    fields = {"members": 2, "minutes": 3, "topics": {"t": 4}, "records_per_minute": 20}
+    fields |= {"processing_ms": 100}
+    return History(events=events, **fields | more).run(Application)._ledger
+
+
+def times_of(ledger, member, *kinds):
+    """When a member did this, without the end of the run, which starts and closes all."""
+    return [n.at_ms for n in ledger.notes if n.member == member and n.kind in kinds][:20]
+
+
+def silent(ledger, kind, start_ms, end_ms, member="member-0"):
+    """Whether a member did nothing of a kind in a time, and did so right before and after it."""
+    times = [
+        note.at_ms
+        for note in ledger.notes
+        if (note.member, note.kind) == (member, kind)
+        and (kind != "committed" or note.details[1] is None)  # else it has failed
+    ]
+    inside = [at for at in times if start_ms + 10 < at < end_ms]
+    around = [
+        at for at in times if start_ms - 5000 < at <= start_ms or end_ms <= at < end_ms + 5000
+    ]
+    return not inside and min(around) < start_ms and max(around) >= end_ms
+
+
+def test_a_member_that_is_cut_off_commits_nothing_until_the_cut_is_over():
+    ledger = ledger_of(Cut(at_ms=AT_MS, lasts_ms=20_000))
+    assert silent(ledger, "committed", AT_MS, AT_MS + 20_000)
+
+
+def test_a_process_that_is_paused_does_nothing():
+    ledger = ledger_of(Pause(at_ms=AT_MS, pause_ms=20_000))
+    assert silent(ledger, "commit", AT_MS, AT_MS + 20_000)
+
+
+def test_no_commit_is_done_while_a_new_coordinator_loads():
+    ledger = ledger_of(Failover(at_ms=AT_MS, load_ms=15_000))
+    for member in ("member-0", "member-1"):
+        assert silent(ledger, "committed", AT_MS, AT_MS + 15_000, member)
+
+
+def test_a_crash_and_a_restart_have_the_down_time_that_they_say():
+    ledger = ledger_of(
+        Crash(at_ms=AT_MS, member=0, down_ms=7000), Restart(at_ms=AT_MS, member=1, down_ms=9000)
+    )
+    assert AT_MS in times_of(ledger, "member-0", "crashed")
+    assert AT_MS + 7000 in times_of(ledger, "member-0", "started")
+    (closed_ms, *_) = times_of(ledger, "member-1", "closed")
+    assert AT_MS <= closed_ms < AT_MS + 2000
+    assert times_of(ledger, "member-1", "started")[1] == closed_ms + 9000
+
+
+def test_a_member_that_closes_stays_away_while_there_are_faults_and_one_that_joins_is_new():
+    ledger = ledger_of(Close(at_ms=AT_MS, member=1), Join(at_ms=AT_MS))
+    assert AT_MS <= times_of(ledger, "member-1", "closed")[0] < AT_MS + 2000
+    starts = times_of(ledger, "member-1", "started")
+    assert not [at for at in starts if AT_MS <= at < 3 * 60_000]
+    assert times_of(ledger, "member-2", "started")[0] == AT_MS
+    assert "member-2" in {work.member for works in ledger.works.values() for work in works}
+
+
+def test_slow_processing_multiplies_the_time_of_records_while_it_lasts():
+    ledger = ledger_of(SlowProcessing(at_ms=AT_MS, lasts_ms=30_000, factor=7))
+    took = {True: set(), False: set()}
+    for work in (work for works in ledger.works.values() for work in works):
+        is_slow = AT_MS <= work.start_ms < AT_MS + 30_000 and work.member == "member-0"
+        took[is_slow].add(work.end_ms - work.start_ms)
+    assert took == {True: {700}, False: {100}}
+
+
+def test_topics_change():
+    ledger = ledger_of(
+        AddPartitions(at_ms=AT_MS, topic="t", count=2),
+        DeleteTopic(at_ms=AT_MS, topic="u"),
+        topics={"t": 1, "u": 1},
+    )
+    assert set(ledger.ends) == {("t", 0), ("t", 1), ("t", 2)}
+
+
+def test_a_deploy_restarts_the_members_one_after_the_other():
+    ledger = ledger_of(RollingDeploy(at_ms=AT_MS, step_ms=15_000), members=3)
+    for number in range(3):
+        closed_ms = times_of(ledger, f"member-{number}", "closed")[0]
+        assert 0 <= closed_ms - AT_MS - number * 15_000 < 2000
+        assert closed_ms in times_of(ledger, f"member-{number}", "started")
