@@ -100,8 +100,9 @@ class Heartbeats:
         if self._timer is not None:
             self._timer.cancel()
         network = self._network
-        at_ms = min(self._beat_ms + network.cluster.latency_ms, self._poll_ms)
-        self._timer = network.process.call_later(max(at_ms - network.now_ms, 1), self._run)
+        beat_ms, poll_ms = self._beat_ms + network.cluster.latency_ms, self._poll_ms
+        left_ms = (beat_ms if beat_ms < poll_ms else poll_ms) - network.now_ms
+        self._timer = network.process.call_later(left_ms if left_ms > 1 else 1, self._run)
 
     def _run(self) -> None:
         self._timer = None
@@ -134,7 +135,7 @@ class Heartbeats:
         instance_id = settings["group.instance.id"]
         if network.connection.perfect and network.coordinator == cluster.node:
             error = cluster._heartbeat(settings["group.id"], *who, instance_id)
-            if error == Error.NONE:
+            if error is Error.NONE:
                 self._succeeded()
             else:
                 network.process.call_later(cluster.latency_ms, self._take_error, error, who)
