@@ -101,7 +101,7 @@ class ClassicMembership:
         return True
 
     def poll_idly(self) -> bool:
-        """Look at the topics when no poll is due; return whether poll has nothing to do after it."""
+        """Look at the topics when no poll is due; return whether poll has nothing else to do."""
         self._update_metadata()
         if self._network.coordinator is None or self._rejoin_needed():
             return False
