@@ -13,9 +13,9 @@ from coterie.histories import random_history
 STANDARD = {"members": 3, "topics": {"orders": 6}, "minutes": 10}
 PARTS = 20
 GROWTH = {
-    "members": [{"members": count} for count in (1, 3, 6, 12)],
-    "partitions": [{"topics": {"orders": count}} for count in (3, 6, 12, 24)],
-    "minutes": [{"minutes": count} for count in (5, 10, 20, 40)],
+    "members": [{"members": count} for count in (1, 3, 6, 16)],
+    "partitions": [{"topics": {"orders": count}} for count in (1, 6, 16, 64)],
+    "minutes": [{"minutes": count} for count in (1, 10, 30, 60)],
     "records a minute": [{"records_per_minute": count} for count in (0, 6, 12, 24)],
     "events": [{"most_events": count} for count in (0, 8, 16, 32)],
 }

@@ -99,7 +99,9 @@ class Schedule:
 
     def add(self, at_ms: int, call: Call) -> Call:
         """Make a call at a time, or now if it has passed; return it."""
-        self.spend(0)
+        self.steps += 1
+        if self.most_steps is not None and self.steps > self.most_steps:
+            self.spend(0)
         calls = self._due.get(at_ms)
         if calls is None:
             self._due[at_ms] = [call]
@@ -125,11 +127,14 @@ class Schedule:
         while times and (limit_ms is None or times[0] <= limit_ms):
             at_ms, ran = heappop(times), False
             for call in self._due.pop(at_ms):
-                if call.function is not None:  # else it is cancelled, perhaps by one before it
-                    ran, self.now_ms = True, max(at_ms, self.now_ms)
-                    call.run()
-                    if soon:
-                        self._run_soon()
+                if call.function is None:
+                    continue  # it is cancelled, perhaps by one before it
+                ran = True
+                if at_ms > self.now_ms:
+                    self.now_ms = at_ms
+                call.run()
+                if soon:
+                    self._run_soon()
             if ran:
                 return True
         self.now_ms = max(limit_ms or 0, self.now_ms)

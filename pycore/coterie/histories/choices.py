@@ -7,6 +7,7 @@ version of Python. Hypothesis is the other source (``strategy.py``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol, TypeVar
 from zlib import crc32
 
@@ -25,6 +26,7 @@ def mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
+@lru_cache(maxsize=1024)
 def number_of(text: str) -> int:
     """Return a number of a text that does not depend on the hash seed of the process."""
     return crc32(text.encode("utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ __all__ = ["Run"]
 MINUTE_MS = 60_000
 REST_MS = 30 * MINUTE_MS  # after the faults: far above every timeout of a consumer's defaults
 STEPS_A_MINUTE = 20_000  # of virtual time; some hundred in most histories
+YOUNG = 20_000  # objects between two runs of the collector
 CLOSE_MS = 5 * MINUTE_MS
 LOOK_MS = 500
 CONFIG = {"coterie.behaviour": "4.1"}
@@ -94,13 +96,18 @@ class Run:
 
     def outcome(self) -> Outcome:
         """Run it to its end."""
+        young, *others = gc.get_threshold()
         try:
+            if young:  # what a run makes lives until its end: to visit it often would be in vain
+                gc.set_threshold(max(young, YOUNG), *others)
             return self._outcome()
         except TooManySteps:
             raise CoterieError(
                 f"the history takes more than {self.most_steps} steps: something in the "
                 "application repeats without waiting"
             ) from None
+        finally:
+            gc.set_threshold(young, *others)
 
     def _outcome(self) -> Outcome:
         history = self.history

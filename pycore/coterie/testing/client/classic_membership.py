@@ -101,7 +101,7 @@ class ClassicMembership:
         return True
 
     def poll_idly(self) -> bool:
-        """Look at the topics when no poll is due; return whether poll has nothing to do after it."""
+        """Look at the topics when no poll is due; return whether poll has nothing else to do."""
         self._update_metadata()
         if self._network.coordinator is None or self._rejoin_needed():
             return False
@@ -120,7 +120,8 @@ class ClassicMembership:
         """Take note of topics that have changed."""
         subscriptions = self._subscriptions
         pattern = subscriptions.pattern
-        self._metadata.update(subscriptions.metadata_topics, everything=pattern is not None)
+        if self._metadata.due:
+            self._metadata.update(subscriptions.metadata_topics, everything=pattern is not None)
         if self._metadata.version == self._metadata_version:
             return
         self._metadata_version = self._metadata.version
@@ -131,12 +132,15 @@ class ClassicMembership:
 
     def _rejoin_needed(self) -> bool:
         """Whether it has to join again, or joins."""
-        if not self._subscriptions.auto_assigned:
+        group, subscriptions = self.group, self._subscriptions
+        if not subscriptions.auto_assigned:
             return False
-        topics, joined = self._subscriptions.topics, self._joined_topics
-        if self._assigned_counts not in (None, self._counts) or joined not in (None, topics):
-            self.group.request_rejoin()
-        return self.group.rejoin_needed or self.group.joining is not None
+        assigned, joined = self._assigned_counts, self._joined_topics
+        if (assigned is not None and assigned != self._counts) or (
+            joined is not None and joined != subscriptions.topics
+        ):
+            group.request_rejoin()
+        return group.rejoin_needed or group.joining is not None
 
     def _join_if_needed(self, deadline_ms: int) -> bool:
         network, group = self._network, self.group

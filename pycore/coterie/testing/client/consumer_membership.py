@@ -113,7 +113,7 @@ class ConsumerMembership:
         return True
 
     def poll_idly(self) -> bool:
-        """Look at the topics when no poll is due; return whether poll has nothing to do after it."""
+        """Look at the topics when no poll is due; return whether poll has nothing else to do."""
         subscriptions = self._subscriptions
         if self._member.state is not MemberState.STABLE or subscriptions.pattern is not None:
             return False

@@ -13,7 +13,7 @@ from typing import Any
 from coterie.testing.client.commits import Commits
 from coterie.testing.client.errors import DisconnectError, OffsetOutOfRangeError, error_of
 from coterie.testing.client.metadata import Metadata
-from coterie.testing.client.network import NetworkClient, Sent
+from coterie.testing.client.network import NetworkClient, Sent, earliest
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog, TopicPartition
 from coterie.values import Error
@@ -137,22 +137,22 @@ class Fetcher:
         records: list[ConsumerRecord] = []
         read: list[TopicPartition] = []
         last: TopicPartition | None = None  # the partition that has more records, if any
-        for tp, state in self._subscriptions.assigned.items():
+        committed = self._committed
+        for tp, state in self._subscriptions.fetchable():
             position = state.position
-            if position is None or not state.fetchable:
-                continue
+            assert position is not None
             topic = topics.get(tp[0])
             if topic is None or tp[1] >= len(topic.logs):
                 self._unknown()
                 continue
             log = topic.logs[tp[1]]
-            end = self._end(log, sees_ms)
+            end = log.last_stable_offset(sees_ms) if committed else log.end_offset(sees_ms)
             if not log.log_start_offset <= position <= end:
                 self._out_of_range(tp, position, log, late=bool(records))
                 continue
             if position < end:
                 most = self._most - len(records)
-                found, position = log.read(position, end, most, committed=self._committed)
+                found, position = log.read(position, end, most, committed=committed)
                 state.position = position
                 records += found
                 read.append(tp)
@@ -163,9 +163,6 @@ class Fetcher:
             if tp is not last:  # whose other records come first in the next poll
                 self._subscriptions.to_end(tp)
         return records if read else None
-
-    def _end(self, log: PartitionLog, sees_ms: int) -> int:
-        return log.last_stable_offset(sees_ms) if self._committed else log.end_offset(sees_ms)
 
     def _unknown(self) -> None:
         """Look at the topics again, soon but not at once for ever: a partition is gone."""
@@ -191,25 +188,27 @@ class Fetcher:
         connection = self._network.connection
         if connection.host.cut_ms is not None:
             return None
-        now_ms = self._network.now_ms
-        sees_ms = connection.sees_ms
+        subscriptions, topics = self._subscriptions, self._network.cluster._topics
+        now_ms, sees_ms = self._network.now_ms, connection.sees_ms
         next_ms: int | None = None
-        for tp, state in self._subscriptions.assigned.items():
-            at_ms: int | None = None
-            if state.reset is not None:
-                at_ms = state.retry_ms if state.retry_ms > now_ms else None
-            elif state.fetchable:
-                log = self._log(tp)
-                at_ms = None if log is None else log.next_record_ms(sees_ms)
-                if at_ms is not None:
-                    at_ms += now_ms - sees_ms
-            if at_ms is not None and (next_ms is None or at_ms < next_ms):
-                next_ms = at_ms
-        return next_ms
+        for (name, partition), _ in subscriptions.fetchable():
+            topic = topics.get(name)
+            if topic is not None and partition < len(topic.logs):
+                at_ms = topic.logs[partition].next_record_ms(sees_ms)
+                if at_ms is not None and (next_ms is None or at_ms < next_ms):
+                    next_ms = at_ms
+        if next_ms is not None:
+            next_ms += now_ms - sees_ms
+        if subscriptions.all_valid:
+            return next_ms
+        resets = (s.retry_ms for s in subscriptions.assigned.values() if s.reset is not None)
+        return earliest(next_ms, *(retry_ms for retry_ms in resets if retry_ms > now_ms))
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets a partition's position is behind its end."""
         state, log = self._subscriptions.state(partition), self._log(partition)
         if log is None or state.position is None:
             return None
-        return self._end(log, self._network.connection.sees_ms) - state.position
+        sees_ms = self._network.connection.sees_ms
+        end = log.last_stable_offset(sees_ms) if self._committed else log.end_offset(sees_ms)
+        return end - state.position

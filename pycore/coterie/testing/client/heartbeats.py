@@ -51,6 +51,8 @@ class Heartbeats:
         self._network = network
         self._who, self._refused, self._late = who, refused, late
         settings = network.settings
+        self._group_id: str = settings["group.id"]
+        self._instance_id: str | None = settings["group.instance.id"]
         self._interval_ms: int = settings["heartbeat.interval.ms"]
         self._session_timeout_ms: int = settings["session.timeout.ms"]
         self._max_poll_ms: int = settings["max.poll.interval.ms"]
@@ -100,8 +102,9 @@ class Heartbeats:
         if self._timer is not None:
             self._timer.cancel()
         network = self._network
-        at_ms = min(self._beat_ms + network.cluster.latency_ms, self._poll_ms)
-        self._timer = network.process.call_later(max(at_ms - network.now_ms, 1), self._run)
+        beat_ms, poll_ms = self._beat_ms + network.cluster.latency_ms, self._poll_ms
+        left_ms = (beat_ms if beat_ms < poll_ms else poll_ms) - network.now_ms
+        self._timer = network.process.call_later(left_ms if left_ms > 1 else 1, self._run)
 
     def _run(self) -> None:
         self._timer = None
@@ -111,7 +114,7 @@ class Heartbeats:
             network.in_background = False
             return
         network.handle_responses()
-        now_ms = network.now_ms
+        now_ms = network.process.schedule.now_ms
         if network.in_poll:
             self._poll_ms = now_ms + self._max_poll_ms
         if network.coordinator is None:
@@ -125,24 +128,23 @@ class Heartbeats:
             return
         elif now_ms >= self._beat_ms:
             self._beat_ms = now_ms + self._interval_ms
-            self._send(who)
+            self._send(who, now_ms)
         self._arm()
 
-    def _send(self, who: Who) -> None:
+    def _send(self, who: Who, now_ms: int) -> None:
         network = self._network
-        cluster, settings = network.cluster, network.settings
-        instance_id = settings["group.instance.id"]
+        cluster, group_id, instance_id = network.cluster, self._group_id, self._instance_id
         if network.connection.perfect and network.coordinator == cluster.node:
-            error = cluster._heartbeat(settings["group.id"], *who, instance_id)
-            if error == Error.NONE:
-                self._succeeded()
+            error = cluster._heartbeat(group_id, *who, instance_id)
+            if error is Error.NONE:
+                self._attempts, self._session_ms = 0, now_ms + self._session_timeout_ms
             else:
                 network.process.call_later(cluster.latency_ms, self._take_error, error, who)
         elif not self._in_flight:
             self._in_flight = True
             network.send_to_coordinator(
                 *("heartbeat", lambda response: self._take(response, who)),
-                *(settings["group.id"], *who),
+                *(group_id, *who),
                 group_instance_id=instance_id,
             )
 

@@ -28,7 +28,7 @@ class Membership(Protocol):
         """
 
     def poll_idly(self) -> bool:
-        """Look at the topics when no poll is due; return whether poll has nothing to do after it."""
+        """Look at the topics when no poll is due; return whether poll has nothing else to do."""
 
     def next_poll_ms(self) -> int | None:
         """Return when poll has something to do; None: when it is woken."""

@@ -31,10 +31,15 @@ class Metadata:
         """When it is refreshed next, ms; None: a client that is cut off does not know."""
         return None if self._network.connection.host.cut_ms is not None else self.refresh_ms
 
+    @property
+    def due(self) -> bool:
+        """Whether it is time to refresh."""
+        next_ms = self.refresh_ms
+        return next_ms is not None and next_ms <= self._network.now_ms and self.next_ms is not None
+
     def update(self, topics: Iterable[str], *, everything: bool) -> None:
         """Refresh if it is time: the counts of these topics, or of all."""
-        now_ms = self._network.now_ms
-        if self.next_ms is None or now_ms < self.next_ms:
+        if not self.due:
             return
         cluster = self._network.cluster._topics
         names = cluster if everything else [name for name in topics if name in cluster]
@@ -43,4 +48,4 @@ class Metadata:
         settings = self._network.settings
         missing = not everything and any(name not in self.counts for name in topics)
         age = "retry.backoff.max.ms" if missing else "metadata.max.age.ms"
-        self.refresh_ms = now_ms + settings[age]
+        self.refresh_ms = self._network.now_ms + settings[age]

@@ -22,8 +22,11 @@ __all__ = ["NetworkClient", "Sent", "earliest"]
 
 def earliest(*times_ms: int | None) -> int | None:
     """Return the earliest time; None: never."""
-    known = [at for at in times_ms if at is not None]
-    return min(known) if known else None
+    found: int | None = None
+    for at_ms in times_ms:
+        if at_ms is not None and (found is None or at_ms < found):
+            found = at_ms
+    return found
 
 
 class Sent:
@@ -113,8 +116,9 @@ class NetworkClient:
 
     def note(self, kind: str, details: Any = None) -> None:
         """Tell the cluster's ``on_note`` what the client does."""
-        if self.cluster.on_note is not None:
-            self.cluster.on_note(self.now_ms, self.client_id, kind, details)
+        on_note = self.cluster.on_note
+        if on_note is not None:
+            on_note(self.process.schedule.now_ms, self.client_id, kind, details)
 
     # Waits
 
@@ -152,7 +156,8 @@ class NetworkClient:
     def wait_for(self, sent: Sent, deadline_ms: int) -> bool:
         """Wait for a result; return whether it has come in time."""
         self.handle_responses()
-        while not sent.done and self.now_ms < deadline_ms:
+        schedule = self.process.schedule
+        while not sent.done and schedule.now_ms < deadline_ms:
             self.wait(deadline_ms)
         return sent.done
 

@@ -57,17 +57,6 @@ class PartitionState:
         """Whether it has a position."""
         return self.position is not None and self.reset is None
 
-    @property
-    def fetchable(self) -> bool:
-        """Whether its records may be returned."""
-        return not (
-            self.position is None
-            or self.paused
-            or self.pending_revocation
-            or self.pending_assigned
-            or self.reset is not None
-        )
-
     def seek(self, position: int) -> None:
         """Go on from an offset."""
         self.position, self.reset = position, None
@@ -181,6 +170,20 @@ class SubscriptionState:
             if state.position is None or state.reset is not None:
                 return False
         return True
+
+    def fetchable(self) -> list[tuple[TopicPartition, PartitionState]]:
+        """Return the partitions whose records may be returned, in the order of reading."""
+        return [
+            (tp, state)
+            for tp, state in self.assigned.items()
+            if not (
+                state.position is None
+                or state.reset is not None
+                or state.paused
+                or state.pending_revocation
+                or state.pending_assigned
+            )
+        ]
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all partitions that have one, to be committed."""

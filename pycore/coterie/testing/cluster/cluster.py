@@ -99,6 +99,7 @@ class Cluster:
             raise ArgumentError(f"make_coordinator must make a GroupCoordinator, not {made}")
         self._core = self.coordinator._core
         self._advance = getattr(self.coordinator, "move", self.coordinator.advance)
+        self._beat: Callable[..., Error] = getattr(self.coordinator, "beat", self._beat_recorded)
         behaviour = self.coordinator.config["coterie.behaviour"]
         self._has_consumer_groups = behaviour not in CLASSIC_ONLY
         self._topics: dict[str, Topic] = {}
@@ -281,11 +282,17 @@ class Cluster:
     ) -> Error:
         """Handle a heartbeat that has arrived on a perfect connection; return its error."""
         self._move()
+        error = self._beat(group_id, generation_id, member_id, group_instance_id)
+        if error is not Error.NONE or self.coordinator.events:  # else no deadline is earlier
+            self._after_call()
+        return error
+
+    def _beat_recorded(
+        self, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None
+    ) -> Error:
         response = self.coordinator.heartbeat(
             group_id, generation_id, member_id, group_instance_id=group_instance_id
         )
-        if response.error != Error.NONE or self.coordinator.events:  # else no deadline is earlier
-            self._after_call()
         return response.error  # type: ignore[no-any-return]
 
     def _refusal(self, request: Request, error: Any) -> Any:

@@ -15,7 +15,7 @@ from coterie.coordinator.pending import Pending
 from coterie.coordinator.requests import Compiled, compile_values
 from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.testing.cluster.log import OffsetsLog
-from coterie.values import OffsetAndMetadata
+from coterie.values import Error, HeartbeatResponse, OffsetAndMetadata
 
 HEARTBEAT, CONSUMER_HEARTBEAT = NUMBER["heartbeat"], NUMBER["consumer_group_heartbeat"]
 COMMIT, NAMES = NUMBER["offset_commit"], tuple(OPERATIONS)
@@ -88,7 +88,9 @@ class CountedCoordinator(GroupCoordinator):
         details = (rows, *COMMIT_BLANK[1:3], version, retention_time_ms)
         self._ids += 1
         member = group_id, generation_id, member_id, group_instance_id
-        return self._answer(COMMIT, self._ids, *member, details)
+        self.requests += 1
+        answer = self._core.ask(COMMIT, self._ids, *member, details)
+        return self._settle(COMMIT, self._ids) if answer is None else response_of(COMMIT, *answer)
 
     def heartbeat(
         self,
@@ -99,16 +101,22 @@ class CountedCoordinator(GroupCoordinator):
         group_instance_id: str | None = None,
     ) -> Any:
         """Send Heartbeat."""
-        values = group_id, generation_id, member_id, group_instance_id, None
-        answer = self._answer(HEARTBEAT, 0, *values)
-        return answer.response if isinstance(answer, Pending) else answer
+        error = self.beat(group_id, generation_id, member_id, group_instance_id)
+        return HeartbeatResponse(error)
 
-    def _answer(self, op: int, request_id: int, *values: Any) -> Any:
-        """Call the core; nearly always the response is its only output that matters here."""
+    def beat(
+        self, group_id: str | None, generation_id: int, member_id: str, instance: str | None
+    ) -> Error:
+        """Send Heartbeat; return its error."""
         self.requests += 1
-        answer = self._core.ask(op, request_id, *values)
-        if answer is not None:
-            return response_of(op, *answer)
+        answer = self._core.ask(HEARTBEAT, 0, group_id, generation_id, member_id, instance, None)
+        if answer is None:
+            error: Error = self._settle(HEARTBEAT, 0).response.error
+            return error
+        return Error(answer[0]) if answer[0] else Error.NONE
+
+    def _settle(self, op: int, request_id: int) -> Pending[Any]:
+        """Take the outputs of a request whose response is not the only one that matters here."""
         pending: Pending[Any] = Pending(request_id, NAMES[op])
         self._outbox.waiting[request_id] = pending
         self._drain()
@@ -139,9 +147,7 @@ class CountedCoordinator(GroupCoordinator):
         if len(self._core.outputs) == 1:
             answered = self._core.take_rows(with_events=False)[0]
             return response_of(CONSUMER_HEARTBEAT, answered[1] or 0, answered[2])
-        pending = self._outbox.waiting[0] = Pending(0, "consumer_group_heartbeat")
-        self._drain()
-        return pending.response
+        return self._settle(CONSUMER_HEARTBEAT, 0).response
 
     def move(self, now_ms: int) -> None:
         """Advance to a time."""

@@ -116,10 +116,10 @@ class PartitionLog:
 
     def _generated(self, at_ms: int) -> int:
         """Return how many records the rate has given by a time that is not past a phase."""
-        phase = self._phase
-        if phase is None or at_ms < phase.first_ms:
+        if self._phase is None:
             return self._stopped
-        return phase.first + (at_ms - phase.first_ms) // phase.interval_ms + 1
+        first, first_ms, interval_ms = self._phase
+        return self._stopped if at_ms < first_ms else first + (at_ms - first_ms) // interval_ms + 1
 
     def end_offset(self, at_ms: int) -> int:
         """Return the next offset at a time, which must be now or within the present phase."""
@@ -138,10 +138,12 @@ class PartitionLog:
 
     def next_record_ms(self, at_ms: int) -> int | None:
         """Return when the rate gives the next record after a time; None: it gives none."""
-        phase = self._phase
-        if phase is None:
+        if self._phase is None:
             return None
-        return phase.first_ms + (self._generated(at_ms) - phase.first) * phase.interval_ms
+        _, first_ms, interval_ms = self._phase
+        if at_ms < first_ms:
+            return first_ms
+        return at_ms + interval_ms - (at_ms - first_ms) % interval_ms
 
     def timestamp(self, offset: int) -> int:
         """Return the timestamp of a record, ms."""
