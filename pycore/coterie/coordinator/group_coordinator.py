@@ -58,8 +58,7 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
     appends
         ``"immediate"``: an append finishes within the call. ``"deferred"``: it finishes when its
         :class:`PendingAppend` in :attr:`appends` is completed. Since Kafka 4 readers then see what
-        is committed, and each method that usually returns a response returns a :class:`Pending`
-        if the answer waits for an append.
+        is committed, and a method returns a :class:`Pending` if its answer waits for an append.
     on_event
         Called with each event, in order.
     log_sink
@@ -229,9 +228,8 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         group_instance_id: str | None = None,
     ) -> Any:
         """Send Heartbeat."""
-        return now_or_later(
-            self._ask("heartbeat", group_id, generation_id, member_id, group_instance_id)
-        )
+        fields = group_id, generation_id, member_id, group_instance_id
+        return now_or_later(self._ask("heartbeat", *fields))
 
     @called
     def leave_group(self, group_id: str | None = None, members: Any = ()) -> Any:
@@ -496,10 +494,8 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
         finally:
             try:
                 if was_open and append.done:
-                    self._outbox.appends._drop(append)
-                    if error and self._config["coterie.behaviour"] not in CLASSIC_ONLY:
-                        # Others may have failed with it.
-                        self._outbox.appends._drop_done()
+                    others = error and self._config["coterie.behaviour"] not in CLASSIC_ONLY
+                    self._outbox.appends._drop(append, with_others=bool(others))
             finally:
                 self._drain()
         self._outbox.raise_failure(self._core)

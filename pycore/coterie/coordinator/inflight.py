@@ -32,14 +32,15 @@ class Appends(deque[PendingAppend]):
         self._listed = None
         self._waiting[append] = None
 
-    def _drop(self, append: PendingAppend) -> None:
-        """Remove an append that finished, unless the caller has removed it."""
+    def _drop(self, append: PendingAppend, *, with_others: bool) -> None:
+        """Remove an append that finished, unless the caller has removed it.
+
+        ``with_others``: others may have failed with it.
+        """
         self._listed = None
         self._waiting.pop(append, None)
-
-    def _drop_done(self) -> None:
-        """Remove the appends that have finished."""
-        self._become(deque(self))
+        if with_others:
+            self._become(deque(self))
 
     def popleft(self) -> PendingAppend:
         """Remove and return the oldest; it may be completed later."""

@@ -69,7 +69,12 @@ class Pending(Generic[T]):
 
 def now_or_later(pending: Pending[T]) -> T | Pending[T]:
     """Return the response; what waits for an append that has not finished: the Pending itself."""
-    return pending if pending.status == "waiting" else pending.response
+    try:
+        return pending.response
+    except NotAnswered:
+        if pending.status != "waiting":
+            raise
+        return pending
 
 
 class PendingAppend:

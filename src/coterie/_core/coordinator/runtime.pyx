@@ -161,43 +161,31 @@ cdef class AppendOp:
 
 
 cdef class Writes:
-    """Writes that are not committed: Kafka's timeline and queue of deferred events.
-
-    A coordinator that replays has one. Without such writes only ``pending`` and ``unwritten`` are
-    looked at.
-    """
+    """Writes that are not committed: its methods are in `consumer/pending.pyx`."""
 
     cdef bint blocks(self, str group_id) except -1:
-        """Whether a record of this group that is written now is not committed at once."""
         raise NotImplementedError
 
     cdef int begin(self, AppendOp op, AppendStatus status) except -1:
-        """Take a write that has not finished."""
         raise NotImplementedError
 
     cdef int check_order(self, AppendOp op) except -1:
-        """Refuse to append a batch before an earlier one of its partitions."""
         raise NotImplementedError
 
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1:
-        """Commit a write that is in the log, or take it back with those after it."""
         raise NotImplementedError
 
     cdef int wrote(self, str group_id, int error) except -1:
-        """Commit or take back the changes without a record in the group's partition."""
         raise NotImplementedError
 
     cdef int change_unwritten(self, str group_id) except -1:
-        """Remember a group before it comes or goes without a record."""
         raise NotImplementedError
 
     cdef Group committed(self, str group_id):
-        """Return the group as readers of the committed state see it."""
         raise NotImplementedError
 
     cdef int answer_later(self, tuple group_ids, int64_t id, int op, int code, payload,
                           refused) except -1:
-        """Answer once what is pending in the partitions of the groups is committed."""
         raise NotImplementedError
 
 
@@ -252,8 +240,7 @@ cdef class Runtime:
     cdef int register(self, str op, object component, Decide decide, int group_type) except -1:
         """Register the function that decides an operation for the groups of one type.
 
-        A component that is registered for NO_GROUP also decides for types without a component of
-        their own: it is called as if there were no group.
+        NO_GROUP: also for types without a component of their own, as if there were no group.
         """
         cdef int number = NUMBER[op], each
         cdef Decider* decider
@@ -460,17 +447,14 @@ cdef class Runtime:
         op.on_deferred()
         if self.writes is not None:
             self.writes.begin(op, written)
-        if written == NOT_COMMITTED:
-            op.done = True
-        else:
+        op.done = written == NOT_COMMITTED
+        if not op.done:
             self.appends.append(op)
         return 0
 
     cdef int show_append(self, Batch batch, int64_t position) except -1:
         cdef Py_ssize_t at = 0
-        if batch.control:
-            return 0
-        for _ in range(batch.count):
+        for _ in range(0 if batch.control else batch.count):
             self.outputs.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
             at = batch.after(at)
         return 0
@@ -482,8 +466,7 @@ cdef class Runtime:
         cdef AppendStatus written = self.write(op.batch, &error, &position)
         if written != FINISHED:
             return self.defer(op, written)
-        op.runtime = self
-        op.done = True
+        op.runtime, op.done = self, True
         return op.on_finished(error, position)
 
     cdef int settle(self, AppendOp op, int error, int64_t base_offset) except -1:
@@ -513,6 +496,5 @@ cdef class Runtime:
         op.done = True
         if error == NONE:
             self.show_append(batch, position)
-        if self.writes is not None:
-            return self.writes.finished(op, error, position)
-        return op.on_finished(error, position)
+        return op.on_finished(error, position) if self.writes is None else (
+            self.writes.finished(op, error, position))

@@ -122,11 +122,13 @@ cdef class PendingWrites(Writes):
         return None
 
     cdef bint blocks(self, str group_id) except -1:
+        """Whether a record of this group that is written now is not committed at once."""
         return self.holding or group_id is None or self.last((group_id,)) is not None
 
     # ---- a write begins --------------------------------------------------------------------------
 
     cdef int begin(self, AppendOp op, AppendStatus status) except -1:
+        """Take a write that has not finished."""
         cdef Write write = Write.__new__(Write)
         cdef Finished finished
         write.op, op.write = op, write
@@ -160,6 +162,7 @@ cdef class PendingWrites(Writes):
         return 0
 
     cdef int change_unwritten(self, str group_id) except -1:
+        """Remember a group before it comes or goes without a record."""
         if group_id not in self.unwritten:
             self.unwritten[group_id] = self.before_of(group_id, False)
         return 0
@@ -176,6 +179,7 @@ cdef class PendingWrites(Writes):
         return before
 
     cdef int wrote(self, str group_id, int error) except -1:
+        """Commit or take back the changes without a record in the group's partition."""
         cdef int32_t partition
         if group_id is None:
             return 0
@@ -204,6 +208,7 @@ cdef class PendingWrites(Writes):
 
     cdef int answer_later(self, tuple group_ids, int64_t id, int op, int code, payload,
                           refused) except -1:
+        """Answer once what is pending in the partitions of the groups is committed."""
         cdef Answer answer = Answer.__new__(Answer)
         answer.runtime = self.consumer.runtime
         answer.id, answer.op, answer.code = id, op, code
@@ -220,6 +225,7 @@ cdef class PendingWrites(Writes):
         return <Before>self.unwritten.get(group_id)
 
     cdef Group committed(self, str group_id):
+        """The group as readers of the committed state see it."""
         cdef Before before = self.seen_before(group_id)
         if before is None:
             return self.consumer.runtime.find(group_id)
@@ -239,6 +245,7 @@ cdef class PendingWrites(Writes):
     # ---- a write ends ----------------------------------------------------------------------------
 
     cdef int check_order(self, AppendOp op) except -1:
+        """Refuse to append a batch before an earlier one of its partitions."""
         for write in self.pending if op.write is not None else ():
             if write is op.write:
                 break
@@ -249,6 +256,7 @@ cdef class PendingWrites(Writes):
         return 0
 
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1:
+        """Commit a write that is in the log, or take it back with those after it."""
         cdef Write write = <Write>op.write
         if write is None:                  # its partition was given up: only the log has it
             return 0
