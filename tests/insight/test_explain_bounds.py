@@ -242,21 +242,29 @@ def test_as_many_topics_are_named_as_there_is_room_for(tmp_path, topics, named):
     assert row["cause"] == named
 
 
-@pytest.mark.parametrize("ended", [True, False])
-def test_a_transaction_that_two_parts_of_a_log_share_is_one(tmp_path, ended):
+@pytest.mark.parametrize(
+    ("segments", "text"),
+    [
+        ("cc", "2 offsets of 1 open transaction"),
+        ("cca", "2 offsets of 1 aborted transaction"),
+        ("caca", "2 offsets of 2 aborted transactions"),
+        ("ccacca", "4 offsets of 2 aborted transactions"),
+        ("caac", "1 offset of 1 aborted transaction; 1 offset of 1 open transaction"),
+    ],
+)
+def test_a_transaction_that_parts_of_a_log_share_is_one(tmp_path, segments, text):
+    """A segment is a commit of a producer, or the end of its transaction; any part is some."""
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
-    at = [
-        batch(number, [commit(number, partition=number)], producer_id=5, transactional=True)
-        for number in range(2)
-    ]
-    at += [marker(2, 5, 2, commit=False)] if ended else []
-    for number, data in enumerate(at):
-        (folder / f"{number:020}.log").write_bytes(data)
-    segments = find_segments([folder]).segments
-    rows = answer_in_parts(segments, {1}, explain, explain.Parameters(), {})
-    (row,) = of_kind(rows, explain.COMMITS)
-    assert row["cause"] == f"2 offsets of 1 {'aborted' if ended else 'open'} transaction"
+    for at, what in enumerate(segments):
+        record = commit(at, partition=at)
+        data = batch(at, [record], producer_id=5, transactional=True)
+        data = marker(at, 5, at, commit=False) if what == "a" else data
+        (folder / f"{at:020}.log").write_bytes(data)
+    found = find_segments([folder]).segments
+    for cuts in ({1}, {2}, set(range(1, len(found)))):
+        rows = answer_in_parts(found, cuts - {len(found)}, explain, explain.Parameters(), {})
+        assert [row["cause"] for row in of_kind(rows, explain.COMMITS)] == [text]
 
 
 def test_commits_of_which_the_first_has_no_time_are_there_since_the_least_of_the_others(tmp_path):
