@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from coterie._core.coordinator.consumer.assignors cimport count_targets, new_subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Resolved, TopicId, add_count, no_names, no_partitions, utf16_before,
+    Assignment, MemberFields, Resolved, add_count, no_names, no_partitions, utf16_before,
     utf16_sorted)
 from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
 
@@ -112,10 +112,7 @@ cdef class Subscriptions:
         self.groups = {}
 
     cdef int begin(self, str topic, str group_id) except -1:
-        groups = self.groups.get(topic)
-        if groups is None:
-            groups = self.groups[topic] = set()
-        (<set>groups).add(group_id)
+        self.groups.setdefault(topic, set()).add(group_id)
         return 0
 
     cdef int finish(self, str topic, str group_id) except -1:
@@ -175,9 +172,10 @@ cdef class ConsumerGroup(Group):
     def __cinit__(self, str group_id):
         self.group_id = group_id
         self.group_type = CONSUMER
-        self.members, self.absent = {}, NOTHING
+        self.members, self.absent = {}, {}
         self.order, self.subscribers = [], []
-        self.instances = self.resolved = self.regex_count = self.assignor_count = NOTHING
+        self.instances, self.resolved = {}, {}
+        self.regex_count = self.assignor_count = NOTHING
         self.names_count, self.topic_count, self.owners, self.targeted = {}, {}, {}, {}
         self.homogeneous = True
 
@@ -300,8 +298,6 @@ cdef class ConsumerGroup(Group):
         member.subscriber.instance_id = fields.instance_id
         self.count_fields(fields, 1, subscriptions)
         if fields.instance_id is not None:
-            if self.instances is NOTHING:
-                self.instances = {}
             self.instances[fields.instance_id] = record.name
         self.homogeneous = self.is_homogeneous()
         return 0
@@ -350,8 +346,6 @@ cdef class ConsumerGroup(Group):
                 self.absent.pop(record.name, None)
             return 0
         if member is None:
-            if self.absent is NOTHING:
-                self.absent = {}
             member = self.absent[record.name] = new_member(record.name)
         member.target = <Assignment?>record.value
         if self.revision < AS_RECORDED:
@@ -366,8 +360,6 @@ cdef class ConsumerGroup(Group):
             for name in before.topics:
                 self.count_topic(name, -1, subscriptions)
         if not record.tombstone:
-            if self.resolved is NOTHING:
-                self.resolved = {}
             self.resolved[record.name] = <Resolved?>record.value
             for name in (<Resolved>record.value).topics:
                 self.count_topic(name, 1, subscriptions)

@@ -105,7 +105,7 @@ cdef int put_value(Writing* w, Record record) except -1:
     cdef Resolved resolved
     if record.kind == CLASSIC_GROUP:
         return put_raw(w, PyBytes_AS_STRING(<bytes>record.value),
-                         PyBytes_GET_SIZE(<bytes>record.value))
+                       PyBytes_GET_SIZE(<bytes>record.value))
     put_i16(w, 0)
     if record.kind == CURRENT:
         current = <Current>record.value

@@ -147,7 +147,7 @@ def utf16_units(str text not None):
 
 
 cdef bint utf16_before(str one, str other) except -1:
-    """Whether a text stands before another by UTF-16 units: by code points, unless one has pairs."""
+    """Whether a text stands before another by UTF-16 units; only pairs differ from code points."""
     if PyUnicode_KIND(one) == PyUnicode_4BYTE_KIND or PyUnicode_KIND(other) == PyUnicode_4BYTE_KIND:
         return utf16_units(one) < utf16_units(other)
     return PyUnicode_Compare(one, other) < 0
