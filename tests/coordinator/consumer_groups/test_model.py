@@ -16,7 +16,7 @@ from support.examples import examples
 pytest.importorskip("re2")
 pytest.importorskip("xxhash")
 
-MEMBERS = ("a", "b", "c", "é", "\U0001f600")
+MEMBERS = ("a", "b", "c", "é", "\U0001f600", "\uff5e")  # UTF-16 has the last two in this order
 TOPICS = ("t", "u", "v")
 
 

@@ -8,6 +8,7 @@ Rules: docs/rules/coordinator.md#election, docs/rules/trace-format.md#time.
 """
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.checks cimport begin_change, end_use
@@ -31,6 +32,7 @@ from coterie._core.coordinator.outputs cimport RESPONSE, OutputRow, Outputs
 from coterie._core.coordinator.runtime cimport CONSUMER, NO_GROUP, AppendOp, Decider, Group, Runtime
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
 from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
+from coterie._core.structures.slots cimport coterie_prefetch
 
 from collections.abc import MutableSequence
 
@@ -43,8 +45,22 @@ cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
 cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
 cdef str THE_COORDINATOR = "the coordinator"
 
+cdef extern from "Python.h":
+    PyObject* PyDict_GetItemWithError(object d, object key) except? NULL
+
 cdef enum:
     BEATS = 256                    # heartbeats of a trace between two checks for a signal
+    LINES = 4                      # of the cache, that a consumer group takes
+
+
+cdef inline int fetch_group(dict groups, object group_id) except -1:
+    """Prefetch a group, as ``fetch_ahead`` does names."""
+    cdef PyObject* group = PyDict_GetItemWithError(groups, group_id)
+    cdef Py_ssize_t n
+    if group != NULL:
+        for n in range(LINES):
+            coterie_prefetch(<char*>group + 64 * n)
+    return 0
 
 
 @cython.final
@@ -272,6 +288,8 @@ cdef class Coordinator:
             event = &trace.events[n]
             if n + AHEAD < trace.count:
                 fetch_ahead(objects, event + AHEAD)
+                if self.consumer is not None:      # its groups are many objects each
+                    fetch_group(self.runtime.groups, objects[event[AHEAD // 2].group])
             try:
                 if n % BEATS == 0 or event.op != HEARTBEAT:
                     PyErr_CheckSignals()

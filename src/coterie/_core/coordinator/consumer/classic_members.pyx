@@ -17,7 +17,7 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.consumer.conversion cimport read_subscription, written_assignment
 from coterie._core.coordinator.consumer.departures cimport fence_members
 from coterie._core.coordinator.consumer.group cimport (
-    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers,
+    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Owners, Timers,
     group_tombstones)
 from coterie._core.coordinator.consumer.heartbeat cimport join_classic
 from coterie._core.coordinator.consumer.pending cimport Answer, pending_writes
@@ -290,13 +290,15 @@ cdef class ClassicMembers:
         cdef Py_ssize_t n
         cdef int32_t at, start = 0
         cdef TopicId topic
+        cdef Owners owners
         if target is None:
             return True
         for n in range(target.topic_count):
             topic = <TopicId>target.topics[n]
+            owners = group.owners.get(topic)
             for at in range(start, target.ends[n]):
-                if (not member.assigned.holds(topic, target.partitions[at])
-                        and group.owner_epoch(topic, target.partitions[at]) != -1):
+                if (owners is not None and not owners.is_free(target.partitions[at])
+                        and not member.assigned.holds(topic, target.partitions[at])):
                     return False
             start = target.ends[n]
         return True

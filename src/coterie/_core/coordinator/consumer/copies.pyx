@@ -11,7 +11,6 @@ from coterie._core.coordinator.consumer.group cimport (
     ConsumerGroup, ConsumerMember, Owners, new_member)
 from coterie._core.coordinator.consumer.values cimport Assignment
 from coterie._core.structures.offsets cimport OffsetMap
-from coterie._core.structures.offsets cimport OffsetMap
 
 
 cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
@@ -23,12 +22,11 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     target.names_count, target.regex_count = dict(source.names_count), dict(source.regex_count)
     target.topic_count = dict(source.topic_count)
     target.assignor_count = dict(source.assignor_count)
-    target.stable_at = dict(source.stable_at)
+    target.counted_epoch, target.stable_count = source.counted_epoch, source.stable_count
     target.owners = {topic: copied_owners(<Owners>owners)
                      for topic, owners in source.owners.items()}
     target.classic_count, target.homogeneous = source.classic_count, source.homogeneous
     target.has_partition_metadata = source.has_partition_metadata
-    target.order_keys = list(source.order_keys)
     target.members, target.absent, target.targeted = {}, {}, {}
     target.order, target.subscribers = [], []
     for member in source.order:

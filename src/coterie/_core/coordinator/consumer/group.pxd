@@ -87,7 +87,6 @@ cdef class ConsumerGroup(Group):
     cdef readonly dict members     # member id -> ConsumerMember that is present
     cdef list order                # of them, by member id
     cdef list subscribers          # of the same: as assignors see them
-    cdef list order_keys           # UTF-16 units of their ids
     cdef dict absent               # member id -> ConsumerMember that only has a target
     cdef readonly dict instances
     cdef readonly dict resolved
@@ -95,7 +94,8 @@ cdef class ConsumerGroup(Group):
     cdef dict regex_count          # regular expression -> members
     cdef dict topic_count          # topic name -> members and resolved expressions that have it
     cdef dict assignor_count
-    cdef dict stable_at            # epoch -> members that are reconciled to it
+    cdef int32_t counted_epoch     # of `stable_count`, counted anew when the target epoch moves
+    cdef Py_ssize_t stable_count   # members that are reconciled to that epoch
     cdef dict owners               # TopicId -> Owners
     cdef dict targeted             # TopicId -> TargetCounts of all targets
     cdef Py_ssize_t classic_count  # members that speak the classic protocol
@@ -104,11 +104,9 @@ cdef class ConsumerGroup(Group):
     cdef int revision              # a Revision: which of Kafka's rules it follows
     cdef int64_t refresh_ms        # the metadata refresh deadline: time and epoch
     cdef int32_t refresh_epoch
-    cdef tuple shape               # that was shown last, or None
 
     cdef int state_number(self) except -1
     cdef bint is_homogeneous(self) except -1
-    cdef int32_t owner_epoch(self, TopicId topic, int32_t partition) except? -7
     cdef int apply(self, Record record, Subscriptions subscriptions) except -1
     cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1
     cdef int apply_current(self, Record record) except -1
@@ -116,7 +114,7 @@ cdef class ConsumerGroup(Group):
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1
     cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1
-    cdef int count_stable(self, ConsumerMember member, int by) except -1
+    cdef void count_stable(self, ConsumerMember member, int by) noexcept
     cdef int release(self, Assignment assignment, int32_t epoch) except -1
     cdef int own(self, Assignment assignment, int32_t epoch) except -1
 
@@ -125,6 +123,7 @@ cdef class Owners:                 # of the partitions of one topic: the member'
     cdef int32_t count
 
     cdef int reserve(self, int32_t count) except -1
+    cdef bint is_free(self, int32_t partition) noexcept
 
 cdef class Subscriptions:          # of all groups: which topics any of them reads
     cdef MetadataImage image
@@ -133,6 +132,7 @@ cdef class Subscriptions:          # of all groups: which topics any of them rea
     cdef int begin(self, str topic, str group_id) except -1
     cdef int finish(self, str topic, str group_id) except -1
 
+cdef Py_ssize_t place_of(list members, str member_id) except -1
 cdef str preferred(dict votes, tuple assignors)
 cdef ConsumerGroup new_group(str group_id, int revision)
 cdef ConsumerMember new_member(str member_id)

@@ -13,18 +13,20 @@ from libc.stdlib cimport free, realloc
 from coterie._core.coordinator.consumer.assignors cimport count_targets, new_subscriber
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Resolved, TopicId, add_count, no_names, no_partitions, utf16_sorted)
+    Assignment, MemberFields, Resolved, add_count, no_names, no_partitions, utf16_before,
+    utf16_sorted)
 from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
 
-from bisect import bisect_left
-
-from coterie._core.coordinator.consumer.values import utf16_units
 from coterie.errors import CorruptData
+
+cdef dict NOTHING = {}             # of all groups: where most have nothing, until they have
 
 GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable")
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
+@cython.freelist(64)
 cdef class Timers:
     """The timers of a member id in a group."""
 
@@ -96,6 +98,10 @@ cdef class Owners:
         self.count = count
         return 0
 
+    cdef bint is_free(self, int32_t partition) noexcept:
+        """Whether no member owns a partition or still revokes it."""
+        return partition >= self.count or self.epochs[partition] == -1
+
 
 @cython.final
 cdef class Subscriptions:
@@ -120,6 +126,8 @@ cdef class Subscriptions:
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
+@cython.freelist(64)
 cdef class ConsumerMember:
     """A member of a consumer group."""
 
@@ -157,6 +165,7 @@ cdef ConsumerGroup new_group(str group_id, int revision):
 
 
 @cython.final
+@cython.no_gc                      # no reference cycles
 cdef class ConsumerGroup(Group):
     """A consumer group."""
 
@@ -164,18 +173,23 @@ cdef class ConsumerGroup(Group):
         self.group_id = group_id
         self.group_type = CONSUMER
         self.members, self.absent = {}, {}
-        self.order, self.order_keys, self.subscribers = [], [], []
+        self.order, self.subscribers = [], []
         self.instances, self.resolved = {}, {}
-        self.names_count, self.regex_count, self.topic_count = {}, {}, {}
-        self.assignor_count, self.stable_at, self.owners, self.targeted = {}, {}, {}, {}
+        self.regex_count = self.assignor_count = NOTHING
+        self.names_count, self.topic_count, self.owners, self.targeted = {}, {}, {}, {}
         self.homogeneous = True
 
     cdef int state_number(self) except -1:
+        cdef ConsumerMember member
         if not self.members:
             return EMPTY_GROUP
         if self.epoch > self.target_epoch:
             return ASSIGNING
-        if self.stable_at.get(self.target_epoch, 0) != len(self.members):
+        if self.counted_epoch != self.target_epoch:
+            self.counted_epoch, self.stable_count = self.target_epoch, 0
+            for member in self.order:
+                self.count_stable(member, 1)
+        if self.stable_count != len(self.members):
             return RECONCILING
         return STABLE_GROUP
 
@@ -195,13 +209,6 @@ cdef class ConsumerGroup(Group):
         if no_names() not in self.names_count:
             return False
         return max(self.topic_count.values(), default=1) == 1
-
-    cdef int32_t owner_epoch(self, TopicId topic, int32_t partition) except? -7:
-        """The epoch of the member that owns a partition or still revokes it; -1: none does."""
-        owners = self.owners.get(topic)
-        if owners is None or partition >= (<Owners>owners).count:
-            return -1
-        return (<Owners>owners).epochs[partition]
 
     cdef int apply(self, Record record, Subscriptions subscriptions) except -1:
         """Replay a record; CorruptData where Kafka's replay throws."""
@@ -245,8 +252,8 @@ cdef class ConsumerGroup(Group):
                 raise CorruptData(f"group {self.group_id!r}: member {record.name!r} is removed "
                                   "before its target")
             del self.members[record.name]
-            at = bisect_left(self.order_keys, utf16_units(record.name))
-            del self.order[at], self.order_keys[at], self.subscribers[at]
+            at = place_of(self.order, record.name)
+            del self.order[at], self.subscribers[at]
             self.count_stable(member, -1)
             self.count_fields(member.fields, -1, subscriptions)
             if self.instances.get(member.fields.instance_id) == record.name:
@@ -260,9 +267,7 @@ cdef class ConsumerGroup(Group):
                 member = new_member(record.name)
             member.present = True
             self.members[record.name] = member
-            units = utf16_units(record.name)
-            at = bisect_left(self.order_keys, units)
-            self.order_keys.insert(at, units)
+            at = place_of(self.order, record.name)
             self.order.insert(at, member)
             member.subscriber = new_subscriber(record.name, member.target)
             self.subscribers.insert(at, member.subscriber)
@@ -350,8 +355,12 @@ cdef class ConsumerGroup(Group):
             for name in fields.names.ordered:
                 self.count_topic(name, by, subscriptions)
         if fields.regex:
+            if self.regex_count is NOTHING:
+                self.regex_count = {}
             add_count(self.regex_count, fields.regex, by)
         if fields.assignor is not None:
+            if self.assignor_count is NOTHING:
+                self.assignor_count = {}
             add_count(self.assignor_count, fields.assignor, by)
         if fields.classic is not None:
             self.classic_count += by
@@ -367,10 +376,9 @@ cdef class ConsumerGroup(Group):
                 subscriptions.finish(name, self.group_id)
         return 0
 
-    cdef int count_stable(self, ConsumerMember member, int by) except -1:
-        if member.state == STABLE_MEMBER:
-            add_count(self.stable_at, member.epoch, by)
-        return 0
+    cdef void count_stable(self, ConsumerMember member, int by) noexcept:
+        if member.state == STABLE_MEMBER and member.epoch == self.counted_epoch:
+            self.stable_count += by
 
     cdef int release(self, Assignment assignment, int32_t epoch) except -1:
         """Let partitions have no owner; since 4.1.2 only those that are owned at this epoch."""
@@ -411,6 +419,18 @@ cdef class ConsumerGroup(Group):
                 owners.epochs[partition] = epoch
             start = assignment.ends[n]
         return 0
+
+
+cdef Py_ssize_t place_of(list members, str member_id) except -1:
+    """Where a member of this id stands, or would stand, among members by their ids."""
+    cdef Py_ssize_t low = 0, high = len(members), middle
+    while low < high:
+        middle = (low + high) // 2
+        if utf16_before((<ConsumerMember>members[middle]).member_id, member_id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 cdef str preferred(dict votes, tuple assignors):

@@ -243,8 +243,9 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
             holder = group.members.get(group.instances.get(fields.instance_id, ""), member)
         target = no_partitions() if holder.target is None else holder.target
     current = reconciled(group, member, target_epoch, target, r.owned,
-                         subscribed(protocol, group, fields), fields.names is not had.names
-                         or (fields.regex or "") != (had.regex or ""), &error)
+                         subscribed(protocol, group, fields), fields is not had and (
+                             fields.names is not had.names
+                             or (fields.regex or "") != (had.regex or "")), &error)
     if error != NONE:
         return protocol.refuse(error)
     timers = member.timers if member.timers is not None else (

@@ -10,6 +10,8 @@ cdef struct Run:                   # a topic in this run
     int64_t first_subscriber       # among those of all topics
 
 cdef class Memory:
+    cdef int64_t first[128]        # what small groups need
+    cdef Py_ssize_t taken          # bytes of it
     cdef void* blocks[16]
     cdef int count
 

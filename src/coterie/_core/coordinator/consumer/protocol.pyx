@@ -45,6 +45,13 @@ cdef class Heartbeat:
     """A ConsumerGroupHeartbeat request."""
 
 
+@cython.final
+@cython.no_gc                      # numbers
+@cython.freelist(16)
+cdef class Shape:
+    """What is shown of a group when it changes."""
+
+
 cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_id,
                           int32_t generation_id, str member_id, str instance,
                           tuple details) except -1:
@@ -172,13 +179,16 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     # ---- what is shown ---------------------------------------------------------------------------
 
-    cdef tuple shape_of(self, str group_id):
+    cdef Shape shape_of(self, str group_id):
         cdef Group known = self.runtime.find(group_id)
         cdef ConsumerGroup group
-        if known is None or known.group_type != CONSUMER:
-            return None
-        group = <ConsumerGroup>known
-        return (group.state_number(), group.epoch, group.target_epoch, len(group.members))
+        cdef Shape shape = Shape.__new__(Shape)
+        shape.state = -1
+        if known is not None and known.group_type == CONSUMER:
+            group = <ConsumerGroup>known
+            shape.state, shape.members = group.state_number(), len(group.members)
+            shape.epoch, shape.target_epoch = group.epoch, group.target_epoch
+        return shape
 
     cdef int touch(self, str group_id) except -1:
         """Remember what a group looked like before this event."""
@@ -188,20 +198,27 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     cdef int show_groups(self) except -1:
         """Show each group whose state, epochs or size changed in this event."""
-        cdef tuple now
         cdef dict touched = self.touched
         self.touched = {}
-        for group_id in sorted(touched) if len(touched) > 1 else touched:
-            now = self.shape_of(group_id)
-            if now == touched[group_id]:
-                continue
-            if now is None:
-                known = self.runtime.find(group_id)
-                row = (group_id, "none" if known is None else "classic", None, 0, 0, 0)
-            else:
-                row = (group_id, "consumer", GROUP_STATES[now[0]], *now[1:])
-            self.runtime.outputs.push(GROUP, self.runtime.wheel.clock_ms, 0, 0, 0, row)
+        if len(touched) > 1:
+            touched = {group_id: touched[group_id] for group_id in sorted(touched)}
+        for group_id, before in touched.items():
+            self.show_change(<str>group_id, <Shape>before)
         return 0
+
+    cdef int show_change(self, str group_id, Shape before) except -1:
+        cdef Shape now = self.shape_of(group_id)
+        cdef tuple row
+        if (now.state == before.state and now.epoch == before.epoch
+                and now.target_epoch == before.target_epoch and now.members == before.members):
+            return 0
+        if now.state < 0:
+            known = self.runtime.find(group_id)
+            row = (group_id, "none" if known is None else "classic", None, 0, 0, 0)
+        else:
+            row = (group_id, "consumer", (<tuple>GROUP_STATES)[now.state], now.epoch,
+                   now.target_epoch, now.members)
+        return self.runtime.outputs.push(GROUP, self.runtime.wheel.clock_ms, 0, 0, 0, row)
 
     # ---- timers ----------------------------------------------------------------------------------
 

@@ -4,15 +4,17 @@ A member gives partitions up first; it gets a partition once no member owns it. 
 the member reports as owned: topic id -> partitions, None without a report. Changes nothing.
 Source: modern/consumer/CurrentAssignmentBuilder.java.
 """
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
 
 from coterie._core.coordinator.codes cimport FENCED_MEMBER_EPOCH, NONE
 from coterie._core.coordinator.consumer.group cimport (
     KAFKA_4_1_2, KAFKA_4_2, STABLE_MEMBER, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS,
-    ConsumerGroup, ConsumerMember, Current)
+    ConsumerGroup, ConsumerMember, Current, Owners)
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, TopicId, before, new_assignment, no_partitions)
+    Assignment, TopicId, assignment_of_refs, before, no_partitions)
 
 from coterie._core.coordinator.consumer.parse import assignment_from
 
@@ -53,11 +55,22 @@ cdef bint all_within(dict owned, Assignment assignment) except -1:
     return True
 
 
+cdef enum:
+    FEW = 128                      # words that the parts of most members fit in
+
 cdef struct Parts:                 # an assignment that is being made
+    PyObject** topics              # borrowed: an assignment that is walked has them
     int32_t* ends
     int32_t* partitions
     int32_t count
-    int32_t topics
+    int32_t topic_count
+
+
+cdef inline void begin(Parts* parts, char* memory, Py_ssize_t topics) noexcept:
+    parts.topics = <PyObject**>memory
+    parts.ends = <int32_t*>(memory + topics * sizeof(PyObject*))
+    parts.partitions = parts.ends + topics
+    parts.count = parts.topic_count = 0
 
 
 cdef inline void put(Parts* parts, int32_t partition) noexcept:
@@ -65,59 +78,76 @@ cdef inline void put(Parts* parts, int32_t partition) noexcept:
     parts.count += 1
 
 
-cdef inline int close(Parts* parts, list topics, TopicId topic) except -1:
+cdef inline void close(Parts* parts, TopicId topic) noexcept:
     """The partitions of a topic are complete; one without any is left out."""
-    if parts.count > (parts.ends[parts.topics - 1] if parts.topics else 0):
-        topics.append(topic)
-        parts.ends[parts.topics] = parts.count
-        parts.topics += 1
-    return 0
+    if parts.count > (parts.ends[parts.topic_count - 1] if parts.topic_count else 0):
+        parts.topics[parts.topic_count] = <PyObject*>topic
+        parts.ends[parts.topic_count] = parts.count
+        parts.topic_count += 1
+
+
+cdef bint same(Parts* parts, Assignment other) noexcept:
+    cdef Py_ssize_t n
+    if parts.topic_count != other.topic_count or parts.count != other.count:
+        return False
+    if not parts.count:
+        return True
+    for n in range(parts.topic_count):
+        if parts.topics[n] != <PyObject*>other.topics[n]:
+            return False
+    return (memcmp(parts.ends, other.ends, parts.topic_count * sizeof(int32_t)) == 0
+            and memcmp(parts.partitions, other.partitions, parts.count * sizeof(int32_t)) == 0)
+
+
+cdef Assignment assignment(Parts* parts, Assignment assigned, Assignment target):
+    """What was made; equal to what there is, it is the same object."""
+    if same(parts, assigned):
+        return assigned
+    if same(parts, target):
+        return target
+    return assignment_of_refs(parts.topics, parts.topic_count, parts.ends, parts.partitions)
 
 
 cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t epoch,
                           int32_t target_epoch, Assignment target, dict owned,
                           object subscribed):
-    cdef Assignment assigned = member.assigned
-    cdef int32_t room = assigned.count + target.count
+    cdef Assignment assigned = member.assigned, pending
     cdef Py_ssize_t topics = assigned.topic_count + target.topic_count
-    cdef int32_t* memory = <int32_t*>malloc(3 * (room + topics + 1) * sizeof(int32_t))
+    cdef Py_ssize_t size = (topics * (sizeof(PyObject*) + sizeof(int32_t))
+                            + (assigned.count + target.count + 1) * sizeof(int32_t) + 7) & ~7
+    cdef PyObject* few[FEW]
+    cdef char* memory = <char*>few
     cdef Parts keep, revoke, both
-    cdef list keep_topics = [], revoke_topics = [], both_topics = []
-    cdef bint unreleased = False
-    if memory == NULL:
-        raise MemoryError
-    keep.ends, keep.partitions = memory, memory + topics
-    revoke.ends, revoke.partitions = keep.partitions + room, keep.partitions + room + topics
-    both.ends, both.partitions = revoke.partitions + room, revoke.partitions + room + topics
-    keep.count = keep.topics = revoke.count = revoke.topics = both.count = both.topics = 0
+    cdef bint unreleased
+    if 3 * size > <Py_ssize_t>sizeof(few):
+        memory = <char*>malloc(3 * size)
+        if memory == NULL:
+            raise MemoryError
+    begin(&keep, memory, topics)
+    begin(&revoke, memory + size, topics)
+    begin(&both, memory + 2 * size, topics)
     try:
-        unreleased = divide(group, member, target, subscribed, &keep, keep_topics, &revoke,
-                            revoke_topics,
-                            &both, both_topics)
+        unreleased = divide(group, member, target, subscribed, &keep, &revoke, &both)
         if revoke.count:
-            pending = new_assignment(revoke_topics, revoke.ends, revoke.partitions)
-            if names_any(owned, <Assignment>pending):
+            pending = assignment(&revoke, assigned, target)
+            if names_any(owned, pending):
                 return current(UNREVOKED_PARTITIONS, epoch, member.epoch,
-                               new_assignment(keep_topics, keep.ends, keep.partitions),
-                               <Assignment>pending)
-        made = new_assignment(both_topics, both.ends, both.partitions)
+                               assignment(&keep, assigned, target), pending)
+        return current(UNRELEASED_PARTITIONS if unreleased else STABLE_MEMBER, target_epoch,
+                       member.epoch, assignment(&both, assigned, target), no_partitions())
     finally:
-        free(memory)
-    if (<Assignment>made).equals(assigned):
-        made = assigned
-    return current(UNRELEASED_PARTITIONS if unreleased else STABLE_MEMBER, target_epoch,
-                   member.epoch, <Assignment>made, no_partitions())
+        if memory != <char*>few:
+            free(memory)
 
 
 cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
-                 object subscribed, Parts* keep, list keep_topics, Parts* revoke,
-                 list revoke_topics, Parts* both,
-                 list both_topics) except -1:
+                 object subscribed, Parts* keep, Parts* revoke, Parts* both) except -1:
     """Walk both assignments by topic and partition; whether some of the target is not free yet."""
     cdef Assignment assigned = member.assigned
     cdef Py_ssize_t a = 0, t = 0
     cdef int32_t at, at_end, to, to_end
     cdef TopicId topic
+    cdef Owners owners
     cdef bint in_assigned, in_target, unreleased = False
     while a < assigned.topic_count or t < target.topic_count:
         in_assigned = a < assigned.topic_count and (
@@ -135,12 +165,13 @@ cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
             if subscribed is None or topic.name in subscribed:
                 to, to_end = target.ends[t - 1] if t else 0, target.ends[t]
             t += 1
+        owners = group.owners.get(topic) if to < to_end else None
         while at < at_end or to < to_end:
             if to == to_end or (at < at_end and assigned.partitions[at] < target.partitions[to]):
                 put(revoke, assigned.partitions[at])
                 at += 1
             elif at == at_end or target.partitions[to] < assigned.partitions[at]:
-                if group.owner_epoch(topic, target.partitions[to]) == -1 or (
+                if owners is None or owners.is_free(target.partitions[to]) or (
                         group.revision >= KAFKA_4_1_2
                         and member.revoking.holds(topic, target.partitions[to])):
                     put(both, target.partitions[to])
@@ -152,9 +183,9 @@ cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
                 put(both, assigned.partitions[at])
                 at += 1
                 to += 1
-        close(keep, keep_topics, topic)
-        close(revoke, revoke_topics, topic)
-        close(both, both_topics, topic)
+        close(keep, topic)
+        close(revoke, topic)
+        close(both, topic)
     return unreleased
 
 

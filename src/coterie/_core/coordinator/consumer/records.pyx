@@ -10,16 +10,13 @@ from libc.string cimport memcpy
 
 from coterie._core.codec.cursor cimport coterie_be32, load_i32, store
 from coterie._core.codec.encode cimport (
-    Writing, put_bytes, put_i16, put_i32, put_i64, put_uvarint, reserve)
+    Writing, put_i16, put_i32, put_i64, put_uvarint, reserve)
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, REGEX, TARGET, TARGET_EPOCH, Current, Record)
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, ClassicPart, MemberFields, Resolved, TopicId, utf16_sorted)
-
-cdef extern from "Python.h":
-    bint PyUnicode_IS_COMPACT_ASCII(object text)
-    const uint8_t* PyUnicode_1BYTE_DATA(object text)
-    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+from coterie._core.coordinator.records cimport (
+    PyUnicode_1BYTE_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_COMPACT_ASCII, put_raw)
 
 
 cdef inline int put_short(Writing* w, str text) except -1:
@@ -27,10 +24,10 @@ cdef inline int put_short(Writing* w, str text) except -1:
     cdef bytes raw
     if PyUnicode_IS_COMPACT_ASCII(text):
         put_i16(w, <int16_t>PyUnicode_GET_LENGTH(text))
-        return put_bytes(w, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
+        return put_raw(w, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
     raw = text.encode("utf-8", "replace")
     put_i16(w, <int16_t>PyBytes_GET_SIZE(raw))
-    return put_bytes(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+    return put_raw(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
 
 
 cdef inline int put_compact(Writing* w, str text) except -1:
@@ -40,10 +37,10 @@ cdef inline int put_compact(Writing* w, str text) except -1:
         return put_uvarint(w, 0)
     if PyUnicode_IS_COMPACT_ASCII(text):
         put_uvarint(w, <unsigned int>(PyUnicode_GET_LENGTH(text) + 1))
-        return put_bytes(w, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
+        return put_raw(w, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
     raw = text.encode("utf-8", "replace")
     put_uvarint(w, <unsigned int>(PyBytes_GET_SIZE(raw) + 1))
-    return put_bytes(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+    return put_raw(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
 
 
 cdef inline int put_i8(Writing* w, int value) except -1:
@@ -58,7 +55,7 @@ cdef int put_partitions(Writing* w, Assignment assignment) except -1:
     cdef uint32_t raw
     put_uvarint(w, <unsigned int>(assignment.topic_count + 1))
     for n in range(assignment.topic_count):
-        put_bytes(w, PyBytes_AS_STRING((<TopicId>assignment.topics[n]).raw), 16)
+        put_raw(w, PyBytes_AS_STRING((<TopicId>assignment.topics[n]).raw), 16)
         put_uvarint(w, <unsigned int>(assignment.ends[n] - start + 1))
         to = reserve(w, 4 * (assignment.ends[n] - start))
         for at in range(start, assignment.ends[n]):
@@ -80,7 +77,7 @@ cdef int put_classic(Writing* w, ClassicPart part) except -1:
         return put_i8(w, 0)
     body = classic_part(part)
     put_uvarint(w, <unsigned int>PyBytes_GET_SIZE(body))
-    return put_bytes(w, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+    return put_raw(w, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
 
 
 cdef bytes classic_part(ClassicPart part):
@@ -107,8 +104,8 @@ cdef int put_value(Writing* w, Record record) except -1:
     cdef Current current
     cdef Resolved resolved
     if record.kind == CLASSIC_GROUP:
-        return put_bytes(w, PyBytes_AS_STRING(<bytes>record.value),
-                         PyBytes_GET_SIZE(<bytes>record.value))
+        return put_raw(w, PyBytes_AS_STRING(<bytes>record.value),
+                       PyBytes_GET_SIZE(<bytes>record.value))
     put_i16(w, 0)
     if record.kind == CURRENT:
         current = <Current>record.value

@@ -7,16 +7,11 @@ from libc.stdint cimport int32_t
 from coterie._core.coordinator.consumer.assignors cimport Subscriber, new_subscriber
 from coterie._core.coordinator.consumer.assignors cimport assign as assign_all
 from coterie._core.coordinator.consumer.group cimport (
-    TARGET, ConsumerGroup, ConsumerMember, new_record, preferred,
-    target_epoch_record)
+    TARGET, ConsumerGroup, ConsumerMember, new_record, place_of, preferred, target_epoch_record)
 from coterie._core.coordinator.consumer.numbered_topics cimport sorted_topics
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, add_count)
-
-from bisect import bisect_left
-
-from coterie._core.coordinator.consumer.values import utf16_units
 
 
 cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
@@ -33,9 +28,7 @@ cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
             subscribers, sources = list(subscribers), list(sources)
             n = sources.index(replaced)
             del subscribers[n], sources[n]
-            n = bisect_left(subscribers, utf16_units(member.member_id), key=subscriber_order)
-        else:
-            n = bisect_left(group.order_keys, utf16_units(member.member_id))
+        n = place_of(sources, member.member_id)
         if n < len(subscribers) and (
                 (<Subscriber>subscribers[n]).member_id == member.member_id):
             subscribers, sources = list(subscribers), list(sources)
@@ -129,7 +122,3 @@ cdef str assignor_of(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMem
         if fields.assignor is not None:
             add_count(votes, fields.assignor, 1)
     return preferred(votes, protocol.assignors)
-
-
-def subscriber_order(Subscriber subscriber not None):
-    return utf16_units(subscriber.member_id)

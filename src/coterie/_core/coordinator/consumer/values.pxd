@@ -1,4 +1,5 @@
 """Values of the consumer protocol that never change: topic ids, assignments, subscriptions."""
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef class TopicId:                # one object for each id of a coordinator
@@ -52,7 +53,10 @@ cdef class Resolved:               # a regular expression, resolved
 cdef bint before(TopicId one, TopicId other) noexcept
 cdef Assignment new_assignment(list topics, const int32_t* ends, const int32_t* partitions)
 cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* partitions)
+cdef Assignment assignment_of_refs(PyObject** topics, Py_ssize_t count, const int32_t* ends,
+                                   const int32_t* partitions)
 cdef Assignment no_partitions()
 cdef Names no_names()
 cdef tuple utf16_sorted(object texts)
+cdef bint utf16_before(str one, str other) except -1
 cdef int add_count(dict counts, object name, int by) except -1

@@ -6,9 +6,16 @@ Source: org.apache.kafka.common.Uuid, modern/Assignment.java,
 modern/consumer/ConsumerGroupMember.java.
 """
 cimport cython
+from cpython.ref cimport Py_INCREF, PyObject
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_Compare
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
+
+cdef extern from "Python.h":
+    int PyUnicode_KIND(object text) noexcept
+    enum: PyUnicode_4BYTE_KIND
 
 
 @cython.final
@@ -105,6 +112,17 @@ cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* 
     return made
 
 
+cdef Assignment assignment_of_refs(PyObject** topics, Py_ssize_t count, const int32_t* ends,
+                                   const int32_t* partitions):
+    """As ``new_assignment``; the topics are borrowed references."""
+    cdef tuple named = PyTuple_New(count)
+    cdef Py_ssize_t n
+    for n in range(count):
+        Py_INCREF(<object>topics[n])
+        PyTuple_SET_ITEM(named, n, <object>topics[n])
+    return assignment_of(named, ends, partitions)
+
+
 cdef Assignment make_empty():
     cdef Assignment made = Assignment.__new__(Assignment)
     made.topics = ()
@@ -121,11 +139,18 @@ cdef Assignment no_partitions():
 
 cdef tuple utf16_sorted(object texts):
     """Texts in the order of their UTF-16 units."""
-    return tuple(sorted(texts, key=utf16_units))
+    return tuple(texts if len(texts) < 2 else sorted(texts, key=utf16_units))
 
 
 def utf16_units(str text not None):
     return text.encode("utf-16-be", "surrogatepass")
+
+
+cdef bint utf16_before(str one, str other) except -1:
+    """Whether a text stands before another by UTF-16 units; only pairs differ from code points."""
+    if PyUnicode_KIND(one) == PyUnicode_4BYTE_KIND or PyUnicode_KIND(other) == PyUnicode_4BYTE_KIND:
+        return utf16_units(one) < utf16_units(other)
+    return PyUnicode_Compare(one, other) < 0
 
 
 @cython.final
