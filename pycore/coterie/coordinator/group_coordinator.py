@@ -24,12 +24,7 @@ from coterie.coordinator.consumer_requests import ConsumerGroupRequests
 from coterie.coordinator.outbox import Outbox
 from coterie.coordinator.pending import Pending, PendingAppend, TraceOutput, now_or_later
 from coterie.coordinator.recorder import Recorder
-from coterie.coordinator.requests import (
-    Compiled,
-    arguments_of,
-    compile_request,
-    compile_values,
-)
+from coterie.coordinator.requests import Compiled, arguments_of, compile_request, compile_values
 from coterie.coordinator.sink import LogSink, sink_of
 from coterie.coordinator.snapshot import GroupSnapshot, snapshot_of
 from coterie.errors import ArgumentError, shown

@@ -29,7 +29,7 @@ from coterie._core.coordinator.election cimport Election
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.offsets cimport Offsets
 from coterie._core.coordinator.outputs cimport RESPONSE, OutputRow, Outputs
-from coterie._core.coordinator.runtime cimport CONSUMER, NO_GROUP, AppendOp, Decider, Group, Runtime
+from coterie._core.coordinator.runtime cimport NO_GROUP, AppendOp, Decider, Group, Runtime
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
 from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
 from coterie._core.structures.slots cimport coterie_prefetch
@@ -333,9 +333,7 @@ cdef class Coordinator:
     def consumer_group(self, str group_id not None):
         """Return the row of a consumer group as ConsumerGroupDescribe has it, or None."""
         cdef Group group = self.runtime.find(group_id)
-        if group is None or group.group_type != CONSUMER:
-            return None
-        return group_row(self.consumer, <ConsumerGroup>group)
+        return group_row(self.consumer, group) if isinstance(group, ConsumerGroup) else None
 
     def all_groups(self):
         """Return every classic group."""
