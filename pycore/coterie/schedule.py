@@ -110,6 +110,13 @@ class Schedule:
             calls.append(call)
         return call
 
+    @property
+    def next_ms(self) -> int | None:
+        """The time of the next call, which may be cancelled; None if there is none."""
+        if self._soon:
+            return self.now_ms
+        return self._times[0] if self._times else None
+
     def run_until(self, at_ms: int) -> None:
         """Advance to a time: run everything due by then, including what is scheduled on the way."""
         while self.step(at_ms):

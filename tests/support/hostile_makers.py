@@ -197,13 +197,14 @@ CONSUMER_METHODS = {"consumer_group_heartbeat", "consumer_group_describe", "set_
 # A producer in a transaction has begun; without one it could neither send, commit nor abort.
 UNREADY = {
     "finish_load", "current_member_metadata", "sync", "init_transactions", "begin_transaction",
+    "play",  # with real clients
     *CONSUMER_METHODS,
 }  # fmt: skip
 CORE_UNREADY = {  # Python cannot make a subscriber with an id
     *UNREADY, "range_order", "subscriber_order",
 }  # fmt: skip
 GOOD = {  # parameter, perhaps with its function and class -> a value, or what makes one
-    "TypedGroupOverview.type": "consumer",
+    "TypedGroupOverview.type": "consumer", "play.broker": 5, "play.client": AnApplication,
     "group_id": "g", "member_id": "m", "group_instance_id": "i", "old_member_id": "m",
     "new_member_id": "n", "client_id": "c", "client_host": "/h", "protocol_type": "consumer",
     "protocol": "range", "protocols": [("range", b"")], "select_protocol.protocols": [["a"]],

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coterie.arguments import called, function
-from coterie.errors import CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.histories.actions import deployed
 from coterie.histories.events import Event, RollingDeploy
 from coterie.histories.instance import Instance
@@ -81,6 +81,8 @@ class Play(Run):
     def __init__(
         self, history: Conditions, application: Application, broker: Any, client: Any
     ) -> None:
+        if not hasattr(broker, "_on_stage"):
+            raise ArgumentError(f"broker must be a coterie.server.Broker, not {shown(broker)}")
         self.broker, self.client = broker, called(function(client, "client"))
         super().__init__(history, application)
         reason = self._refusal(self.settings)
