@@ -16,7 +16,7 @@ from coterie.errors import CoterieError
 from coterie.log.folders import Listing, find_segments
 from coterie.server.admin import http
 from coterie.server.admin.http import HttpRequest, Refusal
-from coterie.watch.reading import PAGE, Asked, Reading, Scope
+from coterie.watch.reading import PAGE, Reading, ReadRequest, Scope
 from coterie.watch.web import Access, Web
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
@@ -146,9 +146,9 @@ def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(
     watcher.step()
     drawn = []
 
-    def read(asked):
-        drawn.append(asked.group)
-        return Reading(lambda: False)(asked)
+    def read(request):
+        drawn.append(request.group)
+        return Reading(lambda: False)(request)
 
     with served(watcher, read=read) as web:
         assert "<title>Consumer groups" in get(web, "/")[1]
@@ -166,8 +166,8 @@ def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(
 def test_questions_cover_a_time_up_to_the_newest_record(log, keep_ms, since_ms):
     scopes = []
 
-    def read(asked):
-        scopes.append(asked.scope)
+    def read(request):
+        scopes.append(request.scope)
         return b"[]"
 
     watcher = watcher_of(log)
@@ -233,20 +233,20 @@ def test_the_end_of_the_watcher_ends_the_process_that_reads(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     read = Reading(lambda: True, [sys.executable, "-c", ENDLESS, str(tmp_path / "pipe")])
     with pytest.raises(CoterieError, match=r"^coterie watch ends$"):
-        read(Asked(PAGE, None, NOTHING))
+        read(ReadRequest(PAGE, None, NOTHING))
 
 
 def test_a_process_that_reads_and_is_killed_is_one_line():
     ended = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     with pytest.raises(CoterieError, match=r"that reads the log ended with status -9$"):
-        Reading(lambda: False, ended)(Asked(PAGE, None, NOTHING))
+        Reading(lambda: False, ended)(ReadRequest(PAGE, None, NOTHING))
 
 
 def test_a_page_that_cannot_be_drawn_says_why(log):
     listing = find_segments([log.home])
     log.active.unlink()
     with pytest.raises(CoterieError, match=str(log.active)):
-        Reading(lambda: False)(Asked("growth", None, Scope(listing, None, 0, 0)))
+        Reading(lambda: False)(ReadRequest("growth", None, Scope(listing, None, 0, 0)))
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from coterie.replay.engine import Silent
 from coterie.report.gather import gather, look
 from coterie.report.page import render
 from coterie.report.sections import Basis
-from coterie.watch.reading import FAILED, PAGE, Asked, Scope
+from coterie.watch.reading import FAILED, PAGE, ReadRequest, Scope
 
 
 def main() -> None:
     """Answer what standard input asks, on standard output."""
-    asked: Asked = pickle.load(sys.stdin.buffer)
+    request: ReadRequest = pickle.load(sys.stdin.buffer)
     try:
-        found, status = drawn(asked), 0
+        found, status = answer_to(request), 0
     except CoterieError as error:
         found, status = str(error).encode("utf-8", "replace"), FAILED
     sys.stdout.buffer.write(found)
@@ -32,7 +32,7 @@ def main() -> None:
     sys.exit(status)
 
 
-def drawn(asked: Asked) -> bytes:
+def answer_to(request: ReadRequest) -> bytes:
     """Return the bytes of a page, or the JSON of an answer.
 
     Raises
@@ -40,9 +40,9 @@ def drawn(asked: Asked) -> bytes:
     CoterieError
         The files cannot be read.
     """
-    if asked.what == PAGE:
-        return page_of(asked.group, asked.scope)
-    rows = question_rows(asked.what, asked.group, asked.scope)
+    if request.what == PAGE:
+        return page_of(request.group, request.scope)
+    rows = question_rows(request.what, request.group, request.scope)
     return "".join(json_lines(rows)).encode("utf-8", "replace")
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from coterie.errors import CoterieError
 from coterie.log.folders import Listing
 
-__all__ = ["FAILED", "PAGE", "Asked", "Reading", "Scope"]
+__all__ = ["FAILED", "PAGE", "ReadRequest", "Reading", "Scope"]
 
 PAGE = "page"
 FAILED = 3  # exit status: standard output is the message of a CoterieError
@@ -33,7 +33,7 @@ class Scope(NamedTuple):
     version: int
 
 
-class Asked(NamedTuple):
+class ReadRequest(NamedTuple):
     """``what``: ``PAGE`` or a question; ``group`` None: all groups."""
 
     what: str
@@ -42,12 +42,12 @@ class Asked(NamedTuple):
 
 
 class Reading:
-    """Answers what is asked about the files.
+    """Answers requests about the files.
 
     Parameters
     ----------
     is_ending
-        Whether the watcher ends; asked from the thread that waits for an answer.
+        Whether the watcher ends; called from the thread that waits for an answer.
     command
         Starts the process; the folders of modules follow as arguments.
     """
@@ -55,7 +55,7 @@ class Reading:
     def __init__(self, is_ending: Callable[[], bool], command: Sequence[str] = PYTHON) -> None:
         self.is_ending, self.command = is_ending, command
 
-    def __call__(self, asked: Asked) -> bytes:
+    def __call__(self, request: ReadRequest) -> bytes:
         """Return the bytes of a page, or the JSON of an answer.
 
         Raises
@@ -69,13 +69,13 @@ class Reading:
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the watcher
         ) as process:
-            request: bytes | None = pickle.dumps(asked)
+            unsent: bytes | None = pickle.dumps(request)
             while True:
                 try:
-                    found, _ = process.communicate(request, timeout=LOOK_S)
+                    found, _ = process.communicate(unsent, timeout=LOOK_S)
                     break
                 except subprocess.TimeoutExpired:
-                    request = None  # it is on its way
+                    unsent = None  # it is on its way
                     if self.is_ending():
                         process.kill()
                         raise CoterieError("coterie watch ends") from None

@@ -29,7 +29,7 @@ from coterie.server.admin.http import (
     json_answer,
 )
 from coterie.watch import exposition
-from coterie.watch.reading import PAGE, Asked, Reading, Scope
+from coterie.watch.reading import PAGE, Reading, ReadRequest, Scope
 from coterie.watch.watcher import LOG, Watcher
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -106,14 +106,14 @@ class Web:
         keep_ms: int,
         now_ms: Callable[[], int],
         reload_s: int = 60,
-        read: Callable[[Asked], bytes] | None = None,
+        read: Callable[[ReadRequest], bytes] | None = None,
     ) -> None:
         self.watcher, self.steps, self.access = watcher, steps, access
         self.keep_ms, self.now_ms = keep_ms, now_ms
         self.read = read or Reading(lambda: watcher.stopping)
         self.page_fields = (f"Refresh: {reload_s}", "Cache-Control: no-store")
         self.pages = ThreadPoolExecutor(1)
-        self.drawn: dict[str | None, tuple[int, bytes]] = {}
+        self.latest_pages: dict[str | None, tuple[int, bytes]] = {}
         self.shown: tuple[int, str] | None = None
 
     async def respond(self, request: HttpRequest) -> Answer:
@@ -148,7 +148,9 @@ class Web:
             return shown
         if name in QUESTIONS:
             scope = await self._scope(group)
-            return Answer(200, await self._read(partial(self.read, Asked(name, group, scope))))
+            return Answer(
+                200, await self._read(partial(self.read, ReadRequest(name, group, scope)))
+            )
         raise Refusal(HTTPStatus.NOT_FOUND, KNOWN)
 
     async def _step(self, work: Callable[[], Any]) -> Any:
@@ -208,12 +210,12 @@ class Web:
         scope = await self._scope(group)
 
         def draw() -> bytes:
-            known = self.drawn.pop(group, None)
+            known = self.latest_pages.pop(group, None)
             if known is None or known[0] != scope.version:
-                known = scope.version, self.read(Asked(PAGE, group, scope))
-            self.drawn[group] = known
-            while len(self.drawn) > PAGES_STORED:
-                self.drawn.pop(next(iter(self.drawn)))
+                known = scope.version, self.read(ReadRequest(PAGE, group, scope))
+            self.latest_pages[group] = known
+            while len(self.latest_pages) > PAGES_STORED:
+                self.latest_pages.pop(next(iter(self.latest_pages)))
             return known[1]
 
         return Answer(200, await self._read(draw), HTML, self.page_fields)
