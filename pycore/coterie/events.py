@@ -14,11 +14,20 @@ from coterie._core.codec.schema import decode_key, decode_value
 from coterie.consumer_groups import ConsumerGroupChange
 from coterie.values import plain
 
-__all__ = ["Append", "Cause", "ConsumerGroupChange", "Response", "Transition", "Unanswered"]
+__all__ = [
+    "Append",
+    "Cause",
+    "ConsumerGroupChange",
+    "MemberFenced",
+    "MemberReconciled",
+    "Response",
+    "Transition",
+    "Unanswered",
+]
 
 
 class Cause(Enum):
-    """Why a group changed its state; not part of a trace's lines."""
+    """Why a group changed its state, or fenced a member; not part of a trace's lines."""
 
     JOIN = 0
     METADATA_CHANGED = 1
@@ -98,6 +107,52 @@ class Response:
         head = {"at": self.at, "event": "response", "id": self.id, "op": self.op}
         fields: dict[str, Any] = plain(self.response)
         return head | fields
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReconciled:
+    """A member of a consumer group has the target's epoch, and all that the target gives it."""
+
+    at: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as a dict; a trace's output has no line for it."""
+        return {
+            "at": self.at,
+            "event": "member_reconciled",
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "member_epoch": self.member_epoch,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFenced:
+    """A timeout removed a member from a consumer group.
+
+    ``cause`` is SESSION_TIMEOUT, REBALANCE_TIMEOUT (it did not give up its partitions, or as a
+    classic member did not join again in time) or SYNC_TIMEOUT (of a classic member).
+    """
+
+    at: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    cause: Cause
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as a dict; a trace's output has no line for it."""
+        return {
+            "at": self.at,
+            "event": "member_fenced",
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "member_epoch": self.member_epoch,
+            "cause": self.cause.name,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from coterie import ArgumentError, Batch, GroupCoordinator, OffsetAndMetadata, load_trace, run_trace
+from coterie.events import MemberFenced, MemberReconciled, Unanswered
 from coterie.operations import OPERATIONS
 from coterie.testing import Member
 from coterie.traces.recording import Recording
@@ -36,7 +37,8 @@ def written(recording, coordinator, path):
 
 def did(coordinator):
     """Return a coordinator's events as the output of a trace."""
-    return [event.as_dict() for event in coordinator.events if type(event).__name__ != "Unanswered"]
+    without_lines = Unanswered | MemberFenced | MemberReconciled
+    return [event.as_dict() for event in coordinator.events if not isinstance(event, without_lines)]
 
 
 def ops(lines):

@@ -413,7 +413,7 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
     def snapshot(self, group_id: str) -> GroupSnapshot | DescribedConsumerGroup | None:
         """Return a frozen view of a group's newest state, None if there is none.
 
-        A consumer group is as :meth:`consumer_group_describe` has it. Nothing changes.
+        A consumer group is as ``consumer_group_describe`` has it. Nothing changes.
         """
         return snapshot_of(self._core, text(group_id, "group_id"))
 

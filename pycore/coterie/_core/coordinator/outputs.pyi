@@ -21,4 +21,7 @@ class Outputs:
         adds those of other rows, under the id -1.
         """
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield each row as the dict of a trace's output line, without unanswered requests."""
+        """Yield each row as the dict of a trace's output line, if such a line exists.
+
+        Unanswered requests have none, nor have members that were reconciled or fenced.
+        """

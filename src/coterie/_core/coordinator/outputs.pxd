@@ -8,6 +8,7 @@ cdef enum Kind:
     APPEND = 2
     UNANSWERED = 3
     GROUP = 4                      # a consumer group changed its state, epochs or size
+    MEMBER = 5                     # one of its members was reconciled, or fenced for a cause
 
 cdef enum Why:
     REPLACED = 0
@@ -22,6 +23,9 @@ cdef enum State:                   # of a group; the order of STATE_NAMES in out
     MAX_STATES = 5
 
 cdef tuple STATE_NAMES
+
+cdef enum:
+    RECONCILED = -1                # of a member; it was not fenced
 
 cdef enum CauseCode:               # as events.Cause
     BY_JOIN = 0
@@ -40,12 +44,13 @@ cdef enum CauseCode:               # as events.Cause
 
 cdef struct OutputRow:                # 32 bytes
     int64_t at_ms
-    int64_t id                     # of the request; a transition's generation, a record's offset
+    int64_t id                     # of the request; a transition's generation, a record's offset,
+    #                                a member's epoch
     PyObject* payload              # owned, or NULL
     int16_t kind
     int16_t op                     # its number; of a transition: from << 8 | to
     int32_t code                   # the error; a transition's cause; why unanswered; a record's
-    #                                byte in its batch
+    #                                byte in its batch; why a member was fenced, or RECONCILED
 
 cdef class Outputs:
     cdef OutputRow* rows

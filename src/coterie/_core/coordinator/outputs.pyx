@@ -142,6 +142,10 @@ cdef class Outputs:
             return events.Append(row.at_ms, group_of(batch, key), key, value, row.id)
         if row.kind == GROUP:
             return events.ConsumerGroupChange(row.at_ms, *payload)
+        if row.kind == MEMBER and row.code == RECONCILED:
+            return events.MemberReconciled(row.at_ms, *payload, row.id)
+        if row.kind == MEMBER:
+            return events.MemberFenced(row.at_ms, *payload, row.id, CAUSES[row.code])
         return events.Unanswered(row.at_ms, row.id, NAMES[row.op], WHY[row.code])
 
     def events(self):
@@ -165,10 +169,10 @@ cdef class Outputs:
         return answers
 
     def lines(self):
-        """Yield each row as the dict of a trace's output line, without unanswered requests."""
+        """Yield each row as the dict of a trace's output line, if such a line exists."""
         cdef Py_ssize_t n = 0
         while n < self.count:              # a caller may clear the rows between two lines
-            event = self.event(n) if self.rows[n].kind != UNANSWERED else None
+            event = self.event(n) if self.rows[n].kind not in (UNANSWERED, MEMBER) else None
             n += 1
             if event is not None:
                 yield event.as_dict()

@@ -3,6 +3,7 @@
 Source: GroupMetadataManager.java (consumerGroupLeave, consumerGroupFenceMember).
 """
 cimport cython
+from libc.stdint cimport int32_t
 
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, FENCED_INSTANCE_ID, NONE, NOT_COORDINATOR, UNKNOWN_MEMBER_ID)
@@ -13,10 +14,12 @@ from coterie._core.coordinator.consumer.group cimport (
 from coterie._core.coordinator.consumer.group_type cimport may_downgrade, set_successor
 from coterie._core.coordinator.consumer.pending cimport Waiting, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport (
-    JOIN, LEAVE, LEAVE_FOR_NOW, REBALANCE, SESSION, ConsumerProtocol, Heartbeat)
+    JOIN, LEAVE, LEAVE_FOR_NOW, REBALANCE, SESSION, SYNC, ConsumerProtocol, Heartbeat)
 from coterie._core.coordinator.consumer.values cimport (
     MemberFields, Names, Resolved, add_count, no_partitions, utf16_sorted)
-from coterie._core.coordinator.consumer.writes cimport write_records
+from coterie._core.coordinator.consumer.writes cimport show_member, write_records
+from coterie._core.coordinator.outputs cimport (
+    BY_REBALANCE_TIMEOUT, BY_SESSION_TIMEOUT, BY_SYNC_TIMEOUT)
 from coterie._core.coordinator.runtime cimport CONSUMER, NO_TIMER, Group
 
 cdef enum:
@@ -106,11 +109,19 @@ cdef class Expired(Waiting):
         return self.protocol.arm_rebalance(timers, self.timers.rebalance_epoch, RETRY_MS)
 
 
+cdef int cause_of(int kind) noexcept:
+    """Why a member is fenced when a timer of this kind fires."""
+    if kind == SESSION:
+        return BY_SESSION_TIMEOUT
+    return BY_SYNC_TIMEOUT if kind == SYNC else BY_REBALANCE_TIMEOUT
+
+
 cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) except -1:
     """A session ended, or a member did not give up its partitions in time."""
     cdef Group known = protocol.runtime.find(timers.group_id)
     cdef ConsumerMember member = None
     cdef Expired expired
+    cdef int32_t epoch
     cdef int error
     if kind == SESSION:
         timers.session = NO_TIMER
@@ -130,6 +141,7 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
             if member is not None:
                 member.timers = None
         return 0
+    epoch = member.epoch
     records = fence_members(protocol, <ConsumerGroup>known, [timers.member_id])
     expired = Expired.__new__(Expired)
     expired.protocol, expired.timers, expired.kind = protocol, timers, kind
@@ -137,4 +149,5 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
     if error != NONE:
         member.timers = None
         return expired.completed(error)
+    show_member(protocol, timers.group_id, timers.member_id, epoch, cause_of(kind))
     return pending_writes(protocol).wait((timers.group_id,), expired)

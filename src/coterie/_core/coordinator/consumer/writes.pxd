@@ -1,5 +1,5 @@
 """Writes of consumer groups: append a batch, replay its records, answer once it is committed."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup
 from coterie._core.coordinator.consumer.pending cimport Write
@@ -11,6 +11,8 @@ cdef int write_records(ConsumerProtocol protocol, str group_id, list records) ex
 cdef Write begin_write(ConsumerProtocol protocol, str kind, Batch batch, AppendStatus status,
                        tuple group_ids)
 cdef Batch encoded(ConsumerProtocol protocol, str group_id, list records)
+cdef int show_member(ConsumerProtocol protocol, str group_id, str member_id, int32_t epoch,
+                     int code) except -1
 cdef int forget_group(ConsumerProtocol protocol, ConsumerGroup group) except -1
 cdef int write_all(ConsumerProtocol protocol, list writes) except *
 cdef ConsumerGroup committed_group(ConsumerProtocol protocol, str group_id)

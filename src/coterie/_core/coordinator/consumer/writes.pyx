@@ -2,7 +2,7 @@
 
 What is not committed yet is in `pending.pyx`.
 """
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.codec.encode cimport Writing, begin, end, written
 from coterie._core.coordinator.classic.group cimport GroupMetadata
@@ -11,11 +11,12 @@ from coterie._core.coordinator.classic.member_table cimport next_member
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, NETWORK_EXCEPTION, NONE, replayed_error)
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, GROUP_EPOCH, ConsumerGroup, Record, new_group)
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, STABLE_MEMBER, ConsumerGroup, ConsumerMember, Record,
+    new_group)
 from coterie._core.coordinator.consumer.pending cimport Write, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.records cimport put_records
-from coterie._core.coordinator.outputs cimport BY_LEAVE
+from coterie._core.coordinator.outputs cimport BY_LEAVE, MEMBER, RECONCILED
 from coterie._core.coordinator.records cimport begin_offset
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, CONSUMER, FINISHED, NOT_COMMITTED, AppendOp, AppendStatus, Group, describe)
@@ -151,6 +152,7 @@ cdef int replay_records(ConsumerProtocol protocol, str group_id, list records,
     """Apply records that were written; the group comes and goes with them."""
     cdef Group known = protocol.runtime.find(group_id)
     cdef ConsumerGroup group = None
+    cdef ConsumerMember member
     cdef Record record
     if known is not None and known.group_type == CONSUMER:
         group = <ConsumerGroup>known
@@ -163,10 +165,21 @@ cdef int replay_records(ConsumerProtocol protocol, str group_id, list records,
             group = new_group(group_id, protocol.revision)
             protocol.runtime.add_group(group)
         group.apply(record, protocol.subscriptions)
-        if record.kind == GROUP_EPOCH and record.tombstone:
+        if record.kind == CURRENT and not record.tombstone:
+            member = <ConsumerMember>group.members[record.name]
+            if member.state == STABLE_MEMBER and member.epoch == group.target_epoch:
+                show_member(protocol, group_id, member.member_id, member.epoch, RECONCILED)
+        elif record.kind == GROUP_EPOCH and record.tombstone:
             protocol.runtime.drop_group(group)
             group = None
     return 0
+
+
+cdef int show_member(ConsumerProtocol protocol, str group_id, str member_id, int32_t epoch,
+                     int code) except -1:
+    """Show that a member is reconciled, or why it was fenced."""
+    return protocol.runtime.outputs.push(MEMBER, protocol.runtime.wheel.clock_ms, epoch, 0, code,
+                                         (group_id, member_id))
 
 
 cdef int replay_classic(ConsumerProtocol protocol, str group_id, Write write) except -1:
