@@ -81,6 +81,20 @@ def test_a_member_that_closes_stays_away_while_there_are_faults_and_one_that_joi
     assert "member-2" in {work.member for works in ledger.works.values() for work in works}
 
 
+def test_a_member_that_is_closing_when_the_faults_end_starts_again():
+    pause = Pause(at_ms=AT_MS, pause_ms=600_000, during="callback")  # the one of its close
+    history = History(
+        members=1,
+        topics={"t": 1},
+        minutes=3,
+        records_per_minute=20,
+        events=(pause, Close(at_ms=170_000)),
+    )
+    outcome = history.run(Application)
+    assert times_of(outcome._ledger, "member-0", "started") == [0, 180_000]
+    assert not outcome.stuck
+
+
 def test_slow_processing_multiplies_the_time_of_records_while_it_lasts():
     ledger = ledger_of(SlowProcessing(at_ms=AT_MS, lasts_ms=30_000, factor=7))
     took = {True: set(), False: set()}

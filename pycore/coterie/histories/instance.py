@@ -209,10 +209,9 @@ class Instance:
         except KafkaError as error:
             with contextlib.suppress(KafkaError):  # the first one is what ended it
                 consumer.close()
-            ending: tuple[Any, ...] = "failed", RESTART_MS, error
-        else:
-            ending = "closed", self._restart_ms
-        self.run.schedule.call_soon(self._end, *ending)
+            self.run.schedule.call_soon(self._end, "failed", RESTART_MS, error)
+        else:  # it may still be started again at this moment
+            self.run.schedule.call_soon(lambda: self._end("closed", self._restart_ms))
 
     def _loop(self, consumer: Any) -> None:
         application = self.run.application(consumer, self.run.store)
