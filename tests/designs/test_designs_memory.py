@@ -9,7 +9,7 @@ from coterie.designs import DESIGNS, read_scenario, run
 from coterie.designs.costs import Accounts
 
 GAP_MS = 60_000
-EARLY, LATE = 25, 200  # rebalances
+EARLY, LATE = 50, 200  # rebalances: at first, timeouts of the requests add up
 
 
 def scenario(rounds):
@@ -46,7 +46,7 @@ def held(monkeypatch, given, design, *, timeline):
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-def test_eight_times_the_rebalances_hold_no_more_memory(monkeypatch, design):
+def test_four_times_the_rebalances_hold_no_more_memory(monkeypatch, design):
     given = scenario(120)
     run(given, design)  # fills caches, which have bounds of their own
     early, late = held(monkeypatch, given, design, timeline=False)
