@@ -9,11 +9,8 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
-<<<<<<< HEAD
 from functools import partial
-=======
 from types import FrameType
->>>>>>> hrest
 from typing import Any
 
 from coterie.errors import ArgumentError, CoterieError, shown
