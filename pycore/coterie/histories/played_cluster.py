@@ -43,11 +43,9 @@ class PlayedSchedule(Schedule):
 
     def step(self, limit_ms: int | None = None) -> bool:
         """Run what is due next, up to the limit; return whether there was anything."""
-        if not self._soon:
-            due = (self._wheel.next_deadline_ms(), limit_ms)
-            times = [at_ms for at_ms in due if at_ms is not None]
-            if times and min(times) > self.now_ms:
-                self.on_move(min(times))
+        times = [at_ms for at_ms in (self.next_ms, limit_ms) if at_ms is not None]
+        if times and min(times) > self.now_ms:
+            self.on_move(min(times))
         return super().step(limit_ms)
 
 
