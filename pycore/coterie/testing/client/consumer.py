@@ -209,14 +209,19 @@ class Consumer:
         network, fetcher, member = self._network, self._fetcher, self._member
         network.in_poll = True
         try:
-            while True:
-                next_poll_ms = None if member is None else member.next_poll_ms()
-                until_ms = earliest(deadline_ms, fetcher.next_records_ms(), next_poll_ms)
+            next_poll_ms = None if member is None else member.next_poll_ms()
+            until_ms = earliest(deadline_ms, fetcher.next_records_ms(), next_poll_ms)
+            idle = True
+            while idle:
                 woken = network.wait(earliest(until_ms, self._metadata.next_ms))
-                records = fetcher.collect()
-                idle = not woken and records is None and network.now_ms < (until_ms or 0)
-                if not (idle and self._subscriptions.all_valid and member and member.poll_idly()):
-                    return records
+                idle = (
+                    not woken
+                    and network.now_ms < (until_ms or 0)  # so no record has come
+                    and self._subscriptions.all_valid
+                    and member is not None
+                    and member.poll_idly()
+                )
+            return fetcher.collect()
         finally:
             network.in_poll = False
 
