@@ -206,9 +206,10 @@ class Run:
 
     def _logs(self) -> Iterator[tuple[str, int, PartitionLog]]:
         """Yield the partitions of the history's topics, as far as these exist."""
+        topics = self.cluster.topics
         for name in self.history.topics:
-            if name in self.cluster.topics:
-                for partition, log in enumerate(self.cluster.topics[name].logs):
+            if name in topics:
+                for partition, log in enumerate(topics[name].logs):
                     yield name, partition, log
 
     def _look_at_the_end(self, positions: dict[Place, tuple[int, str]]) -> None:
@@ -216,7 +217,7 @@ class Run:
         for name, partition, log in self._logs():
             position, owner = positions.get((name, partition), (None, None))
             self.ledger.ends[name, partition] = PartitionEnd(
-                offsets=[record.offset for record in self._records(log)],
+                offsets=log.offsets(log.last_stable_offset(now_ms)),
                 end=log.end_offset(now_ms),
                 start=committed.get((name, partition)),
                 position=position,

@@ -133,11 +133,11 @@ class Fetcher:
         OffsetOutOfRangeError
             A position is outside of the log, and there is no reset policy.
         """
-        sees_ms, topics = self._network.connection.sees_ms, self._network.cluster._topics
+        network, committed = self._network, self._committed
+        sees_ms, topics = network.connection.sees_ms, network.cluster._topics
         records: list[ConsumerRecord] = []
         read: list[TopicPartition] = []
         last: TopicPartition | None = None  # the partition that has more records, if any
-        committed = self._committed
         for tp, state in self._subscriptions.fetchable():
             position = state.position
             assert position is not None

@@ -102,9 +102,10 @@ class Heartbeats:
         if self._timer is not None:
             self._timer.cancel()
         network = self._network
+        process = network.process
         beat_ms, poll_ms = self._beat_ms + network.cluster.latency_ms, self._poll_ms
-        left_ms = (beat_ms if beat_ms < poll_ms else poll_ms) - network.now_ms
-        self._timer = network.process.call_later(left_ms if left_ms > 1 else 1, self._run)
+        left_ms = (beat_ms if beat_ms < poll_ms else poll_ms) - process.now_ms
+        self._timer = process.call_later(left_ms if left_ms > 1 else 1, self._run)
 
     def _run(self) -> None:
         self._timer = None
@@ -114,7 +115,7 @@ class Heartbeats:
             network.in_background = False
             return
         network.handle_responses()
-        now_ms = network.process.schedule.now_ms
+        now_ms = network.process.now_ms
         if network.in_poll:
             self._poll_ms = now_ms + self._max_poll_ms
         if network.coordinator is None:

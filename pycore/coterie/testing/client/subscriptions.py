@@ -185,13 +185,17 @@ class SubscriptionState:
             )
         ]
 
-    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions of all partitions that have one, to be committed."""
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the positions of all partitions that have one."""
         return {
-            tp: OffsetAndMetadata(state.position)
+            tp: state.position
             for tp, state in self.assigned.items()
             if state.position is not None and state.reset is None
         }
+
+    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the same, to be committed."""
+        return {tp: OffsetAndMetadata(position) for tp, position in self.positions().items()}
 
     def where(self, test: Callable[[PartitionState], bool]) -> list[TopicPartition]:
         """Return the assigned partitions whose state passes a test."""

@@ -123,10 +123,7 @@ class PartitionLog:
 
     def end_offset(self, at_ms: int) -> int:
         """Return the next offset at a time, which must be now or within the present phase."""
-        appended = self._offsets
-        if not appended:
-            return self._generated(at_ms)
-        count = len(appended)
+        count = len(self._offsets)
         while count and self._appended[count - 1].timestamp > at_ms:
             count -= 1
         return self._generated(at_ms) + count
@@ -186,6 +183,13 @@ class PartitionLog:
                 records.append(record)
             offset += 1
         return records, offset
+
+    def offsets(self, end: int) -> list[int]:
+        """Return the offsets of the records that ``read_committed`` reads before an end."""
+        offsets = range(self.log_start_offset, end)
+        if not self._offsets:
+            return [*offsets]
+        return [offset for offset in offsets if self._record(offset, committed=True) is not None]
 
     def _record(self, offset: int, committed: bool) -> ConsumerRecord | None:
         topic, partition = self.topic, self.partition
