@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coterie.testing.client.network import NetworkClient
 
 __all__ = ["Metadata"]
@@ -37,15 +35,17 @@ class Metadata:
         next_ms = self.refresh_ms
         return next_ms is not None and next_ms <= self._network.now_ms and self.next_ms is not None
 
-    def update(self, topics: Iterable[str], *, everything: bool) -> None:
+    def update(self, topics: frozenset[str], *, everything: bool) -> None:
         """Refresh if it is time: the counts of these topics, or of all."""
         if not self.due:
             return
         cluster = self._network.cluster._topics
         names = cluster if everything else [name for name in topics if name in cluster]
-        self.counts = {name: len(cluster[name].logs) for name in names}
-        self.version += 1
+        counts = {name: len(cluster[name].logs) for name in names}
+        if everything or counts != self.counts:  # a new expression may match the same topics
+            self.counts = counts
+            self.version += 1
         settings = self._network.settings
-        missing = not everything and any(name not in self.counts for name in topics)
+        missing = not everything and not counts.keys() >= topics
         age = "retry.backoff.max.ms" if missing else "metadata.max.age.ms"
         self.refresh_ms = self._network.now_ms + settings[age]
