@@ -153,6 +153,7 @@ class Consumer:
             self.unsubscribe()
             return
         if self._commits is not None:
+            self._commits.begin_call()
             self._commits.automatic_if_due()
         self._subscriptions.assign_by_application(chosen)
         self._metadata.request_update()
@@ -185,6 +186,8 @@ class Consumer:
         if self._subscriptions.kind is None:
             raise IllegalStateError("subscribe to topics or assign partitions before poll")
         self._network.note("poll")
+        if self._commits is not None:
+            self._commits.begin_call()
         while True:
             self._check_woken()
             if self._update_assignment(deadline_ms):

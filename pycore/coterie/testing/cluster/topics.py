@@ -176,6 +176,9 @@ class PartitionLog:
 
         Markers are left out, and under ``committed`` the records of aborted transactions.
         """
+        if not self._offsets:  # as in most topics
+            stop = min(end, offset + most)
+            return [self._generated_record(n, n) for n in range(offset, stop)], max(stop, offset)
         records: list[ConsumerRecord] = []
         while offset < end and len(records) < most:
             record = self._record(offset, committed)
@@ -192,18 +195,18 @@ class PartitionLog:
         return [offset for offset in offsets if self._record(offset, committed=True) is not None]
 
     def _record(self, offset: int, committed: bool) -> ConsumerRecord | None:
-        topic, partition = self.topic, self.partition
-        at = bisect_left(self._offsets, offset) if self._offsets else 0
+        at = bisect_left(self._offsets, offset)
         if at < len(self._offsets) and self._offsets[at] == offset:
             timestamp, key, value, producer_id, control = self._appended[at]
             if control or (committed and self._is_aborted(producer_id, offset)):
                 return None
-            return ConsumerRecord(topic, partition, offset, timestamp, key, value)
-        number = offset - at
-        return ConsumerRecord(
-            *(topic, partition, offset, self._generated_ms(number)),
-            *(f"{topic}-{partition}-{number % 3}", f"{topic}-{partition}-{number}"),
-        )
+            return ConsumerRecord(self.topic, self.partition, offset, timestamp, key, value)
+        return self._generated_record(offset, offset - at)
+
+    def _generated_record(self, offset: int, number: int) -> ConsumerRecord:
+        topic, partition, at_ms = self.topic, self.partition, self._generated_ms(number)
+        key, value = f"{topic}-{partition}-{number % 3}", f"{topic}-{partition}-{number}"
+        return ConsumerRecord(topic, partition, offset, at_ms, key, value)
 
     def _is_aborted(self, producer_id: int | None, offset: int) -> bool:
         return any(
