@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, final
 
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 BULK: int
 MOST_CALLS: int
@@ -10,15 +10,18 @@ LAST_CALLS: int
 class TooManySteps(Exception):
     """The cost of a run exceeds its limit; the message says where, and what to change."""
 
+@disjoint_base
 class Call:
     """A call that is due at a time."""
 
     def cancel(self) -> None:
         """Do not make the call; one that was made is ignored."""
 
+@disjoint_base
 class Timer(Call):
     """A call of a process: a paused one makes it later, and a dead one never."""
 
+@disjoint_base
 class Schedule:
     """Call functions at times of a virtual clock, in ms from 0.
 
@@ -87,6 +90,7 @@ class Future:
     def set(self, value: Any = None) -> None:
         """Set the result, and resume the process that waits for it; a second call is ignored."""
 
+@disjoint_base
 class Waiter:
     """What waits in virtual time: a program, or the caller, who runs the clock meanwhile."""
 
@@ -109,7 +113,7 @@ class Waiter:
     def call_later(self, ms: int, function: Callable[..., Any], *args: Any) -> Timer:
         """Call a function ``ms`` from now, unless the process is dead by then."""
     def wait(self, future: Future, timeout_ms: int | None = None) -> bool:
-        """Wait for a result; return whether it has come within the time (None: no limit).
+        """Wait for a result; return whether it has come before a timeout, if any.
 
         Raises
         ------

@@ -308,7 +308,7 @@ cdef class Waiter:
         return end
 
     def wait(self, Future future not None, timeout_ms=None):
-        """Wait for a result; return whether it has come within the time (None: no limit)."""
+        """Wait for a result; return whether it has come before a timeout, if any."""
         cdef End end = None
         if future.done:
             return True
