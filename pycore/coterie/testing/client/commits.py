@@ -85,7 +85,8 @@ class Commits:
             return self._await_asynchronous(deadline_ms)
         attempts = 0
         while True:
-            if not self._network.ensure_coordinator(deadline_ms):
+            known = self._network.coordinator is not None
+            if not known and not self._network.ensure_coordinator(deadline_ms):
                 return False
             sent = self.send(offsets)
             self._network.wait_for(sent, deadline_ms)

@@ -202,7 +202,8 @@ class Consumer:
 
     def _update_assignment(self, deadline_ms: int) -> bool:
         if self._member is None:
-            self._metadata.update(self._subscriptions.metadata_topics, everything=False)
+            if self._metadata.due:
+                self._metadata.update(self._subscriptions.metadata_topics, everything=False)
             self._network.handle_responses()
             return True
         return self._member.poll(deadline_ms)
@@ -459,8 +460,10 @@ class Consumer:
         return self._network.now_ms + timeout_of(timeout_ms)
 
     def _api_deadline(self, timeout_ms: int | None) -> int:
+        if timeout_ms is not None:
+            return self._deadline(timeout_ms)
         default_ms: int = self._settings["default.api.timeout.ms"]
-        return self._deadline(default_ms if timeout_ms is None else timeout_ms)
+        return self._network.now_ms + default_ms
 
 
 def _partitions(values: Any) -> list[TopicPartition]:

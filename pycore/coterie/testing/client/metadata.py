@@ -27,18 +27,20 @@ class Metadata:
     @property
     def next_ms(self) -> int | None:
         """When it is refreshed next, ms; None: a client that is cut off does not know."""
-        return None if self._network.connection.host.cut_ms is not None else self.refresh_ms
+        return self.refresh_ms if self._network.connection.host.cut_ms is None else None
 
     @property
     def due(self) -> bool:
         """Whether it is time to refresh."""
-        next_ms = self.refresh_ms
-        return next_ms is not None and next_ms <= self._network.now_ms and self.next_ms is not None
+        refresh_ms, network = self.refresh_ms, self._network
+        return (
+            refresh_ms is not None
+            and refresh_ms <= network.process.now_ms
+            and network.connection.host.cut_ms is None
+        )
 
     def update(self, topics: frozenset[str], *, everything: bool) -> None:
-        """Refresh if it is time: the counts of these topics, or of all."""
-        if not self.due:
-            return
+        """Refresh the counts of these topics, or of all."""
         cluster = self._network.cluster._topics
         names = cluster if everything else [name for name in topics if name in cluster]
         counts = {name: len(cluster[name].logs) for name in names}

@@ -141,7 +141,7 @@ class SubscriptionState:
     @property
     def metadata_topics(self) -> frozenset[str]:
         """The topics that the consumer has to know."""
-        return self.topics | self.group_topics
+        return self.topics | self.group_topics if self.group_topics else self.topics
 
     # Assignment
 
