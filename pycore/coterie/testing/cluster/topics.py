@@ -83,7 +83,7 @@ class PartitionLog:
 
     def produce(self, first_ms: int, interval_ms: int | None, now_ms: int) -> None:
         """Produce a record at ``first_ms`` and every ``interval_ms`` after it; None: stop."""
-        self._stopped = self._generated(now_ms)
+        self._stopped = self.end_offset(now_ms) - len(self._offsets)
         if self._phase is not None:
             self._phases.append(self._phase)
             self._phase = None
@@ -114,19 +114,16 @@ class PartitionLog:
 
     # What can be read
 
-    def _generated(self, at_ms: int) -> int:
-        """Return how many records the rate has given by a time that is not past a phase."""
-        if self._phase is None:
-            return self._stopped
-        first, first_ms, interval_ms = self._phase
-        return self._stopped if at_ms < first_ms else first + (at_ms - first_ms) // interval_ms + 1
-
     def end_offset(self, at_ms: int) -> int:
         """Return the next offset at a time, which must be now or within the present phase."""
-        count = len(self._offsets)
+        generated, count = self._stopped, len(self._offsets)
+        if self._phase is not None:
+            first, first_ms, interval_ms = self._phase
+            if at_ms >= first_ms:
+                generated = first + (at_ms - first_ms) // interval_ms + 1
         while count and self._appended[count - 1].timestamp > at_ms:
             count -= 1
-        return self._generated(at_ms) + count
+        return generated + count
 
     def last_stable_offset(self, at_ms: int) -> int:
         """Return the end of what ``read_committed`` may read."""
