@@ -137,7 +137,7 @@ class Heartbeats:
         network = self._network
         cluster, group_id, instance_id = network.cluster, self._group_id, self._instance_id
         if network.coordinator == cluster.node and network.connection.perfect:
-            error = cluster._heartbeat(group_id, *who, instance_id)
+            error = cluster._heartbeat(group_id, who[0], who[1], instance_id)
             if error is Error.NONE:
                 self._attempts, self._session_ms = 0, now_ms + self._session_timeout_ms
             else:

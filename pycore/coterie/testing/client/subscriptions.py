@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from coterie.testing.client.errors import IllegalStateError, NoOffsetForPartitionError
@@ -195,7 +196,7 @@ class SubscriptionState:
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the same, to be committed."""
-        return {tp: OffsetAndMetadata(position) for tp, position in self.positions().items()}
+        return {tp: _committed_at(position) for tp, position in self.positions().items()}
 
     def where(self, test: Callable[[PartitionState], bool]) -> list[TopicPartition]:
         """Return the assigned partitions whose state passes a test."""
@@ -225,6 +226,11 @@ class SubscriptionState:
         """Read a partition after all others."""
         if partition in self.assigned:
             self.assigned[partition] = self.assigned.pop(partition)
+
+
+@lru_cache(maxsize=4096)  # most commits repeat the positions of some partitions
+def _committed_at(position: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(position)
 
 
 def _name(partition: TopicPartition) -> str:
