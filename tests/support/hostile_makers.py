@@ -28,6 +28,7 @@ from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.record_scan import RecordScan
 from coterie._core.mapping_guard import MappingGuard
 from coterie._core.structures.offsets import Offset
+from coterie._core.structures.schedule import Future, Schedule, Waiter
 from coterie._core.structures.votes import ProtocolCounts
 from coterie._core.wire.codec import Codec
 from coterie.coordinator.clock import SharedClock
@@ -347,6 +348,12 @@ CORE_MAKERS = {
         "TimerWheel", "OffsetMap", "GroupMetadata", "MemberMetadata", "LogReader")},
     "ReplayedGroup": ReplayedGroup,
     "Coordinator": a_core,
+    "Schedule": Schedule,
+    "Call": lambda: Schedule().call_later(1, int),
+    "Timer": lambda: Waiter(Schedule(), "w").call_later(1, int),
+    "End": lambda: Waiter(Schedule(), "w").call_later(1, int),
+    "Future": Future,
+    "Waiter": lambda: Waiter(Schedule(), "w"),
     "Trace": a_trace,
     "AppendOp": lambda: appends_of(a_core())[0],
     "Outputs": outputs,
