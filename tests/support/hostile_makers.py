@@ -392,6 +392,8 @@ CORE_GOOD = {
     "group": MAKERS["GroupMetadata"], "timers_of.group": lambda core: core.group("k"),
     "group.group_id": "k", "fold": a_fold, "absorb.later": a_fold,
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],
+    "call_at.function": int, "call_later.function": int, "call_soon.function": int,
+    "schedule": Schedule, "future": Future, "spend.items": 3, "wait.timeout_ms": 5,
     "log": ROWS, "values": [5], "name": "x", "count": 1, "empty": True, "stable": True,
     "since_ms": 5, "topics_known": True, "split_key.key": RAW_KEY[2:], "index": 0,
     "within.value": 5, "read_group.value": RAW_GROUP, "replayed_offsets.rows": ROWS,

@@ -11,6 +11,8 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from collections import deque
 
+from coterie._core.checks cimport int64_of
+
 from coterie.errors import CoterieError
 
 cdef enum:
@@ -94,14 +96,10 @@ cdef class Schedule:
     cdef list due                      # a heap
     cdef object soon                   # pairs of function and arguments
 
-    def __cinit__(self):
+    def __cinit__(self, most_steps=None):
         self.due, self.soon = [], deque()
-        self.limit = INT64_MAX
-
-    def __init__(self, most_steps=None):
         self.most_steps = most_steps
-        if most_steps is not None:
-            self.limit = most_steps
+        self.limit = INT64_MAX if most_steps is None else int64_of(most_steps, "most_steps")
 
     def spend(self, int64_t items):
         """Count work on many items: a step, and one more for each :data:`BULK` of them."""
