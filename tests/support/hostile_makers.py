@@ -161,6 +161,14 @@ def a_value(kind):
 
 BEAT = {"groupId": "g", "generationId": 1, "memberId": "m"}
 BEAT_FRAME = wire.encode_request(12, 4, BEAT)
+
+
+def a_result():
+    future = Future()
+    future.set(5)
+    return future
+
+
 MAKERS = {
     **{name: partial(a_value, getattr(values, name)) for name in values.__all__},
     "coterie.wire.Request": lambda: wire.decode_request(BEAT_FRAME),
@@ -393,7 +401,7 @@ CORE_GOOD = {
     "group.group_id": "k", "fold": a_fold, "absorb.later": a_fold,
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],
     "call_at.function": int, "call_later.function": int, "call_soon.function": int,
-    "schedule": Schedule, "future": Future, "spend.items": 3, "wait.timeout_ms": 5,
+    "schedule": Schedule, "future": a_result, "spend.items": 3,
     "log": ROWS, "values": [5], "name": "x", "count": 1, "empty": True, "stable": True,
     "since_ms": 5, "topics_known": True, "split_key.key": RAW_KEY[2:], "index": 0,
     "within.value": 5, "read_group.value": RAW_GROUP, "replayed_offsets.rows": ROWS,
