@@ -9,149 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from heapq import heappop, heappush
 from typing import Any
 
-BULK = 16  # cheap items, such as offsets of a commit, that cost about as much as one step
+from coterie._core.structures.schedule import BULK, Call, Schedule, TooManySteps
+
+__all__ = [
+    "BULK", "Call", "Gate", "Lock", "PausingClock", "Routine", "Schedule", "Task", "TooManySteps",
+]  # fmt: skip
+
 Routine = Generator["int | Gate", None, Any]
 """The code of a task: it yields ms to sleep, or a gate to wait at."""
-
-
-class TooManySteps(Exception):
-    """The cost of a run exceeds its limit; the message says where, and what to change."""
-
-
-class Call:
-    """A call that is due at a time.
-
-    Attributes
-    ----------
-    function : function or None
-        None: it is cancelled.
-    """
-
-    __slots__ = ("args", "function")
-
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.function: Callable[..., Any] | None = function
-        self.args = args
-
-    def cancel(self) -> None:
-        """Do not make the call; one that was made is ignored."""
-        self.function, self.args = None, ()
-
-    def run(self) -> None:
-        """Make the call, unless it is cancelled."""
-        if self.function is not None:
-            self.function(*self.args)
-
-
-class Schedule:
-    """Call functions at times of a virtual clock, in ms from 0.
-
-    Parameters
-    ----------
-    most_steps : int, optional
-        How many steps a run may take. Each scheduled call is a step; more expensive work adds to
-        them by :meth:`spend`. Beyond the limit every further step raises :class:`TooManySteps`.
-
-    Attributes
-    ----------
-    steps : int
-        Steps taken so far.
-    """
-
-    def __init__(self, most_steps: int | None = None) -> None:
-        self.now_ms = 0
-        self.steps = 0
-        self.most_steps = most_steps
-        self._due: dict[int, list[Call]] = {}  # by time, in the order of scheduling
-        self._times: list[int] = []  # the keys of _due, a heap
-        self._soon: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-
-    def spend(self, items: int) -> None:
-        """Count work on many items: a step, and one more for each :data:`BULK` of them.
-
-        Raises
-        ------
-        TooManySteps
-            The limit is passed.
-        """
-        self.steps += 1 + items // BULK
-        if self.most_steps is not None and self.steps > self.most_steps:
-            raise TooManySteps(
-                f"the run takes more than {self.most_steps} steps; shorten the times between "
-                "events, or lengthen intervals and timeouts"
-            )
-
-    def call_soon(self, function: Callable[..., None], *args: Any) -> None:
-        """Call a function now, after everything already scheduled for now."""
-        self.spend(0)
-        self._soon.append((function, args))
-
-    def call_later(self, ms: int, function: Callable[..., None], *args: Any) -> Call:
-        """Call a function ``ms`` from now; return the call, which can be cancelled."""
-        return self.add(self.now_ms + ms, Call(function, args))
-
-    def call_at(self, at_ms: int, function: Callable[..., None], *args: Any) -> Call:
-        """Call a function at a time, or now if it has passed; return the call."""
-        return self.add(at_ms, Call(function, args))
-
-    def add(self, at_ms: int, call: Call) -> Call:
-        """Make a call at a time, or now if it has passed; return it."""
-        self.steps += 1
-        if self.most_steps is not None and self.steps > self.most_steps:
-            self.spend(0)
-        calls = self._due.get(at_ms)
-        if calls is None:
-            self._due[at_ms] = [call]
-            heappush(self._times, at_ms)
-        else:
-            calls.append(call)
-        return call
-
-    @property
-    def next_ms(self) -> int | None:
-        """The time of the next call, which may be cancelled; None if there is none."""
-        if self._soon:
-            return self.now_ms
-        return self._times[0] if self._times else None
-
-    def run_until(self, at_ms: int) -> None:
-        """Advance to a time: run everything due by then, including what is scheduled on the way."""
-        while self.step(at_ms):
-            pass
-
-    def step(self, limit_ms: int | None = None) -> bool:
-        """Run what is due next, up to the limit; return whether there was anything.
-
-        If nothing is due by the limit, the clock moves to it.
-        """
-        soon, times = self._soon, self._times
-        if soon:
-            self._run_soon()
-            return True
-        while times and (limit_ms is None or times[0] <= limit_ms):
-            at_ms, ran = heappop(times), False
-            for call in self._due.pop(at_ms):
-                if call.function is None:
-                    continue  # it is cancelled, perhaps by one before it
-                ran = True
-                if at_ms > self.now_ms:
-                    self.now_ms = at_ms
-                call.run()
-                if soon:
-                    self._run_soon()
-            if ran:
-                return True
-        self.now_ms = max(limit_ms or 0, self.now_ms)
-        return False
-
-    def _run_soon(self) -> None:
-        soon = self._soon
-        while soon:
-            function, args = soon.popleft()
-            function(*args)
 
 
 class PausingClock:

@@ -11,6 +11,7 @@ import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 __all__ = [
@@ -296,9 +297,13 @@ def _partitions(payload: Iterable[tuple[Any, ...]] | None) -> tuple[PartitionErr
     errors = []
     for row in payload or ():
         topic, partition = row[0]
-        error = _ERRORS[row[1]] if len(row) == 2 else Error.NONE
-        errors.append(PartitionError(topic, partition, error))
+        errors.append(_of_partition(topic, partition, row[1] if len(row) == 2 else 0))
     return tuple(errors)
+
+
+@lru_cache(maxsize=1024)  # a member commits the same partitions again and again
+def _of_partition(topic: str, partition: int, error: int) -> PartitionError:
+    return PartitionError(topic, partition, _ERRORS[error])
 
 
 @dataclass(frozen=True, slots=True)

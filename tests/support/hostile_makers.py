@@ -28,6 +28,7 @@ from coterie._core.fold.generations import GroupLog
 from coterie._core.fold.record_scan import RecordScan
 from coterie._core.mapping_guard import MappingGuard
 from coterie._core.structures.offsets import Offset
+from coterie._core.structures.schedule import Future, Schedule, Waiter
 from coterie._core.structures.votes import ProtocolCounts
 from coterie._core.wire.codec import Codec
 from coterie.coordinator.clock import SharedClock
@@ -160,6 +161,14 @@ def a_value(kind):
 
 BEAT = {"groupId": "g", "generationId": 1, "memberId": "m"}
 BEAT_FRAME = wire.encode_request(12, 4, BEAT)
+
+
+def a_result():
+    future = Future()
+    future.set(5)
+    return future
+
+
 MAKERS = {
     **{name: partial(a_value, getattr(values, name)) for name in values.__all__},
     "coterie.wire.Request": lambda: wire.decode_request(BEAT_FRAME),
@@ -348,6 +357,12 @@ CORE_MAKERS = {
         "TimerWheel", "OffsetMap", "GroupMetadata", "MemberMetadata", "LogReader")},
     "ReplayedGroup": ReplayedGroup,
     "Coordinator": a_core,
+    "Schedule": Schedule,
+    "Call": lambda: Schedule().call_later(1, int),
+    "Timer": lambda: Waiter(Schedule(), "w").call_later(1, int),
+    "End": lambda: Waiter(Schedule(), "w").call_later(1, int),
+    "Future": Future,
+    "Waiter": lambda: Waiter(Schedule(), "w"),
     "Trace": a_trace,
     "AppendOp": lambda: appends_of(a_core())[0],
     "Outputs": outputs,
@@ -386,6 +401,8 @@ CORE_GOOD = {
     "group": MAKERS["GroupMetadata"], "timers_of.group": lambda core: core.group("k"),
     "group.group_id": "k", "fold": a_fold, "absorb.later": a_fold,
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],
+    "call_at.function": int, "call_later.function": int, "call_soon.function": int,
+    "schedule": Schedule, "future": a_result, "spend.items": 3,
     "log": ROWS, "values": [5], "name": "x", "count": 1, "empty": True, "stable": True,
     "since_ms": 5, "topics_known": True, "split_key.key": RAW_KEY[2:], "index": 0,
     "within.value": 5, "read_group.value": RAW_GROUP, "replayed_offsets.rows": ROWS,

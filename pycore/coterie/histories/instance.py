@@ -175,12 +175,9 @@ class Instance:
         """Return a producer that lives in a process."""
         return Producer(self.run.cluster, settings, process=process)
 
-    def positions(self) -> dict[Place, int]:
+    def positions(self) -> Mapping[Any, int]:
         """Return the position of its consumer in each partition, as far as it is known."""
-        if self.consumer is None:
-            return {}
-        known = self.consumer._subscriptions.all_consumed()
-        return {place: at.offset for place, at in known.items()}
+        return {} if self.consumer is None else self.consumer._subscriptions.positions()
 
     def processes(self) -> list[Process]:
         """Return its process and its threads."""

@@ -62,6 +62,7 @@ class _Coordinator(GroupCoordinator):
         pending: Pending[Any] = Pending(0, op)
         compiled = compile_values(op, values)
         pending._response = self.broker._on_stage("ask", op, compiled)
+        pending.status = "answered"
         return pending
 
 

@@ -10,7 +10,7 @@ from coterie.arguments import called, function
 from coterie.errors import CoterieError
 from coterie.histories.actions import ACTIONS
 from coterie.histories.conditions import mapping
-from coterie.histories.events import Event
+from coterie.histories.events import DeleteGroup, Event, ExpireOffsets
 from coterie.histories.instance import Instance, processing_time, sleep
 from coterie.histories.invariants import Invariants
 from coterie.histories.ledger import Ledger, PartitionEnd, Place
@@ -160,6 +160,8 @@ class Run:
             member = "" if instance is None else instance.name
             self.ledger.note(self.schedule.now_ms, member, "event", event)
             ACTIONS[type(event)](self, event, instance)
+            if isinstance(event, DeleteGroup | ExpireOffsets):
+                self.invariants.begin_anew()
 
     def _end_faults(self) -> None:
         """Stop production, heal and resume everything, and start the members that are down."""
@@ -206,9 +208,10 @@ class Run:
 
     def _logs(self) -> Iterator[tuple[str, int, PartitionLog]]:
         """Yield the partitions of the history's topics, as far as these exist."""
+        topics = self.cluster.topics
         for name in self.history.topics:
-            if name in self.cluster.topics:
-                for partition, log in enumerate(self.cluster.topics[name].logs):
+            if name in topics:
+                for partition, log in enumerate(topics[name].logs):
                     yield name, partition, log
 
     def _look_at_the_end(self, positions: dict[Place, tuple[int, str]]) -> None:
@@ -216,7 +219,7 @@ class Run:
         for name, partition, log in self._logs():
             position, owner = positions.get((name, partition), (None, None))
             self.ledger.ends[name, partition] = PartitionEnd(
-                offsets=[record.offset for record in self._records(log)],
+                offsets=log.offsets(log.last_stable_offset(now_ms)),
                 end=log.end_offset(now_ms),
                 start=committed.get((name, partition)),
                 position=position,

@@ -54,7 +54,7 @@ def rows_of(ledger: Ledger, shown: set[Place]) -> list[tuple[int, str, str]]:
         for note in ledger.notes
         if note.kind != "commit" or id(note.details) not in answered
     ]
-    for place in shown:
+    for place in sorted(shown):
         happened += ((work.end_ms, 0, work, place) for work in ledger.works.get(place, ()))
     happened.sort(key=lambda row: row[:2])
     rows: list[tuple[int, str, str]] = []

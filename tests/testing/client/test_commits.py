@@ -226,6 +226,38 @@ def test_automatic_commits_come_in_polls_after_the_interval(interval_ms):
     assert times == [interval_ms, 2 * interval_ms, 3 * interval_ms]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_without_an_interval_each_poll_commits_once_and_waits(protocol):
+    # maybeAutoCommitOffsetsAsync: the timer has always expired
+    story = Story(config={"coterie.behaviour": "4.1"})
+    settings = {"enable.auto.commit": True, "auto.commit.interval.ms": 0}
+    consumer = story.start("a", {**settings, "group.protocol": protocol})
+    story.poll(20_000)
+    story.cluster.produce("orders", None)
+    consumer.poll(1000)
+    story.notes.clear()
+    begin = story.cluster.now_ms
+    for _ in range(3):
+        assert consumer.poll(1000) == []
+    assert story.cluster.now_ms == begin + 3000
+    times = [at - begin for at, _, kind, _ in story.notes if kind == "commit"]
+    assert times == [0, 1000, 2000]
+
+
+def test_without_an_interval_a_commit_that_failed_is_sent_again_after_the_backoff():
+    story = Story()
+    consumer = story.start("a", {"enable.auto.commit": True, "auto.commit.interval.ms": 0})
+    story.poll(20_000)
+    story.cluster.produce("orders", None)
+    consumer.poll(1000)
+    story.notes.clear()
+    story.cluster.network.fail("a", "offset_commit", Error.COORDINATOR_LOAD_IN_PROGRESS)
+    begin = story.cluster.now_ms
+    consumer.poll(1000)
+    times = [at - begin for at, _, kind, _ in story.notes if kind == "commit"]
+    assert times == [0, 102]  # retry.backoff.ms after the answer
+
+
 def test_automatic_commits_come_before_a_rebalance_and_before_the_end():
     # testAutoCommitDynamicAssignmentRebalance, testCommitAfterLeaveGroup; onJoinPrepare, close
     story = Story()

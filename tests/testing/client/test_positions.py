@@ -206,6 +206,22 @@ def test_no_records_come_after_production_stops():
     assert len(consumer.poll(60_000)) == 1
 
 
+def test_a_poll_waits_when_its_topic_has_fewer_partitions_than_it_reads():
+    story = Story()
+    consumer = story.start("a", subscribe=False)
+    consumer.assign([("orders", 0), ("orders", 2)])
+    story.cluster.delete_topic("orders")
+    story.cluster.create_topic("orders", 1, None)
+    consumer.seek(("orders", 0), 0)
+    consumer.seek(("orders", 2), 0)
+    for _ in range(3):
+        assert consumer.poll(5000) == []
+    assert story.cluster.now_ms == 15_000
+    story.cluster.add_partitions("orders", 3)
+    story.cluster.produce("orders", 1000)
+    assert {record.partition for record in consumer.poll(5000) + consumer.poll(5000)} == {0, 2}
+
+
 def test_wakeup_ends_the_poll_that_waits():
     story, consumer = reader(interval_ms=None)
     story.cluster.schedule.call_later(500, consumer.wakeup)

@@ -8,6 +8,7 @@ onLeavePrepare), ``AbstractCoordinator.joinGroupIfNeeded``.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from coterie.log.consumer_protocol import (
@@ -39,6 +40,26 @@ __all__ = ["ClassicMembership"]
 _AT_ONCE = (
     UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError, MemberIdRequired
 )  # fmt: skip
+
+
+@lru_cache(maxsize=256)  # a join is tried again and again while a coordinator loads
+def _subscription(
+    topics: frozenset[str],
+    user_data: bytes | None,
+    assigned: tuple[TopicPartition, ...],
+    generation_id: int,
+    rack_id: str | None,
+) -> bytes:
+    owned: dict[str, list[int]] = {}
+    for topic, partition in assigned:
+        owned.setdefault(topic, []).append(partition)
+    return subscription(
+        *(topics, LATEST),
+        user_data=user_data,
+        owned=owned,
+        generation_id=generation_id,
+        rack_id=rack_id,
+    )
 
 
 class ClassicMembership:
@@ -238,18 +259,12 @@ class ClassicMembership:
         """Return the subscription for each assignor."""
         subscriptions = self._subscriptions
         self._joined_topics = subscriptions.topics
-        owned: dict[str, list[int]] = {}
-        for topic, partition in sorted(subscriptions.assigned):
-            owned.setdefault(topic, []).append(partition)
+        details = (
+            *(tuple(sorted(subscriptions.assigned)), self.group.generation.generation_id),
+            self._network.settings["client.rack"] or None,
+        )
         return {
-            name: subscription(
-                subscriptions.topics,
-                LATEST,
-                user_data=assignor.subscription_user_data(),
-                owned=owned,
-                generation_id=self.group.generation.generation_id,
-                rack_id=self._network.settings["client.rack"] or None,
-            )
+            name: _subscription(subscriptions.topics, assignor.subscription_user_data(), *details)
             for name, assignor in self._assignors.items()
         }
 

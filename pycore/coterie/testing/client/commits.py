@@ -60,13 +60,14 @@ class Commits:
     Attributes
     ----------
     next_auto_ms : int or None
-        When it commits by itself next; None: never.
+        When it commits by itself next; None: not before the application's next call, or never.
     """
 
     def __init__(self, network: NetworkClient, subscriptions: SubscriptionState) -> None:
         self._network, self._subscriptions = network, subscriptions
         settings = network.settings
         self.automatic: bool = settings["enable.auto.commit"]
+        self._interval_ms: int = settings["auto.commit.interval.ms"]
         self.group_id: str | None = settings["group.id"]
         self.next_auto_ms: int | None = None
         self.reschedule()
@@ -84,7 +85,8 @@ class Commits:
             return self._await_asynchronous(deadline_ms)
         attempts = 0
         while True:
-            if not self._network.ensure_coordinator(deadline_ms):
+            known = self._network.coordinator is not None
+            if not known and not self._network.ensure_coordinator(deadline_ms):
                 return False
             sent = self.send(offsets)
             self._network.wait_for(sent, deadline_ms)
@@ -151,12 +153,20 @@ class Commits:
 
     # Automatic ones
 
+    def begin_call(self) -> None:
+        """Take note of a call of the application: without an interval, each commits."""
+        if self.automatic and self.next_auto_ms is None:
+            self.next_auto_ms = self._network.now_ms
+
     def reschedule(self, after_ms: int | None = None) -> None:
-        """Commit automatically so long from now; default: after the interval."""
+        """Commit automatically so long from now; default: after the interval.
+
+        Without an interval, Kafka's client commits as often as it can while it waits, always the
+        same positions; here it commits once a call.
+        """
         if self.automatic:
-            interval_ms = self._network.settings["auto.commit.interval.ms"]
-            wait_ms = interval_ms if after_ms is None else after_ms
-            self.next_auto_ms = self._network.now_ms + wait_ms
+            wait_ms = self._interval_ms if after_ms is None else after_ms
+            self.next_auto_ms = self._network.now_ms + wait_ms if wait_ms else None
 
     def automatic_if_due(self) -> None:
         """Commit the positions if it is time to."""

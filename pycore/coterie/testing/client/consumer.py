@@ -153,6 +153,7 @@ class Consumer:
             self.unsubscribe()
             return
         if self._commits is not None:
+            self._commits.begin_call()
             self._commits.automatic_if_due()
         self._subscriptions.assign_by_application(chosen)
         self._metadata.request_update()
@@ -185,6 +186,8 @@ class Consumer:
         if self._subscriptions.kind is None:
             raise IllegalStateError("subscribe to topics or assign partitions before poll")
         self._network.note("poll")
+        if self._commits is not None:
+            self._commits.begin_call()
         while True:
             self._check_woken()
             if self._update_assignment(deadline_ms):
@@ -199,7 +202,8 @@ class Consumer:
 
     def _update_assignment(self, deadline_ms: int) -> bool:
         if self._member is None:
-            self._metadata.update(self._subscriptions.metadata_topics, everything=False)
+            if self._metadata.due:
+                self._metadata.update(self._subscriptions.metadata_topics, everything=False)
             self._network.handle_responses()
             return True
         return self._member.poll(deadline_ms)
@@ -209,14 +213,19 @@ class Consumer:
         network, fetcher, member = self._network, self._fetcher, self._member
         network.in_poll = True
         try:
-            while True:
-                next_poll_ms = None if member is None else member.next_poll_ms()
-                until_ms = earliest(deadline_ms, fetcher.next_records_ms(), next_poll_ms)
+            next_poll_ms = None if member is None else member.next_poll_ms()
+            until_ms = earliest(deadline_ms, fetcher.next_records_ms(), next_poll_ms)
+            idle = True
+            while idle:
                 woken = network.wait(earliest(until_ms, self._metadata.next_ms))
-                records = fetcher.collect()
-                idle = not woken and records is None and network.now_ms < (until_ms or 0)
-                if not (idle and self._subscriptions.all_valid and member and member.poll_idly()):
-                    return records
+                idle = (
+                    not woken
+                    and network.now_ms < (until_ms or 0)  # so no record has come
+                    and self._subscriptions.all_valid
+                    and member is not None
+                    and member.poll_idly()
+                )
+            return fetcher.collect()
         finally:
             network.in_poll = False
 
@@ -451,8 +460,10 @@ class Consumer:
         return self._network.now_ms + timeout_of(timeout_ms)
 
     def _api_deadline(self, timeout_ms: int | None) -> int:
+        if timeout_ms is not None:
+            return self._deadline(timeout_ms)
         default_ms: int = self._settings["default.api.timeout.ms"]
-        return self._deadline(default_ms if timeout_ms is None else timeout_ms)
+        return self._network.now_ms + default_ms
 
 
 def _partitions(values: Any) -> list[TopicPartition]:

@@ -94,7 +94,8 @@ class ConsumerMembership:
     def poll(self, deadline_ms: int, *, wait: bool = False) -> bool:
         """Do what is due: commit, call the listener; positions may always be used."""
         subscriptions, pattern = self._subscriptions, self._subscriptions.pattern
-        self._metadata.update(subscriptions.metadata_topics, everything=pattern is not None)
+        if self._metadata.due:
+            self._metadata.update(subscriptions.metadata_topics, everything=pattern is not None)
         if pattern is not None:
             subscriptions.topics = frozenset(filter(subscriptions.matches, self._metadata.counts))
         self._needs_poll = False
@@ -117,7 +118,8 @@ class ConsumerMembership:
         subscriptions = self._subscriptions
         if self._member.state is not MemberState.STABLE or subscriptions.pattern is not None:
             return False
-        self._metadata.update(subscriptions.metadata_topics, everything=False)
+        if self._metadata.due:
+            self._metadata.update(subscriptions.metadata_topics, everything=False)
         self._heartbeats.polled()
         return True
 

@@ -40,6 +40,7 @@ class Fetcher:
         self._most: int = settings["max.poll.records"]
         self._committed = settings["isolation.level"] == "read_committed"
         self._resetting = False
+        self._look_ms = 0  # when it may look again at the topics for a partition that is gone
 
     # Positions
 
@@ -133,11 +134,11 @@ class Fetcher:
         OffsetOutOfRangeError
             A position is outside of the log, and there is no reset policy.
         """
-        sees_ms, topics = self._network.connection.sees_ms, self._network.cluster._topics
+        network, committed = self._network, self._committed
+        sees_ms, topics = network.connection.sees_ms, network.cluster._topics
         records: list[ConsumerRecord] = []
         read: list[TopicPartition] = []
         last: TopicPartition | None = None  # the partition that has more records, if any
-        committed = self._committed
         for tp, state in self._subscriptions.fetchable():
             position = state.position
             assert position is not None
@@ -147,18 +148,19 @@ class Fetcher:
                 continue
             log = topic.logs[tp[1]]
             end = log.last_stable_offset(sees_ms) if committed else log.end_offset(sees_ms)
+            if log.log_start_offset <= position == end:
+                continue
             if not log.log_start_offset <= position <= end:
                 self._out_of_range(tp, position, log, late=bool(records))
                 continue
-            if position < end:
-                most = self._most - len(records)
-                found, position = log.read(position, end, most, committed=committed)
-                state.position = position
-                records += found
-                read.append(tp)
-                if len(records) >= self._most:
-                    last = tp if position < end else None
-                    break
+            most = self._most - len(records)
+            found, position = log.read(position, end, most, committed=committed)
+            state.position = position
+            records += found
+            read.append(tp)
+            if len(records) >= self._most:
+                last = tp if position < end else None
+                break
         for tp in read:
             if tp is not last:  # whose other records come first in the next poll
                 self._subscriptions.to_end(tp)
@@ -167,9 +169,10 @@ class Fetcher:
     def _unknown(self) -> None:
         """Look at the topics again, soon but not at once for ever: a partition is gone."""
         refresh_ms, now_ms = self._metadata.refresh_ms, self._network.now_ms
-        backoff_ms = self._network.settings["retry.backoff.max.ms"]
+        backoff_ms: int = self._network.settings["retry.backoff.max.ms"]
         if refresh_ms is None or refresh_ms > now_ms + backoff_ms:
-            self._metadata.request_update()
+            self._metadata.refresh_ms = max(now_ms, self._look_ms)
+            self._look_ms = self._metadata.refresh_ms + backoff_ms
 
     def _out_of_range(
         self, tp: TopicPartition, position: int, log: PartitionLog, *, late: bool

@@ -102,9 +102,10 @@ class Heartbeats:
         if self._timer is not None:
             self._timer.cancel()
         network = self._network
+        process = network.process
         beat_ms, poll_ms = self._beat_ms + network.cluster.latency_ms, self._poll_ms
-        left_ms = (beat_ms if beat_ms < poll_ms else poll_ms) - network.now_ms
-        self._timer = network.process.call_later(left_ms if left_ms > 1 else 1, self._run)
+        left_ms = (beat_ms if beat_ms < poll_ms else poll_ms) - process.now_ms
+        self._timer = process.call_later(left_ms if left_ms > 1 else 1, self._run)
 
     def _run(self) -> None:
         self._timer = None
@@ -113,8 +114,9 @@ class Heartbeats:
         if who is None or self.failure is not None:
             network.in_background = False
             return
-        network.handle_responses()
-        now_ms = network.process.schedule.now_ms
+        if network._unread:
+            network.handle_responses()
+        now_ms: int = network.process.now_ms
         if network.in_poll:
             self._poll_ms = now_ms + self._max_poll_ms
         if network.coordinator is None:
@@ -134,8 +136,8 @@ class Heartbeats:
     def _send(self, who: Who, now_ms: int) -> None:
         network = self._network
         cluster, group_id, instance_id = network.cluster, self._group_id, self._instance_id
-        if network.connection.perfect and network.coordinator == cluster.node:
-            error = cluster._heartbeat(group_id, *who, instance_id)
+        if network.coordinator == cluster.node and network.connection.perfect:
+            error = cluster._heartbeat(group_id, who[0], who[1], instance_id)
             if error is Error.NONE:
                 self._attempts, self._session_ms = 0, now_ms + self._session_timeout_ms
             else:

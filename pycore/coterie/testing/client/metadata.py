@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coterie.testing.client.network import NetworkClient
 
 __all__ = ["Metadata"]
@@ -29,23 +27,27 @@ class Metadata:
     @property
     def next_ms(self) -> int | None:
         """When it is refreshed next, ms; None: a client that is cut off does not know."""
-        return None if self._network.connection.host.cut_ms is not None else self.refresh_ms
+        return self.refresh_ms if self._network.connection.host.cut_ms is None else None
 
     @property
     def due(self) -> bool:
         """Whether it is time to refresh."""
-        next_ms = self.refresh_ms
-        return next_ms is not None and next_ms <= self._network.now_ms and self.next_ms is not None
+        refresh_ms, network = self.refresh_ms, self._network
+        return (
+            refresh_ms is not None
+            and refresh_ms <= network.process.now_ms
+            and network.connection.host.cut_ms is None
+        )
 
-    def update(self, topics: Iterable[str], *, everything: bool) -> None:
-        """Refresh if it is time: the counts of these topics, or of all."""
-        if not self.due:
-            return
+    def update(self, topics: frozenset[str], *, everything: bool) -> None:
+        """Refresh the counts of these topics, or of all."""
         cluster = self._network.cluster._topics
         names = cluster if everything else [name for name in topics if name in cluster]
-        self.counts = {name: len(cluster[name].logs) for name in names}
-        self.version += 1
+        counts = {name: len(cluster[name].logs) for name in names}
+        if everything or counts != self.counts:  # a new expression may match the same topics
+            self.counts = counts
+            self.version += 1
         settings = self._network.settings
-        missing = not everything and any(name not in self.counts for name in topics)
+        missing = not everything and not counts.keys() >= topics
         age = "retry.backoff.max.ms" if missing else "metadata.max.age.ms"
         self.refresh_ms = self._network.now_ms + settings[age]

@@ -13,7 +13,7 @@ from typing import Any
 from coterie.testing.client.errors import DisconnectError, KafkaError, error_of
 from coterie.testing.client.settings import Settings
 from coterie.testing.cluster.cluster import Cluster
-from coterie.testing.cluster.network import Connection
+from coterie.testing.cluster.network import Connection, Request
 from coterie.testing.process import Future, Process
 from coterie.values import Error
 
@@ -112,13 +112,13 @@ class NetworkClient:
     @property
     def now_ms(self) -> int:
         """The time, in ms."""
-        return self.process.schedule.now_ms
+        return self.process.now_ms
 
     def note(self, kind: str, details: Any = None) -> None:
         """Tell the cluster's ``on_note`` what the client does."""
         on_note = self.cluster.on_note
         if on_note is not None:
-            on_note(self.process.schedule.now_ms, self.client_id, kind, details)
+            on_note(self.process.now_ms, self.client_id, kind, details)
 
     # Waits
 
@@ -142,7 +142,7 @@ class NetworkClient:
         process.check_alive()
         if self._unread:
             self.handle_responses()
-        now_ms = process.schedule.now_ms
+        now_ms = process.now_ms
         if until_ms is not None and until_ms <= now_ms:
             return False
         future = self._waiting = Future()
@@ -156,8 +156,8 @@ class NetworkClient:
     def wait_for(self, sent: Sent, deadline_ms: int) -> bool:
         """Wait for a result; return whether it has come in time."""
         self.handle_responses()
-        schedule = self.process.schedule
-        while not sent.done and schedule.now_ms < deadline_ms:
+        process = self.process
+        while not sent.done and process.now_ms < deadline_ms:
             self.wait(deadline_ms)
         return sent.done
 
@@ -175,8 +175,19 @@ class NetworkClient:
 
     # Requests
 
-    def send(self, op: str, handler: Callable[[Any], None], *args: Any, **fields: Any) -> None:
-        """Send a request; ``handler`` takes the response, or None after a disconnection."""
+    def send(
+        self,
+        op: str,
+        handler: Callable[[Any], None],
+        *args: Any,
+        node: int | None = None,
+        timeout_ms: int | None = None,
+        **fields: Any,
+    ) -> None:
+        """Send a request; ``handler`` takes the response, or None after a disconnection.
+
+        ``node``: the coordinator that it is for; None: any broker.
+        """
 
         def received(response: Any) -> None:
             if self._in_call or self.in_background:
@@ -185,8 +196,9 @@ class NetworkClient:
             else:
                 self._unread.append((handler, response))
 
-        fields.setdefault("timeout_ms", self.settings["request.timeout.ms"])
-        self.connection.send(op, received, *args, **fields)
+        if timeout_ms is None:
+            timeout_ms = self.settings["request.timeout.ms"]
+        self.connection.send(Request(self.connection, op, received, node, timeout_ms, args, fields))
 
     # The coordinator
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from coterie.testing.client.errors import IllegalStateError, NoOffsetForPartitionError
@@ -141,7 +142,7 @@ class SubscriptionState:
     @property
     def metadata_topics(self) -> frozenset[str]:
         """The topics that the consumer has to know."""
-        return self.topics | self.group_topics
+        return self.topics | self.group_topics if self.group_topics else self.topics
 
     # Assignment
 
@@ -185,13 +186,17 @@ class SubscriptionState:
             )
         ]
 
-    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions of all partitions that have one, to be committed."""
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the positions of all partitions that have one."""
         return {
-            tp: OffsetAndMetadata(state.position)
+            tp: state.position
             for tp, state in self.assigned.items()
             if state.position is not None and state.reset is None
         }
+
+    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the same, to be committed."""
+        return {tp: _committed_at(position) for tp, position in self.positions().items()}
 
     def where(self, test: Callable[[PartitionState], bool]) -> list[TopicPartition]:
         """Return the assigned partitions whose state passes a test."""
@@ -221,6 +226,11 @@ class SubscriptionState:
         """Read a partition after all others."""
         if partition in self.assigned:
             self.assigned[partition] = self.assigned.pop(partition)
+
+
+@lru_cache(maxsize=4096)  # most commits repeat the positions of some partitions
+def _committed_at(position: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(position)
 
 
 def _name(partition: TopicPartition) -> str:

@@ -70,7 +70,7 @@ class CountedCoordinator(GroupCoordinator):
 
         Return the response, or what the library's coordinator returns if it is not the only output.
         """
-        if not all(type(at) is OffsetAndMetadata for at in offsets.values()):
+        if {*map(type, offsets.values())} - {OffsetAndMetadata}:
             return super().offset_commit(
                 *(group_id, offsets),
                 generation_id=generation_id,

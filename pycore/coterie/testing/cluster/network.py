@@ -39,6 +39,8 @@ class Request:
     ----------
     handler : function
         Takes the response; None: the connection is broken, and there will be no response.
+    node : int or None
+        The coordinator that it is for; None: any broker.
     response
         The response, once the broker has given it.
     """
@@ -60,7 +62,7 @@ class Request:
     ) -> None:
         self.connection, self.op, self.handler = connection, op, handler
         self.node, self.timeout_ms, self.args, self.fields = node, timeout_ms, args, fields
-        self.sent_ms = connection.process.now_ms
+        self.sent_ms: int = connection.process.now_ms
         self.response: Any = None
         self.done = False
         self.timer: Timer | None = None
@@ -199,26 +201,18 @@ class Connection:
     def sees_ms(self) -> int:
         """The time up to which records have reached the client, ms."""
         cut_ms = self.host.cut_ms
-        now_ms = self.process.schedule.now_ms if cut_ms is None else cut_ms
+        now_ms = self.process.now_ms if cut_ms is None else cut_ms
         return now_ms - self.cluster.latency_ms - self.host.slow_ms
 
-    def send(
-        self,
-        op: str,
-        handler: Callable[[Any], None],
-        *args: Any,
-        node: int | None = None,
-        timeout_ms: int = 30_000,
-        **fields: Any,
-    ) -> None:
-        """Send a request to a coordinator (``node``) or to any broker (None)."""
-        if not self.process.alive:
+    def send(self, request: Request) -> None:
+        """Send a request."""
+        process, host = self.process, self.host
+        if not process.alive:
             return
-        request = Request(self, op, handler, node, timeout_ms, args, fields)
         self._requests[request] = None
-        if self.host.faults and self.host.take("request", op):
-            self.process.call_later(self.cluster.latency_ms, self._finish, request, None)
-        elif self.host.cut_ms is not None:
+        if host.faults and host.take("request", request.op):
+            process.call_later(self.cluster.latency_ms, self._finish, request, None)
+        elif host.cut_ms is not None:
             self._stall(request)
         else:
             self._transmit(request)
@@ -243,11 +237,12 @@ class Connection:
     def answer(self, request: Request, response: Any) -> None:
         """Send the response to a request."""
         request.response = response
+        host = self.host
         if request.done:
             return
-        if self.host.faults and self.host.take("response", request.op):
+        if host.faults and host.take("response", request.op):
             self.process.call_later(self.cluster.latency_ms, self._finish, request, None)
-        elif self.host.cut_ms is not None:
+        elif host.cut_ms is not None:
             self._stall(request)
         else:
             self._respond(request)

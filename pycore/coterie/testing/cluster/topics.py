@@ -83,7 +83,7 @@ class PartitionLog:
 
     def produce(self, first_ms: int, interval_ms: int | None, now_ms: int) -> None:
         """Produce a record at ``first_ms`` and every ``interval_ms`` after it; None: stop."""
-        self._stopped = self._generated(now_ms)
+        self._stopped = self.end_offset(now_ms) - len(self._offsets)
         if self._phase is not None:
             self._phases.append(self._phase)
             self._phase = None
@@ -114,22 +114,16 @@ class PartitionLog:
 
     # What can be read
 
-    def _generated(self, at_ms: int) -> int:
-        """Return how many records the rate has given by a time that is not past a phase."""
-        if self._phase is None:
-            return self._stopped
-        first, first_ms, interval_ms = self._phase
-        return self._stopped if at_ms < first_ms else first + (at_ms - first_ms) // interval_ms + 1
-
     def end_offset(self, at_ms: int) -> int:
         """Return the next offset at a time, which must be now or within the present phase."""
-        appended = self._offsets
-        if not appended:
-            return self._generated(at_ms)
-        count = len(appended)
+        generated, count = self._stopped, len(self._offsets)
+        if self._phase is not None:
+            first, first_ms, interval_ms = self._phase
+            if at_ms >= first_ms:
+                generated = first + (at_ms - first_ms) // interval_ms + 1
         while count and self._appended[count - 1].timestamp > at_ms:
             count -= 1
-        return self._generated(at_ms) + count
+        return generated + count
 
     def last_stable_offset(self, at_ms: int) -> int:
         """Return the end of what ``read_committed`` may read."""
@@ -179,6 +173,9 @@ class PartitionLog:
 
         Markers are left out, and under ``committed`` the records of aborted transactions.
         """
+        if not self._offsets:  # as in most topics
+            stop = min(end, offset + most)
+            return [self._generated_record(n, n) for n in range(offset, stop)], max(stop, offset)
         records: list[ConsumerRecord] = []
         while offset < end and len(records) < most:
             record = self._record(offset, committed)
@@ -187,19 +184,26 @@ class PartitionLog:
             offset += 1
         return records, offset
 
+    def offsets(self, end: int) -> list[int]:
+        """Return the offsets of the records that ``read_committed`` reads before an end."""
+        offsets = range(self.log_start_offset, end)
+        if not self._offsets:
+            return [*offsets]
+        return [offset for offset in offsets if self._record(offset, committed=True) is not None]
+
     def _record(self, offset: int, committed: bool) -> ConsumerRecord | None:
-        topic, partition = self.topic, self.partition
-        at = bisect_left(self._offsets, offset) if self._offsets else 0
+        at = bisect_left(self._offsets, offset)
         if at < len(self._offsets) and self._offsets[at] == offset:
             timestamp, key, value, producer_id, control = self._appended[at]
             if control or (committed and self._is_aborted(producer_id, offset)):
                 return None
-            return ConsumerRecord(topic, partition, offset, timestamp, key, value)
-        number = offset - at
-        return ConsumerRecord(
-            *(topic, partition, offset, self._generated_ms(number)),
-            *(f"{topic}-{partition}-{number % 3}", f"{topic}-{partition}-{number}"),
-        )
+            return ConsumerRecord(self.topic, self.partition, offset, timestamp, key, value)
+        return self._generated_record(offset, offset - at)
+
+    def _generated_record(self, offset: int, number: int) -> ConsumerRecord:
+        topic, partition, at_ms = self.topic, self.partition, self._generated_ms(number)
+        key, value = f"{topic}-{partition}-{number % 3}", f"{topic}-{partition}-{number}"
+        return ConsumerRecord(topic, partition, offset, at_ms, key, value)
 
     def _is_aborted(self, producer_id: int | None, offset: int) -> bool:
         return any(

@@ -1,0 +1,35 @@
+"""The coordinator's invariants are breached by two owners, and not by a group that begins anew."""
+
+import pytest
+
+from coterie import CoterieError
+from coterie.histories.invariants import Invariants
+
+PLACE = ("orders", 0)
+
+
+def test_two_owners_in_a_generation_are_a_bug():
+    invariants = Invariants()
+    invariants.assigned_by_leader("one", 3, [PLACE])
+    invariants.assigned_by_leader("two", 2, [PLACE])  # it has been slow to call its listener
+    with pytest.raises(CoterieError, match="in generation 3, orders-0 is assigned to one and to"):
+        invariants.assigned_by_leader("two", 3, [PLACE])
+
+
+def test_each_generation_and_a_group_that_begins_anew_may_have_other_owners():
+    invariants = Invariants()
+    invariants.assigned_by_leader("one", 1, [PLACE])
+    invariants.assigned_by_leader("two", 2, [PLACE])
+    invariants.begin_anew()
+    invariants.assigned_by_leader("one", 1, [PLACE])
+    invariants.assigned_by_broker("two", 1)  # it has the other protocol now
+    invariants.assigned_by_leader("two", 1, [PLACE])
+
+
+def test_the_epoch_of_a_member_shrinks_in_a_new_group_only():
+    invariants = Invariants()
+    invariants.assigned_by_broker("one", 5)
+    invariants.assigned_by_broker("one", 1)
+    invariants.assigned_by_broker("one", 4)
+    with pytest.raises(CoterieError, match="the epoch of one shrinks from 4 to 3"):
+        invariants.assigned_by_broker("one", 3)

@@ -1,0 +1,184 @@
+"""The schedule makes calls by time, then in the order of scheduling, as a sorted list would."""
+
+import gc
+import weakref
+from bisect import insort
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie._core.structures.schedule import Future, Schedule, TooManySteps, Waiter
+from support.examples import examples
+
+MS = st.integers(0, 6)
+# What a call does in its turn: it schedules others, or cancels one of those scheduled.
+DOES = st.lists(
+    st.one_of(
+        st.tuples(st.just("later"), MS),
+        st.tuples(st.just("at"), MS),
+        st.tuples(st.just("soon"), st.just(0)),
+        st.tuples(st.just("cancel"), st.integers(0, 30)),
+    ),
+    max_size=4,
+)
+
+
+class Model:
+    """A sorted list of what is due."""
+
+    def __init__(self):
+        self.now_ms, self.numbers, self.due, self.soon = 0, 0, [], []
+
+    def call_soon(self, function, *args):
+        self.soon.append((function, args))
+
+    def call_at(self, at_ms, function, *args):
+        self.numbers += 1
+        entry = [at_ms, self.numbers, function, args]
+        insort(self.due, entry, key=lambda one: one[:2])
+        return entry
+
+    def call_later(self, ms, function, *args):
+        return self.call_at(self.now_ms + ms, function, *args)
+
+    def cancel(self, entry):
+        entry[2] = None
+
+    def run_until(self, limit_ms):
+        self.run_soon()
+        while live := [e for e in self.due if e[2] is not None and e[0] <= limit_ms]:
+            together = [e for e in live if e[0] == live[0][0]]
+            self.due = [e for e in self.due if not any(e is one for one in together)]
+            self.now_ms = max(self.now_ms, together[0][0])
+            for entry in together:
+                if entry[2] is not None:
+                    entry[2](*entry[3])
+                    self.run_soon()
+        self.now_ms = max(self.now_ms, limit_ms)
+
+    def run_soon(self):
+        while self.soon:
+            function, args = self.soon.pop(0)
+            function(*args)
+
+    @property
+    def next_ms(self):
+        if self.soon:
+            return self.now_ms
+        return min((e[0] for e in self.due if e[2] is not None), default=None)
+
+
+def course(schedule, cancel, scripts, limits):
+    """What happens if the n-th call does what the n-th script says."""
+    scheduled, happened, left = [], [], list(scripts)
+
+    def call(name):
+        happened.append((schedule.now_ms, name))
+        act()
+
+    def act():
+        for what, number in left.pop(0) if left else ():
+            name = len(scheduled) + len(happened)
+            if what == "later":
+                scheduled.append(schedule.call_later(number, call, name))
+            elif what == "at":
+                scheduled.append(schedule.call_at(number, call, name))
+            elif what == "soon":
+                schedule.call_soon(call, name)
+            elif number < len(scheduled):
+                cancel(scheduled[number])
+
+    for limit_ms in limits:
+        act()
+        happened.append(("next", schedule.next_ms))
+        schedule.run_until(limit_ms)
+        happened.append(("now", schedule.now_ms))
+    return happened
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.lists(DOES, max_size=40), st.lists(st.integers(0, 20), min_size=1, max_size=6))
+def test_calls_are_made_by_time_then_in_the_order_of_scheduling(scripts, limits):
+    model = Model()
+    expected = course(model, model.cancel, scripts, sorted(limits))
+    assert course(Schedule(), lambda call: call.cancel(), scripts, sorted(limits)) == expected
+
+
+def test_a_step_makes_the_calls_of_one_time():
+    schedule, made = Schedule(), []
+    for at_ms in (3, 2, 3):
+        schedule.call_at(at_ms, made.append, at_ms)
+    assert schedule.step(1) is False
+    assert (schedule.now_ms, made) == (1, [])
+    assert schedule.step() is True
+    assert (schedule.now_ms, made) == (2, [2])
+    assert schedule.step(100) is True
+    assert (schedule.now_ms, made) == (3, [2, 3, 3])
+    assert schedule.step() is False
+    assert schedule.now_ms == 3
+
+
+def test_a_time_beyond_all_times_is_the_last_one():
+    schedule, made = Schedule(), []
+    schedule.call_at(1, schedule.call_later, 2**63 - 1, made.append, 1)
+    schedule.run_until(2**62)
+    assert (made, schedule.next_ms) == ([], 2**63 - 1)
+
+
+@pytest.mark.parametrize("items", [0, 15, 16, 100])
+def test_work_is_counted_by_steps_up_to_the_limit(items):
+    schedule = Schedule(10)
+    schedule.spend(items)
+    assert schedule.steps == 1 + items // 16
+    for _ in range(10 - schedule.steps):
+        schedule.call_later(1, int)
+    with pytest.raises(TooManySteps, match="10 steps"):
+        schedule.call_later(1, int)
+
+
+def test_calls_of_a_paused_process_come_in_order_when_it_resumes_and_of_a_dead_one_never():
+    schedule, made = Schedule(), []
+    one, two = Waiter(schedule, "one"), Waiter(schedule, "two")
+    for waiter in (one, two):
+        for ms in (5, 3, 4, 9):
+            waiter.call_later(ms, made.append, (waiter.name, ms))
+    cancelled = one.call_later(3, made.append, "cancelled")
+    one.pause()
+    schedule.run_until(4)
+    cancelled.cancel()
+    two.kill()
+    schedule.run_until(6)
+    assert made == [("two", 3), ("two", 4)]
+    one.resume()
+    assert made[2:] == [("one", 3), ("one", 4), ("one", 5)]
+    schedule.run_until(10)
+    assert made[5:] == [("one", 9)]
+
+
+def test_a_wait_ends_with_its_result_or_at_its_timeout():
+    schedule = Schedule()
+    waiter, future = Waiter(schedule, "one"), Future()
+    schedule.call_later(7, future.set, "came")
+    assert waiter.wait(future, 5) is False
+    assert schedule.now_ms == 5
+    assert waiter.wait(future, 5) is True
+    assert (schedule.now_ms, future.value) == (7, "came")
+    future.set("again")
+    assert future.value == "came"
+    waiter.sleep(3)
+    assert schedule.now_ms == 10
+
+
+def test_what_is_scheduled_forms_no_cycle_that_stays():
+    class World:
+        pass
+
+    world, schedule = World(), Schedule()
+    world.waiter = Waiter(schedule, "one")
+    world.waiter.call_later(5, print, world, schedule)
+    schedule.call_soon(print, world, schedule)
+    gone = weakref.ref(world)
+    del world, schedule
+    gc.collect()
+    assert gone() is None
