@@ -4,9 +4,11 @@ import pytest
 
 from coterie import ConfigError, CoterieError
 from coterie.histories import (
+    AddPartitions,
     Close,
     ConfluentConsumer,
     Crash,
+    Cut,
     DeleteTopic,
     FailCommit,
     Failover,
@@ -45,6 +47,16 @@ def test_a_mistake_is_found_with_a_real_client_as_in_a_run(name):
     for corrected in (history.run(entry.corrected), played(history, entry.corrected)):
         assert not len(entry.found(corrected))
         assert not corrected.stuck
+
+
+@pytest.mark.parametrize(
+    "event", [Cut(at_ms=20_000, lasts_ms=30_000), AddPartitions(at_ms=59_900, topic="orders")]
+)
+def test_partitions_without_records_and_commits_have_positions(event):
+    history = History(1, topics={"orders": 1}, minutes=1, records_per_minute=0, events=(event,))
+    outcome = played(history)
+    assert not outcome.stuck
+    assert not [note for note in outcome._ledger.notes if note.kind == "failed"]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

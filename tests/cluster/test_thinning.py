@@ -101,7 +101,6 @@ def test_a_broker_that_does_not_answer_leaves_the_copy_as_it_is(folder, answer):
 
     with pytest.raises(ClusterError):
         run(folder, fetch)
-    drop_replaced(folder)
     assert (data_of(folder), list(folder.glob("*.cleaned"))) == (before, [])
 
 

@@ -16,7 +16,7 @@ from coterie.errors import CoterieError
 from coterie.log.folders import Listing, find_segments
 from coterie.server.admin import http
 from coterie.server.admin.http import HttpRequest, Refusal
-from coterie.watch.reading import PAGE, Reading, ReadRequest, Scope
+from coterie.watch.reading import PAGE, PYTHON, Reading, ReadRequest, Scope
 from coterie.watch.web import Access, Web
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
@@ -240,6 +240,20 @@ def test_a_process_that_reads_and_is_killed_is_one_line():
     ended = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     with pytest.raises(CoterieError, match=r"that reads the log ended with status -9$"):
         Reading(lambda: False, ended)(ReadRequest(PAGE, None, NOTHING))
+
+
+def test_a_process_that_does_not_start_is_one_line(tmp_path):
+    with pytest.raises(CoterieError, match=r"that reads the log does not start: .*no-python"):
+        Reading(lambda: False, [str(tmp_path / "no-python")])(ReadRequest(PAGE, None, NOTHING))
+
+
+def test_what_modules_print_at_their_import_is_no_part_of_an_answer(log):
+    def rows(prelude):
+        command = [*PYTHON[:2], prelude + PYTHON[2]]
+        scope = Scope(find_segments([log.home]), None, 0, 0)
+        return Reading(lambda: False, command)(ReadRequest("growth", None, scope))
+
+    assert rows("print('noise', flush=True); ") == rows("")
 
 
 def test_a_page_that_cannot_be_drawn_says_why(log):

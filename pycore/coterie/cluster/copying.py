@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from coterie.cluster.lanes import CopiedPartition, Lane, fetch_request
 from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
 from coterie.cluster.stopping import run_until
 from coterie.cluster.thinning import drop_replaced, old_segments, thin
-from coterie.errors import LogError
+from coterie.errors import CoterieError, LogError
 from coterie.log.folders import SEGMENT_FILE, TOPIC
 
 __all__ = ["CopyObserver", "CopyPlan", "CopyResult", "copy_partitions"]
@@ -184,6 +184,7 @@ class _Copying:
         self._was_complete = self._is_waiting = False
         self._topic_id: str | None = None
         self._reasons: dict[str, str] = {}  # why partitions wait, by name
+        self._not_thinned: dict[int, str] = {}  # why, by partition
 
     async def run(self, open_files: contextlib.ExitStack) -> None:
         view = await self._first_view()
@@ -210,8 +211,17 @@ class _Copying:
         while self._plan.keep_ms is not None:
             await asyncio.sleep(THIN_EVERY_S)
             for partition in self._partitions:
-                with contextlib.suppress(ClusterError, OSError):  # the next time will do
-                    await self._thin_one(view, partition, self._now_ms() - self._plan.keep_ms)
+                await self._thin_or_say(view, partition, self._now_ms() - self._plan.keep_ms)
+
+    async def _thin_or_say(self, view: TopicView, partition: CopiedPartition, before: int) -> None:
+        """Replace old segments, or say once why they stay."""
+        try:
+            await self._thin_one(view, partition, before)
+        except (CoterieError, OSError) as error:  # the next time may do
+            line = f"{partition.name}: old segments stay for now: {error}"
+            if self._not_thinned.get(partition.number) != line:
+                self._observer.notice(line)
+            self._not_thinned[partition.number] = line
 
     async def _thin_one(self, view: TopicView, partition: CopiedPartition, before_ms: int) -> None:
         old = old_segments(partition.files.folder, before_ms, self._plan.segment_bytes)
@@ -455,6 +465,8 @@ def _state_of(
         raise MadeAgain(view.name, str(view.topic_id))
     if files.next_offset is None:
         return None  # its segments are gone
+    if state.topic_id is None:  # it was begun when the brokers had no ids
+        state = replace(state, topic_id=view.topic_id)
     if (state.complete_until_offset or 0) > files.next_offset:  # the end of the copy is gone
-        state = CopyState(**{**vars(state), "complete_until_ms": None})
+        state = replace(state, complete_until_ms=None)
     return state

@@ -76,8 +76,23 @@ async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> Non
     first = old.files[0]
     cleaned = first.with_suffix(CLEANED)
     position = max(int(first.stem), log_start)
-    with cleaned.open("wb") as file:
-        while position < old.end:
+    try:
+        await write_cleaned(cleaned, position, old.end, fetch, name)
+    except BaseException:
+        cleaned.unlink(missing_ok=True)  # a full disk needs its bytes
+        raise
+    times = old.files[-1].stat()
+    os.utime(cleaned, ns=(times.st_atime_ns, times.st_mtime_ns))
+    cleaned.replace(first)
+    sync_folder(first.parent)  # before the others go
+    for path in old.files[1:]:
+        path.unlink()
+
+
+async def write_cleaned(path: Path, position: int, end: int, fetch: Fetch, name: str) -> None:
+    """Write the batches that the broker has from a position on, up to an end."""
+    with path.open("wb") as file:
+        while position < end:
             row = await fetch(position)
             if row["errorCode"]:
                 raise refusal(row["errorCode"], name, "READ")
@@ -86,17 +101,11 @@ async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> Non
             if batches is None or batches.next_offset <= position:
                 raise Unavailable(f"{name}: the broker sends nothing of its log")
             headers = batch_headers(memoryview(data)[: batches.size])
-            inside = headers[headers["base_offset"] < old.end]
+            inside = headers[headers["base_offset"] < end]
             file.write(data[: int((inside["position"] + inside["size"])[-1]) if len(inside) else 0])
             position = batches.next_offset
         file.flush()
         os.fsync(file.fileno())
-    times = old.files[-1].stat()
-    os.utime(cleaned, ns=(times.st_atime_ns, times.st_mtime_ns))
-    cleaned.replace(first)
-    sync_folder(first.parent)  # before the others go
-    for path in old.files[1:]:
-        path.unlink()
 
 
 def drop_replaced(folder: Path) -> None:

@@ -19,7 +19,7 @@ from coterie.values import Error, OffsetAndMetadata
 
 __all__ = ["ConfluentConsumer"]
 
-LOOK_UP_S = 5.0
+LOOK_UP_S = 1.0
 HEARTBEAT_MS = 20
 QUICK = {  # by the wall clock: it learns at once of what happens in virtual time
     "statistics.interval.ms": HEARTBEAT_MS,  # its thread looks at what is due as often
@@ -31,7 +31,7 @@ QUICK = {  # by the wall clock: it learns at once of what happens in virtual tim
     "coordinator.query.interval.ms": 100,
     "log_level": 0,
 }
-UNKNOWN = (  # to librdkafka, or not by the wall clock
+UNKNOWN = (  # to librdkafka, or times that would run by the wall clock
     *("max.poll.records", "default.api.timeout.ms", "request.timeout.ms", "retry.backoff.max.ms"),
 )
 STRATEGY = "partition.assignment.strategy"
@@ -62,6 +62,7 @@ class ConfluentConsumer:
             raise missing_module(error) from error
         self._library = confluent_kafka
         self._most = settings.get("max.poll.records", 500)
+        self._from_start = settings.get("auto.offset.reset") == "earliest"
         chosen = {name: value for name, value in settings.items() if name not in UNKNOWN}
         self._cooperative = settings.get("group.protocol") == "consumer"
         if not self._cooperative:
@@ -137,9 +138,12 @@ class ConfluentConsumer:
             message = self._called(self._real.poll, wait_s)
             if message is None:
                 break
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 found.append(_record(message))
                 wait_s = 0
+            elif error.fatal():
+                raise self._translated(error)
         return found
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -148,7 +152,11 @@ class ConfluentConsumer:
         if at.offset >= 0:
             return int(at.offset)
         committed = self.committed([partition])[partition]
-        return None if committed is None else committed.offset
+        if committed is not None:
+            return committed.offset
+        place = self._place(partition)
+        ends = self._called(self._real.get_watermark_offsets, place, LOOK_UP_S)
+        return None if ends is None else int(ends[0 if self._from_start else 1])
 
     def committed(
         self, partitions: Iterable[tuple[str, int]]

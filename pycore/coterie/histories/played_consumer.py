@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -105,11 +106,12 @@ class PlayedConsumer:
     def poll(self, timeout_ms: int) -> list[ConsumerRecord]:
         """Return records, as soon as there are any."""
         deadline_ms = self._process.now_ms + timeout_ms
+        wait_ms = WAIT_MS if timeout_ms > 0 else 0
         while True:
             if self._is_woken:
                 self._is_woken = False
                 raise WakeupError("wakeup() was called")
-            records: list[ConsumerRecord] = self._ask(lambda client: client.poll(WAIT_MS))
+            records: list[ConsumerRecord] = self._ask(lambda client: client.poll(wait_ms))
             self._look_for_joins()
             failure, self._failure = self._failure, None
             raise_failure(failure)
@@ -208,7 +210,8 @@ class PlayedConsumer:
 
     def _find_positions(self) -> None:
         for place in [tp for tp, at in self._positions.items() if at is None]:
-            self._positions[place] = self.position(place)
+            with contextlib.suppress(KafkaError):  # it is cut off, or the coordinator loads
+                self._positions[place] = self.position(place)
 
     # The listener
 

@@ -17,7 +17,7 @@ from coterie.replay.engine import Silent
 from coterie.report.gather import gather, look
 from coterie.report.page import render
 from coterie.report.sections import Basis
-from coterie.watch.reading import FAILED, PAGE, ReadRequest, Scope
+from coterie.watch.reading import ANSWER, FAILED, PAGE, ReadRequest, Scope
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         found, status = answer_to(request), 0
     except CoterieError as error:
         found, status = str(error).encode("utf-8", "replace"), FAILED
-    sys.stdout.buffer.write(found)
+    sys.stdout.buffer.write(ANSWER + found)
     sys.stdout.buffer.flush()
     sys.exit(status)
 
