@@ -3,6 +3,7 @@
 import gc
 import weakref
 from bisect import insort
+from functools import reduce
 
 import pytest
 from hypothesis import given, settings
@@ -182,3 +183,17 @@ def test_what_is_scheduled_forms_no_cycle_that_stays():
     del world, schedule
     gc.collect()
     assert gone() is None
+
+
+def test_a_call_may_cancel_itself_while_it_is_made():
+    schedule = Schedule()
+    seen = []
+
+    def note(_, value):  # functools.reduce keeps its arguments while it calls it
+        calls[0].cancel()
+        gc.collect()
+        seen.append(value)
+
+    calls = [schedule.call_later(1, reduce, lambda *args: note(*args), [1, 2, 3])]
+    schedule.step()
+    assert seen == [2, 3]

@@ -39,7 +39,8 @@ cdef class Call:
         self.function = self.args = None
 
     cdef int run(self) except -1:
-        self.function(*self.args)
+        function, args = self.function, self.args  # the call may cancel itself
+        function(*args)
         return 0
 
 
@@ -56,7 +57,8 @@ cdef class Timer(Call):
         return 0
 
     cdef int make(self) except -1:
-        self.function(*self.args)
+        function, args = self.function, self.args
+        function(*args)
         return 0
 
 

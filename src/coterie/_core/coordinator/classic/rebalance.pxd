@@ -28,6 +28,7 @@ cdef class Rebalances(Component):
     cdef int join_due(self, GroupMetadata group) except -1
     cdef int sync_due(self, GroupMetadata group) except -1
     cdef int session_due(self, MemberMetadata member) except -1
+    cdef int forget_expired_ids(self, GroupMetadata group) except -1
     cdef int pending_due(self, PendingId pending) except -1
     cdef int complete_join(self, GroupMetadata group, int cause) except -1
     cdef int await_again(self, GroupMetadata group) except -1

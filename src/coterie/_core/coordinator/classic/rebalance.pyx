@@ -20,7 +20,8 @@ from coterie._core.coordinator.classic.group_records cimport group_batch
 from coterie._core.coordinator.classic.member cimport MemberMetadata, PendingId
 from coterie._core.coordinator.classic.member_table cimport has_member, next_member
 from coterie._core.coordinator.runtime cimport (
-    FINISHED, NO_TIMER, AppendOp, AppendStatus, Component, Group, Request, Runtime, describe)
+    FINISHED, NO_OWNER, NO_TIMER, AppendOp, AppendStatus, Component, Group, Request, Runtime,
+    describe)
 from coterie._core.coordinator.sink cimport Batch
 from coterie._core.structures.timers cimport TimerWheel
 
@@ -272,12 +273,20 @@ cdef class Rebalances(Component):
         cdef GroupMetadata group = self.find(pending.group_id)
         pending.timer = NO_TIMER
         self.runtime.free_slot(pending.slot)
+        pending.slot = NO_OWNER            # its group may be gone for now, and come back with it
         if group is None or group.state == DEAD:
             return 0
         if group.pending_members.get(pending.member_id) is pending:
             del group.pending_members[pending.member_id]
         if group.state == PREPARING_REBALANCE:
             self.try_join(group, BY_COMPLETED)
+        return 0
+
+    cdef int forget_expired_ids(self, GroupMetadata group) except -1:
+        """Forget the pending ids whose timers fired while the group was gone."""
+        for pending in list(group.pending_members.values()):
+            if (<PendingId>pending).slot == NO_OWNER:
+                del group.pending_members[(<PendingId>pending).member_id]
         return 0
 
     cdef int answer_syncs(self, GroupMetadata group, int code) except -1:

@@ -10,6 +10,7 @@ from coterie._core.coordinator.consumer.group cimport (
     ConsumerMember, OtherGroup, Record, Timers, new_group)
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
+from coterie._core.coordinator.consumer.writes cimport forget_group
 from coterie._core.coordinator.outputs cimport BY_SIZE, GROUP
 from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, Group
 
@@ -101,7 +102,9 @@ cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object 
         return 0
     if record.kind == CLASSIC_GROUP:
         classic.pop(group_id, None)
-        if known is not None:
+        if known is not None and known.group_type == CONSUMER:
+            forget_group(protocol, <ConsumerGroup>known)
+        elif known is not None:
             protocol.runtime.drop_group(known)
         if not record.tombstone:
             classic[group_id] = value

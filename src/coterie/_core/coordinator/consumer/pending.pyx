@@ -318,10 +318,13 @@ cdef class PendingWrites(Writes):
         cdef ConsumerGroup group
         cdef ConsumerMember member
         consumer.touch(group_id)
-        if known is not None:
-            self.take_out(known)
-        if before.group is not None:
-            consumer.runtime.add_group(before.group)
+        if known is None or known is not before.group or known.group_type == CONSUMER:
+            if known is not None:
+                self.take_out(known)
+            if before.group is not None:
+                consumer.runtime.add_group(before.group)
+                if before.group.group_type == CLASSIC:
+                    consumer.rebalances.forget_expired_ids(<GroupMetadata>before.group)
         if before.state is not None:
             group = <ConsumerGroup>before.group
             if before.state is not group:

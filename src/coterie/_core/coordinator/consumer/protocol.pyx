@@ -399,11 +399,9 @@ cdef class ConsumerProtocol(GroupProtocol):
     def update_metadata(self, brokers, deleted, topics):
         """Apply a new image: see ``MetadataImage.update``."""
         cdef set changed = self.image.update(brokers, deleted, topics)
-        cdef ConsumerGroup group
         for name in changed:
             for group_id in self.subscriptions.groups.get(name, ()):
-                group = <ConsumerGroup?>self.runtime.find(group_id)
-                self.set_refresh(group, 0, 0)
+                self.set_refresh(<ConsumerGroup?>self.runtime.find(group_id), 0, 0)
 
     def configure_group(self, str group_id not None, dict config not None):
         """Replace the settings that a group has of its own."""

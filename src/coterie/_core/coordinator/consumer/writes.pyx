@@ -191,6 +191,8 @@ cdef int replay_classic(ConsumerProtocol protocol, str group_id, Write write) ex
         if write is None:
             return protocol.runtime.protocol_of(known).drop_group(known)
         write.gone.append(known)           # with its timers, which do nothing until it comes back
+    if known.group_type == CONSUMER:
+        return forget_group(protocol, <ConsumerGroup>known)
     return protocol.runtime.drop_group(known)
 
 
