@@ -304,6 +304,8 @@ class Insists(Application):
 class ExactlyOnce(Application):
     """Writes a bill for each record, and commits offsets, in one transaction."""
 
+    settings = MappingProxyType({**MANUAL, "max.poll.records": 10})  # it ends within its timeout
+
     def __init__(self, consumer, store):
         super().__init__(consumer, store)
         self.store["starts"] = number = self.store.get("starts", 0) + 1
