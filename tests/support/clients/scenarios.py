@@ -287,6 +287,7 @@ def play_killed(client, session_timeout_ms=45000, settings=SETTINGS, **how):
 OF_KAFKA_4 = {"settings": CONSUMER_SETTINGS, "kafka": "4.1"}
 # A session is longer than the time that a client gives its members for a rebalance.
 CLOCKED_SETTINGS = CONSUMER_SETTINGS | {"group.consumer.session.timeout.ms": 60000}
+HEARTBEAT = "consumer_group_heartbeat"
 CLOCKED = {  # scenario -> its facts, and by how many ms the clock moves after each
     "regex": [
         ({"topics": [TOPIC]}, 0),
@@ -314,5 +315,13 @@ def play_clocked(client, name):
     ):
         for fact, ms in CLOCKED[name]:
             assert program.fact() == fact
+            if ms == 60_000:  # the client has to be done with its assignment before it is fenced
+                await_heartbeats(broker, 2)
             broker.advance(ms)
         program.facts()
+
+
+def await_heartbeats(broker, count):
+    """Wait until so many heartbeats of the consumer protocol were answered."""
+    while sum(getattr(event, "op", "") == HEARTBEAT for event in broker.timeline) < count:
+        broker.wait_for(GROUP, members=1)
