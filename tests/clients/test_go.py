@@ -33,8 +33,6 @@ def test_a_client_in_go_sees_what_kafka_shows_it(client, name, kafka):
 
 @pytest.mark.parametrize("name", CONSUMER_SCENARIOS)
 def test_a_member_of_a_consumer_group_in_go_sees_what_kafka_shows_it(consumers, name):
-    if name == "static":
-        pytest.skip("does not end on some machines; the cause is not known yet")
     play(consumers, name, **OF_KAFKA_4)
 
 
