@@ -1,17 +1,25 @@
 """franz-go and sarama against the server. ``COTERIE_ALL_CLIENTS=1`` tries sarama too."""
 
+from dataclasses import replace
+
 import pytest
 
 from support.clients.builds import OTHERS, go
 from support.clients.scenarios import (
     CLOCKED,
     CONSUMER_SCENARIOS,
+    CONSUMER_SETTINGS,
     OF_KAFKA_4,
     SCENARIOS,
     play,
     play_clocked,
     play_killed,
 )
+
+SHORT_SESSION = {
+    "group.consumer.min.session.timeout.ms": 3_000,
+    "group.consumer.session.timeout.ms": 3_000,
+}
 
 
 @pytest.fixture(scope="module", params=["franz", pytest.param("sarama", marks=OTHERS)])
@@ -21,8 +29,16 @@ def client(request):
 
 @pytest.fixture(scope="module")
 def consumers():
-    """franz-go, whose members speak the consumer protocol; it resolves expressions itself."""
-    return go("franz").of_the_consumer_protocol()
+    """franz-go, whose members speak the consumer protocol; it resolves expressions itself.
+
+    A static member of franz-go 1.22 leaves without its instance id, which is INVALID_REQUEST as in
+    Kafka. So it comes back once its session has ended, and whether its group is reconciled when the
+    program ends depends on its last heartbeat.
+    """
+    client = go("franz").of_the_consumer_protocol()
+    return replace(
+        client, rows=client.rows | {"static": replace(client.rows["static"], state=None)}
+    )
 
 
 @pytest.mark.parametrize("kafka", ["3.9", "4.1"])
@@ -33,7 +49,7 @@ def test_a_client_in_go_sees_what_kafka_shows_it(client, name, kafka):
 
 @pytest.mark.parametrize("name", CONSUMER_SCENARIOS)
 def test_a_member_of_a_consumer_group_in_go_sees_what_kafka_shows_it(consumers, name):
-    play(consumers, name, **OF_KAFKA_4)
+    play(consumers, name, CONSUMER_SETTINGS | SHORT_SESSION, kafka="4.1")
 
 
 @pytest.mark.parametrize("name", CLOCKED)
