@@ -224,6 +224,11 @@ class Program:
         assert self._process.returncode == 0, f"{facts}\n{ended}"
         return facts
 
+    @property
+    def is_running(self):
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     def ended(self):
         """Wait for its end, and return its status and last log lines."""
         self._process.wait()
@@ -316,12 +321,12 @@ def play_clocked(client, name):
         for fact, ms in CLOCKED[name]:
             assert program.fact() == fact
             if ms == 60_000:  # the client has to be done with its assignment before it is fenced
-                await_heartbeats(broker, 2)
+                await_heartbeats(broker, program, 2)
             broker.advance(ms)
         program.facts()
 
 
-def await_heartbeats(broker, count):
-    """Wait until so many heartbeats of the consumer protocol were answered."""
+def await_heartbeats(broker, program, count):
+    """Wait until so many heartbeats of a program's member were answered."""
     while sum(getattr(event, "op", "") == HEARTBEAT for event in broker.timeline) < count:
-        broker.wait_for(GROUP, members=1)
+        assert program.is_running, program.ended()
