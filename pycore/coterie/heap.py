@@ -1,7 +1,7 @@
 """What the C library's heap keeps of freed memory, for processes that live long.
 
 A process that frees what a task took otherwise keeps half of it for the next one, in a heap for
-each thread. Only glibc can be told; with another C library the functions do nothing.
+each thread. Only glibc has these options; with another C library the functions do nothing.
 """
 
 from __future__ import annotations

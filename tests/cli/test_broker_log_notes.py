@@ -33,11 +33,11 @@ def test_a_row_is_from_a_broker_log_that_gives_a_cause_a_reason_or_a_duration(
 
 
 @pytest.mark.parametrize(
-    ("lines", "rows", "is_said"),
+    ("lines", "rows", "has_note"),
     [
         ([LEFT], [row("records")], True),
         ([], [row("records")], False),
-        ([LEFT, REFUSED], [row("records")], False),  # a refused join is told by itself
+        ([LEFT, REFUSED], [row("records")], False),  # a refused join is reported by itself
         ([LEFT], [row("records"), row("records", SERVER)], False),
         ([LEFT], [row("records", timestamp=None)], False),
         ([LEFT], [row("records", event=event) for event in (*SUMMARIES, COMMITS)], False),
@@ -45,13 +45,15 @@ def test_a_row_is_from_a_broker_log_that_gives_a_cause_a_reason_or_a_duration(
     ],
 )
 def test_a_broker_log_that_could_explain_an_event_and_explains_none_is_told(
-    capsys, lines, rows, is_said
+    capsys, lines, rows, has_note
 ):
     """Commits and summaries are no events that a line could explain."""
     at_ms = iter(range(7000, 9000, 1000))
     say_unmatched(SERVER, [BrokerLogLine("g", what, next(at_ms), SERVER) for what in lines], rows)
-    said = capsys.readouterr().err
-    assert bool(said) == is_said
-    if is_said:
-        assert "the server log explains no event: its lines are of 1970-01-01T00:00:07.000Z" in said
-        assert "the events of 1970-01-01T00:00:02.000Z" in said
+    notes = capsys.readouterr().err
+    assert bool(notes) == has_note
+    if has_note:
+        assert (
+            "the server log explains no event: its lines are of 1970-01-01T00:00:07.000Z" in notes
+        )
+        assert "the events of 1970-01-01T00:00:02.000Z" in notes

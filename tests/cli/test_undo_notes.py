@@ -19,9 +19,9 @@ from coterie.cli.undo import nothing_planned
 def test_a_compacted_log_may_have_lost_the_offsets_and_a_whole_one_never_had_them(
     trusted_from_ms, since
 ):
-    said = str(nothing_planned(SimpleNamespace(trusted_from_ms=trusted_from_ms), 2000))
-    assert "1970-01-01T00:00:02.000Z" in said
+    note = str(nothing_planned(SimpleNamespace(trusted_from_ms=trusted_from_ms), 2000))
+    assert "1970-01-01T00:00:02.000Z" in note
     if since is None:
-        assert "no offset was committed" in said
+        assert "no offset was committed" in note
     else:
-        assert f"it is trusted since {since}" in said
+        assert f"it is trusted since {since}" in note

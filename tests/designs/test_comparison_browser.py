@@ -4,10 +4,9 @@ import pytest
 
 from coterie.designs import DESIGNS, page
 from support.designs.comparison_pages import HOSTILE, data_of, large, made
-from support.report.browser import Browser, start
+from support.report.browser import LOCAL, Browser
 
 pytest.importorskip("jinja2")
-LOCAL = ("file:", "data:", "about:", "chrome:")
 TWO_OWNERS = "#d55e00"
 FILLS = """
 const storage = echarts.getInstanceByDom(arguments[0]).getZr().storage;
@@ -20,13 +19,6 @@ chart.dispatchAction({ type: "showTip", seriesIndex: 0, dataIndex: number });
 return [...holder.children].map((one) => one.innerText).join("\\n").trim();
 """
 ROWS = "return laneRows(DATA.lanes[arguments[0]]).map((row) => row.join())"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    held = start(tmp_path_factory.mktemp("profile"))
-    yield held
-    held.quit()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The seeded source of choices: splitmix64, and numbers from all of the range that is asked for."""
+"""The seeded source of choices: splitmix64, and numbers from the whole of a range."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -4,10 +4,9 @@ import pytest
 
 from coterie.histories import Crash, History
 from support.histories.mistakes import CommitsFirst
-from support.report.browser import Browser, start
+from support.report.browser import LOCAL, Browser
 
 pytest.importorskip("jinja2")
-LOCAL = ("file:", "data:", "about:", "chrome:")
 CRASH = Crash(at_ms=0, during="processing")
 TWO_MEMBERS = History(members=2, topics={"orders <i>": 3}, minutes=1, events=(CRASH,))
 TIPS = """
@@ -19,13 +18,6 @@ for (let number = 0; number < arguments[1]; number++) {
 return found;
 """
 ROWS = "return laneRows(DATA.lanes[0]).map((row) => row.join())"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    held = start(tmp_path_factory.mktemp("profile"))
-    yield held
-    held.quit()
 
 
 @pytest.fixture

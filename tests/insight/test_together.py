@@ -225,8 +225,8 @@ def test_threads_read_no_further_than_a_log_of_a_time_whose_clock_went_back(tmp_
         record = commit(time, offset=offset, group=b"ab"[offset % 2 :][:1])
         (place / f"{offset:020}.log").write_bytes(batch(offset, [record]))
     options = {"at_ms": at_ms}
-    asked = [(explain, explain.Parameters()), (growth, growth.Parameters())]
-    check(tmp_path, asked, options)
+    questions = [(explain, explain.Parameters()), (growth, growth.Parameters())]
+    check(tmp_path, questions, options)
     (view,) = read_partitions([tmp_path], **options)
     shown = sum(row["records"] for row in growth.rows(view, growth.Parameters()))
     assert shown == (3 if at_ms == 5500 else 2)

@@ -5,21 +5,13 @@ import pytest
 from coterie import messages
 from support.golden_data import log
 from support.insight.lives import commit, life, member, written
-from support.report.browser import Browser, start
+from support.report.browser import LOCAL, Browser
 from support.report.pages import report
 from support.report.report_logs import HOSTILE, compacted, crash_loop, hostile_log
 
 pytest.importorskip("jinja2")
 GROUP = "grp-java-cooperative-sticky"
-LOCAL = ("file:", "data:", "about:", "chrome:")  # the last: the tab that the browser begins with
 LINKS = "tbody th a"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    held = start(tmp_path_factory.mktemp("profile"))
-    yield held
-    held.quit()
 
 
 @pytest.fixture

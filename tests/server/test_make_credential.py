@@ -20,11 +20,11 @@ def made(user, typed):
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_what_is_printed_is_a_users_file_for_that_password(tmp_path, end):
-    told = made("alice", f"secret {end}")
-    assert told.returncode == 0
-    assert "secret" not in told.stdout + told.stderr
+    done = made("alice", f"secret {end}")
+    assert done.returncode == 0
+    assert "secret" not in done.stdout + done.stderr
     path = tmp_path / "users.toml"
-    path.write_text(told.stdout)
+    path.write_text(done.stdout)
     path.chmod(0o600)
     users = read_users(path)
     for mechanism in HASHES:
@@ -33,28 +33,28 @@ def test_what_is_printed_is_a_users_file_for_that_password(tmp_path, end):
 
 
 def test_each_credential_has_a_salt_of_its_own():
-    told = [made("alice", "secret").stdout for _ in range(2)]
-    salts = [line for text in told for line in text.splitlines() if line.startswith("salt")]
+    done = [made("alice", "secret").stdout for _ in range(2)]
+    salts = [line for text in done for line in text.splitlines() if line.startswith("salt")]
     assert len(set(salts)) == 4
 
 
 @pytest.mark.parametrize(("user", "typed"), [("alice", ""), ("alice", "\n"), ("", "secret")])
 def test_no_name_or_password_is_wrong_usage(user, typed):
-    told = made(user, typed)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr.count("\n") == 1
+    done = made(user, typed)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
 
 
 def test_at_a_terminal_the_password_is_asked_for_until_it_is_given_twice(monkeypatch):
     answers = iter(["secret", "sceret", "secret", "secret"])
-    asked = []
+    prompts = []
     monkeypatch.setattr(
-        "click.termui.hidden_prompt_func", lambda text: asked.append(text) or next(answers)
+        "click.termui.hidden_prompt_func", lambda text: prompts.append(text) or next(answers)
     )
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)
-    told = coterie("serve", "--make-credential", "alice")
-    assert (told.returncode, next(answers, None)) == (0, None)
-    assert len(asked) == 4
-    assert "password of alice" not in told.stdout  # that is the file
+    done = coterie("serve", "--make-credential", "alice")
+    assert (done.returncode, next(answers, None)) == (0, None)
+    assert len(prompts) == 4
+    assert "password of alice" not in done.stdout  # that is the file

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from support.report.browser import Browser, start
+from support.report.browser import LOCAL, Browser, start
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = ["Home", "Start", "Questions", "Coordinator", "Server", "Spark", "Reference"]
-LOCAL = ("file:", "data:", "about:", "chrome:")
 # Whether the theme's style sheet applies, its script runs, and all pictures are there.
 STATE = """
 const position = getComputedStyle(document.querySelector(".md-header")).position;

@@ -100,7 +100,7 @@ class PlayedConsumer:
         return getattr(self, "_topics", set())
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the assigned partitions, as the listener was told."""
+        """Return the partitions that the listener has got and not given up."""
         return set(self._positions)
 
     def poll(self, timeout_ms: int) -> list[ConsumerRecord]:

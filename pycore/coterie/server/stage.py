@@ -134,7 +134,7 @@ class Stage:
         return self._joins[client_id]
 
     def silent(self, client_ids: Iterable[str], ms: int) -> list[str]:
-        """Return the clients that could have said something for so long, and have not.
+        """Return the clients that have sent nothing for so long, although they could.
 
         A request under way keeps a session alive, and a client that was never heard has none.
         """

@@ -77,5 +77,5 @@ def test_topics_of_a_group_that_a_tombstone_of_a_classic_group_removes_have_no_r
     log = [*first.log, Batch(end, records=((key, None),))]
     loaded = GroupCoordinator({"coterie.behaviour": "4.1"}, log=log)
     assert loaded.snapshot("g") is None
-    loaded.set_topics({"t": 3})  # nobody is to be told
+    loaded.set_topics({"t": 3})  # the topic has no reader
     assert loaded.load_error is None

@@ -92,11 +92,11 @@ def test_a_failed_append_fails_those_after_it_in_its_partition_and_takes_them_ba
     joined(deferred)
     before = described(deferred)
     first, second = beat(deferred, member="b"), beat(deferred, member="c")
-    other, kept = beat(deferred, "h"), deferred.offset_commit("i", {("t", 0): 1})
+    other, later = beat(deferred, "h"), deferred.offset_commit("i", {("t", 0): 1})
     appends = list(deferred.appends)
     appends[1].complete(Error.NOT_ENOUGH_REPLICAS)
     assert second.response.error is Error.COORDINATOR_NOT_AVAILABLE
-    assert kept.response.partitions[0].error is Error.COORDINATOR_NOT_AVAILABLE
+    assert later.response.partitions[0].error is Error.COORDINATOR_NOT_AVAILABLE
     assert [append.done for append in appends] == [False, True, False, True]
     assert list(deferred.appends) == [appends[0], appends[2]]
     assert not first.done

@@ -13,6 +13,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--force-color-profile=srgb", "--lang=en"),
 )
+LOCAL = ("file:", "data:", "about:", "chrome:")  # the last: the tab that a browser begins with
 ATTEMPTS = 10  # selenium waits half a minute for a driver, that a minute for its browser
 MARKS = """
 const storage = echarts.getInstanceByDom(arguments[0]).getZr().storage;
