@@ -4,6 +4,7 @@ import pytest
 
 from coterie import CoterieError
 from coterie.histories.invariants import Invariants
+from coterie.testing import Cluster, Consumer
 
 PLACE = ("orders", 0)
 
@@ -22,8 +23,6 @@ def test_each_generation_and_a_group_that_begins_anew_may_have_other_owners():
     invariants.assigned_by_leader("two", 2, [PLACE])
     invariants.begin_anew()
     invariants.assigned_by_leader("one", 1, [PLACE])
-    invariants.assigned_by_broker("two", 1)  # it has the other protocol now
-    invariants.assigned_by_leader("two", 1, [PLACE])
 
 
 def test_the_epoch_of_a_member_shrinks_in_a_new_group_only():
@@ -33,3 +32,27 @@ def test_the_epoch_of_a_member_shrinks_in_a_new_group_only():
     invariants.assigned_by_broker("one", 4)
     with pytest.raises(CoterieError, match="the epoch of one shrinks from 4 to 3"):
         invariants.assigned_by_broker("one", 3)
+
+
+def member(cluster, protocol):
+    consumer = Consumer(cluster, {"group.id": "g", "group.protocol": protocol})
+    consumer.subscribe(["t"])
+    consumer.poll(10_000)
+    return consumer
+
+
+@pytest.mark.parametrize("how", ["deleted", "upgraded"])
+def test_a_classic_group_ends_when_it_is_deleted_or_upgraded_but_not_by_a_failover(how):
+    cluster, ended = Cluster({"t": 1}, {"coterie.behaviour": "4.1"}), []
+    cluster.on_group_end = ended.append
+    consumer = member(cluster, "classic")
+    cluster.fail_over()
+    consumer.commit()
+    assert not ended
+    if how == "deleted":
+        consumer.close()
+        cluster.schedule.run_until(cluster.now_ms + 10)  # the request arrives
+        cluster.call("delete_groups", ["g"])
+    else:
+        member(cluster, "consumer")
+    assert ended == ["g"]

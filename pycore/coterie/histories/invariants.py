@@ -45,7 +45,6 @@ class Invariants:
                 f"a bug of coterie: the epoch of {member_id} shrinks from {before} to {epoch}"
             )
         self._epochs[member_id] = epoch
-        self.begin_anew()
 
     def begin_anew(self) -> None:
         """Expect any generation: the group was removed, or has changed its protocol."""

@@ -10,7 +10,7 @@ from coterie.arguments import called, function
 from coterie.errors import CoterieError
 from coterie.histories.actions import ACTIONS
 from coterie.histories.conditions import mapping
-from coterie.histories.events import DeleteGroup, Event, ExpireOffsets
+from coterie.histories.events import Event
 from coterie.histories.instance import Instance, processing_time, sleep
 from coterie.histories.invariants import Invariants
 from coterie.histories.ledger import Ledger, PartitionEnd, Place
@@ -78,6 +78,7 @@ class Run:
         self.starts: dict[Place, int] | None = None  # where the probe begins; None: no probe
         self._by_name: dict[str, Instance] = {}
         self.invariants = Invariants()
+        self.cluster.on_group_end = lambda _: self.invariants.begin_anew()
         self.faulty = True
 
     def _make_schedule(self) -> Schedule:
@@ -160,8 +161,6 @@ class Run:
             member = "" if instance is None else instance.name
             self.ledger.note(self.schedule.now_ms, member, "event", event)
             ACTIONS[type(event)](self, event, instance)
-            if isinstance(event, DeleteGroup | ExpireOffsets):
-                self.invariants.begin_anew()
 
     def _end_faults(self) -> None:
         """Stop production, heal and resume everything, and start the members that are down."""

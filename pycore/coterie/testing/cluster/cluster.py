@@ -11,7 +11,7 @@ from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.errors import ArgumentError, shown
-from coterie.events import Response, Unanswered
+from coterie.events import Append, Response, Unanswered
 from coterie.operations import NUMBER, OPERATIONS
 from coterie.schedule import Schedule
 from coterie.testing.cluster.coordinator import CountedCoordinator
@@ -24,6 +24,7 @@ from coterie.values import Error
 
 __all__ = ["Cluster"]
 
+_CLASSIC_GROUP = b"\0\2"  # the version of the key of a classic group's record
 _COMMITS = ("offset_commit", "txn_offset_commit")  # their errors stand at each partition
 
 
@@ -56,6 +57,9 @@ class Cluster:
         The faults of connections.
     on_note : function or None
         Called as ``on_note(at_ms, client, kind, details)`` with what clients do.
+    on_group_end : function or None
+        Called as ``on_group_end(group_id)`` when a classic group is removed, or becomes a consumer
+        group: another one of this id begins its generations anew.
     node : int
         The broker that coordinates the groups; each fail-over gives another number.
     loading : bool
@@ -83,6 +87,7 @@ class Cluster:
         self._racks = _racks_of(racks)
         self.network = Network(self)
         self.on_note: Callable[[int, str, str, Any], None] | None = None
+        self.on_group_end: Callable[[str], None] | None = None
         self.node, self.loading = 0, False
         self._awaiting: dict[int, Request] = {}  # parked requests, by the id of the answer
         self._settled: list[Any] = []
@@ -243,8 +248,12 @@ class Cluster:
 
     def _on_event(self, event: Any) -> None:
         """Take an event of the coordinator, which must not be called from here."""
-        if isinstance(event, Response | Unanswered) and event.id in self._awaiting:
-            self._settled.append(event)
+        if isinstance(event, Response | Unanswered):
+            if event.id in self._awaiting:
+                self._settled.append(event)
+        elif self.on_group_end is not None and isinstance(event, Append):
+            if event.value is None and event.key[:2] == _CLASSIC_GROUP:
+                self.on_group_end(event.group_id)
 
     # Requests of clients
 
