@@ -251,9 +251,8 @@ class Cluster:
         if isinstance(event, Response | Unanswered):
             if event.id in self._awaiting:
                 self._settled.append(event)
-        elif self.on_group_end is not None and isinstance(event, Append):
-            if event.value is None and event.key[:2] == _CLASSIC_GROUP:
-                self.on_group_end(event.group_id)
+        elif self.on_group_end and _ends_classic_group(event):
+            self.on_group_end(event.group_id)
 
     # Requests of clients
 
@@ -339,6 +338,10 @@ class Cluster:
             else:
                 found[name, partition] = log.offset_for_time(at, end)
         return found
+
+
+def _ends_classic_group(event: Any) -> bool:
+    return isinstance(event, Append) and event.value is None and event.key[:2] == _CLASSIC_GROUP
 
 
 def _racks_of(racks: Any) -> dict[str, tuple[frozenset[str], ...]]:
