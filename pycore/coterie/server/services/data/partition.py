@@ -115,7 +115,7 @@ class PartitionLog:
 
     def data(self) -> bytes:
         """Return all batches."""
-        return b"".join(batch.data for batch in self._batches())
+        return b"".join(batch.data for segment in self._segments for batch in segment.batches)
 
     def produce(self, data: bytes) -> Appended:
         """Validate and append the records of a producer.
@@ -388,11 +388,6 @@ class PartitionLog:
         """Call the waiters after a write."""
         for waiter in list(self.waiters.values()):
             waiter()
-
-    def _batches(self, offset: int = 0) -> Iterator[StoredBatch]:
-        """Yield the batches, starting with the batch that contains an offset."""
-        for segment in self._segments:
-            yield from segment.since(segment.index_of(offset))
 
 
 def _records(stored: StoredBatch) -> Iterator[tuple[int, int]]:

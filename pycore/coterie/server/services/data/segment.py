@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from coterie.server.services.data.settings import LogSettings
@@ -116,19 +115,13 @@ class Segment:
         batches = self.batches
         return batches[last].position + len(batches[last].data) - batches[first].position
 
-    def since(self, number: int) -> Iterator[StoredBatch]:
-        """Yield the batches from an index on, without a copy of the list."""
-        batches = self.batches
-        for n in range(number, len(batches)):
-            yield batches[n]
-
     def bound_behind(self, position: int) -> int | None:
         """Return the offset of the first entry of Kafka's offset index at or after a position.
 
         An entry has the last offset of its batch. None if there is no such entry.
         """
         low = bisect_left(self.batches, position, key=lambda batch: batch.position)
-        for batch in self.since(low):
-            if batch.indexed:
-                return batch.last_offset
+        for n in range(low, len(self.batches)):
+            if self.batches[n].indexed:
+                return self.batches[n].last_offset
         return None
