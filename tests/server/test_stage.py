@@ -161,12 +161,13 @@ def test_the_joins_of_a_client_are_counted_and_nothing_else():
 def test_a_client_is_silent_once_it_has_sent_nothing_for_so_long(server, stage):
     began_ms = server.cluster.now_ms
     committing(server, "a")
+    committing(server, None)  # of no name
     committing(server, "cut")
     stage.cut("cut")
     server.run(400)
     committing(server, "b")
     everyone = ("a", "b", "cut", "unheard")
-    assert stage.heard_ms == {"a": began_ms, "cut": began_ms, "b": began_ms + 400}
+    assert stage.heard_ms == {"a": began_ms, "": began_ms, "cut": began_ms, "b": began_ms + 400}
     server.run(99)
     assert stage.silent(everyone, 500) == []
     server.run(1)

@@ -103,7 +103,8 @@ class Stage:
         self._cluster.groups.ask(
             *(NUMBER[op], group_id, generation_id, member_id, instance, details), answers.append
         )
-        return answers[0]
+        (answered,) = answers
+        return answered
 
     # The network
 
@@ -143,7 +144,8 @@ class Stage:
             client_id
             for client_id in client_ids
             if client_id not in self._cut
-            and self.heard_ms.get(client_id, since_ms + 1) <= since_ms
+            and client_id in self.heard_ms
+            and self.heard_ms[client_id] <= since_ms
             and all(call.connection.call is not call for call in self._calls.get(client_id, ()))
         ]
 
