@@ -239,3 +239,21 @@ def test_with_a_seed_nonces_and_salts_repeat():
     assert [one, two] == first(7)
     assert first(8) != first(7)
     assert len(base64.b64decode(dict(p.split(b"=", 1) for p in one.split(b","))[b"s"])) >= 16
+
+
+def test_a_wrong_token_is_answered_after_the_delay():
+    it = Clocked()
+    it.begin()
+    assert it.authenticate(WRONG).error is Error.SASL_AUTHENTICATION_FAILED
+    assert (it.own.failed, it.own.delayed) == (True, True)
+
+
+def test_a_refusal_from_outside_fails_as_a_wrong_token_unless_it_is_complete():
+    it = Clocked()
+    it.begin()
+    it.own.refuse()
+    assert (it.own.failed, it.own.delayed) == (True, True)
+    complete = authenticated()
+    complete.own.refuse()
+    assert not complete.own.failed
+    assert complete.own.admits(METADATA)

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.server.clock import Timers
+from coterie.server.cluster import Cluster
+from coterie.server.context import Context
 from coterie.server.net.listener import Heart
 from support.server import playing
 from support.server.transports import Loop
@@ -153,3 +155,7 @@ def test_without_a_deadline_there_is_no_beat_and_the_next_deadline_has_one():
     cluster.waits.call_later(300, lambda: None)
     loop.run()
     assert len(loop.beats) == 1
+
+
+def test_a_clock_that_nobody_set_starts_at_0():
+    assert Timers().now_ms == Context().now_ms == Cluster().now_ms == 0

@@ -286,6 +286,104 @@ def test_an_election_forgets_only_what_the_log_has_not():
     )
 
 
+def test_an_election_knows_nothing_that_is_not_in_the_log():
+    it = Coordinated()
+    for name in "ab":
+        it.init(name)
+    number = it.own.partition_for("a")
+    it.cluster.topics.partition(STATE_TOPIC, number).append_records([(0, key_bytes("a"), None)])
+    it.own.load()
+    assert [each.transactional_id for each in it.own] == ["b"]
+    it.cluster.topics.delete(STATE_TOPIC)
+    it.own.load()
+    assert list(it.own) == []
+
+
+def test_a_timer_of_before_an_election_aborts_nothing_twice():
+    it = Coordinated()
+    it.add(it.init(), 0)
+    it.own.load()
+    it.own.load()
+    it.move(60_000 + CHECK_MS)
+    assert it.markers() == [(1, 0)]
+
+
+def test_exhausted_epochs_are_an_error_for_who_names_another_one():
+    it = Coordinated()
+    stored(it, Value(77, 2**15 - 2, 60_000, State.EMPTY, None, 0, -1))
+    assert it.init(expected=(77, 5)).error is Error.UNKNOWN_SERVER_ERROR
+
+
+def test_a_transaction_is_verified_before_a_write_with_the_errors_of_a_write():
+    it = Coordinated()
+    producer = it.init()
+    it.add(producer, 0)
+    (_, producer_id, epoch) = producer
+
+    def verified(name="x", producer_id=producer_id, epoch=epoch, number=0, **how):
+        return it.own.verify(name, producer_id, epoch, "t", number, **how)
+
+    assert verified() is Error.NONE
+    assert verified(None) is Error.NONE  # no transaction
+    assert verified(epoch=epoch + 1) is Error.INVALID_PRODUCER_EPOCH
+    assert verified(producer_id=producer_id + 1) is Error.INVALID_PRODUCER_ID_MAPPING
+    assert verified(number=1) is Error.INVALID_TXN_STATE
+    assert verified(number=1, abortable=True) is Error.TRANSACTION_ABORTABLE
+    assert it.own.transaction("x").partitions == {("t", 0)}
+    assert verified(number=1, adds=True) is Error.NONE
+    assert it.own.transaction("x").partitions == {("t", 0), ("t", 1)}
+    assert it.own.transaction("x").client_version == 2
+    it.cluster.topics.delete(STATE_TOPIC)
+    assert verified() is Error.COORDINATOR_NOT_AVAILABLE
+
+
+def test_who_asks_while_markers_are_written_is_told_to_ask_again():
+    """A fetch that waits is answered by the first marker, before the transaction is complete."""
+    it = Coordinated()
+    producer = it.init()
+    it.add(producer, 0, 1)
+    heard = []
+
+    def ask():
+        heard.append(it.init().error)
+        heard.append(it.add(producer, 1))
+        heard.append(it.end(producer, True))
+        heard.append(it.end(producer, False))
+        heard.append(it.own.verify_partitions("x", *producer[1:], [("t", 0)])["t", 0])
+
+    it.cluster.topics.partition("t", 0).waiters["fetch"] = ask
+    assert it.end(producer, True) is Error.NONE
+    soon = Error.CONCURRENT_TRANSACTIONS
+    assert heard == [soon, soon, soon, Error.INVALID_TXN_STATE, soon]
+    assert it.markers(1) == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("", Error.INVALID_REQUEST), ("nobody", Error.INVALID_PRODUCER_ID_MAPPING)],
+)
+def test_the_end_with_the_next_epoch_is_refused_like_any_end(name, error):
+    it = Coordinated()
+    assert it.own.end_txn_with_bump(name, 1, 0, committed=True) == (error, -1, -1)
+    assert it.own.end_txn(name, 1, 0, committed=True) is error
+    it.cluster.topics.delete(STATE_TOPIC)
+    if name:
+        error = Error.NOT_COORDINATOR
+    assert it.own.end_txn_with_bump(name, 1, 0, committed=True) == (error, -1, -1)
+    assert it.own.add_partitions(name, 1, 0, []) is error
+
+
+def test_the_first_check_of_a_time_out_is_at_or_after_it():
+    """Kafka looks every ten seconds, and aborts what is over its time by then."""
+    for timeout_ms, at_ms in ((9_999, 10_000), (10_000, 20_000), (19_999, 20_000)):
+        it = Coordinated()
+        it.add(it.init(timeout_ms=timeout_ms), 0)
+        it.move(at_ms - 1)
+        assert it.own.transaction("x").state is State.ONGOING
+        it.move(1)
+        assert it.own.transaction("x").state is State.COMPLETE_ABORT
+
+
 def test_a_topic_that_is_gone_needs_no_marker():
     it = Coordinated()
     producer = it.init()

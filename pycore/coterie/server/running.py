@@ -168,7 +168,7 @@ class Running:
         return self.cluster.groups.snapshot(text(group_id, "group_id"))
 
     async def wait_for(
-        self, group_id: Any, *, state: Any = None, members: Any = None, timeout_s: Any = 10
+        self, group_id: Any, *, state: Any = None, members: Any = None, timeout_s: Any
     ) -> GroupView | None:
         """Wait until a group has a state or a number of members; see ``Broker.wait_for``."""
         condition = GroupCondition(group_id, state=state, members=members)

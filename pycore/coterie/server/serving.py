@@ -22,9 +22,7 @@ __all__ = ["freeze_survivors", "serve"]
 _FULL = 2  # the oldest generation of the garbage collector
 
 
-def serve(
-    options: Options, *, trace: Path | None = None, overwrite: bool = False, insecure: bool = False
-) -> None:
+def serve(options: Options, *, trace: Path | None, overwrite: bool, insecure: bool) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP, and write the trace, if one is named.
 
     Raises

@@ -80,7 +80,6 @@ class OffsetsLog:
             producer_id=producer_id,
             producer_epoch=epoch,
             transactional=transactional,
-            leader_epoch=0,
         )
         offset = log.append_own(batch)
         return offset
