@@ -252,3 +252,126 @@ def test_a_follower_of_a_longer_log_is_told_where_they_part(server):
     (found,) = ask(server.connect(), "Fetch", 12, body)["responses"][0]["partitions"]
     assert found["divergingEpoch"] == {"epoch": 0, "endOffset": 1}
     assert found["records"] == b""
+
+
+def part_of(body):
+    (found,) = body["responses"][0]["partitions"]
+    return found
+
+
+def test_a_partition_is_told_with_all_its_fields(server):
+    part = log(server, 1)
+    part.append_records([(1, b"k", b"v")] * 3)
+    part.delete_below(2)
+    part.produce(of_producer(0, producer_id=5, transactional=True))
+    found = part_of(ask(server.connect(), "Fetch", 12, asking((1, 2))))
+    assert {key: value for key, value in found.items() if key != "records"} == {
+        "partitionIndex": 1, "errorCode": 0, "highWatermark": 4, "lastStableOffset": 3,
+        "logStartOffset": 2, "abortedTransactions": None, "preferredReadReplica": -1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"currentLeaderEpoch": 2}, 0),
+        ({"currentLeaderEpoch": 1}, 74),
+        ({"currentLeaderEpoch": 3}, 75),
+        ({"fetchOffset": -1}, 1),
+        ({"fetchOffset": 1}, 0),
+        ({"fetchOffset": 2}, 0),
+        ({"fetchOffset": 3}, 1),
+        ({"fetchOffset": 0}, 1),
+        ({"partitionMaxBytes": -1}, -1),
+        ({"lastFetchedEpoch": 3}, 1),
+    ],
+)
+def test_a_partition_that_cannot_be_read_ends_the_wait(server, fields, error):
+    part = log(server)
+    part.append_records([(1, b"k", b"v")] * 2)
+    part.delete_below(1)
+    part.leader_epochs.append((2, 2))
+    body = asking((0, 2))
+    body["topics"][0]["partitions"][0].update(fields)
+    peer = server.connect()
+    peer.send(request("Fetch", 12, body))
+    waits = error == 0 and fields.get("fetchOffset") != 1
+    assert peer.whole() is not waits
+    server.run(500)
+    found = part_of(answer(peer, "Fetch", 12))
+    assert found["errorCode"] == error
+    if error:
+        ends = (found["highWatermark"], found["lastStableOffset"], found["logStartOffset"])
+        assert ends == (-1, -1, -1)
+
+
+def test_a_session_goes_on_with_the_partitions_that_were_added_and_not_forgotten(server):
+    for number in range(3):
+        log(server, number).produce(batch(b"v"))
+    peer = server.connect()
+
+    def go_on(epoch, *parts, forgotten=(), session=0):
+        rows = [{"topic": "t", "partitions": list(forgotten)}] if forgotten else []
+        body = asking(*parts, sessionEpoch=epoch, sessionId=session, maxWaitMs=0,
+                      forgottenTopicsData=rows)  # fmt: skip
+        told = ask(peer, "Fetch", 11, body)
+        return told["errorCode"], told["sessionId"], partitions(told)
+
+    error, session, told = go_on(0, (0, 0), (1, 0))
+    assert (error, set(told)) == (0, {0, 1})
+    assert session
+    found = go_on(1, (2, 0), forgotten=[0], session=session)
+    assert found == (0, session, {1: (0, [0], 1), 2: (0, [0], 1)})
+    for epoch in (1, 3):
+        assert go_on(epoch, session=session) == (71, 0, {})
+    assert go_on(2, (1, 1), (2, 1), session=session) == (0, session, {})
+    assert go_on(3, forgotten=[1, 2], session=session) == (0, 0, {})
+    assert go_on(4, session=session) == (70, 0, {})  # it is gone with its last partition
+
+
+def test_a_partition_with_records_goes_behind_the_others_of_its_session(server):
+    peer = server.connect()
+    whole = asking((0, 0), (1, 0), (2, 0), sessionEpoch=0, maxWaitMs=0)
+    session = ask(peer, "Fetch", 11, whole)["sessionId"]
+    for number in (0, 1, 2):
+        log(server, number).produce(batch(b"v"))
+    orders = []
+    for epoch in (1, 2):
+        body = asking(sessionEpoch=epoch, sessionId=session, maxBytes=1)
+        told = ask(peer, "Fetch", 11, body)
+        orders.append([
+            (each["partitionIndex"], bool(each["records"]))
+            for each in told["responses"][0]["partitions"]
+        ])  # fmt: skip
+    assert orders == [[(0, True), (1, False), (2, False)], [(1, True)]]
+
+
+def test_a_session_hears_of_an_error_again_and_of_its_end_at_once(server):
+    peer = server.connect()
+    whole = asking((0, 5), sessionEpoch=0, maxWaitMs=0)
+    session = ask(peer, "Fetch", 11, whole)["sessionId"]
+
+    def go_on(epoch):
+        body = asking(sessionEpoch=epoch, sessionId=session)
+        return partitions(ask(peer, "Fetch", 11, body))
+
+    assert go_on(1) == {0: (1, [], -1)}
+    assert go_on(2) == {0: (1, [], -1)}
+    log(server).append_records([(1, b"k", b"v")] * 6)
+    assert go_on(3) == {0: (0, [0, 1, 2, 3, 4, 5], 6)}
+
+
+def test_the_end_of_a_session_ends_it(server):
+    peer = server.connect()
+    session = ask(peer, "Fetch", 11, asking((0, 0), sessionEpoch=0, maxWaitMs=0))["sessionId"]
+    last = asking((0, 0), sessionEpoch=-1, sessionId=session, maxWaitMs=0)
+    assert ask(peer, "Fetch", 11, last)["sessionId"] == 0
+    again = asking(sessionEpoch=1, sessionId=session)
+    assert ask(peer, "Fetch", 11, again)["errorCode"] == 70
+
+
+def test_a_session_is_of_names_or_of_ids(server):
+    peer = server.connect()
+    session = ask(peer, "Fetch", 11, asking((0, 0), sessionEpoch=0, maxWaitMs=0))["sessionId"]
+    other = {**asking(sessionEpoch=1, sessionId=session), "topics": []}
+    assert ask(peer, "Fetch", 17, other)["errorCode"] == 106

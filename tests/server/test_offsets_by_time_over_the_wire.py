@@ -78,3 +78,48 @@ def test_the_end_of_the_epoch_is_the_end_of_the_log(kafka, version):
         log.produce(batch(b"x"))
     (topic,) = ask(server.connect(), "OffsetForLeaderEpoch", version, body)["topics"]
     assert (topic["partitions"][0]["errorCode"], topic["partitions"][0]["endOffset"]) == (0, 4)
+
+
+@pytest.mark.parametrize(("version", "error"), [(0, 0), (1, 42), (9, 42)])
+def test_a_partition_that_is_named_twice_is_refused_since_version_1(server, version, error):
+    part = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1, "maxNumOffsets": 1}
+    topics = [{"name": "t", "partitions": [part]}, {"name": "t", "partitions": [part]}]
+    body = {"replicaId": -1, "topics": topics}
+    found = ask(server.connect(), "ListOffsets", version, body)["topics"]
+    errors = [row["errorCode"] for topic in found for row in topic["partitions"]]
+    assert errors == [error, error]
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (2, 74), (3, 0), (4, 75)])
+def test_a_client_of_another_leader_epoch_is_told_so(server, epoch, error):
+    server.cluster.topics.partition("t", 0).leader_epochs.append((3, 4))
+    part = {"partitionIndex": 0, "currentLeaderEpoch": epoch, "timestamp": -2}
+    body = {"replicaId": -1, "topics": [{"name": "t", "partitions": [part]}]}
+    (topic,) = ask(server.connect(), "ListOffsets", 9, body)["topics"]
+    (found,) = topic["partitions"]
+    offset = 0 if error == 0 else -1
+    assert (found["errorCode"], found["offset"]) == (error, offset)
+
+
+def test_version_0_lists_the_segments_that_were_last_written_before_a_time(server):
+    """The newest first, at most as many as asked for; the end counts as written now."""
+    server.run(1000)
+    log = server.cluster.topics.partition("t", 0)
+    log.produce(batch(b"x" * 60, time_ms=4000))
+    now_ms = server.cluster.now_ms
+
+    def listed(timestamp, most=10):
+        part = {"partitionIndex": 0, "timestamp": timestamp, "maxNumOffsets": most}
+        body = {"replicaId": -1, "topics": [{"name": "t", "partitions": [part]}]}
+        (topic,) = ask(server.connect(), "ListOffsets", 0, body)["topics"]
+        return topic["partitions"][0]["errorCode"], topic["partitions"][0]["oldStyleOffsets"]
+
+    assert listed(-1) == (0, [5, 4, 3, 2, 1, 0])
+    assert listed(-1, 2) == (0, [5, 4])
+    assert listed(-1, 0) == listed(-1, -1) == (0, [])
+    assert listed(-2) == (0, [0])
+    assert listed(-3) == (35, [])
+    assert listed(now_ms) == (0, [5, 4, 3, 2, 1, 0])
+    assert listed(now_ms - 1) == (0, [3, 2, 1, 0])
+    assert listed(now_ms - 1000) == (0, [3, 2, 1, 0])
+    assert listed(now_ms - 1001) == (0, [])

@@ -94,12 +94,8 @@ class FetchSession:
                 continue
             last = (requested.sent_high_watermark, requested.sent_log_start_offset)
             now = (row.high_watermark, row.log_start_offset)
-            new = last != now or bool(row.records) or row.diverging_epoch is not None
-            requested.sent_high_watermark, requested.sent_log_start_offset = now
-            if row.error:
-                new = True
-                requested.sent_high_watermark = -1
-            if not new:
+            requested.sent_high_watermark, requested.sent_log_start_offset = now  # -1 in an error
+            if last == now and not (row.error or row.records or row.diverging_epoch is not None):
                 continue
             changed.append((key, row))
             if row.records:

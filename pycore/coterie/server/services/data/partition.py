@@ -275,7 +275,7 @@ class PartitionLog:
             (max(segment.base_offset, self.log_start_offset), segment.modified_ms)
             for segment in self._segments
         ]
-        if self._segments[-1].size:
+        if self.size:
             starts.append((self.log_end_offset, self._now_ms()))
         return starts
 
