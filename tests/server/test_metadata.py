@@ -1,5 +1,7 @@
 """Metadata, DescribeCluster and DescribeTopicPartitions: every field, page and refusal."""
 
+from dataclasses import replace
+
 import pytest
 
 from support.server.asking import ask, request
@@ -223,3 +225,29 @@ def test_a_described_topic_has_all_its_fields_and_a_missing_one_its_error(server
         {**none, "errorCode": 0, "name": "t", "topicId": topic_id, "partitions": shown},
     ]
     assert told["nextCursor"] is None
+
+
+def test_of_several_brokers_the_one_with_the_least_id_leads_everything(server, peer):
+    for node_id in (7, 0):
+        server.cluster.nodes[node_id] = replace(server.node, id=node_id)
+    told = metadata(peer, 12, [{"name": "t"}])
+    assert [broker["nodeId"] for broker in told["brokers"]] == [1, 7, 0]
+    assert told["controllerId"] == 0
+    (topic,) = told["topics"]
+    assert [each["leaderId"] for each in topic["partitions"]] == [0, 0]
+    body = {"includeClusterAuthorizedOperations": False, "endpointType": 1}
+    assert ask(peer, "DescribeCluster", 1, body)["controllerId"] == 0
+    for key_type in (0, 1):
+        found = ask(peer, "FindCoordinator", 3, {"key": "x", "keyType": key_type})
+        assert (found["errorCode"], found["nodeId"]) == (0, 0)
+    quorum = {"topics": [{"topicName": "__cluster_metadata",
+                          "partitions": [{"partitionIndex": 0}]}]}  # fmt: skip
+    (topic,) = ask(peer, "DescribeQuorum", 1, quorum)["topics"]
+    (part,) = topic["partitions"]
+    assert part["leaderId"] == 0
+    assert [voter["replicaId"] for voter in part["currentVoters"]] == [0]
+    assert [observer["replicaId"] for observer in part["observers"]] == [1, 7]
+    update = {"feature": "none", "maxVersionLevel": 1, "upgradeType": 1}
+    body = {"featureUpdates": [update], "timeoutMs": 1000}
+    (row,) = ask(peer, "UpdateFeatures", 1, body)["results"]
+    assert "Local controller 0 does not" in row["errorMessage"]

@@ -399,7 +399,7 @@ def _records(stored: StoredBatch) -> Iterator[tuple[int, int]]:
 
 def _marker(data: bytes) -> tuple[int, int]:
     """Return the type (1 commit, 0 abort) and the coordinator epoch of a marker."""
-    record = next(iter(LogReader(data, check_crc=False))).records[0]
+    ((record,),) = (batch.records for batch in LogReader(data, check_crc=False))
     key, value = record.key or b"", record.value or b""
     kind = int.from_bytes(key[_CONTROL_VERSION : _CONTROL_VERSION + 2], "big")
     epoch = value[_CONTROL_VERSION : _CONTROL_VERSION + 4]

@@ -79,7 +79,8 @@ class _Reader:
         self.data, self.flexible, self.at = data, flexible, at
 
     def number(self, form: struct.Struct) -> int:
-        return int(form.unpack(self.take(form.size))[0])
+        (number,) = form.unpack(self.take(form.size))
+        return int(number)
 
     def take(self, size: int) -> bytes:
         end = self.at + size
@@ -91,7 +92,7 @@ class _Reader:
     def varint(self) -> int:
         number = 0
         for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
+            (byte,) = self.take(1)
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return number
