@@ -165,20 +165,19 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
     q = e.request
     transactional = e.api == "TXN_OFFSET_COMMIT"
     retention_ms = -1 if transactional else q["retentionTimeMs"]
-    offsets = []
-    for t in q["topics"]:
-        for p in t["partitions"]:
-            expire_ms = None if retention_ms == -1 else retention_ms  # from its handling on
-            offsets.append(
-                _present(
-                    topic=t["name"],
-                    partition=p["partitionIndex"],
-                    offset=p["committedOffset"],
-                    leader_epoch=p.get("committedLeaderEpoch"),
-                    metadata=p.get("committedMetadata"),
-                    expire_timestamp=expire_ms,
-                )
-            )
+    offsets = [
+        _present(
+            topic=t["name"],
+            partition=p["partitionIndex"],
+            offset=p["committedOffset"],
+            leader_epoch=p.get("committedLeaderEpoch"),
+            metadata=p.get("committedMetadata"),
+            # from its handling on
+            expire_timestamp=None if retention_ms == -1 else retention_ms,
+        )
+        for t in q["topics"]
+        for p in t["partitions"]
+    ]
     event = _present(
         op="txn_offset_commit" if transactional else "offset_commit",
         group_id=q["groupId"],
