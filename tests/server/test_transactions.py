@@ -373,6 +373,23 @@ def test_the_end_with_the_next_epoch_is_refused_like_any_end(name, error):
     assert it.own.add_partitions(name, 1, 0, []) is error
 
 
+def test_the_times_of_a_transaction_that_ends_with_the_next_epoch_are_those_of_its_end():
+    it = Coordinated()
+    producer = it.init()
+    it.move(5)
+    it.add(producer, 0)
+    began_ms = it.cluster.now_ms
+    it.move(70)
+    ended = it.own.end_txn_with_bump("x", *producer[1:], committed=True)
+    assert ended == (Error.NONE, producer[1], producer[2] + 1)
+    values = [read_value(each.value) for each in it.log()[-2:]]
+    assert [(each.updated_ms, each.start_ms) for each in values] == [
+        (began_ms + 70, began_ms)
+    ] * 2  # fmt: skip
+    (marker,) = LogReader(it.cluster.topics.partition("t", 0).data())
+    assert marker.records[0].timestamp == began_ms + 70
+
+
 def test_the_first_check_of_a_time_out_is_at_or_after_it():
     """Kafka looks every ten seconds, and aborts what is over its time by then."""
     for timeout_ms, at_ms in ((9_999, 10_000), (10_000, 20_000), (19_999, 20_000)):

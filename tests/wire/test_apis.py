@@ -388,7 +388,8 @@ def test_a_consumer_group_is_described_with_its_members(version):
 @pytest.mark.parametrize(
     ("code", "name"),
     [(None, "NONE"), (0, "NONE"), (27, "REBALANCE_IN_PROGRESS"), (-1, "UNKNOWN_SERVER_ERROR"),
-     (9999, "UNKNOWN_SERVER_ERROR")],
+     (9999, "UNKNOWN_SERVER_ERROR"), (130, "STREAMS_INVALID_TOPOLOGY"),
+     (131, "STREAMS_INVALID_TOPOLOGY_EPOCH"), (132, "STREAMS_TOPOLOGY_FENCED")],
 )  # fmt: skip
 def test_an_error_is_told_by_its_name(code, name):
     assert name_of(code) == name

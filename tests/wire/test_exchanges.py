@@ -93,6 +93,16 @@ def test_a_logged_request_knows_the_fields_of_its_version(version, has):
     assert logged.optional("protocols") == []
 
 
+def test_tagged_fields_are_logged_only_where_they_differ_from_their_default():
+    """``nodeEndpoints`` has tag 0 and no default of its own; ``currentLeader`` is a struct."""
+    logged = as_logged("FETCH", "response", 16, {"responses": [{"partitions": [{}]}]})
+    assert logged["nodeEndpoints"] == []
+    partition = logged["responses"][0]["partitions"][0]
+    assert partition["currentLeader"] is None
+    with pytest.raises(KeyError):
+        _ = partition["partitionIndex"]
+
+
 def test_an_unknown_version_is_read_as_the_nearest():
     for version, nearest in ((-1, 0), (0, 0), (9, 9), (10, 9), (99, 9)):
         assert as_logged("JOIN_GROUP", "request", version, {}).version == nearest
