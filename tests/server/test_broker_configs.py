@@ -194,6 +194,13 @@ def test_a_change_that_a_broker_refuses_has_kafka_s_message(peer, resource, chan
     assert describe(peer, "") == {}
 
 
+def test_a_number_of_threads_is_at_most_halved_or_doubled(peer):
+    """It is 8 by default."""
+    assert alter(peer, ("num.io.threads", "4")) == OK
+    assert alter(peer, ("num.io.threads", "8")) == OK
+    assert alter(peer, ("num.io.threads", "16")) == OK
+
+
 def test_the_limits_of_connections_change_while_the_server_runs(server, peer):
     alter(peer, ("max.connections", "5"), name="")
     alter(peer, ("max.connections", "3"))

@@ -283,6 +283,8 @@ def test_a_partition_is_told_with_all_its_fields(server):
         ({"fetchOffset": 3}, 1),
         ({"fetchOffset": 0}, 1),
         ({"partitionMaxBytes": -1}, -1),
+        ({"partitionMaxBytes": 0}, 0),
+        ({"lastFetchedEpoch": 2}, 0),
         ({"lastFetchedEpoch": 3}, 1),
     ],
 )

@@ -413,6 +413,7 @@ def test_resources_with_settings_are_listed_by_their_type(peer):
 
     everything = {(TOPIC, "t"), (BROKER_TYPE, "1"), (LOGGER, "1"), (GROUP, "g")}
     assert listed(1) == (0, everything)
+    assert listed(1, TOPIC, BROKER_TYPE, LOGGER, 16, GROUP) == (0, everything)
     assert listed(1, GROUP) == (0, {(GROUP, "g")})
     assert listed(1, 77) == (35, set())
     assert listed(0) == (0, set())
@@ -498,3 +499,19 @@ def test_a_broker_of_another_release_is_refused():
 
 def test_the_command_knows_two_releases():
     fails("serve", "--kafka", "3.8", status=2, says="'3.8' is not one of '3.9', '4.1'")
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "heartbeat_ms"), [(45_000, 5000), (60_000, 15_000), (45_000, 15_000)]
+)
+def test_settings_of_groups_reach_to_the_bounds_of_the_broker(peer, session_ms, heartbeat_ms):
+    change = {"consumer_session_timeout_ms": str(session_ms),
+              "consumer_heartbeat_interval_ms": str(heartbeat_ms)}  # fmt: skip
+    assert altered(peer, GROUP, "g", **change) == (0, None)
+
+
+@pytest.mark.parametrize(("session_ms", "error"), [(5000, 40), (5001, 0)])
+def test_a_session_is_longer_than_the_interval_of_heartbeats(session_ms, error):
+    peer = Server({"group.consumer.min.session.timeout.ms": 5000}, kafka="4.1").connect()
+    found = altered(peer, GROUP, "g", consumer_session_timeout_ms=str(session_ms))
+    assert found[0] == error
