@@ -10,14 +10,15 @@ import pytest
 from coterie.server.services.data.fetch_sessions import FetchSessions, RequestedPartition
 
 MOST, OLD_MS = 1000, 120_001
+START_MS = 1_760_000_000_123
 
 
 class Broker:
-    """The sessions of a broker at a time that the test sets."""
+    """The sessions of a broker; ``now_ms`` counts from when the first one was made."""
 
     def __init__(self):
         self.now_ms, numbers = 0, count(1)
-        self.sessions = FetchSessions(lambda bits: next(numbers), lambda: self.now_ms)
+        self.sessions = FetchSessions(lambda bits: next(numbers), lambda: START_MS + self.now_ms)
 
     def make(self, size):
         partitions = [RequestedPartition(("t", n), "t", "", n, 0, 1, -1, -1) for n in range(size)]

@@ -3,6 +3,7 @@
 import pytest
 
 from coterie.messages import LogReader, decode_key, decode_value, partition_for
+from coterie.traces.recording import Recording
 from support.server.asking import answer, ask, commit, heartbeat, joining, member, request
 from support.server.playing import START_MS, Server
 
@@ -158,3 +159,41 @@ def test_a_rebalance_waits_for_the_session_timeout_before_version_1(server, vers
     assert not second.take()
     server.run(1)
     assert answer(second, "JoinGroup", 1)["generationId"] == 2
+
+
+def test_a_trace_counts_time_from_its_beginning_and_lacks_nothing():
+    server = Server({"group.initial.rebalance.delay.ms": 0})
+    recording = Recording()
+    server.run(777)
+    server.cluster.groups.record_into(recording)
+    server.run(1234)
+    member_id, generation = member(server.connect(), "g")
+    server.run(5000)
+    ask(server.connect(), "Heartbeat", 3, heartbeat("g", member_id, generation))
+    events = recording.lines("x", server.cluster.groups.config, server.cluster.now_ms)[1:]
+    assert [(event["op"], event["at"]) for event in events if "op" in event] == [
+        ("join_group", 1234), ("sync_group", 1234), ("heartbeat", 6234),
+    ]  # fmt: skip
+    assert recording.lost == []
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_request_that_fails_closes_its_connection_and_no_other(watched):
+    server = Server({"group.initial.rebalance.delay.ms": 0})
+    if watched:
+        server.cluster.groups.on_event = lambda event: None
+    good, bad = server.connect(), server.connect()
+    member_id, generation = member(good, "g")
+    ids = server.cluster.groups.member_ids
+
+    def fail(prefix):
+        raise ValueError("no id")
+
+    server.cluster.groups.member_ids = fail
+    bad.send(request("JoinGroup", 3, joining("h")))
+    assert bad.connection.closing
+    assert not bad.take()
+    server.cluster.groups.member_ids = ids
+    beat = heartbeat("g", member_id, generation)
+    assert ask(good, "Heartbeat", 3, beat)["errorCode"] == 0
+    assert member(server.connect(), "h")

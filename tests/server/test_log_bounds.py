@@ -68,22 +68,9 @@ def test_a_read_of_sizes_ends_with_the_batch_that_begins_below_the_end():
     segment = Segment(0, 0)
     for first, last in ((0, 4), (5, 5), (6, 9)):
         segment.append(b"x" * (10 + last), first, last, 0, 0, 100, 0)
-    sizes = {
-        (start, end): segment.size_between(start, end)
-        for start, end in (
-            (0, 5),
-            (0, 6),
-            (4, 6),
-            (5, 6),
-            (5, 7),
-            (0, 10),
-            (9, 10),
-            (5, 5),
-            (10, 10),
-        )
-    }
-    assert sizes == {(0, 5): 14, (0, 6): 29, (4, 6): 29, (5, 6): 15, (5, 7): 34, (0, 10): 48,
-                     (9, 10): 19, (5, 5): 0, (10, 10): 0}  # fmt: skip
+    sizes = {(0, 5): 14, (0, 6): 29, (4, 6): 29, (5, 6): 15, (5, 7): 34, (0, 10): 48,
+             (9, 10): 19, (5, 5): 0, (10, 10): 0}  # fmt: skip
+    assert {ends: segment.size_between(*ends) for ends in sizes} == sizes
     assert [segment.index_of(offset) for offset in (0, 4, 5, 6, 9, 10)] == [0, 0, 1, 2, 2, 3]
 
 
