@@ -1,4 +1,4 @@
-"""What a broker 4.1 answers otherwise than 3.9: topic ids, epochs of transactions, settings."""
+"""What a broker 4.1 answers otherwise than 3.9: topic ids, epochs of transactions, features."""
 
 import struct
 from dataclasses import replace

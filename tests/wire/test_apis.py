@@ -260,6 +260,14 @@ def test_a_fetch_of_offsets_is_of_several_groups_since_version_8():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("missing", ["groupId", "topics"])
+def test_a_fetch_of_offsets_without_its_group_is_not_as_kafka_logs_it(missing):
+    request = without({"groupId": "g", "topics": None}, missing)
+    response = without({"errorCode": 0, "topics": []}, missing)
+    with pytest.raises(KeyError):
+        read("OFFSET_FETCH", 7, request, response)
+
+
 def test_deletions_are_read_with_what_was_deleted():
     topics = [{"name": "t", "partitions": [{"partitionIndex": 3}]}]
     response = {"errorCode": 69, "topics": ERRORS}

@@ -45,9 +45,10 @@ class Api(NamedTuple):
 
 APIS: Mapping[int, Api] = MappingProxyType(
     {
-        s.keys[0]: Api(s.keys[0], name, s.first, s.last, s.flexible)
+        key: Api(key, name, s.first, s.last, s.flexible)
         for name, s in SECTIONS.items()
         if "request" in s.parts
+        for key in s.keys
     }
 )
 
