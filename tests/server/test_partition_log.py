@@ -244,6 +244,12 @@ def test_a_log_has_the_settings_of_segments_of_a_topic_of_kafka():
         assert settings.segment_ms == 7 * 24 * 3_600_000
         assert settings.index_interval_bytes == 4096
         assert settings.max_message_bytes == (1 << 20) + 12
+        assert settings.retention_bytes == -1
+        assert (settings.deleted, settings.compacted, settings.append_time) == (True, False, False)
+        limits = (settings.timestamp_before_max_ms, settings.timestamp_after_max_ms)
+        assert limits == (2**63 - 1, 2**63 - 1)
+    assert topic.settings.retention_ms == 7 * 24 * 3_600_000
+    assert LogSettings().retention_ms == -1  # without a topic nothing expires
 
 
 def test_a_segment_ends_with_the_first_record_that_is_a_week_later():

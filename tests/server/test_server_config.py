@@ -127,6 +127,98 @@ def test_a_value_that_a_broker_takes_is_accepted(text):
     assert server_config({name: value}).without_effect == (name,)
 
 
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [("controlled.shutdown.max.retries", 32), ("controlled.shutdown.retry.backoff.ms", 64)],
+)
+def test_a_number_without_effect_has_the_range_of_its_type(name, bits):
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for value in (least, most):
+        assert server_config({name: value}).without_effect == (name,)
+    for value in (least - 1, most + 1):
+        with pytest.raises(ConfigError, match="Not a number of type"):
+            server_config({name: value})
+
+
+INT, LONG = 2**31 - 1, 2**63 - 1
+# Of ServerConfigs, SocketServerConfigs, ServerLogConfigs and TransactionLogConfigs of Kafka 3.9:
+# name -> (default, least, most). docs/server.md has the defaults, too.
+BOUNDS = {
+    "num.partitions": (1, 1, INT),
+    "transaction.state.log.num.partitions": (50, 1, INT),
+    "transaction.max.timeout.ms": (900_000, 1, INT),
+    "transactional.id.expiration.ms": (7 * 24 * 3_600_000, 1, INT),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (10_000, 1, INT),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": (3_600_000, 1, INT),
+    "log.retention.ms": (7 * 24 * 3_600_000, -1, LONG),
+    "log.retention.bytes": (-1, -1, LONG),
+    "message.max.bytes": ((1 << 20) + 12, 0, INT),
+    "delete.retention.ms": (24 * 3_600_000, 0, LONG),
+    "socket.request.max.bytes": (100 << 20, 1, INT),
+    "socket.send.buffer.bytes": (100 << 10, -1, INT),
+    "socket.receive.buffer.bytes": (100 << 10, -1, INT),
+    "connections.max.idle.ms": (600_000, -1, LONG),
+    "max.connections": (INT, 0, INT),
+    "connections.max.reauth.ms": (0, 0, LONG),
+    "connection.failed.authentication.delay.ms": (100, 0, INT),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_number_has_kafkas_default_and_bounds(name):
+    default, least, most = BOUNDS[name]
+    assert server_config({})[name] == default
+    for value in (least, most):
+        assert server_config({name: value})[name] == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(ConfigError, match=f"{name} must be"):
+            server_config({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("log.retention.minutes", -1), ("log.retention.hours", -1), ("log.roll.hours", 1),
+     ("log.roll.jitter.hours", 0), ("log.flush.scheduler.interval.ms", 0),
+     ("log.cleaner.delete.retention.ms", 0)],
+)  # fmt: skip
+def test_another_name_of_a_setting_has_bounds_of_its_own(name, least):
+    assert server_config({name: least})[name] == least
+    with pytest.raises(ConfigError, match=f"{name} must be"):
+        server_config({name: least - 1})
+
+
+def test_a_long_time_in_hours_is_the_longest_in_milliseconds():
+    assert server_config({"log.retention.hours": LONG})["log.retention.ms"] == LONG
+    assert server_config({"log.roll.hours": LONG})["log.roll.ms"] == str(LONG)
+
+
+@pytest.mark.parametrize("ratio", [0, 0.25, 1])
+def test_a_ratio_is_from_0_to_1(ratio):
+    name = "log.cleaner.min.cleanable.ratio"
+    assert server_config({})[name] == 0.5
+    assert server_config({name: ratio})[name] == ratio
+    for wrong in (-0.1, 1.1, True):
+        with pytest.raises(ConfigError, match="must be a number from 0 to 1"):
+            server_config({name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("config", "node_id"),
+    [({"node.id": 0}, 0), ({"broker.id": -1}, 1), ({"node.id": 3, "broker.id": 3}, 3),
+     ({"node.id": 3, "broker.id": -1}, 3)],
+)  # fmt: skip
+def test_ids_of_a_broker_that_agree_are_its_id(config, node_id):
+    assert server_config(config).node_id == node_id
+
+
+@pytest.mark.parametrize(
+    "config", [{"node.id": -1}, {"broker.id": -2}, {"node.id": 3, "broker.id": 4}]
+)
+def test_ids_of_a_broker_that_cannot_be_are_refused(config):
+    with pytest.raises(ConfigError):
+        server_config(config)
+
+
 @pytest.mark.parametrize("value", [None, [], 1.5, "3\n4", "x" * 1000, "\N{ARABIC-INDIC DIGIT ONE}"])
 def test_a_wrong_value_is_refused_in_one_line(value):
     with pytest.raises(ConfigError) as refused:
