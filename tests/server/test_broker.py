@@ -1,6 +1,7 @@
 """Broker: a server in this process over real sockets, and what a test may do with it."""
 
 import asyncio
+import inspect
 import json
 import ssl
 import sys
@@ -10,6 +11,7 @@ import pytest
 from coterie import run_trace
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server import Broker
+from coterie.server.api.faults import Fault
 from support.patience import HANG_S
 from support.server import asking, playing, sockets
 
@@ -239,3 +241,18 @@ def test_a_trace_says_what_it_is_for(broker):
     head = json.loads(json.dumps(broker.trace()[0]))
     assert head["format"] == "coterie-trace"
     assert "doc" not in head  # which would say what is missing
+
+
+def test_what_a_caller_leaves_out_is_as_documented():
+    """docs/testing.md, docs/server.md; nothing waits for the 10 seconds here."""
+
+    def defaults(function):
+        found = inspect.signature(function).parameters.values()
+        return {each.name: each.default for each in found if each.default is not each.empty}
+
+    assert defaults(Broker.wait_for) == {"state": None, "members": None, "timeout_s": 10}
+    once = {"error": None, "delay_ms": 0, "disconnect": False, "times": 1, "client_id": None,
+            "group_id": None}  # fmt: skip
+    assert defaults(Broker.fail) == defaults(Fault.__init__) == once
+    chosen = {"brokers": 1, "clock": "wall", "kafka": "3.9", "seed": None, "listen": "127.0.0.1:0"}
+    assert defaults(Broker.__init__).items() >= chosen.items()

@@ -193,6 +193,23 @@ def test_an_id_that_nobody_used_for_a_week_is_forgotten_with_a_tombstone():
     assert list(it.own) == []
 
 
+def test_an_id_is_forgotten_at_the_first_check_at_or_after_its_week():
+    """The checks are every hour from the start of the coordinator on."""
+    for begun_ms, forgotten_ms in (
+        (0, WEEK_MS),
+        (1, WEEK_MS + HOUR_MS),
+        (HOUR_MS, WEEK_MS + HOUR_MS),
+    ):
+        it = Coordinated()
+        began_ms = it.cluster.now_ms
+        it.move(begun_ms)
+        it.init()
+        it.move(began_ms + forgotten_ms - 1 - it.cluster.now_ms)
+        assert it.own.transaction("x") is not None
+        it.move(1)
+        assert it.own.transaction("x") is None
+
+
 def test_an_ongoing_transaction_is_not_forgotten():
     it = Coordinated({"transaction.max.timeout.ms": 2**31 - 1})
     it.add(it.init(timeout_ms=2**31 - 1), 0)

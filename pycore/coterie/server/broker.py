@@ -12,7 +12,7 @@ from coterie.arguments import called, file_path, span, walked, whole, within
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.api.faults import Fault
 from coterie.server.config import Settings, server_config
-from coterie.server.group_waits import pending_work
+from coterie.server.group_waits import TIMEOUT_S, pending_work
 from coterie.server.listeners import chosen_listeners
 from coterie.server.options import (
     MAX_PARTITIONS,
@@ -316,7 +316,7 @@ class Broker:
         *,
         state: str | None = None,
         members: int | None = None,
-        timeout_s: float = 10,
+        timeout_s: float = TIMEOUT_S,
     ) -> GroupView | None:
         """Wait until a group has a state, a number of members, or both.
 

@@ -11,13 +11,14 @@ from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.server.services.groups import GroupView
 
-__all__ = ["GroupCondition", "GroupWaits", "pending_work", "timeout_of"]
+__all__ = ["TIMEOUT_S", "GroupCondition", "GroupWaits", "pending_work", "timeout_of"]
 
 STATES = (
     *("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
     *("Assigning", "Reconciling"),  # of consumer groups
 )
 _MAX_MEMBERS = 2**31 - 1
+TIMEOUT_S = 10  # where a caller does not say
 _MAX_TIMEOUT_S = 86_400.0
 _KINDS = {"join": "joins", "sync": "syncs"}  # of timers that a rebalance waits for
 

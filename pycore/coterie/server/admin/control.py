@@ -19,7 +19,7 @@ from coterie.arguments import span
 from coterie.errors import ArgumentError, CoterieError
 from coterie.server.admin.http import Answer, HttpRequest, Refusal, is_loopback_host, json_answer
 from coterie.server.api.faults import Fault
-from coterie.server.group_waits import timeout_of
+from coterie.server.group_waits import TIMEOUT_S, timeout_of
 from coterie.server.running import Running
 from coterie.values import plain
 
@@ -114,7 +114,7 @@ class Control:
         self._running.move_coordinator(group_id, node)
         return {}
 
-    async def _wait(self, *, group_id: str, timeout_s: float = 10, **what: Any) -> Any:
+    async def _wait(self, *, group_id: str, timeout_s: float = TIMEOUT_S, **what: Any) -> Any:
         if timeout_of(timeout_s) > _MAX_WAIT_S:
             raise ArgumentError(f"timeout_s must be at most {_MAX_WAIT_S}, not {timeout_s:g}")
         return await self._running.wait_for(group_id, timeout_s=timeout_s, **what)
