@@ -87,3 +87,44 @@ def test_a_group_may_have_what_the_broker_allows_at_the_most_and_at_the_least(na
         (found,) = ask(peer, "IncrementalAlterConfigs", 1, {"resources": [resource]})["responses"]
         errors.append(found["errorCode"])
     assert errors == [40, 0, 0, 40]
+
+
+DEFAULTS = {  # of LogConfig, and the broker settings of ServerTopicConfigSynonyms
+    "cleanup.policy": ("delete", "log.cleanup.policy"),
+    "compression.gzip.level": ("-1", "compression.gzip.level"),
+    "compression.lz4.level": ("9", "compression.lz4.level"),
+    "compression.type": ("producer", "compression.type"),
+    "compression.zstd.level": ("3", "compression.zstd.level"),
+    "delete.retention.ms": ("86400000", "log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": ("60000", "log.segment.delete.delay.ms"),
+    "flush.messages": (str(LONG), "log.flush.interval.messages"),
+    "flush.ms": (str(LONG), "log.flush.interval.ms"),
+    "index.interval.bytes": ("4096", "log.index.interval.bytes"),
+    "local.retention.bytes": ("-2", "log.local.retention.bytes"),
+    "local.retention.ms": ("-2", "log.local.retention.ms"),
+    "max.compaction.lag.ms": (str(LONG), "log.cleaner.max.compaction.lag.ms"),
+    "max.message.bytes": ("1048588", "message.max.bytes"),
+    "message.timestamp.before.max.ms": (str(LONG), "log.message.timestamp.before.max.ms"),
+    "message.timestamp.after.max.ms": (str(LONG), "log.message.timestamp.after.max.ms"),
+    "message.timestamp.type": ("CreateTime", "log.message.timestamp.type"),
+    "min.cleanable.dirty.ratio": ("0.5", "log.cleaner.min.cleanable.ratio"),
+    "min.compaction.lag.ms": ("0", "log.cleaner.min.compaction.lag.ms"),
+    "min.insync.replicas": ("1", "min.insync.replicas"),
+    "preallocate": ("false", "log.preallocate"),
+    "retention.bytes": ("-1", "log.retention.bytes"),
+    "retention.ms": ("604800000", "log.retention.ms"),
+    "segment.bytes": ("1073741824", "log.segment.bytes"),
+    "segment.index.bytes": ("10485760", "log.index.size.max.bytes"),
+    "segment.jitter.ms": ("0", "log.roll.jitter.ms"),
+    "segment.ms": ("604800000", "log.roll.ms"),
+    "unclean.leader.election.enable": ("false", "unclean.leader.election.enable"),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_setting_of_a_topic_has_kafkas_default_and_that_of_its_broker(name):
+    row = topic_configs_of("3.9")[name]
+    assert (row.default, row.server) == DEFAULTS[name]
+    of_4_1 = topic_configs_of("4.1")[name]
+    changed = name in ("message.timestamp.after.max.ms", "segment.bytes")
+    assert (of_4_1 == row) is not changed

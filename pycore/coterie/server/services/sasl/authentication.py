@@ -208,7 +208,7 @@ class Authentication:
         began_ms = self._reauthentication_began_ms
         if api_key == SASL_HANDSHAKE and (began_ms is None or now_ms - began_ms >= MIN_BETWEEN_MS):
             self._reauthentication_began_ms = now_ms
-            self._state, self._headers = State.HANDSHAKE, False
+            self._state = State.HANDSHAKE
             return True
         if now_ms > expires_ms:
             self._fail(delayed=False)
@@ -234,7 +234,7 @@ class Authentication:
         """Handle SaslHandshake; after UNSUPPORTED_SASL_MECHANISM the connection closes."""
         if self._state not in (State.FIRST, State.HANDSHAKE):
             return Error.ILLEGAL_SASL_STATE
-        self._headers = self._headers or version >= 1
+        self._headers = version >= 1
         if mechanism not in MECHANISMS:
             self.failed_login = FailedLogin(mechanism, None, "the mechanism is not supported")
             self._fail(delayed=True)
