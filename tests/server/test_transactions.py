@@ -247,9 +247,12 @@ def test_when_epochs_are_used_up_there_is_a_new_producer_id():
     it = Coordinated()
     stored(it, Value(77, 2**15 - 3, 60_000, State.EMPTY, None, 0, -1))
     assert it.init() == (Error.NONE, 77, 2**15 - 2)
-    new = it.init(expected=(77, 2**15 - 2))
+    it.move(70)
+    new = it.init(timeout_ms=5_005, expected=(77, 2**15 - 2))
     assert new.producer_epoch == 0
     assert new.producer_id != 77
+    kept = it.own.transaction("x")
+    assert (kept.updated_ms, kept.timeout_ms) == (it.cluster.now_ms, 5_005)
     # who did not hear of it asks again with the last epoch of before
     assert it.init(expected=(77, 2**15 - 2)) == new
     assert it.init(expected=(77, 5)).error is Error.PRODUCER_FENCED
