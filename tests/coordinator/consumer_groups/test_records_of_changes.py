@@ -2,11 +2,11 @@
 
 import pytest
 
-from coterie import GroupCoordinator
+from coterie import Error, GroupCoordinator
 from coterie.messages import decode_key, decode_value
 from support.coordinator.classic_group import join
 
-GROUP_EPOCH, MEMBER, TARGET, CURRENT = 3, 5, 7, 8  # versions of keys
+GROUP_EPOCH, MEMBER, TARGET, CURRENT, REGEX = 3, 5, 7, 8, 16  # versions of keys
 TOPICS = {"t": 3, "u": 5, "v": 7}
 
 
@@ -79,3 +79,40 @@ def test_a_group_that_a_renamed_member_turns_classic_ends_in_the_order_of_the_ne
     expected = [renamed, "Y", "b", "c"]
     for kind in (CURRENT, TARGET, MEMBER):
         assert [name for version, name in gone if version == kind] == expected
+
+
+@pytest.mark.parametrize(("behaviour", "regex"), [("4.1", "t|v"), ("4.1.2", ""), ("4.2", "")])
+def test_a_member_that_becomes_a_classic_one_drops_its_expression_since_4_1_2(behaviour, regex):
+    pytest.importorskip("re2")
+    coordinator = made(behaviour)
+    fields = {"subscribed_topic_names": ["u"], "subscribed_topic_regex": "t|v"}
+    beat(coordinator, "m", **fields)
+    beat(coordinator, "n", subscribed_topic_names=["t"])
+    join(coordinator, "m")
+    written = list(records(coordinator))
+    (member,) = [value for version, _, value in written if version == MEMBER]
+    assert (member["subscribedTopicRegex"], member["subscribedTopicNames"]) == (regex, ["t"])
+    dropped = [(key["regularExpression"], value) for version, key, value in written
+               if version == REGEX]  # fmt: skip
+    assert dropped == ([] if regex else [("t|v", None)])
+
+
+def test_a_classic_member_of_a_consumer_group_leaves_by_its_id_or_by_its_instance():
+    coordinator = made()
+    beat(coordinator, "first", subscribed_topic_names=["t"])
+    for name in ("a", "b", "c", "d"):
+        join(coordinator, f"id-{name}", group_instance_id=f"instance-{name}")
+    leaving = [("", "instance-a"), ("id-b", "instance-b"), ("id-c", "instance-d"), ("id-x", None),
+               ("id-c", None), ("", "instance-x")]  # fmt: skip
+    answer = coordinator.leave_group("g", leaving)
+    assert answer.error is Error.NONE
+    assert [(each.member_id, each.group_instance_id, each.error) for each in answer.members] == [
+        ("", "instance-a", Error.NONE),
+        ("id-b", "instance-b", Error.NONE),
+        ("id-c", "instance-d", Error.FENCED_INSTANCE_ID),
+        ("id-x", None, Error.UNKNOWN_MEMBER_ID),
+        ("id-c", None, Error.NONE),
+        ("", "instance-x", Error.UNKNOWN_MEMBER_ID),
+    ]
+    (group,) = coordinator.consumer_group_describe(["g"]).groups
+    assert [member.member_id for member in group.members] == ["first", "id-d"]
