@@ -100,19 +100,21 @@ def test_a_member_that_becomes_a_classic_one_drops_its_expression_since_4_1_2(be
 def test_a_classic_member_of_a_consumer_group_leaves_by_its_id_or_by_its_instance():
     coordinator = made()
     beat(coordinator, "first", subscribed_topic_names=["t"])
-    for name in ("a", "b", "c", "d"):
-        join(coordinator, f"id-{name}", group_instance_id=f"instance-{name}")
-    leaving = [("", "instance-a"), ("id-b", "instance-b"), ("id-c", "instance-d"), ("id-x", None),
-               ("id-c", None), ("", "instance-x")]  # fmt: skip
+    _, b, c, d = (
+        join(coordinator, group_instance_id=f"instance-{name}").response.member_id
+        for name in ("a", "b", "c", "d")
+    )
+    leaving = [("", "instance-a"), (b, "instance-b"), (c, "instance-d"), ("x", None), (c, None),
+               ("", "instance-x")]  # fmt: skip
     answer = coordinator.leave_group("g", leaving)
     assert answer.error is Error.NONE
     assert [(each.member_id, each.group_instance_id, each.error) for each in answer.members] == [
         ("", "instance-a", Error.NONE),
-        ("id-b", "instance-b", Error.NONE),
-        ("id-c", "instance-d", Error.FENCED_INSTANCE_ID),
-        ("id-x", None, Error.UNKNOWN_MEMBER_ID),
-        ("id-c", None, Error.NONE),
+        (b, "instance-b", Error.NONE),
+        (c, "instance-d", Error.FENCED_INSTANCE_ID),
+        ("x", None, Error.UNKNOWN_MEMBER_ID),
+        (c, None, Error.NONE),
         ("", "instance-x", Error.UNKNOWN_MEMBER_ID),
     ]
     (group,) = coordinator.consumer_group_describe(["g"]).groups
-    assert [member.member_id for member in group.members] == ["first", "id-d"]
+    assert [member.member_id for member in group.members] == [d, "first"]
