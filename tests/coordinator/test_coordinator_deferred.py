@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from coterie import ArgumentError, CoterieError, Error, GroupCoordinator, Unanswered, load_trace
 from coterie._core.coordinator.runtime import AppendOp
+from support.coordinator.caller_log import Log
 from support.coordinator.classic_group import join, stable
 from support.trace_data import header
 from support.trace_data import join as join_event
@@ -71,6 +72,18 @@ def test_the_log_has_its_batches_by_offset_whichever_comes_back_first(deferred):
     for append, base_offset in zip(list(deferred.appends), [40, 7, 20, 0], strict=True):
         append.complete(base_offset=base_offset)
     assert [batch.base_offset for batch in deferred.log] == [0, 7, 20, 40]
+
+
+def test_a_commit_that_is_written_at_once_ends_the_wait_for_an_earlier_one():
+    log = Log()
+    coordinator = GroupCoordinator(log_sink=log)
+    log.answers = [None]  # the first finishes later
+    first, _ = commit(coordinator, 1), commit(coordinator, 2)
+    fetched = coordinator.offset_fetch("g", {"t": [0]}, require_stable=True)
+    assert fetched["t", 0].offset == 2
+    coordinator.appends[0].complete(base_offset=99)
+    assert first.response.partitions[0].error is Error.NONE
+    assert shown(coordinator) == 2
 
 
 def test_an_append_is_completed_once(deferred):

@@ -166,9 +166,10 @@ def test_of_a_batch_with_records_of_several_groups_each_partition_takes_its_own(
             assert coordinator.offset_fetch(group_id)["t", 0].offset == GROUPS.index(group_id)
 
 
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
 @pytest.mark.parametrize("loading", range(COUNT))
-def test_only_a_partition_that_is_loading_can_finish_its_load(loading):
-    coordinator = filled()
+def test_only_a_partition_that_is_loading_can_finish_its_load(loading, behaviour):
+    coordinator = GroupCoordinator(CONFIG | {"coterie.behaviour": behaviour})
     coordinator.resign(loading)
     coordinator.begin_load(loading)
     for other in set(range(COUNT)) - {loading}:

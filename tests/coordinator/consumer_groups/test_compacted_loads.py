@@ -3,7 +3,8 @@
 import pytest
 
 from coterie import Batch, Error, GroupCoordinator
-from coterie.messages import encode_key, encode_value
+from coterie.messages import decode_value, encode_key, encode_value
+from support.coordinator.classic_group import RANGE
 
 CONFIG = {"coterie.behaviour": "4.1", "group.initial.rebalance.delay.ms": 0}
 CLASSIC_GROUP, SHARE_GROUP = b"\0\2", b"\0\13"  # versions of keys
@@ -79,3 +80,24 @@ def test_texts_of_any_script_come_back_from_the_log():
     )
     again = made(first.log).consumer_group_describe(["grüppe"]).groups
     assert again == (group,)
+
+
+@pytest.mark.parametrize("session_ms", [1, 7_001, 2**31 - 1])
+def test_a_classic_member_of_a_log_keeps_its_timeouts_in_a_consumer_group(session_ms):
+    """Also one that no coordinator takes today: the limits are settings."""
+    member = {"memberId": "a", "groupInstanceId": None, "clientId": "c", "clientHost": "/h",
+              "rebalanceTimeout": 8_003, "sessionTimeout": session_ms,
+              "subscription": RANGE["range"], "assignment": b""}  # fmt: skip
+    data = {"protocolType": "consumer", "generation": 4, "protocol": "range", "leader": "a",
+            "currentStateTimestamp": 3, "members": [member]}  # fmt: skip
+    key = encode_key({"version": 2, "data": {"group": "g"}})
+    coordinator = made([Batch(0, records=((key, encode_value(2, {"version": 3, "data": data})),))])
+    assert beat(coordinator).error is Error.NONE
+    wanted = encode_key({"version": 5, "data": {"groupId": "g", "memberId": "a"}})
+    upgraded = next(
+        decode_value(5, value)["data"]
+        for batch in coordinator.log for key, value in batch.records
+        if key == wanted
+    )  # fmt: skip
+    assert upgraded["rebalanceTimeoutMs"] == 8_003
+    assert upgraded["classicMemberMetadata"]["sessionTimeoutMs"] == session_ms

@@ -4,7 +4,7 @@ import pytest
 
 from coterie import Error, GroupCoordinator
 from coterie.messages import decode_key, decode_value
-from support.coordinator.classic_group import join
+from support.coordinator.classic_group import RANGE, join
 
 GROUP_EPOCH, MEMBER, TARGET, CURRENT, REGEX = 3, 5, 7, 8, 16  # versions of keys
 TOPICS = {"t": 3, "u": 5, "v": 7}
@@ -118,3 +118,37 @@ def test_a_classic_member_of_a_consumer_group_leaves_by_its_id_or_by_its_instanc
     ]
     (group,) = coordinator.consumer_group_describe(["g"]).groups
     assert [member.member_id for member in group.members] == [d, "first"]
+
+
+@pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
+def test_only_a_classic_group_of_consumers_becomes_a_consumer_group(protocol_type):
+    coordinator = made()
+    pending = coordinator.join_group("g", protocol_type=protocol_type, protocols=RANGE,
+                                     client_id="c")  # fmt: skip
+    member_id = coordinator.run_until(pending, limit_ms=60_000).member_id
+    coordinator.sync_group("g", 1, member_id, assignments={})
+    answer = beat(coordinator, "m", subscribed_topic_names=["t"])
+    (group,) = coordinator.list_groups().groups
+    if protocol_type == "consumer":
+        assert (answer.error, group.type) == (Error.NONE, "consumer")
+    else:
+        assert (answer.error, group.type) == (Error.GROUP_ID_NOT_FOUND, "classic")
+
+
+def test_an_expression_is_resolved_again_once_the_interval_has_passed():
+    pytest.importorskip("re2")
+    start_ms, interval_ms = 5_000_017, 60_000
+    coordinator = GroupCoordinator(
+        {"coterie.behaviour": "4.1", "group.consumer.regex.refresh.interval.ms": interval_ms},
+        now_ms=start_ms,
+    )
+    coordinator.set_topics(TOPICS)
+    epoch = beat(coordinator, "m", subscribed_topic_regex="t|v").member_epoch
+    for after_ms in (10_001, 40_000, interval_ms, interval_ms + 1):
+        coordinator.advance(start_ms + after_ms)
+        before = len(coordinator.log)
+        epoch = beat(coordinator, "m", epoch).member_epoch
+        resolved = [value["timestamp"] for batch in coordinator.log[before:]
+                    for key, raw in batch.records if decode_key(key)["version"] == REGEX
+                    for value in [decode_value(REGEX, raw)["data"]]]  # fmt: skip
+        assert resolved == ([coordinator.now_ms] if after_ms > interval_ms else [])
