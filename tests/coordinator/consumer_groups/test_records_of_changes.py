@@ -6,12 +6,12 @@ from coterie import Error, GroupCoordinator
 from coterie.messages import decode_key, decode_value
 from support.coordinator.classic_group import RANGE, join
 
-GROUP_EPOCH, MEMBER, TARGET, CURRENT, REGEX = 3, 5, 7, 8, 16  # versions of keys
+CLASSIC_GROUP, GROUP_EPOCH, MEMBER, TARGET, CURRENT, REGEX = 2, 3, 5, 7, 8, 16  # versions of keys
 TOPICS = {"t": 3, "u": 5, "v": 7}
 
 
-def made(behaviour="4.1"):
-    coordinator = GroupCoordinator({"coterie.behaviour": behaviour})
+def made(behaviour="4.1", now_ms=0):
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour}, now_ms=now_ms)
     coordinator.set_topics(TOPICS)
     return coordinator
 
@@ -67,12 +67,14 @@ def test_the_metadata_hash_is_of_what_is_read_after_names_and_expression_have_ch
 
 
 def test_a_group_that_a_renamed_member_turns_classic_ends_in_the_order_of_the_new_ids():
-    coordinator = made()
+    coordinator = made(now_ms=123_456)
     beat(coordinator, "z", subscribed_topic_names=["t"], instance_id="i")
     for member_id in ("b", "c", "Y"):
         join(coordinator, member_id)
     renamed = join(coordinator, group_instance_id="i").response.member_id
     assert renamed < "Y"  # "z" would come last
+    (classic,) = [value for version, _, value in records(coordinator) if version == CLASSIC_GROUP]
+    assert classic["currentStateTimestamp"] == coordinator.now_ms == 123_456
     assert [row.type for row in coordinator.list_groups().groups] == ["classic"]
     gone = [(version, key["memberId"]) for version, key, value in records(coordinator)
             if value is None and "memberId" in key and key["memberId"] != "z"]  # fmt: skip
