@@ -3,7 +3,9 @@
 import pytest
 
 from coterie import ArgumentError, CoterieError, GroupCoordinator, load_trace
+from coterie._core.coordinator.coordinator import Coordinator
 from coterie.coordinator.clock import SharedClock
+from coterie.coordinator.config import coordinator_config
 from support.trace_data import header, join
 
 
@@ -102,3 +104,10 @@ def test_the_clock_refuses_what_is_no_way_forward(make, ms):
     with pytest.raises(ArgumentError, match="ms must"):
         make.clock.advance(ms)
     assert coordinator.now_ms == 0
+
+
+def test_a_core_begins_at_time_0_and_writes_at_once_unless_told_otherwise():
+    core = Coordinator(coordinator_config(None))
+    assert (core.now_ms, core.deferred, core.unsettled) == (0, False, False)
+    core = Coordinator(coordinator_config(None), 7, deferred=True)
+    assert (core.now_ms, core.deferred) == (7, True)

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie import ArgumentError, CoterieError, Error, GroupCoordinator, load_trace
+from coterie import ArgumentError, CoterieError, Error, GroupCoordinator, Unanswered, load_trace
+from coterie._core.coordinator.runtime import AppendOp
+from support.coordinator.caller_log import Log
 from support.coordinator.classic_group import join, stable
 from support.trace_data import header
 from support.trace_data import join as join_event
@@ -40,6 +42,48 @@ def test_a_commit_waits_and_is_unstable_until_its_append_comes_back(deferred):
     append.complete()
     assert pending.response.partitions[0].error is Error.NONE
     assert (shown(deferred), len(deferred.appends)) == (5, 0)
+
+
+def test_an_append_says_which_producer_it_is_of(deferred):
+    commit(deferred, 5)
+    deferred.txn_offset_commit("g", {("t", 0): 6}, producer_id=7, producer_epoch=3)
+    assert [(append.kind, append.producer_id, append.producer_epoch, append.transactional)
+            for append in deferred.appends] == [
+        ("offset_commit", -1, -1, False), ("txn_offset_commit", 7, 3, True)]  # fmt: skip
+    blank = AppendOp()
+    assert (blank.group_id, blank.records, blank.producer_id, blank.producer_epoch) == (
+        None, (), -1, -1)  # fmt: skip
+    assert not blank.transactional
+
+
+def test_as_many_appends_fail_as_are_told_to(deferred):
+    deferred.fail_append(Error.NOT_LEADER_OR_FOLLOWER, 2)
+    pending = [commit(deferred, number) for number in range(4)]
+    while deferred.appends:
+        deferred.appends[0].complete()
+    errors = [each.response.partitions[0].error for each in pending]
+    assert errors == [Error.NOT_COORDINATOR] * 2 + [Error.NONE] * 2
+    assert shown(deferred) == 3
+
+
+def test_the_log_has_its_batches_by_offset_whichever_comes_back_first(deferred):
+    for number in range(4):
+        commit(deferred, number)
+    for append, base_offset in zip(list(deferred.appends), [40, 7, 20, 0], strict=True):
+        append.complete(base_offset=base_offset)
+    assert [batch.base_offset for batch in deferred.log] == [0, 7, 20, 40]
+
+
+def test_a_commit_that_is_written_at_once_ends_the_wait_for_an_earlier_one():
+    log = Log()
+    coordinator = GroupCoordinator(log_sink=log)
+    log.answers = [None]  # the first finishes later
+    first, _ = commit(coordinator, 1), commit(coordinator, 2)
+    fetched = coordinator.offset_fetch("g", {"t": [0]}, require_stable=True)
+    assert fetched["t", 0].offset == 2
+    coordinator.appends[0].complete(base_offset=99)
+    assert first.response.partitions[0].error is Error.NONE
+    assert shown(coordinator) == 2
 
 
 def test_an_append_is_completed_once(deferred):
@@ -390,6 +434,17 @@ def test_what_is_no_append_or_came_back_is_not_taken_among_those_in_flight():
     for append in (appends[3], appends[0], appends[2]):
         append.complete()
     assert len(deferred.appends) == 0
+
+
+def test_a_static_return_that_fails_after_a_later_one_leaves_that_without_an_answer(deferred):
+    old, first, append = returning(deferred)
+    second = join(deferred, client_id="a", group_instance_id="i")
+    assert first.response.error is Error.FENCED_INSTANCE_ID
+    append.complete(Error.NOT_LEADER_OR_FOLLOWER)
+    told = [event for event in deferred.events if getattr(event, "id", None) == second.id]
+    assert told == [Unanswered(deferred.now_ms, second.id, "join_group", "replaced")]
+    (member,) = deferred.snapshot("g").members
+    assert (member.member_id, member.is_awaiting_join) == (old, False)
 
 
 def test_a_session_begins_anew_where_a_static_return_could_not_be_written(deferred):

@@ -126,6 +126,27 @@ def test_a_static_member_with_a_new_id_moves_to_the_end_and_leads_on():
         group.replace_static_member("i", "a", "a3")
 
 
+def test_a_group_begins_empty_at_time_0_and_enters_each_state_at_its_time():
+    group = GroupMetadata("g")
+    assert (group.current_state, group.current_state_timestamp) == ("Empty", 0)
+    group = GroupMetadata("g", 12_345_678)
+    assert group.current_state_timestamp == 12_345_678
+    group.add(member("a"))
+    group.transition_to("PreparingRebalance", 12_345_679)
+    group.init_next_generation(12_349_999)
+    assert group.current_state_timestamp == 12_349_999
+
+
+def test_an_updated_member_has_the_new_timeouts_and_votes_by_the_new_list():
+    group, one = GroupMetadata("g"), member("a", "range sticky")
+    group.add(one)
+    assert (one.rebalance_timeout_ms, one.session_timeout_ms) == (60_000, 10_000)
+    group.update_member(one, [("sticky", b"new")], 70_007, 8_009)
+    assert (one.rebalance_timeout_ms, one.session_timeout_ms) == (70_007, 8_009)
+    assert group.supported_protocols == {"sticky": 1}
+    assert one.metadata("sticky") == b"new"
+
+
 def test_an_empty_group_takes_any_protocol_and_others_only_a_common_one():
     group = GroupMetadata("g")
     assert group.supports_protocols("consumer", ["x"])

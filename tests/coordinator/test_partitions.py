@@ -166,6 +166,20 @@ def test_of_a_batch_with_records_of_several_groups_each_partition_takes_its_own(
             assert coordinator.offset_fetch(group_id)["t", 0].offset == GROUPS.index(group_id)
 
 
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+@pytest.mark.parametrize("loading", range(COUNT))
+def test_only_a_partition_that_is_loading_can_finish_its_load(loading, behaviour):
+    coordinator = GroupCoordinator(CONFIG | {"coterie.behaviour": behaviour})
+    coordinator.resign(loading)
+    coordinator.begin_load(loading)
+    for other in set(range(COUNT)) - {loading}:
+        with pytest.raises(CoterieError, match="no load is under way"):
+            coordinator.finish_load(other)
+    assert coordinator.list_groups().error is Error.COORDINATOR_LOAD_IN_PROGRESS
+    coordinator.finish_load(loading)
+    assert coordinator.list_groups().error is Error.NONE
+
+
 def test_a_topic_of_any_number_of_partitions_takes_no_memory_for_them():
     coordinator = GroupCoordinator({"offsets.topic.num.partitions": 2**31 - 1})
     coordinator.offset_commit("g", {("t", 0): 5})

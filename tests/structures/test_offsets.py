@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import CoterieError, OffsetMap, expired
+from coterie._core.structures.expiry import expiry_rule
 from coterie._core.structures.offsets import Offset
 
 TP = ("t", 0)
@@ -171,3 +172,50 @@ def test_expiry_leaves_the_garbage_collector_as_it_was(enabled):
         assert gc.isenabled() == enabled
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("differs", [{}, *({name: value} for name, value in [
+    ("offset", 2), ("leader_epoch", 2), ("metadata", "other"), ("commit_timestamp", 2),
+    ("expire_timestamp", 2), ("position", 2)])])  # fmt: skip
+def test_offsets_are_equal_if_all_their_fields_are(differs):
+    fields = {"offset": 1, "leader_epoch": 3, "metadata": "m", "commit_timestamp": 5,
+              "expire_timestamp": 7, "position": 9}  # fmt: skip
+    one, other = Offset(**fields), Offset(**fields | differs)
+    assert (one == other) == (not differs)
+    assert differs or hash(one) == hash(other)
+    assert one != (1, 3, "m", 5, 7, 9)
+    for name, value in (fields | differs).items():
+        assert getattr(other, name) == value
+
+
+def test_removed_offsets_are_gone_and_counted_off_and_a_topic_goes_with_its_last():
+    offsets = OffsetMap()
+    keys = [("t", 0), ("t", 1), ("u", 0)]
+    offsets.commit({key: number for number, key in enumerate(keys)}, 1)
+    assert offsets.remove([("t", 1), ("t", 2), ("v", 0)]) == [("t", 1)]
+    assert [(key, entry.offset) for key, entry in offsets.items()] == [(("t", 0), 0), (("u", 0), 2)]
+    assert len(offsets) == 2
+    assert offsets.remove([("u", 0), ("t", 0)]) == [("u", 0), ("t", 0)]
+    assert (len(offsets), offsets.items(), offsets.has_offsets) == (0, [], False)
+    offsets.commit({("t", 1): 7}, 2)
+    assert offsets["t", 1].offset == 7
+
+
+@pytest.mark.parametrize("since_ms", [-1, 0, 1, -1000, 5_000])
+@pytest.mark.parametrize("topics_known", [True, False])
+@pytest.mark.parametrize("state", ["Empty", "Stable", "PreparingRebalance"])
+@pytest.mark.parametrize("protocol_type", [None, "consumer", "connect"])
+def test_protocol_type_and_state_select_the_rule_of_expiry(
+    protocol_type, state, topics_known, since_ms
+):
+    """The table of docs/rules/offsets.md#expiration, row by row."""
+    if protocol_type is None:
+        expected = "standalone"
+    elif state == "Empty":
+        expected = "empty_commit" if since_ms == -1 else "empty_since"
+    elif (protocol_type, state, topics_known) == ("consumer", "Stable", True):
+        expected = "not_subscribed"
+    else:
+        expected = None
+    empty, stable = state == "Empty", state == "Stable"
+    assert expiry_rule(protocol_type, empty, stable, since_ms, topics_known) == expected

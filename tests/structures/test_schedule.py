@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie._core.structures.schedule import Future, Schedule, TooManySteps, Waiter
+from coterie._core.structures.schedule import (
+    LAST_CALLS,
+    MOST_CALLS,
+    Future,
+    Schedule,
+    TooManySteps,
+    Waiter,
+)
 from support.examples import examples
 
 MS = st.integers(0, 6)
@@ -132,8 +139,10 @@ def test_work_is_counted_by_steps_up_to_the_limit(items):
     schedule = Schedule(10)
     schedule.spend(items)
     assert schedule.steps == 1 + items // 16
-    for _ in range(10 - schedule.steps):
+    for _ in range(9 - schedule.steps):
         schedule.call_later(1, int)
+    if schedule.steps < 10:
+        schedule.call_soon(int)
     with pytest.raises(TooManySteps, match="10 steps"):
         schedule.call_later(1, int)
 
@@ -169,6 +178,76 @@ def test_a_wait_ends_with_its_result_or_at_its_timeout():
     assert future.value == "came"
     waiter.sleep(3)
     assert schedule.now_ms == 10
+
+
+def running(schedule, body):
+    """A waiter with a program, which begins when the clock runs."""
+    greenlet = pytest.importorskip("greenlet")
+    waiter = Waiter(schedule, "one")
+    waiter._hub = greenlet.getcurrent()
+    waiter._program = greenlet.greenlet(lambda: body(waiter))
+    schedule.call_soon(waiter._program.switch)
+    return waiter
+
+
+def test_a_wait_of_a_program_is_ended_once_by_what_comes_first():
+    schedule, seen = Schedule(), []
+    early, late, together = Future(), Future(), Future()
+    schedule.call_at(2_500, early.set)
+    schedule.call_at(15_000, late.set)
+    schedule.call_at(22_500, together.set)
+
+    def body(waiter):
+        for future, timeout_ms in ((early, 4_000), (early, 1), (late, 9_000), (together, 11_000)):
+            seen.append((waiter.wait(future, timeout_ms), waiter.now_ms))
+        waiter.sleep(5_000)  # no timeout or result of a wait before ends it
+        seen.append(waiter.now_ms)
+        waiter.sleep(0)
+        seen.append(waiter.now_ms)
+
+    running(schedule, body)
+    schedule.run_until(60_000)
+    assert seen == [(True, 2_500), (True, 2_500), (False, 11_500), (True, 22_500), 27_500, 27_500]
+
+
+def test_a_result_that_comes_after_its_timeout_ends_no_later_wait():
+    schedule, seen = Schedule(), []
+    future, never = Future(), Future()
+    schedule.call_at(3_500, future.set)
+
+    def body(waiter):
+        for each, timeout_ms in ((future, 3_000), (never, 2_000), (never, None)):
+            seen.append((waiter.wait(each, timeout_ms), waiter.now_ms))
+
+    waiter = running(schedule, body)
+    schedule.run_until(60_000)
+    assert seen == [(False, 3_000), (False, 5_000)]
+    assert waiter.alive  # it waits without an end
+
+
+class Watched(Waiter):
+    """A waiter that keeps what it is asked to look at."""
+
+    def _look_at_call(self, calls):
+        self.looked_at = [*getattr(self, "looked_at", ()), calls]
+
+
+def test_only_the_last_calls_of_a_time_and_those_of_the_dead_are_looked_at():
+    schedule = Schedule()
+    waiter = Watched(schedule, "one")
+    for _ in range(2):
+        for _ in range(MOST_CALLS - LAST_CALLS):
+            waiter.check_alive()
+        assert not hasattr(waiter, "looked_at")
+        schedule.run_until(schedule.now_ms + 1)  # the count begins anew
+    for _ in range(MOST_CALLS - LAST_CALLS + 2):
+        waiter.check_alive()
+    first = MOST_CALLS - LAST_CALLS + 1
+    assert waiter.looked_at == [first, first + 1]
+    schedule.run_until(schedule.now_ms + 1)
+    waiter.kill()
+    waiter.check_alive()
+    assert waiter.looked_at[2:] == [1]
 
 
 def test_what_is_scheduled_forms_no_cycle_that_stays():

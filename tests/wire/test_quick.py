@@ -20,9 +20,10 @@ LONGEST = 10_000
 SESSION_MS = 10_000
 
 
-def core():
+def core(behaviour="3.9"):
     """A stable group of a dynamic and a static member, and one that rebalances."""
-    made = Coordinator(coordinator_config({"group.initial.rebalance.delay.ms": 0}), 1000)
+    config = {"group.initial.rebalance.delay.ms": 0, "coterie.behaviour": behaviour}
+    made = Coordinator(coordinator_config(config), 1000)
     for group, instance in (("g", None), ("s", "i"), ("группа", None)):
         details = ("consumer", (("range", b""),), SESSION_MS, SESSION_MS, "c", "/h", False, False)
         made.call(NUMBER["join_group"], 1, group, -1, "", instance, details)
@@ -251,7 +252,7 @@ def slow_commit(of, request):
     ]  # fmt: skip
     of.call(
         NUMBER["offset_commit"], 9, body["groupId"], body["generationIdOrMemberEpoch"],
-        body["memberId"], body["groupInstanceId"], (tuple(rows), -1, -1),
+        body["memberId"], body["groupInstanceId"], (tuple(rows), -1, -1, request.api_version, -1),
     )  # fmt: skip
     told = [event for event in of.outputs.events() if hasattr(event, "response")]
     of.outputs.clear()
@@ -268,9 +269,10 @@ def slow_commit(of, request):
     )  # fmt: skip
 
 
-def test_plain_commits_are_answered_and_written_as_on_the_long_way():
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+def test_plain_commits_are_answered_and_written_as_on_the_long_way(behaviour):
     rng = random.Random(11)
-    short, long = core(), core()
+    short, long = core(behaviour), core(behaviour)
     known = members(short)
     plain = 0
     codes = set()

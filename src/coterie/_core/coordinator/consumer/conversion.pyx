@@ -133,7 +133,6 @@ cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMe
     made.protocol_type = "consumer"
     made.protocol_name = made.vote()
     made.state = STABLE
-    made.current_state_timestamp = now_ms
     made.subscribe()
     return made
 

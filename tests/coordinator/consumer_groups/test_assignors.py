@@ -1,0 +1,44 @@
+"""The assignors alone: larger groups than other tests make, against the slow model of the rules."""
+
+import random
+
+import pytest
+from coterie._core.coordinator.consumer.assignors import GroupSpec
+
+from support.consumer_groups import assignors as model
+from support.consumer_groups.image import id_order
+
+SIZES = [(1, 1), (2, 3), (3, 1), (7, 5), (40, 9), (9, 40)]  # members, topics
+
+
+def partitions_of(rows):
+    """Of each member: topic id -> partitions, as the model has them."""
+    return {member: {topic: set(numbers) for topic, numbers in parts}
+            for member, parts in rows.items()}  # fmt: skip
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("seed", range(5))
+def test_each_assignment_is_that_of_the_model_and_the_next_starts_from_it(size, alike, seed):
+    rng = random.Random(f"{size} {seed}")
+    ids = {f"t{n}": rng.randbytes(16) for n in range(size[1])}
+    topics = {name: (topic_id, [()] * rng.randint(1, 70)) for name, topic_id in ids.items()}
+    counts = {topic_id: len(replicas) for topic_id, replicas in topics.values()}
+    everything = tuple(sorted(topics))
+    members = {f"m{n:03}": everything if alike else tuple(
+        sorted(rng.sample(everything, rng.randint(1, len(everything))))) for n in range(size[0])
+    }  # fmt: skip
+    specs = {
+        member: (None, sorted((ids[name] for name in names), key=id_order))
+        for member, names in members.items()
+    }
+    group, previous = GroupSpec(topics, members), {}
+    for _ in range(5):
+        assignor = rng.choice(["range", "uniform", "uniform"])
+        group.assign(assignor, alike)
+        target = model.assign(assignor, specs, previous, counts, alike)
+        assert partitions_of(group.rows()) == target
+        if rng.random() < 0.8:
+            group.replay()
+            previous = target
