@@ -1,4 +1,4 @@
-"""Rows of share and streams groups say each field of each record, and what stands for those gone."""
+"""Rows of share and streams groups say each field of each record, and what a missing one means."""
 
 import pytest
 
