@@ -22,3 +22,11 @@ def scanned(*pieces):
 def test_joined_pieces_have_a_gap_where_the_whole_segment_has_one(offsets):
     batches = [batch(offset, [commit(offset)]) for offset in offsets]
     assert join_pieces(scanned(*batches)) == scanned(b"".join(batches))
+
+
+def test_pieces_are_joined_with_their_neighbours_of_the_same_file():
+    batches = [batch(offset, [commit(offset)]) for offset in range(4)]
+    first = scanned(*batches[:2])
+    second = [piece._replace(file="g") for piece in scanned(*batches[2:])]
+    assert join_pieces([*first, *second]) == [*join_pieces(first), *join_pieces(second)]
+    assert [piece.file for piece in join_pieces([*first, *second])] == ["f", "g"]
