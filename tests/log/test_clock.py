@@ -19,6 +19,7 @@ from coterie.insight.records.record_columns import is_early
 from coterie.log import clock
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import find_segments
+from coterie.log.set_back import SetBack
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN, cases, log
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
@@ -208,6 +209,30 @@ def test_the_note_names_the_partitions_and_the_longest_step_back():
     (line,) = notes.notes()
     partitions = ", ".join(f"partition {number}" for number in range(5))
     assert line.startswith(f"times go back in {partitions} and 2 more, by up to 1m: ")
+
+
+def test_of_a_partitions_steps_back_the_note_has_the_longest_and_of_none_it_says_nothing():
+    notes = ClockNotes()
+    notes.take(8, [], None)
+    assert list(notes.notes()) == []
+    steps = [clock.ClockStep("f", 0, 5, 100_000, 100_000 - by) for by in (1_000, 60_000, 2_000)]
+    notes.take(9, steps, None)
+    (line,) = notes.notes()
+    assert line.startswith("times go back in partition 9, by up to 1m: ")
+
+
+def test_a_stretch_that_was_set_back_counts_as_written_when_the_clock_caught_up():
+    """Records are numbered; the clock goes back before the records 2 and 6."""
+    stretches = SetBack()
+    times = np.array([5, 9, 0, 3, 9, 12, 4, 11])
+    known = clock.BatchTimes(
+        **{name: np.ones(8, np.int64) for name in clock.BatchTimes._fields if name != "file"},
+        file="f",
+    )._replace(times=times)
+    stretches.take(known)
+    stretches.finish()
+    numbers, own = np.arange(8), np.where(np.arange(8) == 3, -1, times)
+    assert stretches.written(numbers, own).tolist() == [5, 9, 9, -1, 9, 12, 12, 12]
 
 
 def set_back(folder):

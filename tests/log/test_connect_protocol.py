@@ -50,6 +50,7 @@ def test_an_eager_worker_runs_what_it_is_assigned():
     read = read_assignment(assignment(0, work(src=[-1, 0, 1], snk=[2])))
     assert (read.leader, read.leader_url, read.config_offset) == ("lead", "http://l/", 5)
     assert read.assigned == {("src", CONNECTOR), ("src", 0), ("src", 1), ("snk", 2)}
+    assert (read.revoked, read.delay_ms) == (frozenset(), 0)
     assert read_state(state(0, 7)).config_offset == 7
     assert read_work(state(0, 7), assignment(0, work(snk=[2]))) == {("snk", 2)}
 
