@@ -332,3 +332,12 @@ def test_units_that_wait_are_not_scanned_once_the_fold_is_closed(monkeypatch):
     next(steps)
     steps.close()
     assert len(begun) <= 3  # the one that was taken, and one on each thread
+
+
+@pytest.mark.parametrize(("counted", "cores"), [(None, 1), (1, 1), (6, 6)])
+def test_where_the_system_does_not_say_how_many_processors_there_are_it_is_one(
+    monkeypatch, counted, cores
+):
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: counted)
+    assert parallel_scan.cores() == cores
