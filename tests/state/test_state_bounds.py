@@ -13,11 +13,12 @@ from coterie.log.trust import trusted_from
 from coterie.replay import files
 from coterie.replay.engine import ReplayRequest, Silent, read_of, summarize
 from coterie.replay.local import replay
+from coterie.state import history as history_module
 from coterie.state import tables
 from coterie.state.consumer_protocol_groups import newer_groups
 from coterie.state.document import document_groups
 from coterie.state.faults import fault_line
-from coterie.state.history import commit_rows, commits_table
+from coterie.state.history import COMMIT_FIELDS, commit_rows, commits_table
 from support.log_writer import batch, commit, commit_key, group_key, group_value, text
 from support.state.newer_records import A, B, epochs, member, put, tops
 
@@ -66,6 +67,23 @@ def test_metadata_is_each_offsets_own_in_every_chunk_of_a_table(monkeypatch):
     state = scanned(*(commit(5, partition=n, metadata=text) for n, text in enumerate(texts)))
     rows = state.to_arrow()["offsets"]
     assert rows["metadata"].to_pylist() == [text.decode() for text in texts]
+
+
+def test_each_chunk_of_a_history_has_its_own_rows(monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(history_module, "ROWS_PER_CHUNK", 2)
+    commits = [commit(5 + n, 9 - n, partition=n, metadata=b"m" * n) for n in range(5)]
+    gone = [(20 + n, commit_key(1, b"g", b"t", n), None) for n in range(2)]
+    history = scanned(*commits, *gone, history=True).fold(0).history
+    table = commits_table(7, history)
+    times = {"timestamp", "commit_timestamp", "expire_timestamp"}
+    columns = [
+        (table[name].cast(pa.int64()) if name in times else table[name]).to_pylist()
+        for name in COMMIT_FIELDS
+    ]
+    assert list(zip(*columns, strict=True)) == list(commit_rows(7, history))
+    assert table["partition"].to_pylist() == [0, 1, 2, 3, 4, 0, 1]
+    assert table["expire_timestamp"].null_count == len(table) == 7
 
 
 def test_metadata_of_a_group_that_is_asked_for_is_its_own_behind_one_that_is_not():

@@ -2,6 +2,7 @@
 
 import struct
 
+import numpy as np
 import pytest
 
 from coterie import wire
@@ -152,6 +153,8 @@ def test_options_of_the_decoder_are_whatever_has_a_truth(option, value):
     if option != "fill":  # of this message, no version lacks a field that another has
         assert bodies[True] != bodies[False]
     assert wire.decode_request(frame, **{option: value}).body == bodies[bool(value)]
+    with pytest.raises(ArgumentError, match=f"{option} must be true or false"):
+        wire.decode_request(frame, **{option: np.arange(2)})  # has no truth
 
 
 def test_a_table_may_begin_at_any_version_and_makes_each_layout_once():
