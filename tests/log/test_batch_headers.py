@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from coterie._core.codec.writer import encode_batch, encode_message_set
 from coterie.log import batch_headers
 from coterie.log.batch_headers import last_headers, may_become_batch, whole_batches_end
 from support import log_writer as write
@@ -59,3 +60,20 @@ def test_a_header_says_what_its_batch_was_written_with():
     assert [int(row["crc"]) for row in headers] == [
         int.from_bytes(data[17:21], "big") for data in LOG
     ]
+
+
+def test_the_shortest_batch_of_each_magic_has_a_header():
+    shortest = [
+        encode_message_set([(3, -1, None, None)], 0),
+        encode_message_set([(4, 9, None, None)], 1),
+        encode_batch([], 5),
+    ]
+    headers = batch_headers.batch_headers(b"".join(shortest))
+    assert [int(size) for size in headers["size"]] == [26, 34, 61] == list(map(len, shortest))
+    assert [int(magic) for magic in headers["magic"]] == [0, 1, 2]
+    assert [int(epoch) for epoch in headers["leader_epoch"]] == [-1, -1, -1]
+    assert [int(offset) for offset in headers["base_offset"]] == [3, 4, 5]
+    for data, crc_at in zip(shortest, (12, 12, 17), strict=True):
+        (header,) = batch_headers.batch_headers(data)
+        assert int(header["crc"]) == int.from_bytes(data[crc_at : crc_at + 4], "big")
+        assert len(batch_headers.batch_headers(data[:-1])) == 0

@@ -66,6 +66,12 @@ def test_an_incremental_worker_runs_what_stays_and_what_comes(version):
     assert read_work(state(version, 7), comes) == {("snk", 0)}
 
 
+def test_an_eager_assignment_has_all_that_a_worker_runs_whatever_it_ran():
+    """During an upgrade, a leader of version 0 assigns work to a worker of version 1."""
+    running = assignment(1, work(src=[-1, 0]), work(), delay=struct.pack(">i", 0))
+    assert read_work(state(1, 7, running), assignment(0, work(snk=[2]))) == {("snk", 2)}
+
+
 def test_fields_missing_at_the_end_have_their_defaults_and_lists_may_be_null():
     assert read_assignment(assignment(1)).assigned == frozenset()
     null = struct.pack(">i", -1)

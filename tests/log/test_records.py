@@ -91,3 +91,25 @@ def test_of_some_groups_no_other_records_and_no_markers_come():
     rows, _ = rows_of(data + batch(9, [newer]), groups={"b"})
     assert [row["offset"] for row in rows] == [1, 9]
     assert {(row["partition"], row["segment"]) for row in rows} == {(3, "s.log")}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name"),
+    [
+        (None, None, "UNKNOWN"),
+        (struct.pack(">hh", 0, 1), None, "COMMIT"),
+        (struct.pack(">hh", 0, 1), bytes(5), "COMMIT"),
+        (struct.pack(">hh", 0, 2), bytes(6), "LEADER_CHANGE"),  # no EndTransactionMarker
+    ],
+)
+def test_a_marker_without_a_whole_value_has_no_epoch(key, value, name):
+    data = batch(7, [(5, key, value)], producer_id=9, transactional=True, control=True)
+    (row,) = rows_of(data)[0]
+    assert row["control"] == {"type": name, "key": key, "value": value}
+
+
+@pytest.mark.parametrize(("raw", "version"), [(b"\xff\xfe", -2), (b"\0", None), (b"", None)])
+def test_bytes_that_cannot_be_read_have_a_version_if_there_are_two_of_them(raw, version):
+    (row,), (fault,) = rows_of(batch(0, [(5, commit(5)[1], raw)]))
+    assert (row["value"]["version"], row["value"]["raw"]) == (version, raw)
+    assert fault[2] == "value"
