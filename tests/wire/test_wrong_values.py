@@ -177,3 +177,16 @@ def test_a_table_may_begin_at_any_version_and_makes_each_layout_once():
             codec.layout(7, version, "request")
         with pytest.raises(wire.WireError, match=f"Own has versions 2 to 5, not {version}"):
             codec.decode_request(struct.pack(">hhih", 7, version, 0, -1) + b"\0")
+
+
+def test_every_key_is_found_whatever_its_number():
+    """Those of a small number are found in a list, the others in a dict."""
+    keys = [*range(200), 32767, -1, -32768]
+    apis = [wire.Api(key, f"Api {key}", 0, 0, 9) for key in keys]
+    codec = Codec(apis, lambda api, version, direction: layout_of((), version, False))
+    for key in keys:
+        with pytest.raises(ArgumentError, match=f"^Api {key} has versions 0 to 0, not 1$"):
+            codec.layout(key, 1, "request")
+    for key in (200, 32766, -2):
+        with pytest.raises(ArgumentError, match=f"api_key {key} is of no API in the table"):
+            codec.layout(key, 0, "request")
