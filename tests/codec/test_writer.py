@@ -315,3 +315,73 @@ def test_old_message_sets_refuse_what_they_cannot_hold():
     with pytest.raises(CorruptData, match="zstd"):
         encode_message_set(OLD_RECORDS, 1, codec=4)
     assert encode_message_set([], 1) == b""
+
+
+PAIR = [(3, 1_234_567, b"k", b"v"), (5, 1_230_001, b"k", b"v")]  # the second one is earlier
+
+
+@pytest.mark.parametrize(
+    ("options", "attributes", "base_ms", "max_ms", "last_offset_delta"),
+    [
+        ({}, 0, 1_234_567, 1_234_567, 2),
+        ({"append_time_ms": 9_876_543}, 1 << 3, 1_234_567, 9_876_543, 2),
+        ({"delete_horizon_ms": 9_876_543}, 1 << 6, 9_876_543, 1_234_567, 2),
+        ({"base_timestamp_ms": 1_200_001}, 0, 1_200_001, 1_234_567, 2),
+        ({"max_timestamp_ms": 9_876_543}, 0, 1_234_567, 9_876_543, 2),
+        ({"last_offset_delta": 7}, 0, 1_234_567, 1_234_567, 7),
+        ({"transactional": True, "control": True}, 1 << 4 | 1 << 5, 1_234_567, 1_234_567, 2),
+    ],
+)
+def test_a_header_has_the_times_and_attributes_that_are_given(
+    options, attributes, base_ms, max_ms, last_offset_delta
+):
+    """Source: DefaultRecordBatch, its schema and its attributes."""
+    data = encode_batch(PAIR, 3, **options)
+    assert struct.unpack_from(">qiib", data) == (3, len(data) - 12, -1, 2)
+    head = (attributes, last_offset_delta, base_ms, max_ms, -1, -1, -1, 2)
+    assert struct.unpack_from(">hiqqqhii", data, 21) == head
+    (batch,) = read_one(data)
+    appended = options.get("append_time_ms")
+    times = [time_ms if appended is None else appended for _, time_ms, _, _ in PAIR]
+    assert [record.timestamp for record in batch.records] == times
+    assert batch.delete_horizon == options.get("delete_horizon_ms")
+
+
+def test_what_is_not_given_is_written_as_none():
+    marker = encode_marker(False, 77, 4, timestamp_ms=1_234_567)
+    (batch,) = read_one(marker)
+    assert (batch.base_offset, batch.leader_epoch, batch.base_timestamp) == (0, -1, 1_234_567)
+    (record,) = batch.records
+    assert (record.timestamp, record.key, record.value) == (1_234_567, bytes(4), bytes(6))
+    marker = encode_marker(
+        True, 77, 4, timestamp_ms=5, coordinator_epoch=6, base_offset=8, leader_epoch=9
+    )
+    (batch,) = read_one(marker)
+    assert (batch.base_offset, batch.leader_epoch, batch.records[0].value[2:]) == (
+        8,
+        9,
+        b"\0\0\0\6",
+    )
+    plain = encode_sized(sized([(b"k", b"v")]), 1, 3, 1_234_567)
+    assert plain == encode_batch([(3, 1_234_567, b"k", b"v")], 3)
+    for magic, record in ((0, (3, -1, b"k", b"v")), (1, PAIR[0])):
+        assert encode_message_set([record], magic) == encode_message_set([record], magic, codec=0)
+        assert [batch.compression for batch in read_one(encode_message_set([record], magic))] == [
+            "none"
+        ]
+
+
+def test_a_wrapper_has_the_greatest_time_or_that_of_its_append():
+    """Source: LegacyRecord: the attributes follow the magic, the time follows them."""
+    for options, attributes, time_ms in (
+        ({}, 1, 1_234_567),
+        ({"append_time_ms": 9_876_543}, 1 | 1 << 3, 9_876_543),
+    ):
+        data = encode_message_set(PAIR, 1, codec=1, **options)
+        assert struct.unpack_from(">bbq", data, 16) == (1, attributes, time_ms)
+        entries = encode_message_set(PAIR, 1, **options)
+        size = len(entries) // 2
+        for at, (offset, own_ms, _, _) in enumerate(PAIR):
+            assert struct.unpack_from(">q", entries, at * size) == (offset,)
+            head = (1, attributes & ~1, options.get("append_time_ms", own_ms))
+            assert struct.unpack_from(">bbq", entries, at * size + 16) == head

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -344,3 +345,31 @@ def test_a_marker_that_somebody_moved_is_refused_by_a_merge():
         later.fold(0).producers[3].first_row = row
         with pytest.raises(ArgumentError):
             whole.absorb(later)
+
+
+@pytest.mark.parametrize(("part", "size"), [(2, 0xFFFF), (4, 0xFFFF), (2, 0x10000), (4, 0x10000)])
+def test_a_name_on_its_way_has_as_many_bytes_as_a_key_can_count(part, size):
+    state, index = state_of_a_history()
+    names, bounds = np.full(size, ord("a"), np.uint8), np.array([0, size])
+    state[index] = (*state[index][:part], names, bounds, *state[index][part + 2 :])
+    fold = PartitionFold(history=True)
+    if size > 0xFFFF:
+        with pytest.raises(CorruptData, match="name 0 of a history"):
+            restore(fold, tuple(state))
+        return
+    restore(fold, tuple(state))
+    columns = {2: 0, 4: 4}  # of a row: its group, its topic
+    assert {row[columns[part]] for row in commit_rows(0, fold.history)} == {"a" * size}
+
+
+def test_a_history_that_was_cleared_numbers_the_names_of_what_follows_anew():
+    fold = PartitionFold(history=True)
+    for at, names in enumerate([["a", "b"], ["b", "a"], ["c", "b"]]):
+        records = [
+            write.commit(5, group=name.encode(), topic=f"of {name}".encode()) for name in names
+        ]
+        fold.scan(write.batch(2 * at, records))
+        rows = [(row[0], row[4]) for row in commit_rows(0, fold.history)]
+        assert rows == [(name, f"of {name}") for name in names]
+        fold.history.clear()
+        assert list(commit_rows(0, fold.history)) == []

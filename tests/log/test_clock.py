@@ -19,6 +19,7 @@ from coterie.insight.records.record_columns import is_early
 from coterie.log import clock
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import find_segments
+from coterie.log.set_back import SetBack
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN, cases, log
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
@@ -208,6 +209,48 @@ def test_the_note_names_the_partitions_and_the_longest_step_back():
     (line,) = notes.notes()
     partitions = ", ".join(f"partition {number}" for number in range(5))
     assert line.startswith(f"times go back in {partitions} and 2 more, by up to 1m: ")
+
+
+def test_of_a_partitions_steps_back_the_note_has_the_longest_and_of_none_it_says_nothing():
+    notes = ClockNotes()
+    notes.take(8, [], None)
+    assert list(notes.notes()) == []
+    steps = [clock.ClockStep("f", 0, 5, 100_000, 100_000 - by) for by in (1_000, 60_000, 2_000)]
+    notes.take(9, steps, None)
+    (line,) = notes.notes()
+    assert line.startswith("times go back in partition 9, by up to 1m: ")
+
+
+def batches_at(*times_ms):
+    """Batches of a record each, at these times."""
+    columns = {
+        name: np.ones(len(times_ms), np.int64)
+        for name in clock.BatchTimes._fields
+        if name != "file"
+    }
+    return clock.BatchTimes(**columns | {"times": np.array(times_ms, np.int64)}, file="f")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4])
+def test_a_step_back_counts_from_the_least_one_on_also_between_parts(cut):
+    times, parts = [7_000, 6_001, 8_000, 7_000, 6_500], []
+    for part in (times[:cut], times[cut:]):
+        steps = clock.ClockSteps(1_000)
+        steps.take_batches(batches_at(*part))
+        parts.append(steps)
+    parts[0].absorb(parts[1])
+    assert [(step.before_ms, step.after_ms) for step in parts[0].steps] == [(8_000, 7_000)]
+    assert parts[0].last_ms == 6_500
+
+
+def test_a_stretch_that_was_set_back_counts_as_written_when_the_clock_caught_up():
+    """Records are numbered; the clock goes back before the records 2 and 6."""
+    stretches = SetBack()
+    times = np.array([5, 9, 0, 3, 9, 12, 4, 11])
+    stretches.take(batches_at(*times))
+    stretches.finish()
+    numbers, own = np.arange(8), np.where(np.arange(8) == 3, -1, times)
+    assert stretches.written(numbers, own).tolist() == [5, 9, 9, -1, 9, 12, 12, 12]
 
 
 def set_back(folder):

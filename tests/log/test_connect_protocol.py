@@ -50,6 +50,7 @@ def test_an_eager_worker_runs_what_it_is_assigned():
     read = read_assignment(assignment(0, work(src=[-1, 0, 1], snk=[2])))
     assert (read.leader, read.leader_url, read.config_offset) == ("lead", "http://l/", 5)
     assert read.assigned == {("src", CONNECTOR), ("src", 0), ("src", 1), ("snk", 2)}
+    assert (read.revoked, read.delay_ms) == (frozenset(), 0)
     assert read_state(state(0, 7)).config_offset == 7
     assert read_work(state(0, 7), assignment(0, work(snk=[2]))) == {("snk", 2)}
 
@@ -63,6 +64,12 @@ def test_an_incremental_worker_runs_what_stays_and_what_comes(version):
     expected = {("src", CONNECTOR), ("src", 0), ("snk", 0)}
     assert read_work(state(version, 7, running), comes) == expected
     assert read_work(state(version, 7), comes) == {("snk", 0)}
+
+
+def test_an_eager_assignment_has_all_that_a_worker_runs_whatever_it_ran():
+    """During an upgrade, a leader of version 0 assigns work to a worker of version 1."""
+    running = assignment(1, work(src=[-1, 0]), work(), delay=struct.pack(">i", 0))
+    assert read_work(state(1, 7, running), assignment(0, work(snk=[2]))) == {("snk", 2)}
 
 
 def test_fields_missing_at_the_end_have_their_defaults_and_lists_may_be_null():

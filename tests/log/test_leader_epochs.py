@@ -2,7 +2,17 @@
 
 import pytest
 
-from coterie.log.leader_epochs import CHECKPOINT, EpochSpan, checkpoint_spans, first_contradiction
+from coterie.log.batch_headers import batch_headers
+from coterie.log.folders import Segment
+from coterie.log.leader_epochs import (
+    CHECKPOINT,
+    EpochJumps,
+    EpochSpan,
+    checkpoint_spans,
+    first_contradiction,
+    spans_of,
+)
+from support.log_writer import batch, commit
 
 
 def spans(folder, text, end_offset=100):
@@ -39,8 +49,53 @@ def test_a_checkpoint_that_cannot_be_read_says_nothing(tmp_path, text):
         ([(0, 0, 9), (2, 10, 20)], [(0, 0, 9), (1, 10, 15)], 10),
         ([(0, 0, 19)], [(0, 0, 9), (1, 10, 15)], 10),
         ([(0, 0, 9), (1, 10, 15)], [(0, 0, 19)], 10),
+        ([(0, 0, 9), (2, 10, 15), (3, 16, 20)], [(0, 0, 9), (1, 10, 30)], 10),
+        ([(0, 0, 14), (3, 16, 20)], [(1, 12, 30)], 12),
     ],
 )
 def test_histories_differ_from_where_an_offset_has_two_epochs(one, other, offset):
     one, other = ([EpochSpan(*span) for span in spans] for spans in (one, other))
     assert first_contradiction(one, other) == offset
+
+
+def headers(*batches):
+    """The headers of batches of two records, (base offset, leader epoch) each."""
+    return batch_headers(
+        b"".join(batch(at, [commit(at)] * 2, leader_epoch=epoch) for at, epoch in batches)
+    )
+
+
+def test_the_spans_of_batches_are_from_the_first_to_the_last_offset_of_an_epoch():
+    batches = headers((0, 4), (2, 4), (4, -1), (6, 7), (9, 8), (11, 8))
+    assert spans_of(batches) == [EpochSpan(4, 0, 3), EpochSpan(7, 6, 7), EpochSpan(8, 9, 12)]
+    assert spans_of(headers((0, -1))) == spans_of(headers()) == []
+
+
+def jumps(*segments):
+    found = EpochJumps()
+    for number, (partition, *batches) in enumerate(segments):
+        found.add(Segment(f"/log/{number}.log", partition, 0, 1, None), headers(*batches))
+    return list(found.lines())
+
+
+def test_an_epoch_that_rises_by_two_with_no_offset_missing_is_told():
+    (line,) = jumps((3, (0, 4), (2, 5)), (3, (4, 5), (6, 7), (8, 9)), (2, (10, 11)))
+    assert line.startswith("partition 3: the leader epoch rises from 5 to 7 at offset 6 (")
+    assert f"1.log, byte {len(batch(0, [commit(0)] * 2))}) (the first of 2 such places)" in line
+    (line,) = jumps((3, (0, 4), (2, 5)), (3, (4, 7)))  # from one segment to the next
+    assert line.startswith("partition 3: the leader epoch rises from 5 to 7 at offset 4 (")
+    assert "such places" not in line
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [
+        [(3, (0, 4), (2, 5))],
+        [(3, (0, 4), (3, 7))],  # compaction may have removed what was between
+        [(3, (0, 4)), (2, (2, 7))],  # of another partition
+        [(3, (0, 7), (2, 4))],
+        [(3, (0, -1), (2, 7))],
+    ],
+)
+def test_other_steps_of_an_epoch_tell_nothing(segments):
+    assert jumps(*segments) == []

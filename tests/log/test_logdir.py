@@ -3,6 +3,7 @@
 import itertools
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -17,6 +18,7 @@ from coterie.log.folders import (
     left_alone,
     listing_of,
     read_segment,
+    with_deleted,
 )
 from coterie.state.partial import ScanOptions
 from support import golden_data
@@ -121,6 +123,25 @@ def test_files_without_a_partition_stand_before_partitions_and_what_is_passed_ov
     listing = listing_of([second, loose, first], aside)
     assert listing.segments == (loose, first, second)
     assert listing.passed_over == tuple(sorted(aside))
+
+
+def test_a_cleaned_segment_is_replaced_by_all_that_it_was_made_of():
+    def segment(partition, base_offset, name=None):
+        return Segment(name or f"{partition}-{base_offset}.log", partition, base_offset, 1, None)
+
+    def deleted(partition, *base_offsets):
+        return [segment(partition, at, f"{partition}-{at}.log.deleted") for at in base_offsets]
+
+    whole, cut, early = deleted(1, 0, 5, 7), deleted(1, 25, 28), deleted(0, 9)
+    listing = listing_of(
+        [segment(1, 0), segment(1, 10), segment(1, 20), segment(2, 0)],
+        [s.path for s in (*whole, *cut, *early)],
+    )
+    listing = replace(listing, deleted=(*early, *whole, *cut))
+    read = with_deleted(listing)
+    assert read.segments == (*whole, segment(1, 10), segment(1, 20), segment(2, 0))
+    assert read.deleted == (*early, *cut)
+    assert read.passed_over == tuple(sorted(s.path for s in (*early, *cut)))
 
 
 @pytest.mark.parametrize("spelled", ["link/__consumer_offsets-5", "x/../__consumer_offsets-5"])

@@ -12,6 +12,7 @@ import pytest
 from coterie import CorruptData
 from coterie._core.codec.schema import decode_assignment, decode_subscription
 from coterie.log.consumer_protocol import (
+    assignment,
     owned_partitions,
     read_assignment,
     read_subscription,
@@ -113,3 +114,19 @@ def test_a_subscription_is_sorted_as_java_sorts_it_and_of_version_1_by_default()
     read = read_subscription(subscription(["a"], 3, owned=owned, generation_id=4, rack_id="r"))
     assert (read.topics, read.generation_id, read.rack_id) == (("a",), 4, "r")
     assert read.owned == {"t": [0, 1], "u": [2, 9]}
+
+
+def test_an_assignment_keeps_its_order_and_is_of_version_1_by_default():
+    """Source: ``ConsumerProtocol.serializeAssignment``."""
+    rows = {"u": [9, 2], "t": [1]}
+    u, t = text(b"u") + struct.pack(">iii", 2, 9, 2), text(b"t") + struct.pack(">ii", 1, 1)
+    assert assignment(rows) == struct.pack(">hi", 1, 2) + u + t + NULL
+    assert assignment(rows, 3, user_data=b"x") == struct.pack(">hi", 3, 2) + u + t + b"\0\0\0\1x"
+    assert read_assignment(assignment(rows)) == rows
+
+
+def test_a_subscription_without_more_has_the_defaults_of_kafka():
+    read = read_subscription(subscription(["a"], 0))
+    assert (read.version, read.user_data, read.owned) == (0, None, {})
+    assert (read.generation_id, read.rack_id, read.group_instance_id) == (-1, None, None)
+    assert read_subscription(subscription(["a"], 3)).generation_id == -1

@@ -3,6 +3,7 @@
 import pytest
 
 from coterie import PartialState, ScanOptions
+from coterie._core.fold.fold_state import Scanned
 from coterie.replay.pieces import join_pieces
 from support.log_writer import batch, commit
 
@@ -22,3 +23,42 @@ def scanned(*pieces):
 def test_joined_pieces_have_a_gap_where_the_whole_segment_has_one(offsets):
     batches = [batch(offset, [commit(offset)]) for offset in offsets]
     assert join_pieces(scanned(*batches)) == scanned(b"".join(batches))
+
+
+def test_pieces_are_joined_with_their_neighbours_of_the_same_file():
+    batches = [batch(offset, [commit(offset)]) for offset in range(4)]
+    first = scanned(*batches[:2])
+    second = [piece._replace(file="g") for piece in scanned(*batches[2:])]
+    assert join_pieces([*first, *second]) == [*join_pieces(first), *join_pieces(second)]
+    assert [piece.file for piece in join_pieces([*first, *second])] == ["f", "g"]
+
+
+FIRST = Scanned("f", 0, 10, 2, 3, 5, 7, 100, False, 90)
+LATER = Scanned("f", 10, 20, 1, 4, 8, 12, 80, False, 70)
+BOTH = Scanned("f", 0, 30, 3, 7, 5, 12, 100, False, 90)
+NO_BATCH = {"batches": 0, "records": 0} | dict.fromkeys(
+    ("first_offset", "last_offset", "max_timestamp", "first_timestamp"), -1
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "joined"),
+    [
+        (FIRST, LATER, BOTH),
+        (FIRST, LATER._replace(first_offset=9), BOTH._replace(gap=True)),
+        (FIRST, LATER._replace(gap=True), BOTH._replace(gap=True)),
+        (FIRST._replace(gap=True), LATER, BOTH._replace(gap=True)),
+        (FIRST, LATER._replace(max_timestamp=101), BOTH._replace(max_timestamp=101)),
+        (FIRST, LATER._replace(last_offset=6), BOTH._replace(last_offset=7)),
+        (FIRST, LATER._replace(**NO_BATCH), FIRST._replace(bytes=30)),
+        (FIRST._replace(**NO_BATCH), LATER, LATER._replace(position=0, bytes=30)),
+    ],
+)
+def test_a_joined_piece_has_the_sums_the_first_and_the_greatest_of_its_pieces(first, later, joined):
+    assert join_pieces([first, later]) == [joined]
+
+
+@pytest.mark.parametrize("other", [{"file": "g"}, {"position": 11}, {"position": 9}])
+def test_pieces_that_do_not_touch_stay_apart(other):
+    pieces = [FIRST, LATER._replace(**other)]
+    assert join_pieces(pieces) == pieces

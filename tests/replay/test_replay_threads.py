@@ -1,10 +1,12 @@
 """Folding a log on several threads gives the same result as scanning its segments in order."""
 
 import functools
+import gc
 import itertools
 import signal
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from coterie import PartialState, ScanOptions
 from coterie._core.codec.reader import batch_boundaries
 from coterie._core.fold.partial import key_at
 from coterie.errors import FaultFound, LogError
-from coterie.log.folders import Segment, find_segments
+from coterie.log.folders import Listing, Segment, find_segments
 from coterie.log.trust import trusted_from
 from coterie.replay import parallel_scan
 from coterie.replay.engine import ReplayRequest, Silent
@@ -273,3 +275,69 @@ def test_a_log_is_folded_on_one_thread_where_more_bring_nothing(monkeypatch):
     assert threads_for(small, ScanOptions(history=True)) == 1
     monkeypatch.setattr(parallel_scan, "UNIT_BYTES_MIN", small.size)
     assert threads_for(small, ScanOptions()) == 1
+
+
+def one_segment(size):
+    return Segment("0.log", 7, 0, size, None)
+
+
+def test_a_log_has_several_threads_from_the_size_of_two_units_on(monkeypatch):
+    monkeypatch.setattr(parallel_scan, "cores", lambda: 8)
+    least = 2 * parallel_scan.UNIT_BYTES_MIN
+    threads = {
+        size: threads_for(Listing((one_segment(size),), ()), ScanOptions())
+        for size in (least - 1, least)
+    }
+    assert threads == {least - 1: 1, least: 8}
+
+
+@pytest.mark.parametrize(("place", "cuts"), [(349, [0]), (350, [350]), (650, [650]), (651, [1000])])
+def test_less_than_the_least_size_is_cut_off_neither_before_nor_behind(place, cuts):
+    assert parallel_scan.cuts_of(one_segment(1000), place, 1000) == cuts
+
+
+def test_the_cuts_of_a_segment_rise():
+    share = 123_457
+    cuts = parallel_scan.cuts_of(one_segment(20 * share), share, share)
+    assert cuts == [*range(share, 20 * share, share), 20 * share]
+
+
+def test_the_collector_works_after_a_fold_as_before():
+    frozen, collects = gc.get_freeze_count(), gc.isenabled()
+    with parallel_scan.resting_collector():
+        assert not gc.isenabled()
+    assert (gc.get_freeze_count(), gc.isenabled()) == (frozen, collects)
+
+
+def test_units_that_wait_are_not_scanned_once_the_fold_is_closed(monkeypatch):
+    listing = find_segments([golden_data.log("basic")])
+    first = next(parallel_scan.units_of(listing.segments, 2000))
+    begun, last = [], threading.Event()
+
+    def waiting(unit, options, going):
+        begun.append(unit)
+        if unit[0][:3] != first[0][:3]:  # all but the one that is taken wait for the end
+            last.wait()
+        return options.new_fold()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, **options):
+            super().shutdown(wait=False, **options)
+            last.set()
+            super().shutdown()
+
+    monkeypatch.setattr(parallel_scan, "scan_unit", waiting)
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", Pool)
+    steps = fold_log(PartialState(), listing, 2, 2000)
+    next(steps)
+    steps.close()
+    assert len(begun) <= 3  # the one that was taken, and one on each thread
+
+
+@pytest.mark.parametrize(("counted", "cores"), [(None, 1), (1, 1), (6, 6)])
+def test_where_the_system_does_not_say_how_many_processors_there_are_it_is_one(
+    monkeypatch, counted, cores
+):
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: counted)
+    assert parallel_scan.cores() == cores

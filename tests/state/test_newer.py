@@ -5,7 +5,7 @@ import re
 import pytest
 
 from coterie import PartialState, ScanOptions
-from coterie.state.consumer_protocol_groups import name_topics, newer_groups
+from coterie.state.consumer_protocol_groups import is_consumer, name_topics, newer_groups
 from coterie.views.groups import by_topic
 from support.golden_data import json_of, records, segments
 from support.state.newer_records import A, B, C, epochs, member, put
@@ -262,3 +262,7 @@ def test_partition_metadata_of_kafka_before_4_1_tells_names_outright():
     put(log, 4, {"topics": [topic]})
     member(log, "m", ["x"], epoch=1, current=[C])
     assert names_in(log) == {C: "c"}
+
+
+def test_the_keys_3_to_8_are_a_consumer_groups_without_its_regular_expressions():
+    assert [version for version in range(-1, 30) if is_consumer(version)] == [3, 4, 5, 6, 7, 8]

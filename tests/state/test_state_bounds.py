@@ -13,11 +13,12 @@ from coterie.log.trust import trusted_from
 from coterie.replay import files
 from coterie.replay.engine import ReplayRequest, Silent, read_of, summarize
 from coterie.replay.local import replay
+from coterie.state import history as history_module
 from coterie.state import tables
 from coterie.state.consumer_protocol_groups import newer_groups
 from coterie.state.document import document_groups
 from coterie.state.faults import fault_line
-from coterie.state.history import commit_rows, commits_table
+from coterie.state.history import COMMIT_FIELDS, commit_rows, commits_table
 from support.log_writer import batch, commit, commit_key, group_key, group_value, text
 from support.state.newer_records import A, B, epochs, member, put, tops
 
@@ -66,6 +67,23 @@ def test_metadata_is_each_offsets_own_in_every_chunk_of_a_table(monkeypatch):
     state = scanned(*(commit(5, partition=n, metadata=text) for n, text in enumerate(texts)))
     rows = state.to_arrow()["offsets"]
     assert rows["metadata"].to_pylist() == [text.decode() for text in texts]
+
+
+def test_each_chunk_of_a_history_has_its_own_rows(monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(history_module, "ROWS_PER_CHUNK", 2)
+    commits = [commit(5 + n, 9 - n, partition=n, metadata=b"m" * n) for n in range(5)]
+    gone = [(20 + n, commit_key(1, b"g", b"t", n), None) for n in range(2)]
+    history = scanned(*commits, *gone, history=True).fold(0).history
+    table = commits_table(7, history)
+    times = {"timestamp", "commit_timestamp", "expire_timestamp"}
+    columns = [
+        (table[name].cast(pa.int64()) if name in times else table[name]).to_pylist()
+        for name in COMMIT_FIELDS
+    ]
+    assert list(zip(*columns, strict=True)) == list(commit_rows(7, history))
+    assert table["partition"].to_pylist() == [0, 1, 2, 3, 4, 0, 1]
+    assert table["expire_timestamp"].null_count == len(table) == 7
 
 
 def test_metadata_of_a_group_that_is_asked_for_is_its_own_behind_one_that_is_not():
@@ -147,6 +165,39 @@ def test_records_of_an_unknown_version_are_counted_over_all_partitions():
     assert summarize(read_of(merge(states)), 0).unknown_versions == {77: 3}
 
 
+def test_unknown_versions_rise_in_the_summary_and_its_text_has_no_pieces():
+    odd = [(5, struct.pack(">h", version), b"") for version in (99, 78, 77)]
+    summary = summarize(read_of(scanned(*odd)), 0)
+    assert list(summary.unknown_versions) == [77, 78, 99]
+    assert len(summary.pieces[0]) == 1
+    assert "Scanned" not in repr(summary)
+
+
+@pytest.mark.parametrize("at_ms", [2**63, -(2**63) - 1])
+def test_a_time_has_64_bits(at_ms):
+    with pytest.raises(CoterieError, match="at_ms must fit 64 bits"):
+        ScanOptions(at_ms=at_ms)
+    assert ScanOptions(at_ms=min(max(at_ms, -(2**63)), 2**63 - 1)).at_ms is not None
+
+
+def test_a_state_keeps_what_was_asked_for_and_no_more():
+    pytest.importorskip("pyarrow")
+    assert "commits" not in scanned(commit(5)).to_arrow()
+    assert "commits" in scanned(commit(5), history=True).to_arrow()
+    assert ScanOptions().new_fold().survey is None
+
+
+def test_tables_stand_by_group_as_utf8_bytes_sort():
+    pytest.importorskip("pyarrow")
+    names = [ASTRAL, "b", LAST, "a"]  # in UTF-8: EF BF BF stands before F0 90 80 80
+    lives = [(5, group_key(name.encode()), group_value(1, [b"m"])) for name in names]
+    for rows in (
+        scanned(*lives, *(commit(5, group=name.encode()) for name in names)).to_arrow().values()
+    ):
+        if rows.num_rows:
+            assert rows["group_id"].to_pylist() == ["a", "b", LAST, ASTRAL]
+
+
 def test_a_fault_of_a_record_names_its_own_offset_not_its_batchs():
     (fault,) = scanned(commit(5), (6, b"\0", b"")).fold(0).faults
     assert fault_line(fault._replace(file="f")).startswith("f: byte 0, offset 1: key: ")
@@ -181,6 +232,25 @@ def replayed(tmp_path, **options):
 def test_commits_of_a_transaction_without_an_end_are_in_the_history(tmp_path):
     in_folder(tmp_path / "log", 0, opened(0, 5))
     assert replayed(tmp_path, history=True)["commits"]["outcome"].to_pylist() == ["pending"]
+
+
+def test_a_history_read_in_pieces_has_each_commit_once_under_its_own_names(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    from coterie.state.schemas import SCHEMAS
+
+    names = ["a", "b", "c", "b", "d", "a"]
+    commits = [
+        commit(5, group=name.encode(), topic=f"of {name}".encode(), partition=at)
+        for at, name in enumerate(names)
+    ]
+    in_folder(
+        tmp_path / "log", 0, *(batch(at, commits[at : at + 2]) for at in range(0, len(names), 2))
+    )
+    monkeypatch.setattr("coterie.replay.parallel_scan.HISTORY_PIECE_BYTES", 1)
+    table = replayed(tmp_path, history=True)["commits"]
+    assert table.schema == SCHEMAS["commits"]()
+    rows = [(row["partition"], row["group_id"], row["topic"]) for row in table.to_pylist()]
+    assert rows == [(at, name, f"of {name}") for at, name in enumerate(names)]
 
 
 @pytest.mark.parametrize(("on_fault", "count"), [("skip", 2), ("recover", 0), ("load", 0)])
@@ -246,6 +316,15 @@ def test_what_a_member_has_yet_to_give_up_stands_beside_what_it_holds():
     (row,) = newer_groups(log)["g"]["members"]
     assert [topic["topic_id"] for topic in row["current_assignment"]] == [A]
     assert [topic["topic_id"] for topic in row["pending_revocation"]] == [B]
+
+
+def test_a_document_has_names_as_they_are(tmp_path):
+    in_folder(tmp_path / "log", 5, batch(3, [commit(5, group="\u00fc".encode())]))
+    (tmp_path / "out").mkdir()
+    request = (str(tmp_path / "log"),), tmp_path / "out", "json", ScanOptions(history=True)
+    replay(ReplayRequest(*request), Silent())
+    for name in ("groups.json", "commits.jsonl"):
+        assert "\u00fc" in (tmp_path / "out" / name).read_text(encoding="utf-8")
 
 
 def test_a_document_says_its_numbers_as_json(tmp_path):

@@ -2,9 +2,12 @@
 
 import struct
 
+import numpy as np
 import pytest
 
 from coterie import wire
+from coterie._core.codec.layout import layout_of
+from coterie._core.wire.codec import Codec
 from coterie.errors import ArgumentError
 from coterie.values import Error
 
@@ -134,3 +137,56 @@ def test_a_struct_that_goes_while_it_is_written_is_written_whole():
     coded = wire.encode_response(1, 12, body)
     (topic,) = wire.decode_response(1, 12, coded).body["responses"]
     assert topic["partitions"][0]["divergingEpoch"] == {"epoch": 5, "endOffset": 7}
+
+
+def test_a_frame_has_the_correlation_id_0_unless_another_is_given():
+    for given, id_ in (({}, 0), ({"correlation_id": 7}, 7)):
+        assert wire.encode_request(12, 0, HEARTBEAT, **given)[4:8] == id_.to_bytes(4, "big")
+        assert wire.encode_response(12, 0, {}, **given)[:4] == id_.to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("option", ["fill", "tags", "rows"])
+@pytest.mark.parametrize("value", [1, 0, "x", "", None])
+def test_options_of_the_decoder_are_whatever_has_a_truth(option, value):
+    frame = wire.encode_request(12, 4, {**HEARTBEAT, "_unknown_tags": [(7, b"x")]})
+    bodies = {truth: wire.decode_request(frame, **{option: truth}).body for truth in (True, False)}
+    if option != "fill":  # of this message, no version lacks a field that another has
+        assert bodies[True] != bodies[False]
+    assert wire.decode_request(frame, **{option: value}).body == bodies[bool(value)]
+    with pytest.raises(ArgumentError, match=f"{option} must be true or false"):
+        wire.decode_request(frame, **{option: np.arange(2)})  # has no truth
+
+
+def test_a_table_may_begin_at_any_version_and_makes_each_layout_once():
+    made = []
+
+    def make(api, version, direction):
+        made.append((version, direction))
+        return layout_of((), version, version >= api.flexible_version)
+
+    api = wire.Api(7, "Own", 2, 5, 4)
+    codec = Codec([api], make)
+    every = [(version, way) for version in (5, 2, 4, 3) for way in ("request", "response")]
+    layouts = {each: codec.layout(7, *each) for each in every}
+    assert made == every
+    assert len({id(layout) for layout in layouts.values()}) == len(every)
+    assert all(codec.layout(7, *each) is layout for each, layout in layouts.items())
+    assert made == every
+    for version in (1, 6):
+        with pytest.raises(ArgumentError, match=f"Own has versions 2 to 5, not {version}"):
+            codec.layout(7, version, "request")
+        with pytest.raises(wire.WireError, match=f"Own has versions 2 to 5, not {version}"):
+            codec.decode_request(struct.pack(">hhih", 7, version, 0, -1) + b"\0")
+
+
+def test_every_key_is_found_whatever_its_number():
+    """Those of a small number are found in a list, the others in a dict."""
+    keys = [*range(200), 32767, -1, -32768]
+    apis = [wire.Api(key, f"Api {key}", 0, 0, 9) for key in keys]
+    codec = Codec(apis, lambda api, version, direction: layout_of((), version, False))
+    for key in keys:
+        with pytest.raises(ArgumentError, match=f"^Api {key} has versions 0 to 0, not 1$"):
+            codec.layout(key, 1, "request")
+    for key in (200, 32766, -2):
+        with pytest.raises(ArgumentError, match=f"api_key {key} is of no API in the table"):
+            codec.layout(key, 0, "request")

@@ -292,7 +292,8 @@ def cuts_of(segment: Segment, first: int, share: int) -> list[int]:
     size = segment.size
     cuts = []
     for place in range(first, weight(segment) + 1, share):
-        if segment.compression is None and CUT_OFF_BYTES_MIN < place < size - CUT_OFF_BYTES_MIN:
+        cut_off = min(place, size - place)
+        if segment.compression is None and cut_off >= CUT_OFF_BYTES_MIN:
             cuts.append(place)
         else:
             cuts.append(0 if place < weight(segment) / 2 else size)
