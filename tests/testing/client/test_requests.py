@@ -200,5 +200,5 @@ def test_a_join_may_take_the_rebalance_timeout_and_five_seconds(request_ms, long
         story.cluster.network.cut("a")
         story.pass_time(waited_ms)
         story.cluster.network.heal("a")
-        story.consumers["a"].poll(20)
+        story.consumers["a"].poll(500)
         assert (len(story.of("join")) > 2) == over
