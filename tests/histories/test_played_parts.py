@@ -258,9 +258,7 @@ def test_a_listener_without_on_partitions_lost_gets_them_as_revoked(played):
 def test_what_a_listener_raises_first_ends_the_poll_once(played):
     played.consumer.subscribe(["t"], Listener("assigned", "revoked"))
     played.client.batches = [
-        lambda told: (
-            (told.on_partitions_revoked([FIRST]), told.on_partitions_assigned([FIRST])) and None
-        )
+        lambda told: (told.on_partitions_revoked([FIRST]), told.on_partitions_assigned([FIRST]))
     ]
     with pytest.raises(KafkaError, match="'revoked'"):
         played.consumer.poll(0)
