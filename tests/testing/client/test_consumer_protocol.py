@@ -75,6 +75,19 @@ def test_positions_are_committed_before_partitions_are_revoked():
     assert kinds == ["commit", "committed", "revoked", "assigned"]
 
 
+def test_only_a_poll_commits_before_a_rebalance():
+    # the background thread does not know which records have been processed
+    group = joined(RARELY)
+    a = group.consumers.pop("a")
+    group.start("b", PROTOCOL)
+    group.notes.clear()
+    group.poll(20_000)  # a heartbeats, and does not poll
+    assert group.of("commit") == []
+    assert group.take_calls() == [("b", "assigned", [])]
+    a.poll(0)
+    assert len(group.of("commit")) == 1
+
+
 def test_no_record_of_a_partition_that_is_being_revoked_is_returned():
     group = joined(RARELY)
     group.start("b", PROTOCOL)
