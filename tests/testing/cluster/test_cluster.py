@@ -1,5 +1,7 @@
 """A cluster: its defaults, its topics, what an admin does, and its coordinator with fast paths."""
 
+import inspect
+
 import pytest
 
 from coterie import ArgumentError, Error, GroupCoordinator, OffsetAndMetadata
@@ -247,6 +249,19 @@ def test_the_fast_paths_of_a_cluster_answer_and_write_as_the_coordinator_does():
             answers.append(getattr(coordinator, op)(*args, **fields))
         told.append(([getattr(answer, "response", answer) for answer in answers], [*log.read()]))
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("op", ["offset_commit", "heartbeat", "consumer_group_heartbeat"])
+def test_a_fast_path_has_the_defaults_of_the_coordinator(op):
+    fast, plain = (
+        inspect.signature(getattr(kind, op)).parameters
+        for kind in (CountedCoordinator, GroupCoordinator)
+    )
+    named = fast.keys() - {"changed"}
+    assert len(named) > 4
+    assert {name: fast[name].default for name in named} == {
+        name: plain[name].default for name in named
+    }
 
 
 def test_requests_are_counted():
