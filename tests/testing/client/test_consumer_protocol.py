@@ -191,6 +191,25 @@ def test_a_failed_callback_is_raised_and_called_again():
     assert group.take_calls() == [("a", "assigned", [])]
 
 
+def test_a_revocation_that_failed_is_called_again_before_anything_is_given_up():
+    group = story()
+    listener = Raising("a", group.calls, "revoked")
+    a = group.start("a", PROTOCOL, listener=listener)
+    group.poll()
+    group.start("b", PROTOCOL)
+    group.take_calls()
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="ValueError"):
+            group.poll(20_000)
+        assert group.take_calls()[-1] == ("a", "revoked", [2])
+        assert {number for _, number in a.assignment()} == {0, 1, 2}
+    listener.kinds.clear()
+    group.poll(20_000)
+    assert group.take_calls() == [
+        ("a", "revoked", [2]), ("a", "assigned", []), ("b", "assigned", [2]),
+    ]  # fmt: skip
+
+
 def test_no_record_is_returned_before_the_assigned_callback_has_succeeded():
     group = story()
     listener = Raising("a", group.calls, "assigned")

@@ -133,6 +133,21 @@ def test_a_position_outside_of_the_log_raises_or_is_reset(position):
     assert offsets(consumer.poll(100))[0] == 5
 
 
+def test_a_position_that_the_client_does_not_see_yet_is_not_out_of_range():
+    story, consumer = reader({"auto.offset.reset": "none"}, latency_ms=600)
+    consumer.seek(FIRST, 0)
+    story.pass_time(9_400)  # ten records, of which nine have had the time to come
+    assert len(consumer.poll(0)) == 9
+    story.cluster.delete_records("orders", 0, 10)
+    for position in (10, 9):  # the begin of the log, and what is gone from it
+        consumer.seek(FIRST, position)
+        if position == 10:
+            assert consumer.poll(0) == []
+        else:
+            with pytest.raises(OffsetOutOfRangeError):
+                consumer.poll(0)
+
+
 def test_seek_sets_the_next_record_and_does_not_commit():
     story, consumer = reader()
     story.pass_time(10_000)
