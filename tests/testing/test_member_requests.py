@@ -97,11 +97,11 @@ def test_a_classic_member_heartbeats_three_seconds_after_its_sync_and_after_each
 
 def test_a_static_leader_that_comes_back_assigns_nothing(asked):
     # KIP-814: it skips the assignment, and the others keep theirs
-    make = lambda: Member(asked, "g", client_id="a", topics={"t": 2}, group_instance_id="i")  # noqa: E731
-    one = make()
+    options = {"client_id": "a", "topics": {"t": 2}, "group_instance_id": "i"}
+    one = Member(asked, "g", **options)
     poll(one, until_ms=4000)
     one.crash()
-    back = make()
+    back = Member(asked, "g", **options)
     poll(back, until_ms=5000)
     answers = [e.response for e in asked.events if isinstance(e, Response) and e.op == "join_group"]
     assert [answer.skip_assignment for answer in answers] == [False, True]

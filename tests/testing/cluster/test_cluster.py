@@ -153,7 +153,10 @@ def test_a_fail_over_makes_another_node_the_coordinator_which_loads_for_its_time
     run(cluster, 10)
     cluster.fail_over(**options)
     assert (cluster.node, cluster.loading) == (1, True)
-    fetch = lambda: cluster.call("offset_fetch", "g", {"orders": [0]})  # noqa: E731
+
+    def fetch():
+        return cluster.call("offset_fetch", "g", {"orders": [0]})
+
     assert fetch().error == Error.COORDINATOR_LOAD_IN_PROGRESS
     run(cluster, load_ms - 1)
     assert cluster.loading

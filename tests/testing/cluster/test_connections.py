@@ -32,7 +32,9 @@ class Line:
         return name
 
     def send(self, name="op", to_coordinator=False, timeout_ms=TIMEOUT_MS):
-        take = lambda response: self.answers.append((name, response, self.schedule.now_ms))  # noqa: E731
+        def take(response):
+            self.answers.append((name, response, self.schedule.now_ms))
+
         send = self.client.send_to_coordinator if to_coordinator else self.client.send
         send(OPS.get(name, OPS["op"]), take, name, timeout_ms=timeout_ms)
 
