@@ -37,6 +37,24 @@ def test_a_method_takes_the_fields_of_its_operation(op):
     assert {name: parameters[name].default for name in defaults} == defaults
 
 
+def test_a_join_has_a_consumers_timeouts_by_default_and_time_begins_at_0():
+    coordinator = GroupCoordinator()
+    assert coordinator.now_ms == 0
+    coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
+    (member,) = coordinator.snapshot("g").members
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (45_000, 300_000)
+
+
+def test_by_default_one_append_fails():
+    coordinator = GroupCoordinator()
+    coordinator.fail_append("NOT_ENOUGH_REPLICAS")
+    errors = [
+        coordinator.offset_commit("g", {("t", 0): 5}).response.partitions[0].error.name
+        for _ in range(2)
+    ]
+    assert errors == ["COORDINATOR_NOT_AVAILABLE", "NONE"]
+
+
 @pytest.mark.parametrize("op", METHODS)
 def test_a_method_hands_on_its_fields_in_the_order_of_the_table(op, monkeypatch):
     asked = []

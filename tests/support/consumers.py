@@ -1,9 +1,39 @@
 """Consumers of a simulated cluster in one thread, and what their listeners and commits show."""
 
+from coterie import GroupCoordinator
 from coterie.testing import Cluster, Consumer
 from coterie.testing.process import Process
 
 SETTINGS = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+
+
+class Recorder(GroupCoordinator):
+    """Writes down the requests of members: (time, operation, arguments, fields)."""
+
+    def __init__(self, *args, **options):
+        self.seen = []
+        super().__init__(*args, **options)
+
+    def of(self, op):
+        """The arguments and fields of all requests of an operation."""
+        return [(args, fields) for _, asked, args, fields in self.seen if asked == op]
+
+    def times(self, op):
+        """When the requests of an operation came."""
+        return [at for at, asked, _, _ in self.seen if asked == op]
+
+
+def _recorded(op):
+    def call(self, *args, **fields):
+        self.seen.append((self.now_ms, op, args, fields))
+        return getattr(super(Recorder, self), op)(*args, **fields)
+
+    return call
+
+
+for _op in ("join_group", "sync_group", "heartbeat", "leave_group", "offset_commit",
+            "offset_fetch", "consumer_group_heartbeat"):  # fmt: skip
+    setattr(Recorder, _op, _recorded(_op))
 
 
 def polling(consumer):

@@ -3,6 +3,8 @@
 The rules are those of ConsumerCoordinatorTest (Kafka 3.9), whose tests are named.
 """
 
+from itertools import pairwise
+
 import pytest
 
 from coterie import Error
@@ -270,3 +272,27 @@ def test_automatic_commits_come_before_a_rebalance_and_before_the_end():
     consumer.close()
     kinds = [kind for _, _, kind, _ in story.notes if kind in ("commit", "revoked", "leave")]
     assert kinds == ["commit", "revoked", "commit", "revoked", "leave"]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_the_commit_before_a_rebalance_is_repeated_while_that_may_help(strategy):
+    # ConsumerCoordinator.onJoinPrepare: retriable errors, until max.poll.interval.ms
+    story = Story()
+    settings = {"enable.auto.commit": True, "auto.commit.interval.ms": 10**6}
+    consumer = story.start("a", {**settings, "partition.assignment.strategy": strategy})
+    story.poll(20_000)
+    story.take_calls()
+    story.notes.clear()
+    error = Error.COORDINATOR_LOAD_IN_PROGRESS
+    story.cluster.network.fail("a", "offset_commit", error, times=2)
+    consumer.enforce_rebalance()
+    story.poll(10_000)
+    commits = [at for at, _, kind, _ in story.notes if kind == "commit"]
+    assert [round(after - before, -2) for before, after in pairwise(commits)] == [100, 100]
+    outcomes = [outcome for _, outcome in story.of("committed")]
+    assert outcomes == ["RetriableError", "RetriableError", None]
+    joined = next(at for at, _, kind, _ in story.notes if kind == "join")
+    assert commits[-1] < joined
+    assert [what for _, what, _ in story.take_calls()] == (
+        ["revoked", "assigned"] if strategy == "range" else ["assigned"]
+    )

@@ -75,6 +75,19 @@ def test_positions_are_committed_before_partitions_are_revoked():
     assert kinds == ["commit", "committed", "revoked", "assigned"]
 
 
+def test_only_a_poll_commits_before_a_rebalance():
+    # the background thread does not know which records have been processed
+    group = joined(RARELY)
+    a = group.consumers.pop("a")
+    group.start("b", PROTOCOL)
+    group.notes.clear()
+    group.poll(20_000)  # a heartbeats, and does not poll
+    assert group.of("commit") == []
+    assert group.take_calls() == [("b", "assigned", [])]
+    a.poll(0)
+    assert len(group.of("commit")) == 1
+
+
 def test_no_record_of_a_partition_that_is_being_revoked_is_returned():
     group = joined(RARELY)
     group.start("b", PROTOCOL)
@@ -176,6 +189,25 @@ def test_a_failed_callback_is_raised_and_called_again():
     with pytest.raises(KafkaError, match="ValueError"):
         group.poll()
     assert group.take_calls() == [("a", "assigned", [])]
+
+
+def test_a_revocation_that_failed_is_called_again_before_anything_is_given_up():
+    group = story()
+    listener = Raising("a", group.calls, "revoked")
+    a = group.start("a", PROTOCOL, listener=listener)
+    group.poll()
+    group.start("b", PROTOCOL)
+    group.take_calls()
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="ValueError"):
+            group.poll(20_000)
+        assert group.take_calls()[-1] == ("a", "revoked", [2])
+        assert {number for _, number in a.assignment()} == {0, 1, 2}
+    listener.kinds.clear()
+    group.poll(20_000)
+    assert group.take_calls() == [
+        ("a", "revoked", [2]), ("a", "assigned", []), ("b", "assigned", [2]),
+    ]  # fmt: skip
 
 
 def test_no_record_is_returned_before_the_assigned_callback_has_succeeded():

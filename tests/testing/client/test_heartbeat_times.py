@@ -80,6 +80,25 @@ def test_a_refused_heartbeat_of_the_consumer_protocol_is_repeated_after_a_growin
     assert [round(ms, -2) for ms in backoffs] == [100, 200, 400, 800, 1000, 1000]
 
 
+@pytest.mark.parametrize("slow_ms", [0, 1])
+@PROTOCOLS
+def test_backoffs_of_heartbeats_grow_until_one_succeeds(settings, interval_ms, slow_ms):
+    # Heartbeat.failHeartbeat and RequestState: the exponential backoff of KIP-580
+    op = "consumer_group_heartbeat" if "group.protocol" in settings else "heartbeat"
+    story, beats_ms = joined(settings)
+    story.cluster.network.slow("a", slow_ms)
+    for times, backoffs_ms in ((3, 100 + 200 + 400), (1, 100), (2, 100 + 200)):
+        story.poll(20_000, SHORT_POLLS_MS)
+        beats_ms.clear()
+        error = Error.COORDINATOR_LOAD_IN_PROGRESS
+        story.cluster.network.fail("a", op, error, times=times)
+        story.poll(20_000, SHORT_POLLS_MS)
+        late_ms = [gap - interval_ms for gap in gaps(beats_ms) if gap > interval_ms + 50]
+        assert [round(ms, -2) for ms in late_ms] in ([], [backoffs_ms])
+        first_ms = beats_ms[0] - (story.cluster.now_ms - 20_000)
+        assert late_ms or backoffs_ms <= first_ms <= interval_ms + backoffs_ms + 50
+
+
 @PROTOCOLS
 def test_the_heartbeat_that_an_old_coordinator_refuses_soon_comes_to_the_new_one(
     settings, interval_ms

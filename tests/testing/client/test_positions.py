@@ -63,6 +63,35 @@ def test_partitions_take_turns():
     assert {number for numbers in seen for number in numbers} == {0, 1, 2}
 
 
+def test_a_partition_whose_records_are_all_read_is_read_after_the_others():
+    # FetchCollector: a partition goes on in the next poll while it has more; then others come
+    story = Story(2, interval_ms=1000)
+    consumer = story.start("a", {"max.poll.records": 3}, subscribe=False)
+    consumer.assign([FIRST, SECOND])
+    for tp in (FIRST, SECOND):
+        consumer.seek(tp, 0)
+    story.pass_time(4400)  # four records of each
+    turns = [[(one.partition, one.offset) for one in consumer.poll(0)] for _ in range(2)]
+    assert turns == [[(0, 0), (0, 1), (0, 2)], [(0, 3), (1, 0), (1, 1)]]
+    consumer.seek(FIRST, 1)
+    consumer.seek(SECOND, 1)
+    assert [(one.partition, one.offset) for one in consumer.poll(0)] == [(1, 1), (1, 2), (1, 3)]
+    consumer.seek(SECOND, 2)
+    assert [one.partition for one in consumer.poll(0)] == [0, 0, 0]
+
+
+def test_unsubscribe_drops_what_the_application_has_assigned():
+    _, consumer = reader()
+    consumer.unsubscribe()
+    assert consumer.assignment() == set()
+    with pytest.raises(IllegalStateError):
+        consumer.position(FIRST)
+    consumer.assign([SECOND])
+    assert consumer.assignment() == {SECOND}
+    consumer.assign([])
+    assert consumer.assignment() == set()
+
+
 def test_it_goes_on_from_the_committed_offset():
     # KafkaConsumerTest.testFetchProgress..., testResetToCommittedOffset
     story, consumer = reader({"auto.offset.reset": "latest"})
@@ -102,6 +131,21 @@ def test_a_position_outside_of_the_log_raises_or_is_reset(position):
     story.cluster.delete_records("orders", 0, 5)
     consumer.seek(FIRST, position)
     assert offsets(consumer.poll(100))[0] == 5
+
+
+def test_a_position_that_the_client_does_not_see_yet_is_not_out_of_range():
+    story, consumer = reader({"auto.offset.reset": "none"}, latency_ms=600)
+    consumer.seek(FIRST, 0)
+    story.pass_time(9_400)  # ten records, of which nine have had the time to come
+    assert len(consumer.poll(0)) == 9
+    story.cluster.delete_records("orders", 0, 10)
+    for position in (10, 9):  # the begin of the log, and what is gone from it
+        consumer.seek(FIRST, position)
+        if position == 10:
+            assert consumer.poll(0) == []
+        else:
+            with pytest.raises(OffsetOutOfRangeError):
+                consumer.poll(0)
 
 
 def test_seek_sets_the_next_record_and_does_not_commit():

@@ -238,6 +238,22 @@ def test_the_leader_sees_new_partitions_when_its_metadata_is_refreshed():
     assert story.owned() == {"a": [0, 1, 2], "b": [3, 4]}
 
 
+def test_a_leader_forgets_the_topics_of_members_that_have_left():
+    # ConsumerCoordinator.onLeaderElected: the metadata snapshot of the present subscriptions
+    settings = RANGE | {"metadata.max.age.ms": 60_000}
+    story = Story()
+    story.cluster.create_topic("payments", 2)
+    story.start("a", settings)
+    story.start("b", settings, subscribe=False).subscribe(["payments"])
+    story.poll(20_000)
+    assert story.owned() == {"a": ALL, "b": [0, 1]}
+    story.consumers.pop("b").close()
+    story.poll(20_000)
+    story.notes.clear()
+    story.poll(150_000)
+    assert story.of("join") == []  # nothing has changed
+
+
 def test_a_deleted_topic_is_seen_at_once_by_those_who_read_it():
     # FetchCollector: UNKNOWN_TOPIC_OR_PARTITION asks for metadata
     story = two(RANGE)

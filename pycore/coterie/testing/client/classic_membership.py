@@ -100,7 +100,7 @@ class ClassicMembership:
 
     # The application's poll
 
-    def poll(self, deadline_ms: int, *, wait: bool = False) -> bool:
+    def poll(self, deadline_ms: int) -> bool:
         """Do what is due: join, call the listener, commit; return whether it is a member."""
         network = self._network
         self._update_metadata()
@@ -116,7 +116,7 @@ class ClassicMembership:
             if self._subscriptions.pattern is not None:
                 self._metadata.request_update()
                 self._update_metadata()
-            if not self._join_if_needed(deadline_ms if wait else network.now_ms):
+            if not self._join_if_needed(network.now_ms):
                 return False
         self._commits.automatic_if_due()
         return True
@@ -164,12 +164,12 @@ class ClassicMembership:
         return group.rejoin_needed or group.joining is not None
 
     def _join_if_needed(self, deadline_ms: int) -> bool:
+        """Join, and go on with a join, as far as there are answers; return whether it is done."""
         network, group = self._network, self.group
         while self._rejoin_needed():
             if not network.ensure_coordinator(deadline_ms):
                 return False
             if self._retry_ms is not None:
-                network.sleep(self._retry_ms - network.now_ms, deadline_ms)
                 if network.now_ms < self._retry_ms:
                     return False
                 self._retry_ms = None
@@ -182,7 +182,7 @@ class ClassicMembership:
             if not network.wait_for(joining, deadline_ms):
                 return False
             if joining.failure is not None:
-                if not self._failed(joining.failure, deadline_ms):
+                if not self._failed(joining.failure):
                     return False
             elif group.stable:
                 self._complete(joining.value)  # if it raises, the next poll calls it again
@@ -192,8 +192,8 @@ class ClassicMembership:
                 group.joining = None
         return True
 
-    def _failed(self, failure: KafkaError, deadline_ms: int) -> bool:
-        """Act on a failed join; return whether to go on."""
+    def _failed(self, failure: KafkaError) -> bool:
+        """Act on a failed join; return whether to join again at once."""
         self.group.joining = None
         self.group.request_rejoin()
         if isinstance(failure, _AT_ONCE):
@@ -201,7 +201,7 @@ class ClassicMembership:
         if not isinstance(failure, RetriableError):
             raise failure
         self._retry_ms = self._network.now_ms + self._network.settings["retry.backoff.ms"]
-        return self._network.now_ms < deadline_ms
+        return False
 
     # Before it joins
 

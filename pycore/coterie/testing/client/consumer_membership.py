@@ -91,7 +91,7 @@ class ConsumerMembership:
 
     # The application
 
-    def poll(self, deadline_ms: int, *, wait: bool = False) -> bool:
+    def poll(self, deadline_ms: int) -> bool:
         """Do what is due: commit, call the listener; positions may always be used."""
         subscriptions, pattern = self._subscriptions, self._subscriptions.pattern
         if self._metadata.due:

@@ -20,11 +20,11 @@ class Membership(Protocol):
     never wait. Whatever a poll has to act on wakes a poll that waits.
     """
 
-    def poll(self, deadline_ms: int, *, wait: bool = False) -> bool:
+    def poll(self, deadline_ms: int) -> bool:
         """Do what is due: join, call the listener, commit; return whether positions may be used.
 
-        ``wait``: wait for the group, at most until the deadline; else the rebalance goes on in the
-        next calls.
+        It waits for the coordinator's look-up, at most until the deadline; a rebalance goes on in
+        the next calls.
         """
 
     def poll_idly(self) -> bool:

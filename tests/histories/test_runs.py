@@ -1,0 +1,196 @@
+"""What a run gives an application, what some events lead to, and how the run is shown."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from coterie.histories import (
+    Crash,
+    DeleteGroup,
+    ExpireOffsets,
+    FailCommit,
+    History,
+    LoseRequest,
+    LoseResponse,
+    Pause,
+    random_history,
+)
+from coterie.histories.ledger import Ledger
+from coterie.histories.outcome import Outcome
+from coterie.histories.page import page_data
+from coterie.histories.timeline import timeline
+from coterie.testing import TopicPartition
+from support.histories.mistakes import Application
+
+AT_MS = 60_000
+FEW = {"topics": {"t": 2}, "minutes": 3, "records_per_minute": 20, "processing_ms": 10}
+
+
+def times(outcome, kind, member="member-0"):
+    return [n.at_ms for n in outcome._ledger.notes if (n.member, n.kind) == (member, kind)]
+
+
+def offsets(outcome, partition=0):
+    return [work.offset for work in outcome._ledger.works["t", partition]]
+
+
+def test_options_that_are_left_out_have_their_documented_defaults():
+    for seed in range(30):
+        assert random_history(seed) == random_history(
+            seed, members=(1, 4), topics={"records": 6}, minutes=10, events=None, most_events=8,
+            settings=None, records_per_minute=6, processing_ms=(0, 1000), longest_ms=60_000,
+            outputs=None, static=False,
+        )  # fmt: skip
+
+
+def test_the_records_of_a_poll_know_their_partitions_and_the_offsets_to_commit():
+    seen = []
+
+    class Looks(Application):
+        def process(self, records):
+            if len(records) > 3:
+                plain = [records[at] for at in range(len(records))]
+                seen.append((plain, records))
+            super().process(records)
+
+    slow = {"records_per_minute": 60, "processing_ms": 700}
+    History(1, **FEW | slow).run(Looks)
+    assert len(seen) > 3
+    for plain, records in seen:
+        places = list(dict.fromkeys(TopicPartition(r.topic, r.partition) for r in plain))
+        assert records.partitions() == places
+        for tp in places:
+            of_it = [r for r in plain if (r.topic, r.partition) == tp]
+            assert [*list.__iter__(records.records(tp))] == of_it
+            assert records.next_offsets()[tp] == of_it[-1].offset + 1
+        assert [*list.__iter__(records[1:3])] == plain[1:3]
+
+
+@pytest.mark.parametrize(
+    ("chooses", "read"),
+    [
+        (lambda consumer, listener: None, {("t", 0), ("t", 1), ("u", 0)}),
+        (lambda consumer, listener: consumer.assign([("t", 1)]), {("t", 1)}),
+        (lambda consumer, listener: consumer.subscribe(["u"], listener), {("u", 0)}),
+    ],
+)
+def test_an_application_may_choose_its_topics_or_partitions_itself(chooses, read):
+    class Chooses(Application):
+        def __init__(self, consumer, store):
+            super().__init__(consumer, store)
+            chooses(consumer, self)
+
+    outcome = History(1, {"t": 2, "u": 1}, 1, processing_ms=0).run(Chooses)
+    assert set(outcome._ledger.works) == read
+
+
+def test_an_event_of_a_member_that_does_not_exist_does_nothing():
+    history = History(2, **FEW, events=(Crash(AT_MS, member=2), Pause(AT_MS, 99)))
+    outcome = history.run(Application)
+    assert not [note for note in outcome._ledger.notes if note.kind in ("event", "crashed")]
+
+
+def test_a_commit_that_is_refused_for_good_ends_the_member_which_starts_again_a_second_later():
+    events = (FailCommit(AT_MS, member=1, error="GROUP_AUTHORIZATION_FAILED"),)
+    outcome = History(2, **FEW, events=events).run(Application)
+    ((failed_ms, member, _, error),) = outcome.errors
+    assert member == "member-1"
+    assert AT_MS <= failed_ms < AT_MS + 4000
+    assert "GROUP_AUTHORIZATION_FAILED" in str(error)
+    assert failed_ms + 1000 in times(outcome, "started", "member-1")
+    assert not History(2, **FEW, events=(FailCommit(AT_MS),)).run(Application).errors
+
+
+@pytest.mark.parametrize("kind", [LoseRequest, LoseResponse])
+def test_a_lost_commit_is_sent_again_and_other_requests_are_left_alone(kind):
+    outcome = History(1, **FEW, events=(kind(AT_MS, api="OffsetCommit"),)).run(Application)
+    commits = [n for n in outcome._ledger.notes if n.kind == "committed" and n.details[1]]
+    assert [n.details[1] for n in commits] == ["DisconnectError"]
+    assert AT_MS <= commits[0].at_ms < AT_MS + 4000
+    assert not outcome.errors
+    assert offsets(outcome) == list(range(60))
+
+
+def test_after_offsets_have_expired_all_members_begin_where_new_ones_do():
+    outcome = History(2, **FEW, events=(ExpireOffsets(AT_MS),)).run(Application)
+    for member in ("member-0", "member-1"):
+        closed_ms = times(outcome, "closed", member)[0]
+        assert AT_MS <= closed_ms < AT_MS + 1000
+        started_ms = times(outcome, "started", member)[1]
+        assert started_ms == AT_MS + 1000  # the first look at the empty group
+    for partition in (0, 1):
+        found = offsets(outcome, partition)
+        again = found.index(0, 1)
+        assert found == [*range(again), *range(60)]
+
+
+def test_a_deleted_group_loses_its_members_and_its_offsets():
+    outcome = History(2, **FEW, events=(DeleteGroup(AT_MS),)).run(Application)
+    for member in ("member-0", "member-1"):  # by its next commit or heartbeat
+        assert any(AT_MS < at_ms <= AT_MS + 5000 for at_ms in times(outcome, "join", member))
+    assert {item.offset for item in outcome.repeated} >= set(range(15))
+    assert not outcome.stuck
+
+
+def ledger_of(*notes):
+    ledger = Ledger()
+    for note in notes:
+        ledger.note(*note)
+    return ledger
+
+
+@pytest.mark.parametrize(("count", "left_out"), [(200, 0), (201, 1), (250, 50)])
+def test_the_middle_of_a_long_timeline_is_left_out(count, left_out):
+    ledger = ledger_of(*((at_ms, "a", "paused") for at_ms in range(count)))
+    lines = timeline(History(), ledger, []).split("\n\nowners")[0].splitlines()
+    shown = [int(line.split(".")[1][:3]) for line in lines if "paused" in line]
+    if left_out:
+        assert lines[100] == f"            ... {left_out} lines left out"
+        assert shown == [*range(100), *range(count - 100, count)]
+    else:
+        assert shown == [*range(count)]
+
+
+def test_notes_are_shown_in_words():
+    ledger = ledger_of(
+        (1, "a", "assigned", []), (2, "a", "join", "details"), (3, "a", "late"),
+        (4, "a", "fenced", "why"), (5, "a", "failed", ValueError("no")),
+        (6, "a", "lost", [("t", 1), ("u", 0), ("t", 0)]),
+    )  # fmt: skip
+    texts = [line[23:] for line in timeline(History(), ledger, []).splitlines()[:6]]
+    assert texts == [
+        "on_partitions_assigned: none", "join", "late", "fenced: why", "failed: ValueError: no",
+        "on_partitions_lost: t 0 1; u 0",
+    ]  # fmt: skip
+
+
+def test_the_data_of_a_page_have_a_lane_with_the_owners_of_each_partition():
+    crash = Crash(4000)
+    ledger = ledger_of(
+        (1000, "b", "assigned", [("u", 0)]), (2000, "a", "join"),
+        (2000, "a", "assigned", [("t", 1)]), (3000, "a", "assigned", [("u", 0)]),
+        (4000, "", "event", crash), (9000, "a", "crashed"),
+    )  # fmt: skip
+    ledger.ends = dict.fromkeys([("u", 0), ("t", 1)])
+    for place in ledger.ends:
+        ledger.ends[place] = SimpleNamespace(offsets=[], start=None, end=0, position=0, owner=None)
+    data = page_data(Outcome(History(), ledger, {}, {}), SimpleNamespace(ledger=ledger))
+    (lane,) = data.pop("lanes")
+    nobody, a, b, both = range(4)
+    assert lane["bars"] == [
+        [0, 0, 2000, nobody], [0, 2000, 9000, a], [0, 9000, 9000, nobody],
+        [1, 0, 1000, nobody], [1, 1000, 3000, b], [1, 3000, 9000, both], [1, 9000, 9000, b],
+    ]  # fmt: skip
+    assert [len(names) > 0 for names in lane["owners"]] == [False, True, True, True]
+    assert lane["tints"] == [0, 0, 1, 0]  # of the first owner by name
+    assert [at_ms for at_ms, _ in lane["rebalances"]["marks"]] == [2000]
+    assert lane["costs"] == {"rebalances": 1, "unowned_seconds": 3.0, "shared_seconds": 6.0}
+    assert data["until_ms"] == 9000
+    assert data["partitions"] == ["t/1", "u/0"]
+    assert data["ops"] == [[4000, repr(crash)]]
+    assert [at_ms for at_ms, _ in data["marks"]] == [4000]
+    assert data["left_out"] == {"partitions": 0}
+    ledger.ends = {("t", number): ledger.ends["t", 1] for number in range(203)}
+    data = page_data(Outcome(History(), ledger, {}, {}), SimpleNamespace(ledger=ledger))
+    assert len(data["partitions"]) == 200
+    assert data["left_out"] == {"partitions": 3}

@@ -1,0 +1,204 @@
+"""What a consumer asks of its coordinator: each field of each request, and when.
+
+Source: ConsumerCoordinator, AbstractCoordinator, ConsumerHeartbeatRequestManager and
+CommitRequestManager; ExponentialBackoff (KIP-580), here without its random part.
+"""
+
+from itertools import pairwise
+
+import pytest
+
+from coterie import Error, OffsetAndMetadata
+from coterie.log.consumer_protocol import read_assignment, read_subscription
+from coterie.testing import KafkaTimeoutError
+from support.consumers import Recorder, Story
+
+FIRST, SECOND = ("orders", 0), ("orders", 1)
+COMMON = {"group.instance.id": "i", "client.rack": "r", "max.poll.interval.ms": 64_000}
+CLASSIC = COMMON | {"session.timeout.ms": 21_000, "heartbeat.interval.ms": 7000}
+CONSUMER = COMMON | {"group.protocol": "consumer", "group.remote.assignor": "range"}
+DYNAMIC = {"group.instance.id": None}
+BACKOFFS_MS = [100, 200, 400, 800, 1000, 1000]
+
+
+def recorded(settings, partitions=2, **cluster):
+    """A story with one member, and its coordinator."""
+    story = Story(partitions, {"coterie.behaviour": "4.1"}, make_coordinator=Recorder, **cluster)
+    story.start("a", settings)
+    story.poll()
+    return story, story.cluster.coordinator
+
+
+def test_a_join_and_a_sync_of_the_classic_protocol_have_all_that_the_settings_say():
+    _, asked = recorded(CLASSIC)
+    ((args, fields),) = asked.of("join_group")
+    protocols = fields.pop("protocols")
+    assert args == ("g", "")
+    assert fields == {
+        "protocol_type": "consumer",
+        "session_timeout_ms": 21_000,
+        "rebalance_timeout_ms": 64_000,
+        "group_instance_id": "i",
+        "client_id": "a",
+        "require_known_member_id": True,
+        "supports_skipping_assignment": True,
+    }
+    assert list(protocols) == ["range", "cooperative-sticky"]
+    for data in protocols.values():
+        read = read_subscription(data)
+        assert (read.topics, read.owned, read.generation_id, read.rack_id) == (
+            ("orders",), {}, -1, "r",
+        )  # fmt: skip
+    (((group, generation, member), fields),) = asked.of("sync_group")
+    plans = fields.pop("assignments")
+    assert (group, generation) == ("g", 1)
+    assert fields == {
+        "group_instance_id": "i", "protocol_type": "consumer", "protocol_name": "range",
+    }  # fmt: skip
+    assert {one: read_assignment(data) for one, data in plans.items()} == {
+        member: {"orders": [0, 1]}
+    }
+
+
+def test_a_member_that_joins_again_says_what_it_owns_and_from_which_generation():
+    story, asked = recorded({"partition.assignment.strategy": "cooperative-sticky"})
+    story.consumers["a"].enforce_rebalance()
+    story.poll()
+    joins = asked.of("join_group")
+    ids = [args for args, _ in joins]
+    member = ids[1][1]
+    assert ids == [("g", ""), ("g", member), ("g", member)]  # first it needs an id
+    again = read_subscription(joins[2][1]["protocols"]["cooperative-sticky"])
+    assert (again.owned, again.generation_id, again.rack_id) == ({"orders": [0, 1]}, 1, None)
+
+
+@pytest.mark.parametrize("settings", [CLASSIC, CLASSIC | DYNAMIC], ids=["static", "dynamic"])
+def test_heartbeats_commits_and_the_end_name_the_member(settings):
+    story, asked = recorded(settings | {"enable.auto.commit": True})
+    story.poll(1000)
+    consumer, instance = story.consumers.pop("a"), settings["group.instance.id"]
+    (((_, generation, member), _),) = asked.of("sync_group")
+    assert asked.of("heartbeat")[0] == (
+        ("g", generation, member), {"group_instance_id": instance}
+    )  # fmt: skip
+    offsets = {FIRST: OffsetAndMetadata(3, 2, "three"), SECOND: 7}
+    consumer.commit(offsets)
+    args, fields = asked.of("offset_commit")[-1]
+    assert args == ("g", {FIRST: offsets[FIRST], SECOND: OffsetAndMetadata(7)})
+    who = {"generation_id": generation, "member_id": member, "group_instance_id": instance}
+    assert fields == who
+    positions = {tp: consumer.position(tp) for tp in (FIRST, SECOND)}
+    consumer.close()
+    story.pass_time(10)
+    (group, sent), fields = asked.of("offset_commit")[-1]
+    assert (group, {tp: at.offset for tp, at in sent.items()}) == ("g", positions)
+    assert fields == who
+    left = [] if instance else [(("g",), {"members": [(member, None)]})]
+    assert asked.of("leave_group") == left
+
+
+def test_committed_offsets_are_fetched_as_stable_ones_by_topic():
+    story, asked = recorded(CLASSIC)
+    assert asked.of("offset_fetch")[0] == (
+        ("g",), {"topics": {"orders": [0, 1]}, "require_stable": True}
+    )  # fmt: skip
+    story.consumers["a"].committed([SECOND])
+    assert asked.of("offset_fetch")[-1][1]["topics"] == {"orders": [1]}
+
+
+@pytest.mark.parametrize(("instance", "left"), [("i", -2), (None, -1)])
+def test_heartbeats_of_the_consumer_protocol_say_all_at_first_and_then_what_changed(instance, left):
+    story, asked = recorded(CONSUMER | {"group.instance.id": instance})
+    joined, acknowledged, *later = asked.of("consumer_group_heartbeat")
+    who = {"instance_id": instance, "client_id": "a"}
+    assert joined == (("g", "a:1", 0), who | {
+        "rebalance_timeout_ms": 64_000,
+        "subscribed_topic_names": ["orders"],
+        "server_assignor": "range",
+        "rack_id": "r",
+        "topic_partitions": [],
+    })  # fmt: skip
+    args, fields = acknowledged
+    (owned,) = fields.pop("topic_partitions")
+    assert (args, owned["partitions"], fields) == (("g", "a:1", 1), (0, 1), who)
+    assert later == [(("g", "a:1", 1), who)]  # after 5 s
+    assert asked.of("offset_fetch") == [(("g",), {
+        "topics": {"orders": [0, 1]}, "require_stable": True,
+        "member_id": "a:1", "member_epoch": 1,
+    })]  # fmt: skip
+    consumer = story.consumers.pop("a")
+    consumer.commit({SECOND: 7})
+    assert asked.of("offset_commit") == [(("g", {SECOND: OffsetAndMetadata(7)}), {
+        "generation_id": 1, "member_id": "a:1", "group_instance_id": instance,
+    })]  # fmt: skip
+    assert consumer.group_metadata() == ("g", 1, "a:1", instance)
+    consumer.close()
+    assert asked.of("consumer_group_heartbeat")[-1] == (("g", "a:1", left), who)
+
+
+@pytest.mark.parametrize("error", [Error.COORDINATOR_LOAD_IN_PROGRESS, Error.REQUEST_TIMED_OUT])
+def test_a_commit_that_is_refused_is_repeated_after_a_growing_backoff(error):
+    story, _ = recorded(CLASSIC)
+    story.cluster.network.fail("a", "offset_commit", error, times=6)
+    story.notes.clear()
+    story.consumers["a"].commit({FIRST: 1})
+    times = [at for at, _, kind, _ in story.notes if kind == "commit"]
+    gaps = [after - before for before, after in pairwise(times)]
+    # besides, the way to the coordinator and back, and, if it is lost, that of the look-up
+    assert [round(ms, -2) for ms in gaps] == BACKOFFS_MS
+
+
+def test_a_coordinator_that_is_not_found_is_looked_up_after_a_growing_backoff():
+    for times in range(1, 7):
+        story = Story(1, interval_ms=None)
+        consumer = story.start("a", subscribe=False)
+        error = Error.COORDINATOR_NOT_AVAILABLE
+        story.cluster.network.fail("a", "find_coordinator", error, times=times)
+        consumer.commit({FIRST: 1})
+        assert story.cluster.now_ms == 2 * times + sum(BACKOFFS_MS[:times]) + 2 + 2
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 2500, None])
+def test_calls_end_with_their_timeout_when_there_is_no_coordinator(timeout_ms):
+    story = Story(1, interval_ms=None)
+    consumer = story.start("a", subscribe=False)
+    story.cluster.network.cut("a")
+    for call in (lambda: consumer.commit({FIRST: 1}, timeout_ms),
+                 lambda: consumer.committed([FIRST], timeout_ms)):  # fmt: skip
+        begin = story.cluster.now_ms
+        with pytest.raises(KafkaTimeoutError):
+            call()
+        waited_ms = 60_000 if timeout_ms is None else timeout_ms  # default.api.timeout.ms
+        assert story.cluster.now_ms - begin == waited_ms
+    assert consumer.committed([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "waited_ms"), [(5000, 5000), (29_999, 29_999), (60_000, 30_000), (None, 30_000)]
+)
+@pytest.mark.parametrize("settings", [CLASSIC | DYNAMIC, CONSUMER], ids=["classic", "consumer"])
+def test_close_waits_no_longer_than_a_request_may_take(settings, timeout_ms, waited_ms):
+    # ClassicKafkaConsumer.close: min(timeout, request.timeout.ms)
+    story, _ = recorded(settings | {"enable.auto.commit": True})
+    consumer = story.consumers.pop("a")
+    story.cluster.network.cut("a")
+    begin = story.cluster.now_ms
+    consumer.close(*([] if timeout_ms is None else [timeout_ms]))
+    assert story.cluster.now_ms - begin == waited_ms
+    consumer.close(7)  # nothing more
+    assert story.cluster.now_ms - begin == waited_ms
+
+
+@pytest.mark.parametrize(("request_ms", "longest_ms"), [(3000, 25_000), (28_000, 28_000)])
+def test_a_join_may_take_the_rebalance_timeout_and_five_seconds(request_ms, longest_ms):
+    # AbstractCoordinator.sendJoinGroupRequest: JOIN_GROUP_TIMEOUT_LAPSE; else request.timeout.ms
+    settings = {"max.poll.interval.ms": 20_000, "request.timeout.ms": request_ms}
+    for waited_ms, over in ((longest_ms - 50, False), (longest_ms, True)):
+        story = Story(1, {"group.initial.rebalance.delay.ms": 10_000}, interval_ms=None)
+        story.start("a", settings).poll(10)
+        assert len(story.of("join")) == 2  # for an id, and with it
+        story.cluster.network.cut("a")
+        story.pass_time(waited_ms)
+        story.cluster.network.heal("a")
+        story.consumers["a"].poll(500)
+        assert (len(story.of("join")) > 2) == over
