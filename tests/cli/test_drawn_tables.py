@@ -18,7 +18,9 @@ NOW = 100 * DAY
 
 def cells(table):
     """The lines of a table: heading -> cell."""
-    return [dict(zip(table.headings, line, strict=True)) for line in zip(*table.columns)]
+    return [
+        dict(zip(table.headings, line, strict=True)) for line in zip(*table.columns, strict=True)
+    ]
 
 
 def of(fields, **values):
@@ -340,29 +342,30 @@ def test_a_rewind_within_the_last_minute_is_warned_of(age_ms, fresh):
     assert [("1 partition had gone back" in line) for line in lines] == [True] * fresh
 
 
+WARNED_OF = (
+    "without an offset then",
+    "the log has lost",
+    "without an offset now",
+    "an offset in an open transaction",
+    "removed since 1970-01-01T00:00:04.000Z, first at 1970-01-01T00:00:05.000Z",
+)
+
+
 def test_each_thing_that_makes_a_reset_go_wrong_is_counted_by_its_partitions():
-    rows = [restored(change=change, partition=at)
-            for at, change in enumerate(["new"] * 2 + ["unknown"] * 3 + ["deleted"] * 4)]  # fmt: skip
+    changes = ["new"] * 2 + ["unknown"] * 3 + ["deleted"] * 4
+    rows = [restored(change=change, partition=at) for at, change in enumerate(changes)]
     rows += [restored(pending=True, expires_at=ms) for ms in (90_000, 70_000, 80_000)]
     rows += [restored(removed_at=ms, removal="expired") for ms in (6_000, 5_000)]
     lines = warned(*rows, at_ms=4_000)
     counted = {text: number for line in lines for text, number in found(line)}
-    assert counted == {
-        "without an offset then": 2,
-        "the log has lost": 3,
-        "without an offset now": 4,
-        "an offset in an open transaction": 3,
-        "removed since 1970-01-01T00:00:04.000Z, first at 1970-01-01T00:00:05.000Z": 2,
-    }
+    assert counted == dict(zip(WARNED_OF, (2, 3, 4, 3, 2), strict=True))
     assert any("expire at 1970-01-01T00:01:10.000Z, counted" in line for line in lines)
     assert len(lines) == len(counted) + 1
 
 
 def found(line):
     """What a warning is about, and its number of partitions."""
-    for text in ("without an offset then", "the log has lost", "without an offset now",
-                 "an offset in an open transaction",
-                 "removed since 1970-01-01T00:00:04.000Z, first at 1970-01-01T00:00:05.000Z"):  # fmt: skip
+    for text in WARNED_OF:
         if text in line:
             yield text, int(line.split(" partition")[0].rsplit(" ", 1)[1])
 
