@@ -7,6 +7,7 @@ import pytest
 from coterie.cli import compare, expire, explain, growth, lag, lagnotes, undo
 from coterie.insight.copies import comparison
 from coterie.insight.questions import expire as expiry
+from coterie.insight.questions import explain as of_explain
 from coterie.insight.questions import growth as of_growth
 from coterie.insight.questions import lag as of_lag
 from coterie.insight.questions import undo as of_undo
@@ -135,7 +136,8 @@ def grown(group, topic, size, **values):
 
 
 def test_the_lines_of_growth_are_the_biggest_first_with_their_sums_and_shares():
-    rows = [grown("a", "x", 10), grown("b", "y", 50), grown("a", "y", 20), grown(None, None, 20)]
+    rows = [grown("a", "x", 10), grown("b", "y", 50), grown(None, None, 20)]
+    rows.append(grown("a", "y", 20, too_often=True))
     whole, table = growth.draw_totals(rows, ["group"], 0)
     assert whole.splitlines()[0].startswith("100 bytes, 200 records in 500 batches, 400 tombstones")
     assert "superseded: 600 records, 700 bytes (700.0 %)" in whole
@@ -148,9 +150,10 @@ def test_the_lines_of_growth_are_the_biggest_first_with_their_sums_and_shares():
         ("(no group)", "20.0 %", "20", "40", "100", "80"),
     ]
     assert table.title == "by group"
+    assert [line["TOO-OFTEN"] for line in cells(table)] == ["no", "yes", "no"]
     _, of_both = growth.draw_totals(rows, ["group", "topic"], 4)
     assert of_both.title == "by group and topic"
-    assert [line["TOPIC"] for line in cells(of_both)] == ["y", "y", "(commits)", "x"]
+    assert [line["TOPIC"] for line in cells(of_both)] == ["y", "(commits)", "y", "x"]
     _, biggest = growth.draw_totals(rows, ["topic"], 2)
     assert biggest.title == "by topic: the biggest 2 of 3 (--top 0 shows all)"
     assert [line["TOPIC"] for line in cells(biggest)] == ["y", "(commits)"]
@@ -269,6 +272,24 @@ def test_groups_that_were_only_refused_are_named_up_to_five(groups, more, capfd)
     assert err[0] == head.format(0) + ", 1 x "
     assert err[1:5] == [head.format(number) for number in range(1, 5)]
     assert err[5:] == ([] if more is None else [f"coterie: so it is with {more} more groups"])
+
+
+def test_below_a_timeline_stand_its_sum_and_then_each_other_summary():
+    names = ["generation", *of_explain.SUMMARIES]
+    rows = [of(of_explain.FIELDS, event=name, cause=f"a {name}", count=2) for name in names]
+    first, *others = explain.sum_lines(rows)
+    assert first.startswith("a summary")
+    counts = {"client": " (2 rebalances)"}
+    assert others == [f"  a {name}{counts.get(name, '')}" for name in names[1:-1]]
+
+
+def test_a_line_of_a_timeline_has_how_long_there_was_no_assignment():
+    exact = event(2_000, None, duration_ms=1_500, duration_source="server log")
+    bound = event(3_000, None, duration_ms=2_500, duration_source="records")
+    lines = cells(explain.table_of("g", [exact, bound, event(4_000, None)]))
+    assert [line["NO ASSIGNMENT"] for line in lines] == ["1.500 s", "< 2.500 s", "-"]
+    assert [line["GEN"] for line in lines] == ["3", "3", "3"]
+    assert [line["MEMBERS"] for line in lines] == ["2", "2", "2"]
 
 
 def event(ms, since_ms, **values):
