@@ -10,55 +10,11 @@ from coterie.cluster.copy_state import CopyState, LogStartMove
 from coterie.cluster.errors import ClusterError, Unavailable
 from coterie.cluster.lanes import CopiedPartition, Lane
 from coterie.cluster.segments import PartitionCopy
+from support.cluster.leader import Leader, batches
 from support.log_writer import batch, commit
 
 TOPIC_ID = "id-of-t"
 OUT_OF_RANGE, NOT_LEADER, NO_PERMISSION = 1, 6, 29
-
-
-def batches(first, last, leader_epoch=5):
-    """A batch for each of these offsets."""
-    return b"".join(batch(at, [commit(at)], leader_epoch=leader_epoch) for at in range(first, last))
-
-
-class Leader:
-    """Answers ListOffsets by the first and the end offset of each partition, and Fetch by a list.
-
-    ``fetched``: for each request, its rows by partition, of data or of other fields.
-    """
-
-    def __init__(self, ends, *fetched):
-        self.ends, self.fetched, self.asked = ends, list(fetched), []
-
-    async def ask(self, api, body):
-        if api == "ListOffsets":
-            (topic,) = body["topics"]
-            assert (body["replicaId"], topic["name"]) == (-1, "t")
-            index = [-2, -1].index(topic["partitions"][0]["timestamp"])
-            rows = [
-                {"partitionIndex": number, "errorCode": 0, "offset": ends[index]}
-                for number, ends in self.ends.items()
-            ]
-            return {"topics": [{"partitions": rows}]}
-        self.asked.append(body)
-        rows = [row(number, given, self.ends) for number, given in self.fetched.pop(0).items()]
-        return {"responses": [{"topic": "t", "partitions": rows}]}
-
-    def requested(self):
-        """Partition, offset and epoch of each request."""
-        return [
-            [
-                (part["partition"], part["fetchOffset"], part["lastFetchedEpoch"])
-                for topic in body["topics"]
-                for part in topic["partitions"]
-            ]
-            for body in self.asked
-        ]
-
-
-def row(number, given, ends):
-    known = {"partitionIndex": number, "errorCode": 0, "highWatermark": ends[number][1]}
-    return known | (given if isinstance(given, dict) else {"records": given})
 
 
 class Copying:
@@ -268,3 +224,11 @@ def test_an_answer_about_another_partition_is_refused(tmp_path):
     copying = Copying(tmp_path, 3)
     with pytest.raises(ClusterError, match="t: a response about another partition"):
         copying.run(leader)
+
+
+def test_a_segment_that_was_begun_takes_no_offsets_from_before_it(tmp_path):
+    early = {"records": batch(4, [commit(1), commit(2)]), "highWatermark": 6}
+    copying = Copying(tmp_path, 3, follow=True)
+    with pytest.raises(ClusterError, match="sent offsets 4 to 5; offset 5 was requested"):
+        copying.run(Leader({3: (5, 5)}, {3: early}))
+    assert copying.bytes_of(3) == {5: b""}  # an empty log begins its segment, too
