@@ -232,3 +232,14 @@ def test_a_segment_that_was_begun_takes_no_offsets_from_before_it(tmp_path):
     with pytest.raises(ClusterError, match="sent offsets 4 to 5; offset 5 was requested"):
         copying.run(Leader({3: (5, 5)}, {3: early}))
     assert copying.bytes_of(3) == {5: b""}  # an empty log begins its segment, too
+
+
+def test_a_lane_that_follows_waits_at_the_end_of_the_log_until_its_leader_is_another(tmp_path):
+    leader = Leader({3: (0, 1)}, {3: batches(0, 1)}, {3: b""}, {3: {"errorCode": NOT_LEADER}})
+    copying = Copying(tmp_path, 3, follow=True).run(leader)
+    assert "NOT_LEADER_OR_FOLLOWER" in str(copying.lane.error)
+    assert leader.requested() == [[(3, 0, -1)], [(3, 1, 5)], [(3, 1, 5)]]
+    (partition,) = copying.partitions
+    assert (copying.lane.unfinished(), partition.files.next_offset) == ([partition], 1)
+    answered_ms = partition.state.complete_until_ms
+    assert answered_ms > 1_796_133_904_000  # as of the request that was answered with nothing

@@ -172,5 +172,6 @@ def test_an_endpoint_without_a_token_is_named(monkeypatch, answer):
 
 
 def test_a_token_comes_by_http_or_from_a_file():
-    with pytest.raises(ConfigError, match=r"ftp://h/t: not a URL of http, https or file"):
+    says = r"endpoint\.url must be a URL of http, https or file, not 'ftp://h/t'"
+    with pytest.raises(ConfigError, match=says):
         token_of("ftp://h/t")
