@@ -235,11 +235,12 @@ def test_a_segment_that_was_begun_takes_no_offsets_from_before_it(tmp_path):
 
 
 def test_a_lane_that_follows_waits_at_the_end_of_the_log_until_its_leader_is_another(tmp_path):
-    leader = Leader({3: (0, 1)}, {3: batches(0, 1)}, {3: b""}, {3: {"errorCode": NOT_LEADER}})
+    one = batches(5_000, 5_001)  # of fewer bytes than offsets
+    leader = Leader({3: (5_000, 5_001)}, {3: one}, {3: b""}, {3: {"errorCode": NOT_LEADER}})
     copying = Copying(tmp_path, 3, follow=True).run(leader)
     assert "NOT_LEADER_OR_FOLLOWER" in str(copying.lane.error)
-    assert leader.requested() == [[(3, 0, -1)], [(3, 1, 5)], [(3, 1, 5)]]
+    assert leader.requested() == [[(3, 5_000, -1)], [(3, 5_001, 5)], [(3, 5_001, 5)]]
     (partition,) = copying.partitions
-    assert (copying.lane.unfinished(), partition.files.next_offset) == ([partition], 1)
+    assert (copying.lane.unfinished(), partition.files.next_offset) == ([partition], 5_001)
     answered_ms = partition.state.complete_until_ms
     assert answered_ms > 1_796_133_904_000  # as of the request that was answered with nothing
