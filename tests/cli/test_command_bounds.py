@@ -170,3 +170,76 @@ def test_a_reset_names_the_group_where_there_are_two_and_offset_0_is_one(tmp_pat
     log = log_of(tmp_path, [batch(0, commits)])
     named = [word for group in groups for word in ("--group", group)]
     assert coterie_ok("undo", log, *named, "--at", 10).stdout.splitlines() == lines
+
+
+# ---- times far from 0, where a unit shows
+
+LATE = 1_796_133_900_123
+
+
+def late_log(folder):
+    """Two partitions: a commit each, 5 s apart."""
+    first, last = commit(LATE, 1), commit(LATE + 5_000, 2, group=b"h")
+    return log_of(folder / "log", [batch(0, [first])], [batch(0, [last])])
+
+
+@pytest.mark.parametrize(("until_ms", "status"), [(LATE - 1, 2), (LATE, 0), (LATE + 1, 0)])
+def test_records_must_count_up_to_the_time_to_go_back_to(tmp_path, until_ms, status):
+    undo = ("undo", late_log(tmp_path), "--group", "g", "--at", LATE, "--until", until_ms)
+    ran = coterie(*undo)
+    assert ran.returncode == status
+    assert ("--until is earlier than the time to go back to" in ran.stderr) == (status == 2)
+
+
+def test_a_time_before_the_first_commit_is_named_where_there_is_nothing_to_go_back_to(tmp_path):
+    ran = coterie("undo", late_log(tmp_path), "--group", "g", "--before", LATE)
+    assert ran.returncode == 1
+    assert f"no offset was committed at {format_time(LATE - 1)}: nothing" in ran.stderr
+
+
+@pytest.mark.parametrize(("shown", "is_line"), [(1, True), (2, False), (3, False)])
+def test_up_to_a_number_of_partitions_a_reset_shows_each(tmp_path, monkeypatch, shown, is_line):
+    monkeypatch.setattr(undo, "ROWS_SHOWN", shown)
+    err = coterie_ok("undo", late_log(tmp_path), "--all-groups", "--at", LATE + 5_000).stderr
+    assert ("2 partitions of 2 groups; --against-latest shows each" in err) == is_line
+    assert ("group h: 1 same" in err) == (not is_line)
+
+
+def test_expiry_is_judged_as_of_the_end_of_what_counts(tmp_path):
+    ask = ("expire", late_log(tmp_path), "--until", LATE + 1_234)
+    ran = coterie_ok(*ask)
+    assert f"1 group at {format_time(LATE + 1_234)}, retention 7d" in ran.stdout
+    assert "now is" not in ran.stderr
+    ran = coterie_ok(*ask, "--now", LATE + 9_000, "--retention", "1h")
+    assert f"1 group at {format_time(LATE + 9_000)}, retention 1h" in ran.stdout
+    ran = coterie_ok(*ask[:2])
+    assert f"2 groups at {format_time(LATE + 5_000)}, retention 7d" in ran.stdout
+    assert f"coterie: now is {format_time(LATE + 5_000)}, the log's newest record" in ran.stderr
+
+
+@pytest.mark.parametrize("option", ["--until", "--at"])
+def test_a_log_is_complete_until_the_newest_record_of_any_partition(tmp_path, option):
+    lag = ("lag", late_log(tmp_path), *ends(tmp_path), option, LATE + 3_000, "--format", "csv")
+    (line,) = (line for line in coterie_ok(*lag).stdout.splitlines() if line.startswith("g,"))
+    assert ",ok," in line  # although its own partition ends earlier
+
+
+@pytest.mark.parametrize("command", ["explain", "metrics"])
+def test_a_time_without_a_group_is_named(tmp_path, command):
+    err = coterie_ok(command, late_log(tmp_path), "--at", LATE - 1).stderr
+    assert err == f"coterie: no group to show as of {format_time(LATE - 1)}\n"
+
+
+@pytest.mark.parametrize("command", ["explain", "metrics", "groups"])
+@pytest.mark.parametrize(("after_ms", "is_said"), [(0, False), (1, True), (7_000, True)])
+def test_a_time_beyond_the_newest_record_of_any_partition_is_said(
+    tmp_path, command, after_ms, is_said
+):
+    at_ms = LATE + 5_000 + after_ms
+    options = ("--list",) if command == "groups" else ()
+    err = coterie_ok(command, late_log(tmp_path), "--at", at_ms, *options).stderr
+    note = (
+        f"coterie: {format_time(at_ms)} is after the newest record of the log, "
+        f"{format_time(LATE + 5_000)}: what is shown is as of that, and may have changed since\n"
+    )
+    assert err == note * is_said

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from coterie.cli import coterie
+from coterie.cli import COMMANDS, coterie
 
 # Less would ask for nothing, or for all: one member takes nothing over from itself, a client that
 # left once does not flap, and one commit is no run.
@@ -21,6 +21,8 @@ MANY = {"--partition"}
 # What is read or written as one file; logs and outputs may be folders.
 FILES = {"--command-config", "--tls-cert", "--tls-key", "--tls-client-ca", "--basic-auth",
          "--config", "--sasl-users", "--trace"}  # fmt: skip
+SEVERAL = {"--set", "--status", "--design", "--scale-session", "--static", "--advertise"}
+FLAGS = {"--overwrite", "--include-deleted", "--follow", "--insecure", "--all-groups"}
 
 
 def options_of(name):
@@ -52,3 +54,33 @@ def test_an_option_for_a_file_refuses_a_folder(name, tmp_path):
         if isinstance(each.type, click.Path) and option in FILES:
             with pytest.raises(click.BadParameter, match="is a directory"):
                 each.type.convert(str(tmp_path), each, context)
+
+
+def every_option():
+    """Command line and option, of all commands."""
+    found, left = [], [((name,), coterie.get_command(None, name)) for name in COMMANDS]
+    for path, command in left:
+        if isinstance(command, click.Group):
+            left.extend(((*path, name), inner) for name, inner in command.commands.items())
+        found += [(path, one) for one in command.params if isinstance(one, click.Option)]
+    return found
+
+
+def test_the_help_names_the_default_of_every_option_that_has_one():
+    for path, option in every_option():
+        default = option.to_info_dict()["default"]
+        if not option.is_flag and not option.multiple and default is not None:
+            with click.Context(coterie.get_command(None, path[0])) as context:
+                (_, text) = option.get_help_record(context)
+            assert "[default: " in text, (path, option.opts)
+
+
+def test_an_option_is_repeatable_if_its_help_says_so_or_it_names_one_of_several():
+    for path, option in every_option():
+        says_so = "repeatable" in (option.help or "")
+        assert option.multiple == (says_so or option.opts[0] in SEVERAL), (path, option.opts)
+
+
+def test_an_option_that_takes_no_value_is_a_flag():
+    for path, option in every_option():
+        assert option.is_flag or not FLAGS.intersection(option.opts), (path, option.opts)

@@ -3,7 +3,14 @@
 import io
 import sys
 
+import pytest
+
 from coterie.cli import progress
+from support import commandline
+from support.commandline import coterie
+from support.log_writer import batch, commit, group_key, group_value
+
+ERASE = "\x1b[2K"  # the terminal forgets a line
 
 
 class Terminal(io.StringIO):
@@ -11,22 +18,116 @@ class Terminal(io.StringIO):
         return True
 
 
-def told(monkeypatch, stream, after_s):
+@pytest.fixture
+def clock(monkeypatch):
+    """The time in seconds, as a list of one number."""
+    now = [5_000.0]
+    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
+    return now
+
+
+def on_terminal(monkeypatch):
+    """Let standard error be a terminal; return it."""
+    stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "AFTER_S", after_s)
-    with progress.TerminalProgress() as shown:
-        shown.total(2000)
+    return stream
+
+
+def after_a_second(clock):
+    shown = progress.TerminalProgress()
+    shown.total(2000)
+    clock[0] += 1
+    return shown
+
+
+def test_a_terminal_sees_how_far_it_is(clock, monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    with after_a_second(clock) as shown:
         shown.advance(500)
+    assert "reading" in terminal.getvalue()
+    assert "0.5/2.0 kB" in terminal.getvalue()
+    with after_a_second(clock) as shown:
+        shown.advance(500)
+        shown.advance(700)
         shown.stage("writing")
-    return stream.getvalue()
+    assert "1.2/2.0 kB" in terminal.getvalue()
+    assert "writing" in terminal.getvalue()
 
 
-def test_a_terminal_sees_how_far_it_is(monkeypatch):
-    text = told(monkeypatch, Terminal(), after_s=0)
-    assert "reading" in text
-    assert "0.5/2.0 kB" in text
+def test_work_of_less_than_a_second_shows_nothing(clock, monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    with progress.TerminalProgress() as shown:
+        clock[0] += 0.999
+        shown.advance(500)
+        assert terminal.getvalue() == ""
+        clock[0] += 0.001
+        shown.advance(500)
+        assert "reading" in terminal.getvalue()
 
 
-def test_short_work_and_a_file_see_nothing(monkeypatch):
-    assert told(monkeypatch, Terminal(), after_s=3600) == ""
-    assert told(monkeypatch, io.StringIO(), after_s=0) == ""
+def test_a_file_sees_nothing_but_notices(clock, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with after_a_second(clock) as shown:
+        shown.advance(500)
+        assert sys.stderr.getvalue() == ""
+        shown.notice("the disk is full")
+    assert sys.stderr.getvalue() == "coterie: the disk is full\n"
+
+
+def test_the_bar_goes_before_other_output_and_comes_back_with_the_next_update(clock, monkeypatch):
+    terminal = on_terminal(monkeypatch)
+
+    def appended(work, *arguments):
+        before = len(terminal.getvalue())
+        work(*arguments)
+        return terminal.getvalue()[before:]
+
+    with after_a_second(clock) as shown:
+        shown.advance(500)
+        assert ERASE in appended(shown.clear)
+        assert appended(shown.clear) == ""
+        assert "reading" in appended(shown.advance, 1)
+        bar, line = appended(shown.notice, "wait").rsplit("coterie: ", 1)
+        assert (ERASE in bar, line) == (True, "wait\n")
+        assert "again" in appended(shown.stage, "again")
+        end = len(terminal.getvalue())
+    assert ERASE in terminal.getvalue()[end:]
+
+
+class OnTerminal(io.TextIOWrapper):
+    def isatty(self):
+        return True
+
+
+class TerminalForErrors(commandline.Stream):
+    """Standard error of a command is a terminal, standard output is none."""
+
+    def __init__(self, like):
+        super().__init__(like)
+        if like is sys.__stderr__:
+            self.text = OnTerminal(self.text.detach(), like.encoding, like.errors)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify", "damaged"),
+        ("explain", "log", "--format", "csv"),
+        ("groups", "log", "--list"),
+        ("compare", "log", "damaged", "--format", "csv"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_bar_on_the_terminal_takes_nothing_from_the_output(command, tmp_path, monkeypatch):
+    data = batch(0, [commit(1_000), (1_001, group_key(b"g"), group_value(1, [b"m"]))])
+    for name, rest in (("log", b""), ("damaged", b"\xff" * 40)):
+        folder = tmp_path / name / "__consumer_offsets-0"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(data + rest)
+    quiet = coterie(*command, cwd=tmp_path)
+    monkeypatch.setattr(progress, "AFTER_S", 0)
+    monkeypatch.setattr(commandline, "Stream", TerminalForErrors)
+    shown = coterie(*command, cwd=tmp_path)
+    assert "reading" in shown.stderr
+    assert quiet.stdout
+    assert (shown.stdout, shown.returncode) == (quiet.stdout, quiet.returncode)

@@ -13,6 +13,7 @@ from coterie.log.records import JsonLines, segment_records, to_json
 from coterie.messages import encode_batch
 from support.commandline import coterie
 from support.golden_data import LOGS, cases, corrupt_cases, segments, wide
+from support.log_writer import commit, each
 
 
 def golden_rows(path, limit=None):
@@ -198,3 +199,16 @@ def test_a_marker_is_told_as_the_fold_judges_it_by_its_first_record(keys):
     assert [fault[:4] for fault in told] == [fault[1:5] for fault in fold.faults]
     assert len(rows) == len(keys)
     assert (rows[0]["control"]["type"] == "COMMIT") == (not told)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5, 6, 2_000])
+def test_each_record_is_printed_once_however_many_lines_are_written_at_once(
+    tmp_path, monkeypatch, at_once
+):
+    monkeypatch.setattr("coterie.cli.records.LINES_AT_ONCE", at_once)
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    data = b"".join(each(0, *(commit(1_000 + at, at) for at in range(5))))
+    (folder / f"{0:020}.log").write_bytes(data)
+    lines = coterie("records", tmp_path).stdout.splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2, 3, 4]

@@ -3,9 +3,12 @@
 import gzip
 import json
 import shutil
+from types import SimpleNamespace
 
+import click
 import pytest
 
+from coterie.cli.trace import factors
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.consumer_groups import golden
 from support.golden_data import GOLDEN
@@ -345,3 +348,56 @@ def test_what_if_of_consumer_groups_compares_their_states_and_takes_settings_of_
     small = json.loads(coterie_ok(*args, "--set", "group.consumer.max.size=1").stdout)
     assert small["as_recorded"] == same["as_recorded"]
     assert small["what_if"]["refused requests"] > small["as_recorded"]["refused requests"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        (["a=0.001", "b=999999.9", "c=1"], {"a": 0.001, "b": 999_999.9, "c": 1.0}),
+        (["a=b=2"], {"a=b": 2.0}),  # a client id may have one, a factor has none
+        (["a=0"], None),
+        (["a=-1"], None),
+        (["a=1000000"], None),
+        (["a=nan"], None),
+        (["a=x"], None),
+        (["a"], None),
+        (["=2"], None),
+    ],
+)
+def test_a_session_is_scaled_by_a_factor_above_0_and_below_a_million(pairs, expected):
+    if expected is None:
+        with pytest.raises(click.UsageError, match="must be CLIENT=FACTOR"):
+            factors(pairs)
+    else:
+        assert factors(pairs) == expected
+
+
+def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch):
+    given = []
+
+    def imported(lines, config, title, started, removed):
+        given.append((list(lines), config, title, started, removed))
+        outages = [("05:00", "05:07"), ("06:00", "06:01")]
+        left_out = {"later": 2, "early": 10}
+        trace, expected = [{"ü": 1}, {"b": 2}, {"c": 3}], [{"answer": 1}]
+        return SimpleNamespace(
+            trace=trace, expected=expected, start="04:00", outages=outages, left_out=left_out
+        )
+
+    monkeypatch.setattr("coterie.traces.requestlog.import_request_log", imported)
+    log = tmp_path / "busy.log.gz"
+    log.write_bytes(gzip.compress(b"one line\n"))
+    out = tmp_path / "out"
+    ran = coterie_ok("trace", "import", log, "--out", out, "--set", "group.max.size=3")
+    assert given == [(["one line\n"], {"group.max.size": 3}, "busy", [], [])]
+    assert ran.stderr.splitlines() == [
+        "2 events from 04:00 on",  # the first line is the trace's header
+        "the broker was down between 05:00 and 05:07: failover",
+        "the broker was down between 06:00 and 06:01: failover",
+        "left out: 10 x early",
+        "left out: 2 x later",
+    ]
+    assert (out / "busy.trace.jsonl").read_text() == '{"ü":1}\n{"b":2}\n{"c":3}\n'
+    assert (out / "busy.expected.jsonl").read_text() == '{"answer":1}\n'
+    coterie_ok("trace", "import", log, "--out", out, "--name", "other")
+    assert (given[1][2], (out / "other.trace.jsonl").exists()) == ("other", True)

@@ -9,6 +9,7 @@ from coterie.cluster.copy_state import (
     CopyState,
     LogStartMove,
     complete_until_ms,
+    put_aside,
     read_copy_state,
     write_copy_state,
 )
@@ -93,3 +94,26 @@ def test_a_sample_up_to_then_is_not_beyond_the_log(copy, tmp_path):
 
     assert "beyond_log" not in statuses(copy)
     assert "beyond_log" in statuses(log("basic"))
+
+
+def test_copies_of_earlier_topics_of_the_name_are_put_aside_by_their_ids(tmp_path):
+    ids = {"t-0": "old", "t-1": "old", "t-2": "new", "t-3": None, "t-4": "older", "t-x-0": "old"}
+    for name, topic_id in ids.items():
+        (tmp_path / name).mkdir()
+        topic = name.rpartition("-")[0]
+        write_copy_state(tmp_path / name, CopyState(topic, 0, "c", topic_id, 0, 0, 0))
+    (tmp_path / "t-9").mkdir()  # without a state
+    aside = put_aside(tmp_path, "t", "new")
+    assert aside == [tmp_path / "t.old", tmp_path / "t.older"]
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"t.old", "t.older", "t-2", "t-3", "t-9", "t-x-0"}
+    assert sorted(path.name for path in (tmp_path / "t.old").iterdir()) == ["t-0", "t-1"]
+    assert put_aside(tmp_path, "t", "new") == []
+
+
+def test_the_latest_moves_of_a_log_are_kept(monkeypatch):
+    monkeypatch.setattr("coterie.cluster.copy_state.MOVES_MAX", 2)
+    state = CopyState(TOPIC, 3, "c", None, 0, 0, 0)
+    for at in (1, 2, 3):
+        state = state.moved(at, 9, at * 1_000)
+    assert [move.at_ms for move in state.moves] == [2_000, 3_000]

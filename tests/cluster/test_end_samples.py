@@ -10,11 +10,13 @@ import pytest
 
 pytest.importorskip("aiokafka")
 
-from coterie.cli.endsampling import EndSampler
+from coterie.cli.endsampling import EndSampler, is_before
 from coterie.cluster.stopping import run_until
 from coterie.insight.offsets.end_offsets import SAMPLES_HEADING
 from coterie.server import Broker
 from support.commandline import COTERIE, coterie_ok, default_sigint, fails
+from support.log_writer import commit as commit_record
+from support.log_writer import each
 from support.server.asking import commit
 from support.server.groups_of_a_broker import commit_offsets, produce
 from support.server.sockets import ask, connect
@@ -178,3 +180,61 @@ def test_a_read_of_a_long_copy_can_be_cancelled(broker, tmp_path):
         return await run_until(stop, read())
 
     assert asyncio.run(run()) is None
+
+
+def sampler_of(tmp_path, monkeypatch, found, now_ms=1_796_133_900_123, **options):
+    """A sampler of a cluster that answers what was found."""
+
+    async def answer(cluster, topics, skipped):
+        return found
+
+    monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", answer)
+    return EndSampler(tmp_path, lambda: now_ms, print, **options)
+
+
+@pytest.mark.parametrize("count", [0, 10, 200, 205, 5_000])  # 20 bytes each; 4096 are looked at
+@pytest.mark.parametrize("torn", ["", "9", "9,orders,1,1"])
+def test_a_sample_follows_the_last_whole_line_of_a_file_of_any_length(
+    tmp_path, monkeypatch, count, torn
+):
+    before = SAMPLES_HEADING + "1234567,orders,1,22\n" * count
+    (tmp_path / "end-offsets.csv").write_text(before + torn)
+    sampler = sampler_of(tmp_path, monkeypatch, {("b", 1): 7, ("b", 0): 8, ("a", 2): 9})
+    asyncio.run(sampler.sample(None))
+    assert sampler.path.read_text() == before + (
+        "1796133900123,a,2,9\n1796133900123,b,0,8\n1796133900123,b,1,7\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "ms", "is_older"),
+    [
+        (b"1000,t,0,5\n", 1_000, False),
+        (b"1000,t,0,5\n", 1_001, True),
+        (b"999,t,0,5\n", 1_000, True),
+        (b"", 1_000, False),
+        (b"time,topic,partition,offset\n", 1_000, False),
+    ],
+)
+def test_a_sample_is_older_by_its_first_field(line, ms, is_older):
+    assert is_before(line, ms) == is_older
+
+
+def test_only_the_topics_of_the_requested_groups_are_sampled(tmp_path):
+    data = b"".join(
+        each(0, *(commit_record(1_000, group=b"g%d" % at, topic=b"t%d" % at) for at in range(3)))
+    )
+    sampler = EndSampler(tmp_path, lambda: 1_000, print, {"g0", "g2"})
+    asked = []
+
+    async def answer(cluster, topics, skipped):
+        asked.append(set(topics))
+        return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("coterie.cluster.end_offsets.end_offsets", answer)
+        sampler.take(4, memoryview(data))
+        asyncio.run(sampler.sample(None))
+        sampler.take(4, memoryview(b"".join(each(3, commit_record(1, group=b"g0", topic=b"u")))))
+        asyncio.run(sampler.sample(None))
+    assert asked == [{"t0", "t2"}, {"t0", "t2", "u"}]

@@ -1,21 +1,25 @@
-"""Copies on a disk that fails, and processes that are killed: what the state may claim."""
+"""The segments of a copy, also on a disk that fails: what the state may claim."""
 
 import asyncio
 import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("aiokafka")
 
+from coterie.cluster import copying, segments
 from coterie.cluster.client_config import ClientConfig
-from coterie.cluster.cluster import Cluster, addresses_of
+from coterie.cluster.cluster import Cluster, TopicView, addresses_of
 from coterie.cluster.copy_state import STATE_FILE, read_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
-from coterie.cluster.segments import PartitionCopy
+from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
 from coterie.messages import encode_batch, partition_for
 from coterie.server import Broker
+from support.cluster.leader import Leader, batches
 from support.commandline import fails
+from support.log_writer import batch, commit
 from support.server.groups_of_a_broker import TOPIC, commit_offsets
 
 SETTINGS = {"offsets.topic.num.partitions": 4}
@@ -74,3 +78,152 @@ def test_a_partition_has_its_state_before_its_first_batch(broker, tmp_path):
 
     asyncio.run(run())
     assert states == [True]
+
+
+def test_a_segment_is_full_at_its_size_and_at_its_span(tmp_path, monkeypatch):
+    one = batches(0, 1)
+    with PartitionCopy(tmp_path / "a", 3 * len(one)) as files:
+        files.begin(10)
+        for at in range(10, 17):
+            files.append(batches(at, at + 1), at + 1)
+    names = [int(file.stem) for file in sorted((tmp_path / "a").glob("*.log"))]
+    assert names == [10, 13, 16]  # three fit exactly
+    monkeypatch.setattr("coterie.cluster.segments.SPAN_MAX", 5)
+    with PartitionCopy(tmp_path / "b") as files:
+        files.begin(10)
+        for at in range(10, 17):
+            files.append(batches(at, at + 1), at + 1)
+    names = [int(file.stem) for file in sorted((tmp_path / "b").glob("*.log"))]
+    assert names == [10, 15]  # the offsets of a segment lie within its span
+
+
+def test_a_copy_is_closed_once_whatever_happens(tmp_path, monkeypatch):
+    files = PartitionCopy(tmp_path / "t-0").__enter__()
+    files.begin(0)
+    files.append(BATCH, 1)
+    no_space = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def refuse(*arguments):
+        raise no_space
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(OSError, match="No space left"):
+            files.begin(1)
+    closed = []
+    close = os.close
+    monkeypatch.setattr(os, "close", lambda number: (closed.append(number), close(number)))
+    files.close()  # its file is closed already; only the lock is left
+    files.close()
+    assert len(closed) == 1
+
+
+# ---- partitions of several leaders
+
+
+def copied(folder, leaders, clock, observer=None):
+    """Copy partitions of a topic; ``leaders``: of each partition."""
+    view = TopicView("t", "id-of-t", dict.fromkeys(leaders) | {n: n + 7 for n in leaders})
+
+    async def topic(name):
+        return view
+
+    async def connection(node, lane):
+        return leaders[node - 7]
+
+    cluster = SimpleNamespace(
+        config=ClientConfig(), cluster_id="c", topic=topic, connection=connection
+    )
+    plan = CopyPlan(folder, "t")
+    return asyncio.run(copy_partitions(cluster, plan, now_ms=clock, observer=observer))
+
+
+def test_the_progress_of_a_copy_is_that_of_all_its_partitions(tmp_path):
+    told, complete = [], []
+
+    class Told(CopyObserver):
+        def progress(self, done, total):
+            told.append((done, total))
+
+        def complete(self, at_ms):
+            complete.append(at_ms)
+
+    now = iter(range(10_000, 90_000, 1_000))
+    first = Leader({0: (0, 2)}, {0: batches(0, 1)}, {0: batches(1, 2)})
+    second = Leader({1: (10, 13)}, {1: batches(10, 13)})
+    results = copied(tmp_path, {0: first, 1: second}, lambda: next(now), Told())
+    assert [(one.partition, one.next_offset) for one in results] == [(0, 2), (1, 13)]
+    assert [one.fetched_bytes for one in results] == [
+        *(len(batches(0, 1)) * count for count in (2, 3)),
+    ]
+    dones, totals = zip(*told, strict=True)
+    assert (dones[0], told[-1]) == (0, (5, 5))
+    assert list(dones) == sorted(dones)
+    assert all(done <= total for done, total in told)
+    assert set(totals) <= {2, 3, 5}
+    states = [read_copy_state(tmp_path / f"t-{number}") for number in (0, 1)]
+    assert complete == [min(state.complete_until_ms for state in states)]
+    assert [(state.first_offset, state.complete_until_offset) for state in states] == [
+        *((0, 2), (10, 13)),
+    ]
+    assert [(state.topic_id, state.cluster_id) for state in states] == [("id-of-t", "c")] * 2
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "saves"),  # at the list of offsets, at some of the four responses, at the end
+    [(0, 2), (copying.SAVE_AFTER_MS - 1, 4), (copying.SAVE_AFTER_MS, 6)],
+)
+def test_states_are_saved_now_and_then_and_at_the_end(tmp_path, monkeypatch, step_ms, saves):
+    saved = []
+    monkeypatch.setattr(copying, "write_copy_state", lambda *args: saved.append(args))
+    leader = Leader({0: (0, 4)}, *({0: batches(at, at + 1)} for at in range(4)))
+    copied(tmp_path, {0: leader}, lambda: 1_796_133_900_123 + step_ms * answered(leader))
+    assert len(saved) == saves
+
+
+def answered(leader):
+    """The number of responses to Fetch requests that were given."""
+    return 4 - len(leader.fetched)
+
+
+def test_the_offsets_of_a_segment_fit_into_an_index_of_int32():
+    assert segments.SPAN_MAX == 2_147_483_647  # Integer.MAX_VALUE, as LogSegment checks
+
+
+def test_a_batch_larger_than_a_segment_is_one(tmp_path):
+    with PartitionCopy(tmp_path, 10) as files:
+        files.begin(0)
+        files.append(batches(0, 3), 3)
+        files.append(batches(3, 5), 5)
+    assert [int(file.stem) for file in sorted(tmp_path.glob("*.log"))] == [0, 3]
+
+
+@pytest.mark.parametrize("rest", [b"", b"\xff" * 30, b"torn"])
+def test_a_copy_that_is_opened_again_goes_on_behind_its_last_batch(tmp_path, rest):
+    data = batches(7, 9) + batches(9, 10, leader_epoch=8)
+    (tmp_path / f"{3:020}.log").write_bytes(batches(3, 7))
+    last = tmp_path / f"{7:020}.log"
+    last.write_bytes(data + rest)
+    with PartitionCopy(tmp_path) as files:
+        assert (files.next_offset, files.leader_epoch, files.cut_bytes) == (10, 8, len(rest))
+        assert last.read_bytes() == data
+        files.append(batches(10, 11), 11)
+    assert last.read_bytes() == data + batches(10, 11)
+    with PartitionCopy(tmp_path) as files:
+        assert (files.next_offset, files.leader_epoch) == (11, 5)
+
+
+def test_an_empty_segment_says_where_its_copy_goes_on_and_no_segment_does_not(tmp_path):
+    with PartitionCopy(tmp_path / "none") as files:
+        assert (files.next_offset, files.leader_epoch, files.cut_bytes) == (None, -1, 0)
+    (tmp_path / f"{12:020}.log").touch()
+    with PartitionCopy(tmp_path) as files:
+        assert (files.next_offset, files.leader_epoch, files.cut_bytes) == (12, -1, 0)
+
+
+def test_the_whole_batches_of_a_response_have_their_offsets_and_the_last_ones_epoch():
+    data = batch(4, [commit(1), commit(2)], leader_epoch=2) + batches(6, 8, leader_epoch=3)
+    assert whole_batches(data) == Batches(len(data), 4, 8, 3)
+    assert whole_batches(data + batches(8, 9)[:-1]) == Batches(len(data), 4, 8, 3)
+    assert whole_batches(batches(8, 9)[:-1]) is None
+    assert whole_batches(b"") is None

@@ -131,3 +131,54 @@ def test_a_copy_that_is_killed_anywhere_has_the_same_state(folder, batches, monk
     assert not list(folder.glob("*.cleaned"))
     if names(folder) != list(range(0, RECORDS, SEGMENT)):
         assert data_of(folder) == b"".join(compacted(batches))
+
+
+@pytest.mark.parametrize(
+    ("segments", "left"),
+    [
+        ([(0, 0, 30), (10, 10, 20)], [0]),  # killed before the old one was removed
+        ([(0, 0, 30), (29, 29, 30)], [0]),
+        ([(0, 0, 30), (30, 30, 40)], [0, 30]),
+        ([(0, 27, 30), (10, 10, 20), (20, 20, 30), (30, 30, 40)], [0, 30]),
+        ([(0, 0, 0), (10, 10, 20)], [0, 10]),  # nothing was left of the old offsets
+        ([(10, 10, 20)], [10]),
+        ([], []),
+    ],
+)
+def test_segments_that_the_first_one_has_replaced_are_removed(tmp_path, batches, segments, left):
+    for base, first, end in segments:
+        (tmp_path / f"{base:020}.log").write_bytes(b"".join(batches[first:end]))
+    (tmp_path / f"{0:020}.cleaned").write_bytes(b"half")
+    drop_replaced(tmp_path)
+    assert names(tmp_path) == left
+    assert not list(tmp_path.glob("*.cleaned"))
+
+
+@pytest.mark.parametrize(("log_start", "asked"), [(0, 0), (4, 4), (25, 25)])
+def test_what_is_fetched_again_begins_with_the_log_and_keeps_its_time(
+    folder, batches, log_start, asked
+):
+    for number, base in enumerate(range(0, 3 * SEGMENT, SEGMENT)):
+        os.utime(folder / f"{base:020}.log", (5 + number, 1 + number / 4))
+    offsets, fetch = [], broker_of(batches)
+
+    async def recorded(offset):
+        offsets.append(offset)
+        return await fetch(offset)
+
+    old = old_segments(folder, 1_501, least_bytes=1)
+    asyncio.run(thin(old, log_start, recorded, "topic-0"))
+    assert offsets == list(range(asked, 3 * SEGMENT, 2))
+    first = folder / f"{0:020}.log"
+    assert first.read_bytes() == b"".join(batches[asked : 3 * SEGMENT])
+    assert (first.stat().st_mtime, names(folder)) == (1.5, [0, 3 * SEGMENT])
+
+
+@pytest.mark.parametrize(("before_ms", "end"), [(1_000, None), (1_001, 10), (1_251, 20)])
+def test_a_segment_is_old_if_it_was_written_before_a_time(folder, before_ms, end):
+    for number, base in enumerate(range(0, RECORDS, SEGMENT)):
+        os.utime(folder / f"{base:020}.log", (1, 1 + number / 4))
+    (folder / f"{0:020}.log").write_bytes(b"")
+    os.utime(folder / f"{0:020}.log", (1, 1))
+    old = old_segments(folder, before_ms, least_bytes=0)
+    assert (old and old.end) == end

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from coterie.cli.credential import make_credential
 from coterie.server.services.sasl.scram import HASHES, derive
 from coterie.server.services.sasl.users import read_users
 from support.commandline import coterie
@@ -58,3 +59,24 @@ def test_at_a_terminal_the_password_is_asked_for_until_it_is_given_twice(monkeyp
     assert (done.returncode, next(answers, None)) == (0, None)
     assert len(prompts) == 4
     assert "password of alice" not in done.stdout  # that is the file
+
+
+def test_on_a_terminal_a_password_is_asked_for_twice_without_echo(monkeypatch, capsys):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    typed, prompts = ["secret", "other", "secret", "secret"], []
+
+    def hidden(prompt):
+        prompts.append(prompt)
+        return typed.pop(0)
+
+    monkeypatch.setattr("click.termui.hidden_prompt_func", hidden)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    make_credential("alice")
+    out, err = capsys.readouterr()
+    assert typed == []  # the first two differ
+    assert (err + "".join(prompts)).count("password of alice") == 2  # one or the other prints it
+    assert "password of" not in out
+    assert "alice" in out

@@ -6,6 +6,7 @@ from coterie.watch.exposition import watch_lines
 from coterie.watch.totals import Answer, nothing
 from coterie.watch.watcher import Health
 
+NAMED = ("rebalances_total", "findings")
 HEALTH = Health(11, 22, 3, None, 1_000_500, 4, {"log": "x", "partition 5": "y"})
 
 
@@ -28,6 +29,35 @@ def test_the_watcher_shows_how_far_it_is():
         "coterie_watch_failures": "2",
         "coterie_watch_newest_record_age_seconds": "2.5",
     }
+
+
+def test_a_watched_cluster_also_shows_how_far_its_copy_is_behind():
+    behind = samples(health=HEALTH._replace(behind_offsets=0))
+    assert behind == samples() | {"coterie_watch_behind_offsets": "0"}
+
+
+def test_samples_of_a_metric_stand_in_order_and_each_metric_has_its_description():
+    shown = answer(
+        rebalances={("b", "leave"): 1, ("a", "leave"): 2, ("b", "join"): 3},
+        findings={("b", "stall"): 4, ("a", "stall"): 5, ("b", "loop"): 6},
+    )
+    lines = "".join(watch_lines([shown], HEALTH, 0)).splitlines()
+    ours = [line for line in lines if "_rebalances_total" in line or "findings" in line]
+    rebalances, findings = (f"coterie_consumergroup_{name}" for name in NAMED)
+    assert ours == [
+        f"# HELP {rebalances} Rebalances, by their cause",
+        f"# TYPE {rebalances} counter",
+        f'{rebalances}{{consumergroup="a",cause="leave"}} 2',
+        f'{rebalances}{{consumergroup="b",cause="join"}} 3',
+        f'{rebalances}{{consumergroup="b",cause="leave"}} 1',
+        f"# HELP {findings} What coterie audit finds in the log",
+        f"# TYPE {findings} gauge",
+        f'{findings}{{consumergroup="a",kind="stall"}} 5',
+        f'{findings}{{consumergroup="b",kind="loop"}} 6',
+        f'{findings}{{consumergroup="b",kind="stall"}} 4',
+    ]
+    assert "# TYPE coterie_watch_steps_total counter" in lines
+    assert "# TYPE coterie_watch_behind_bytes gauge" in lines
 
 
 def test_an_age_is_never_negative_and_absent_without_records():

@@ -5,7 +5,7 @@ import pytest
 from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
 from coterie.watch.end_offsets import EndOffsets
 from support.growing_log import GrowingLog
-from support.insight.compacted_logs import Written
+from support.insight.compacted_logs import FIRST_MS, Written
 from support.watch.watched import watched_rows, watcher_of
 
 
@@ -52,7 +52,16 @@ def test_the_lag_is_of_the_last_whole_line_of_the_file(log):
     assert lag(watcher) == (12, 7, "ok")
 
 
-@pytest.mark.parametrize(("time_ms", "shown"), [(1 << 50, (3, None, "ahead")), (0, (3, 0, "ok"))])
+@pytest.mark.parametrize(
+    ("time_ms", "shown"),
+    [
+        (1 << 50, (3, None, "ahead")),
+        (FIRST_MS + 1, (3, None, "ahead")),
+        (FIRST_MS, (3, None, "ahead")),
+        (FIRST_MS - 1, (3, 0, "ok")),
+        (0, (3, 0, "ok")),
+    ],
+)
 def test_a_commit_beyond_the_sample_has_a_lag_only_if_it_is_later(log, time_ms, shown):
     sample(log, f"{time_ms},t,0,3\n")
     assert lag(watcher_of(log)) == shown
@@ -77,3 +86,18 @@ def test_only_what_is_new_is_read(log):
     assert not ends.read(watcher.listing)
     sample(log, "2,t,0,8\n")
     assert ends.read(watcher.listing)
+
+
+def test_each_partition_has_its_own_sample_and_what_is_not_known_has_no_lag(log):
+    rows = [
+        {"topic": topic, "partition": number, "offset": offset, "commit_timestamp": 50}
+        for topic, number, offset in [("t", 0, 5), ("t", 1, 6), ("u", 0, 7), ("t", 2, None)]
+    ]
+    rows += [{"topic": "t", "partition": 3, "offset": 4, "commit_timestamp": None}]
+    sample(log, "99,t,0,5\n99,t,1,16\n99,u,0,-1\n99,t,2,9\n99,t,3,1\n")
+    ends = EndOffsets()
+    assert ends.read(watcher_of(log).list_log())
+    ends.put_lags(rows)
+    shown = [[row.get(name) for name in ("end_offset", "lag", "lag_status")] for row in rows]
+    nothing = [None, None, None]
+    assert shown == [[5, 0, "ok"], [16, 10, "ok"], nothing, nothing, [1, None, "ahead"]]

@@ -20,6 +20,7 @@ from coterie.watch.reading import PAGE, PYTHON, Reading, ReadRequest, Scope
 from coterie.watch.web import Access, Web
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
+from support.log_writer import batch, commit
 from support.patience import HANG_S
 from support.watch.watched import watcher_of
 
@@ -158,6 +159,58 @@ def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(
         watcher.version += 1  # a step with new records
         get(web, "/")
         assert drawn == [None, "g", None]
+
+
+def test_the_four_pages_that_were_asked_for_last_are_not_drawn_again(log):
+    watcher = watcher_of(log)
+    watcher.step()
+    drawn = []
+
+    def read(request):
+        assert request.what == PAGE
+        drawn.append(request.group)
+        return f"page of {request.group}".encode()
+
+    watcher.listing_of = lambda group: watcher.listing
+    with served(watcher, read=read) as web:
+        for group in "abcdab":  # a and b are now later than c and d
+            assert get(web, f"/groups/{group}") == (200, f"page of {group}")
+        assert drawn == [*"abcd"]
+        get(web, "/groups/e")  # takes the place of c
+        for group in "dabe":
+            get(web, f"/groups/{group}")
+        assert drawn == [*"abcde"]
+        get(web, "/groups/c")
+        assert drawn == [*"abcdec"]
+
+
+def test_a_path_without_a_group_and_an_unknown_one_name_the_paths_that_there_are(log):
+    watcher = watcher_of(log)
+    watcher.step()
+    with served(watcher) as web:
+        for path in ("/groups/", "/groups", "/api/", "/api/undo", "/growth", "/metrics/"):
+            status, text = get(web, path)
+            assert (status, "there are /metrics, /, /groups/GROUP" in text) == (404, True)
+        for path in ("/api/growth?group=other", "/groups/other"):
+            assert get(web, path) == (404, "there is no record of a group 'other'")
+
+
+def test_a_group_with_an_empty_id_is_a_group(log):
+    watcher = watcher_of(log)
+    watcher.step()
+    with served(watcher) as web:
+        assert json.loads(get(web, "/api/groups?group=")[1]) == []
+        assert get(web, "/api/growth?group=") == (404, "there is no record of a group ''")
+        assert len(json.loads(get(web, "/api/groups")[1])) == 3
+
+
+def test_a_record_of_the_time_0_has_an_age(tmp_path):
+    log = GrowingLog(tmp_path / "log")
+    log.append(batch(0, [commit(0)]))
+    watcher = watcher_of(log)
+    watcher.step()
+    with served(watcher, now_ms=1_234) as web:
+        assert json.loads(get(web, "/healthz")[1])["newest_age_ms"] == 1_234
 
 
 @pytest.mark.parametrize(

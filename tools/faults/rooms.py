@@ -39,7 +39,8 @@ TESTS = {
     "replay": "replay cli/test_progress.py",
     "views": "views state/test_newer.py",
     "insight": "insight log/test_trust.py",
-    "pages": "report/test_report_page.py report/test_report_data.py designs/test_designs_page.py",
+    "pages": "pages report/test_report_page.py report/test_report_data.py"
+    " designs/test_designs_page.py designs/test_comparison_page.py",
     "coordinator": "coordinator testing spark/test_sessions.py test_arguments.py",
     "wire": "wire traces/test_requestlog.py traces/test_request_log_outages.py"
     " coordinator/test_what_the_wire_carries.py",

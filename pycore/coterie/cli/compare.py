@@ -80,7 +80,6 @@ def command(
     with TerminalProgress() as progress:
         for partition_rows in compare(listings, progress):
             rows += partition_rows
-        progress.clear()
     target = (
         nullcontext(None) if out is None else whole_file(out, overwrite=overwrite, inputs=inputs)
     )

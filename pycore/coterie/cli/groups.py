@@ -79,7 +79,13 @@ class Options:
     help="Whose views: kafka-consumer-groups', kafka-share-groups' or kafka-streams-groups'; any: "
     "all groups, Kafka Connect's and Schema Registry's too.",
 )
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+)
 @click.option(
     "--layout",
     type=click.Choice(["auto", "3.9", "4.1"]),

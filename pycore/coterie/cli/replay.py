@@ -154,8 +154,7 @@ def compaction_lines(summary: Summary, at_ms: int | None) -> list[str]:
     if not since:
         return ["no offset is missing: nothing was compacted, the state at any time can be trusted"]
     lines = list(trust_lines(since))
-    untrusted = [ms for ms in since.values() if at_ms is not None and at_ms < ms]
-    if at_ms is not None and untrusted:
+    if at_ms is not None and (untrusted := [ms for ms in since.values() if at_ms < ms]):
         where = count(len(untrusted), "partition")
         lines.append(f"at {format_time(at_ms)} commits may be missing in {where}")
     return lines

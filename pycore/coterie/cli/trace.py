@@ -265,7 +265,9 @@ def factors(pairs: tuple[str, ...]) -> dict[str, float]:
 @click.option("--scale-session", multiple=True, metavar="CLIENT=FACTOR",
               help="Scale the session timeouts of a client id.")  # fmt: skip
 @click.option("--static", multiple=True, metavar="CLIENT", help="Give a client id a static id.")
-@click.option("--format", "shape", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "--format", "shape", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
 def whatif_command(
     trace: Path,
     pairs: tuple[str, ...],

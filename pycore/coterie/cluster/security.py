@@ -17,10 +17,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.errors import ClusterError
-from coterie.errors import ConfigError
 from coterie.user_files import FileTooLarge, read_bytes
 
 __all__ = ["sasl_arguments", "tls_context"]
@@ -155,9 +155,12 @@ def _tokens(config: ClientConfig) -> Any:
             return str(signer.MSKAuthTokenProvider.generate_auth_token(region)[0])
 
     else:
-        url = config.text("sasl.oauthbearer.token.endpoint.url")
+        name = "sasl.oauthbearer.token.endpoint.url"
+        url = config.text(name)
         if not url:
-            raise config.error("sasl.oauthbearer.token.endpoint.url", "is missing")
+            raise config.error(name, "is missing")
+        if urlsplit(url).scheme not in ("http", "https", "file"):
+            raise config.error(name, f"must be a URL of http, https or file, not {url!r}")
 
         def token() -> str:
             return _token_of(url, config)
@@ -171,15 +174,12 @@ def _tokens(config: ClientConfig) -> Any:
 
 def _token_of(url: str, config: ClientConfig) -> str:
     """Return a token: of a file, or granted for the client's credentials (RFC 6749, 4.4)."""
-    from urllib.parse import urlencode, urlsplit
     from urllib.request import Request, urlopen
 
     parts = urlsplit(url)
     try:
         if parts.scheme == "file":
             return Path(parts.path).read_text(encoding="utf-8").strip()
-        if parts.scheme not in ("http", "https"):
-            raise ConfigError(f"{url}: not a URL of http, https or file")
         options = config.jaas.options
         login = f"{options.get('clientId', '')}:{options.get('clientSecret', '')}"
         fields = {"grant_type": "client_credentials"}

@@ -1,0 +1,246 @@
+"""A lane with a scripted leader: what it requests, writes, records and refuses."""
+
+import asyncio
+
+import pytest
+
+pytest.importorskip("aiokafka")
+
+from coterie.cluster.copy_state import CopyState, LogStartMove
+from coterie.cluster.errors import ClusterError, Unavailable
+from coterie.cluster.lanes import CopiedPartition, Lane
+from coterie.cluster.segments import PartitionCopy
+from support.cluster.leader import Leader, batches
+from support.log_writer import batch, commit
+
+TOPIC_ID = "id-of-t"
+OUT_OF_RANGE, NOT_LEADER, NO_PERMISSION = 1, 6, 29
+
+
+class Copying:
+    """Lanes over partitions in a folder, on a clock that goes on by 1 s with each look."""
+
+    def __init__(self, folder, *numbers, follow=False):
+        self.now_ms, self.notices, self.written = 1_796_133_900_123, [], []
+        self.partitions = [self.partition(folder, number) for number in numbers]
+        limits = {"max_bytes": 3_000, "partition_bytes": 700, "wait_ms": 1_500}
+        self.lane = Lane(
+            *("t", TOPIC_ID, self.partitions),
+            follow=follow,
+            now_ms=self.clock,
+            written=lambda parts, healthy: self.written.append(
+                ([(part.number, len(data)) for part, data in parts], healthy)
+            ),
+            notice=self.notices.append,
+            **limits,
+        )
+
+    def clock(self):
+        self.now_ms += 1_000
+        return self.now_ms
+
+    def partition(self, folder, number):
+        files = PartitionCopy(folder / f"t-{number}").__enter__()
+        return CopiedPartition(
+            number,
+            f"t-{number}",
+            files,
+            None,
+            lambda start: CopyState("t", number, "c", TOPIC_ID, start, 77, start),
+        )
+
+    def run(self, leader):
+        asyncio.run(self.lane.run(leader))
+        return self
+
+    def bytes_of(self, number):
+        (folder,) = {p.files.folder for p in self.partitions if p.number == number}
+        return {int(file.stem): file.read_bytes() for file in sorted(folder.glob("*.log"))}
+
+
+def test_partitions_are_requested_in_turn_from_where_their_copies_end_until_they_are_complete(
+    tmp_path,
+):
+    data = batches(0, 2), batches(2, 3, leader_epoch=6), batches(0, 1)
+    leader = Leader(
+        {3: (0, 3), 4: (0, 1), 9: (0, 0)}, {3: data[0], 4: b""}, {4: data[2], 3: data[1]}
+    )
+    copying = Copying(tmp_path, 3, 4, 9).run(leader)
+    assert leader.requested() == [[(4, 0, -1), (3, 0, -1)], [(3, 2, 5), (4, 0, -1)]]
+    for body in leader.asked:
+        limits = [body[name] for name in ("replicaId", "maxWaitMs", "minBytes", "maxBytes")]
+        assert (limits, body["isolationLevel"]) == ([-1, 1_500, 1, 3_000], 0)
+        (topic,) = body["topics"]
+        assert (topic["topic"], topic["topicId"]) == ("t", TOPIC_ID)
+        assert {part["partitionMaxBytes"] for part in topic["partitions"]} == {700}
+    assert copying.bytes_of(3) == {0: data[0] + data[1]}
+    assert copying.bytes_of(4) == {0: data[2]}
+    assert copying.bytes_of(9) == {0: b""}
+    assert copying.written == [
+        ([], False),  # where the logs end: no data, and no sign of health
+        ([(3, len(data[0]))], True),
+        ([(4, len(data[2])), (3, len(data[1]))], True),
+    ]
+    fetched = [(p.number, p.is_complete, p.fetched_bytes) for p in copying.partitions]
+    assert fetched == [
+        (3, True, len(data[0] + data[1])),
+        (4, True, len(data[2])),
+        (9, True, 0),
+    ]
+    assert (copying.lane.error, copying.lane.unfinished(), copying.notices) == (None, [], [])
+
+
+def test_a_copy_is_complete_as_of_when_its_last_records_were_requested(tmp_path):
+    leader = Leader({3: (0, 2), 9: (0, 0)}, {3: batches(0, 1)}, {3: batches(1, 2)})
+    copying = Copying(tmp_path, 3, 9)
+    began_ms = copying.now_ms
+    copying.run(leader)
+    of_3, of_9 = (p.state for p in copying.partitions)
+    # The clock is read for the list, for each request, and for each answer of a partition.
+    assert (of_9.complete_until_ms, of_9.complete_until_offset) == (began_ms + 1_000, 0)
+    assert of_3.complete_until_offset == 2
+    assert of_3.complete_until_ms in (began_ms + 3_000, began_ms + 4_000)
+    assert of_3.first_offset == of_3.log_start == 0
+
+
+@pytest.mark.parametrize("start", [0, 1, 70])
+def test_a_copy_begins_where_the_log_does_which_is_said_if_that_is_late(tmp_path, start):
+    copying = Copying(tmp_path, 3).run(
+        Leader({3: (start, start + 2)}, {3: batches(start, start + 2)})
+    )
+    assert list(copying.bytes_of(3)) == [start]
+    said = [f"t-3: the log begins at offset {start}; what was before is gone"]
+    assert copying.notices == (said if start else [])
+    assert copying.partitions[0].state.first_offset == start
+
+
+def test_the_first_segment_begins_with_a_batch_that_reaches_over_the_start(tmp_path):
+    data = batch(8, [commit(1), commit(2), commit(3)])
+    copying = Copying(tmp_path, 3).run(Leader({3: (9, 11)}, {3: data}))
+    assert copying.bytes_of(3) == {8: data}
+
+
+def going_on(folder, leader, *, log_start=0):
+    """A copy of the offsets 0 to 2 that goes on."""
+    copying = Copying(folder, 3)
+    (partition,) = copying.partitions
+    partition.files.begin(0)
+    partition.files.append(batches(0, 3), 3)
+    partition.state = CopyState("t", 3, "c", TOPIC_ID, 0, 77, log_start)
+    partition.leader_epoch = 5
+    return copying.run(leader), partition
+
+
+@pytest.mark.parametrize(
+    ("earliest", "log_start", "lost"), [(0, 0, 0), (2, 1, 0), (3, 1, 0), (4, 1, 1), (9, 5, 4)]
+)
+def test_a_start_of_the_log_that_moved_is_recorded_with_what_it_took(
+    tmp_path, earliest, log_start, lost
+):
+    end = max(earliest, 3) + 1
+    leader = Leader({3: (earliest, end)}, {3: batches(end - 1, end)})
+    copying, partition = going_on(tmp_path, leader, log_start=log_start)
+    segments = [0] if earliest <= 3 else [0, earliest]
+    assert list(copying.bytes_of(3)) == segments
+    assert leader.requested() == [[(3, max(earliest, 3), 5)]]
+    if earliest == log_start:
+        assert (partition.state.moves, copying.notices) == ((), [])
+        return
+    (move,) = partition.state.moves
+    assert (move.before, move.after, move.lost) == (log_start, earliest, lost)
+    assert move.at_ms == 1_796_133_901_123
+    gone = f": {lost} offsets are gone that were not copied" if lost else ""
+    what = f"t-3: the log's start moved from offset {log_start} to {earliest}{gone}"
+    assert copying.notices == [what]
+
+
+def test_a_start_that_moves_twice_is_recorded_twice(tmp_path):
+    leader = Leader(
+        {3: (1, 6)},
+        {3: {"records": batches(3, 4), "logStartOffset": 1}},
+        {3: {"records": batches(4, 6), "logStartOffset": 4}},
+    )
+    copying, partition = going_on(tmp_path, leader)
+    first, second = partition.state.moves
+    assert first == LogStartMove(1_796_133_901_123, 0, 1, 0)
+    assert (second.before, second.after, second.lost) == (1, 4, 0)
+    assert 1_796_133_901_123 < second.at_ms < 1_796_133_910_123
+    assert len(copying.notices) == 2
+
+
+def test_a_broker_whose_log_ends_before_the_copy_is_refused_and_at_its_end_is_not(tmp_path):
+    with pytest.raises(ClusterError, match=r"ends at offset 2, before the copy \(3\)"):
+        going_on(tmp_path, Leader({3: (0, 2)}))
+    copying, partition = going_on(tmp_path / "same", Leader({3: (0, 3)}))
+    assert (partition.is_complete, copying.written) == (True, [([], False)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ({"errorCode": NO_PERMISSION}, "t-3: no permission"),
+        ({"divergingEpoch": {"epoch": 0, "endOffset": 2_500}}, "differs from the copy since off"),
+        ({"records": b"\0" * 90}, "t-3: the broker sent 90 bytes without a whole batch"),
+        ({"records": batches(0, 3)}, "sent offsets 0 to 2; offset 3 was requested"),
+        ({"records": batches(2, 5)}, "sent offsets 2 to 4; offset 3 was requested"),
+    ],
+)
+def test_an_answer_that_cannot_be_of_this_log_ends_the_copy(tmp_path, answer, says):
+    before = batches(0, 3)
+    with pytest.raises(ClusterError, match=says) as raised:
+        going_on(tmp_path, Leader({3: (0, 9)}, {3: answer | {"records": answer.get("records")}}))
+    assert not isinstance(raised.value, Unavailable)
+    assert (tmp_path / "t-3" / f"{0:020}.log").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "says", "epoch"),
+    [
+        ({"errorCode": OUT_OF_RANGE}, "t-3: offset 3 is out of range", -1),
+        ({"errorCode": NOT_LEADER}, "t-3: the broker answers NOT_LEADER_OR_FOLLOWER", 5),
+        ({"logStartOffset": 4}, "t-3: the log's start has moved", 5),
+        ({}, "t: the broker sends nothing of its log", 5),
+        ({"divergingEpoch": {"epoch": -1, "endOffset": -1}}, "sends nothing of its log", 5),
+    ],
+)
+def test_what_may_pass_ends_the_lane_and_its_partition_goes_on_in_another(
+    tmp_path, answer, says, epoch
+):
+    leader = Leader({3: (0, 9)}, {3: answer | {"records": None}})
+    copying, partition = going_on(tmp_path, leader)
+    assert says in str(copying.lane.error)
+    assert copying.lane.unfinished() == [partition]
+    assert (partition.leader_epoch, partition.is_complete) == (epoch, False)
+    assert [healthy for _, healthy in copying.written[1:]] in ([], [False])
+
+
+def test_an_end_of_the_log_that_is_not_told_may_pass(tmp_path):
+    copying = Copying(tmp_path, 3, 4).run(Leader({3: (0, 9)}))
+    assert str(copying.lane.error) == "t-4: the broker does not say where its log ends"
+
+
+def test_an_answer_about_another_partition_is_refused(tmp_path):
+    leader = Leader({3: (0, 9), 4: (0, 0)}, {4: b""})
+    copying = Copying(tmp_path, 3)
+    with pytest.raises(ClusterError, match="t: a response about another partition"):
+        copying.run(leader)
+
+
+def test_a_segment_that_was_begun_takes_no_offsets_from_before_it(tmp_path):
+    early = {"records": batch(4, [commit(1), commit(2)]), "highWatermark": 6}
+    copying = Copying(tmp_path, 3, follow=True)
+    with pytest.raises(ClusterError, match="sent offsets 4 to 5; offset 5 was requested"):
+        copying.run(Leader({3: (5, 5)}, {3: early}))
+    assert copying.bytes_of(3) == {5: b""}  # an empty log begins its segment, too
+
+
+def test_a_lane_that_follows_waits_at_the_end_of_the_log_until_its_leader_is_another(tmp_path):
+    one = batches(5_000, 5_001)  # of fewer bytes than offsets
+    leader = Leader({3: (5_000, 5_001)}, {3: one}, {3: b""}, {3: {"errorCode": NOT_LEADER}})
+    copying = Copying(tmp_path, 3, follow=True).run(leader)
+    assert "NOT_LEADER_OR_FOLLOWER" in str(copying.lane.error)
+    assert leader.requested() == [[(3, 5_000, -1)], [(3, 5_001, 5)], [(3, 5_001, 5)]]
+    (partition,) = copying.partitions
+    assert (copying.lane.unfinished(), partition.files.next_offset) == ([partition], 5_001)
+    answered_ms = partition.state.complete_until_ms
+    assert answered_ms > 1_796_133_904_000  # as of the request that was answered with nothing

@@ -1,0 +1,354 @@
+"""What brokers are asked and how their answers are taken, with brokers that are scripted."""
+
+import asyncio
+from io import BytesIO
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("aiokafka")
+
+from coterie.cluster import connections, groups
+from coterie.cluster.cluster import TopicView, _topic_of
+from coterie.cluster.connections import FRAME_BYTES_MAX, Connection
+from coterie.cluster.end_offsets import EARLIEST, end_offsets
+from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, refusal
+from coterie.wire import APIS
+
+KEYS = {api.name: api.key for api in APIS.values()}
+
+
+class Scripted:
+    """A cluster whose brokers answer by API: a body, or a function of the request's body."""
+
+    def __init__(self, *, nodes=(1,), has=(), leaders=None, **answers):
+        self.nodes, self.apis, self.answers, self.asked = nodes, has, answers, []
+        self.leaders = leaders or {}
+
+    async def connection(self, node, lane=0):
+        return Asked(self, node)
+
+    async def coordinator(self, group):
+        return Asked(self, group)
+
+    async def patiently(self, work):
+        return await work()
+
+    async def topic(self, name):
+        if name not in self.leaders:
+            raise NoTopic(f"the cluster has no topic {name}")
+        return TopicView(name, None, self.leaders[name])
+
+
+class Asked:
+    """A connection to one of its brokers."""
+
+    def __init__(self, cluster, node):
+        self.cluster, self.node = cluster, node
+
+    def has(self, api):
+        return api in self.cluster.apis
+
+    async def ask(self, api, body):
+        self.cluster.asked.append((self.node, api, body))
+        answer = self.cluster.answers[api]
+        return answer(self.node, body) if callable(answer) else answer
+
+
+def run(work):
+    return asyncio.run(work)
+
+
+# ---- groups
+
+
+def test_the_groups_of_all_brokers_are_listed_that_are_of_consumers():
+    def listed(node, body):
+        rows = {
+            1: [("a", "consumer", None), ("", "", "classic"), ("c", "connect", "classic")],
+            2: [("d", "consumer", "Consumer"), ("s", "consumer", "Share"), ("e", "", "")],
+        }
+        fields = ("groupId", "protocolType", "groupType")
+        found = [dict(zip(fields, row, strict=True)) for row in rows[node]]
+        known = [{name: each[name] for name in each if each[name] is not None} for each in found]
+        return {"errorCode": 0, "groups": known}
+
+    cluster = Scripted(nodes=(1, 2), ListGroups=listed)
+    assert run(groups.list_groups(cluster)) == {"a", "", "d", "e"}
+    refused = Scripted(nodes=(7,), ListGroups={"errorCode": 31, "groups": []})
+    with pytest.raises(ClusterError, match="broker 7: no permission: the user needs DESCRIBE"):
+        run(groups.list_groups(refused))
+
+
+def test_the_committed_offsets_of_a_group_are_those_from_0_on():
+    def part(number, offset, error=0, **more):
+        row = {"partitionIndex": number, "committedOffset": offset, "metadata": f"m{number}"}
+        return row | {"errorCode": error} | more
+
+    topics = [
+        {"name": "t", "partitions": [part(0, 0, committedLeaderEpoch=5), part(1, -1), part(2, 9)]},
+        {"name": "u", "partitions": [part(0, 4)]},
+    ]
+    cluster = Scripted(OffsetFetch={"errorCode": 0, "topics": topics})
+    assert run(groups.committed(cluster, "g")) == {
+        ("t", 0): {"offset": 0, "metadata": "m0", "leader_epoch": 5},
+        ("t", 2): {"offset": 9, "metadata": "m2"},
+        ("u", 0): {"offset": 4, "metadata": "m0"},
+    }
+    assert cluster.asked == [("g", "OffsetFetch", {"groupId": "g", "topics": None})]
+    topics[1]["partitions"] = [part(3, -1, error=29)]
+    with pytest.raises(ClusterError, match="group 'g', u-3: no permission"):
+        run(groups.committed(cluster, "g"))
+
+
+def test_a_commit_has_each_topic_once_and_returns_the_code_of_each_partition():
+    codes = {("t", 0): 0, ("t", 7): 29, ("u", 1): 3}
+
+    def committed(node, body):
+        rows = {}
+        for (topic, number), code in codes.items():
+            rows.setdefault(topic, []).append({"partitionIndex": number, "errorCode": code})
+        return {"topics": [{"name": name, "partitions": some} for name, some in rows.items()]}
+
+    cluster = Scripted(OffsetCommit=committed)
+    assert run(groups.commit(cluster, "g", {("t", 0): 5, ("u", 1): 6, ("t", 7): 8})) == codes
+
+    def row(number, offset):
+        return {"partitionIndex": number, "committedOffset": offset, "committedMetadata": ""}
+
+    ((_, _, body),) = cluster.asked
+    assert body == {
+        "groupId": "g",
+        "topics": [
+            {"name": "t", "partitions": [row(0, 5), row(7, 8)]},
+            {"name": "u", "partitions": [row(1, 6)]},
+        ],
+    }
+    codes["t", 0] = 16  # NOT_COORDINATOR: of all of them, whatever its row
+    with pytest.raises(Unavailable, match="group 'g': the broker answers NOT_COORDINATOR"):
+        run(groups.commit(cluster, "g", {("t", 0): 5}))
+
+
+def test_groups_that_are_gone_are_left_out_and_the_others_have_a_reason_or_their_offsets():
+    def described(node, body):
+        (group,) = body["groups"]
+        code = {"refused": 30}.get(group, 0)
+        state = "Dead" if group == "gone" else "Empty"
+        row = {"errorCode": code, "groupId": group, "groupState": state, "members": []}
+        return {"groups": [row | {"protocolType": "consumer", "protocolData": ""}]}
+
+    parts = [{"partitionIndex": 6, "committedOffset": 3, "metadata": "", "errorCode": 0}]
+    offsets = {"errorCode": 0, "topics": [{"name": "t", "partitions": parts}]}
+    cluster = Scripted(DescribeGroups=described, OffsetFetch=offsets)
+    found, failed = run(groups.live_groups(cluster, ["gone", "kept", "refused"]))
+    assert list(found) == ["kept"]
+    assert (found["kept"]["group_id"], found["kept"]["state"]) == ("kept", "Empty")
+    assert found["kept"]["offsets"] == [{"topic": "t", "partition": 6, "offset": 3, "metadata": ""}]
+    assert list(failed) == ["refused"]
+    assert "no permission: the user needs DESCRIBE on the group" in str(failed["refused"])
+
+
+def member(name, **fields):
+    known = {"memberId": name, "clientId": f"client-{name}", "clientHost": f"/host-{name}"}
+    return known | fields
+
+
+def shown(name, **fields):
+    known = {"member_id": name, "client_id": f"client-{name}", "client_host": f"/host-{name}"}
+    return known | fields
+
+
+def of_group(cluster):
+    return run(groups.describe(cluster, "g"))
+
+
+def test_a_consumer_group_is_described_with_its_members_in_order():
+    def assigned(*places):
+        topics = [{"topicName": topic, "partitions": numbers} for topic, numbers in places]
+        return {"topicPartitions": topics}
+
+    members = [
+        member("n", instanceId=None, assignment=assigned()),
+        member("m", instanceId="i", assignment=assigned(("u", [4]), ("t", [2, 0]))),
+    ]
+    row = {"errorCode": 0, "groupId": "g", "groupState": "Stable", "members": members}
+    row |= {"assignorName": "uniform"}
+    cluster = Scripted(has=["ConsumerGroupDescribe"], ConsumerGroupDescribe={"groups": [row]})
+    assert of_group(cluster) == {
+        "group_id": "g",
+        "type": "Consumer",
+        "state": "Stable",
+        "protocol": "uniform",
+        "members": [
+            shown("m", group_instance_id="i", assignment=["u:4", "t:2", "t:0"]),
+            shown("n", group_instance_id=None, assignment=[]),
+        ],
+    }
+    assert cluster.asked == [("g", "ConsumerGroupDescribe", {"groupIds": ["g"]})]
+    row["groupState"] = "Dead"
+    assert of_group(cluster) is None
+
+
+@pytest.mark.parametrize("code", [None, 69, 35])  # no such API; no consumer group; not allowed
+def test_a_classic_group_is_described_where_the_group_is_no_consumer_group(code):
+    members = [
+        member("n", memberAssignment=bytes.fromhex("0000 00000001 0001 74 00000001 00000005"
+                                                   "00000000"), groupInstanceId="i"),
+        member("m", memberAssignment=b""),
+    ]  # fmt: skip
+    row = {"errorCode": 0, "groupId": "g", "groupState": "Stable", "members": members}
+    row |= {"protocolData": "range"}
+    has = [] if code is None else ["ConsumerGroupDescribe"]
+    not_consumer = {"groups": [{"errorCode": code}]}
+    classic = {"groups": [row]}
+    cluster = Scripted(has=has, ConsumerGroupDescribe=not_consumer, DescribeGroups=classic)
+    known = {"group_id": "g", "type": "Classic", "protocol": "range"}
+    m, n = shown("m"), shown("n", group_instance_id="i")
+    owned = [m | {"assignment": []}, n | {"assignment": ["t:5"]}]
+    assert of_group(cluster) == known | {"state": "Stable", "members": owned}
+    row["groupState"] = "CompletingRebalance"  # then there are no assignments
+    assert of_group(cluster) == known | {"state": "CompletingRebalance", "members": [m, n]}
+    row["errorCode"] = 69
+    assert of_group(cluster) is None
+    row["errorCode"] = 15
+    with pytest.raises(Unavailable, match="group 'g': the broker answers COORDINATOR_NOT_AVAIL"):
+        of_group(cluster)
+
+
+# ---- topics and offsets
+
+
+def test_each_leader_is_asked_for_its_partitions_and_a_topic_that_fails_is_skipped():
+    ends = {("a", 0): 5, ("a", 1): 6, ("a", 2): 7, ("b", 0): 8}
+
+    def listed(node, body):
+        (topic,) = body["topics"]
+        rows = [
+            {"partitionIndex": part["partitionIndex"], "errorCode": 0,
+             "offset": ends[topic["name"], part["partitionIndex"]]}
+            for part in topic["partitions"]
+        ]  # fmt: skip
+        return {"topics": [{"partitions": rows}]}
+
+    leaders = {"b": {0: 2}, "a": {0: 1, 1: 2, 2: 1, 3: None}}
+    cluster, skipped = Scripted(leaders=leaders, ListOffsets=listed), []
+    found = run(end_offsets(cluster, ["b", "c", "a"], lambda *args: skipped.append(args)))
+    assert found == ends
+    assert [(topic, type(error)) for topic, error in skipped] == [("c", NoTopic)]
+    asked = [
+        (node, [part["partitionIndex"] for part in body["topics"][0]["partitions"]])
+        for node, _, body in cluster.asked
+    ]
+    assert asked == [(1, [0, 2]), (2, [1]), (2, [0])]
+    timestamps = {
+        part["timestamp"]
+        for _, _, body in cluster.asked
+        for part in body["topics"][0]["partitions"]
+    }
+    assert timestamps == {-1}  # ListOffsetsRequest.LATEST_TIMESTAMP
+    cluster.asked.clear()
+    run(end_offsets(cluster, ["b"], skipped.append, EARLIEST))
+    ((_, _, body),) = cluster.asked
+    assert body["topics"][0]["partitions"] == [{"partitionIndex": 0, "timestamp": -2}]
+    assert (body["replicaId"], body["isolationLevel"]) == (-1, 0)
+
+
+def test_a_topic_has_its_leaders_of_which_0_is_one_and_minus_1_is_none():
+    parts = [
+        {"partitionIndex": number, "leaderId": leader}
+        for number, leader in ((0, 3), (1, 0), (2, -1))
+    ]
+    topic = {"name": "t", "errorCode": 0, "partitions": parts, "topicId": "x"}
+    view = _topic_of(topic)
+    assert (view.topic_id, view.leaders) == ("x", {0: 3, 1: 0, 2: None})
+    assert view.by_leader([2, 1, 0, 9]) == {0: [1], 3: [0]}
+    assert _topic_of(topic | {"errorCode": 5}) == view  # LEADER_NOT_AVAILABLE, of a partition
+    with pytest.raises(NoTopic):
+        _topic_of(topic | {"errorCode": 3})
+    with pytest.raises(ClusterError, match="topic t: no permission"):
+        _topic_of(topic | {"errorCode": 29})
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "passes"),
+    [
+        (-1, "the broker answers UNKNOWN_SERVER_ERROR", False),
+        (9_999, "the broker answers error 9999", False),
+        (6, "the broker answers NOT_LEADER_OR_FOLLOWER", True),
+        (78, "the broker answers OFFSET_NOT_AVAILABLE", True),
+        (30, "no permission: the user needs READ on the group", False),
+    ],
+)
+def test_a_code_is_named_and_may_pass_or_not(code, says, passes):
+    error = refusal(code, "t-7", "READ")
+    assert str(error).startswith("t-7: ")
+    if code != 78:  # it has no name here
+        assert str(error) == f"t-7: {says}"
+    assert isinstance(error, Unavailable) == passes
+
+
+# ---- versions and frames
+
+
+def frame_of(api):
+    (known,) = (known for known in APIS.values() if known.name == api)
+    return connections._Frame(known, {})
+
+
+@pytest.mark.parametrize(
+    ("api", "broker", "version"),
+    [
+        ("Fetch", (0, 4), 4),  # 0.11, the oldest that stores batches as they come
+        ("Fetch", (0, 3), None),
+        ("Fetch", (0, 99), 13),  # the newest that is used here
+        ("Fetch", (13, 17), 13),
+        ("Fetch", (14, 17), None),
+        ("OffsetFetch", (0, 2), 2),
+        ("OffsetFetch", (0, 1), None),
+        ("OffsetFetch", (0, 99), 7),
+        ("Metadata", None, None),
+    ],
+)
+def test_a_request_has_the_newest_version_that_both_sides_know(api, broker, version):
+    frame, versions = frame_of(api), {} if broker is None else {KEYS[api]: broker}
+    if version is None:
+        with pytest.raises(ClusterError, match=f"the broker has {api} in versions"):
+            frame.prepare(versions)
+    else:
+        assert frame.prepare(versions).version == version
+
+
+@pytest.mark.parametrize(
+    ("versions", "has"),
+    [((0, 0), True), ((0, 99), True), ((99, 120), False), ((5, 4), False), (None, False)],
+)
+def test_a_broker_has_an_api_if_a_version_of_it_is_known_here(versions, has):
+    known = {} if versions is None else {KEYS["ConsumerGroupDescribe"]: versions}
+    link = SimpleNamespace(versions=known)
+    assert Connection(link, "h:1", "PLAINTEXT").has("ConsumerGroupDescribe") == has
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**31 - 1, -1, -(2**31)])
+def test_a_response_belongs_to_the_request_with_its_number(number):
+    frame = BytesIO(number.to_bytes(4, "big", signed=True) + b"the rest")
+    assert frame_of("Fetch").parse_response_header(frame).correlation_id == number
+
+
+@pytest.mark.parametrize(
+    ("size", "is_read"),
+    [(0, True), (FRAME_BYTES_MAX, True), (FRAME_BYTES_MAX + 1, False), (-1, False)],
+)
+def test_a_frame_is_read_up_to_the_longest_and_no_longer_one(size, is_read):
+    read = []
+
+    class Stream:
+        async def readexactly(self, size):
+            read.append(size)
+
+    bounded = connections._Bounded(Stream())
+    if is_read:
+        run(bounded.readexactly(size))
+    else:
+        with pytest.raises(ClusterError, match="not Kafka's protocol"):
+            run(bounded.readexactly(size))
+    assert read == [size] * is_read

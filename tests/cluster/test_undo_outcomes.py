@@ -1,0 +1,177 @@
+"""What `undo --execute` commits, saves and says of each partition, on a scripted cluster."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("aiokafka")
+
+from coterie.cli.failures import Failed
+from coterie.cli.undoing import commit_plan
+from coterie.cluster.end_offsets import EARLIEST
+from coterie.cluster.errors import ClusterError
+
+
+class Cluster:
+    """Groups without members, with what they have committed, and logs of topics.
+
+    ``logs``: the first and the end offset of each partition; ``codes``: of commits.
+    """
+
+    def __init__(self, committed, logs, codes=None, failed=None):
+        self.committed, self.logs, self.codes = committed, logs, codes
+        self.failed, self.made = failed or {}, []
+        self.members, self.state = [], "Empty"
+
+    async def describe(self, cluster, group):
+        return {"group_id": group, "state": self.state, "members": self.members}
+
+    async def offsets_of(self, cluster, group):
+        return {place: {"offset": offset} for place, offset in self.committed[group].items()}
+
+    async def end_offsets(self, cluster, topics, skipped, timestamp=-1):
+        for topic in topics:
+            if topic in self.failed:
+                skipped(topic, ClusterError(self.failed[topic]))
+        index = 0 if timestamp == EARLIEST else 1
+        return {place: ends[index] for place, ends in self.logs.items() if ends[index] is not None}
+
+    async def commit(self, cluster, group, offsets):
+        self.made.append((group, dict(offsets)))
+        if isinstance(self.codes, ClusterError):
+            raise self.codes
+        return dict.fromkeys(offsets, 0) | (self.codes or {})
+
+
+@pytest.fixture
+def executed(tmp_path, monkeypatch):
+    """Commit a plan, (group, topic, partition) -> offset; the outcomes and the saved file."""
+
+    def execute(cluster, plan):
+        monkeypatch.setattr(
+            "coterie.cli.livestate.on_cluster_again",
+            lambda options, work: asyncio.run(work(cluster, asyncio.Event())),
+        )
+        monkeypatch.setattr("coterie.cluster.groups.describe", cluster.describe)
+        monkeypatch.setattr("coterie.cluster.groups.committed", cluster.offsets_of)
+        monkeypatch.setattr("coterie.cluster.groups.commit", cluster.commit)
+        monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", cluster.end_offsets)
+        rows = [
+            {"group_id": group, "topic": topic, "partition": number, "offset": offset,
+             "trusted_from": len(group)}
+            for (group, topic, number), offset in plan.items()
+        ]  # fmt: skip
+        save = tmp_path / "before.csv"
+        outcomes = commit_plan(rows, str(save), SimpleNamespace(inputs=()))
+        return outcomes, save.read_text()
+
+    return execute
+
+
+def outcome(group, topic, number, before, offset, outcome, note=None):
+    return {
+        "group_id": group,
+        "topic": topic,
+        "partition": number,
+        "offset_before": before,
+        "offset": offset,
+        "outcome": outcome,
+        "note": note,
+        "trusted_from": len(group),
+    }
+
+
+def test_an_offset_is_committed_within_its_log_and_only_if_it_differs(executed):
+    logs = {("t", number): (10, 20) for number in range(8)} | {("u", 0): (0, 5)}
+    before = {("t", 0): 9, ("t", 1): 10, ("t", 2): 7, ("t", 3): 20, ("t", 6): 15, ("x", 0): 1}
+    cluster = Cluster({"g": before, "hh": {("t", 7): 2}}, logs)
+    plan = {("g", "t", number): offset for number, offset in enumerate((10, 10, 9, 21, 20, 0, 15))}
+    plan |= {("g", "u", 0): 6, ("hh", "t", 7): 15}
+    outcomes, saved = executed(cluster, plan)
+    moved = "{} is not in the partition's log, so it is {}"
+    assert outcomes == [
+        outcome("g", "t", 0, 9, 10, "committed"),
+        outcome("g", "t", 1, 10, 10, "unchanged"),
+        outcome("g", "t", 2, 7, 9, "committed", moved.format(9, 10)),
+        outcome("g", "t", 3, 20, 21, "unchanged", moved.format(21, 20)),
+        outcome("g", "t", 4, None, 20, "committed"),
+        outcome("g", "t", 5, None, 0, "committed", moved.format(0, 10)),
+        outcome("g", "t", 6, 15, 15, "unchanged"),
+        outcome("g", "u", 0, None, 6, "committed", moved.format(6, 5)),
+        outcome("hh", "t", 7, 2, 15, "committed"),
+    ]
+    of_g = {("t", 0): 10, ("t", 2): 10, ("t", 4): 20, ("t", 5): 10, ("u", 0): 5}
+    assert cluster.made == [("g", of_g), ("hh", {("t", 7): 15})]
+    # What the plan does not touch is not saved.
+    assert saved.splitlines() == [
+        *("g,t,0,9", "g,t,1,10", "g,t,2,7", "g,t,3,20", "g,t,6,15", "hh,t,7,2"),
+    ]
+
+
+def test_the_file_of_one_group_does_not_name_it_and_nothing_to_commit_is_not_asked(executed):
+    cluster = Cluster({"g": {("t", 3): 15}}, {("t", 3): (10, 20)})
+    outcomes, saved = executed(cluster, {("g", "t", 3): 15})
+    assert outcomes == [outcome("g", "t", 3, 15, 15, "unchanged")]
+    assert (saved, cluster.made) == ("t,3,15\n", [])
+
+
+def test_each_partition_that_fails_has_its_reason(executed):
+    logs = {("t", 0): (0, 9), ("t", 1): (0, 9), ("t", 2): (None, 9), ("t", 3): (0, None)}
+    logs |= {("t", 4): (0, 9)}
+    cluster = Cluster({"g": {}}, logs, codes={("t", 0): 29}, failed={"u": "no topic u"})
+    commit = cluster.commit
+
+    async def without_an_answer(*args):
+        codes = await commit(*args)
+        del codes["t", 1]
+        return codes
+
+    cluster.commit = without_an_answer
+    plan = {("g", "t", number): 5 for number in range(5)} | {("g", "u", 0): 6}
+    outcomes, _ = executed(cluster, plan)
+    nowhere = "there is no such partition, or it has no leader"
+    assert [(row["topic"], row["partition"], row["outcome"], row["note"]) for row in outcomes] == [
+        ("t", 0, "failed", "t-0: no permission: the user needs READ on the topic"),
+        ("t", 1, "failed", "the broker does not say whether it was committed"),
+        ("t", 2, "failed", f"t-2: {nowhere}"),
+        ("t", 3, "failed", f"t-3: {nowhere}"),
+        ("t", 4, "committed", None),
+        ("u", 0, "failed", "no topic u"),
+    ]
+
+
+def test_a_coordinator_that_refuses_is_the_reason_of_what_was_to_be_committed(executed):
+    logs, refused = {("t", 0): (0, 9), ("t", 1): (0, 9)}, ClusterError("gone")
+    cluster = Cluster({"g": {("t", 0): 5}}, logs, codes=refused)
+    outcomes, _ = executed(cluster, {("g", "t", 0): 5, ("g", "t", 1): 6})
+    assert [(row["outcome"], row["note"]) for row in outcomes] == [
+        ("unchanged", None),
+        ("failed", "gone"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "members", "says"),
+    [
+        ("Stable", [{}], "group 'g' is Stable with 1 member: stop them first"),
+        ("Empty", [{}, {}], "group 'g' is Empty with 2 members"),
+        ("PreparingRebalance", [], "group 'g' is PreparingRebalance with 0 members"),
+    ],
+)
+def test_a_group_that_is_not_empty_is_refused_before_anything_is_saved(
+    executed, tmp_path, state, members, says
+):
+    cluster = Cluster({"g": {}}, {("t", 0): (0, 9)})
+    cluster.state, cluster.members = state, members
+    with pytest.raises(Failed, match=says):
+        executed(cluster, {("g", "t", 0): 5})
+    assert (cluster.made, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_a_file_that_is_there_is_not_replaced_by_the_offsets_before(executed, tmp_path):
+    (tmp_path / "before.csv").write_text("mine")
+    cluster = Cluster({"g": {}}, {("t", 0): (0, 9)})
+    with pytest.raises(Failed, match="is there already; name another file"):
+        executed(cluster, {("g", "t", 0): 5})
+    assert (cluster.made, (tmp_path / "before.csv").read_text()) == ([], "mine")

@@ -1,0 +1,134 @@
+"""What a partition's files have grown by: piece by piece, and divided at an offset."""
+
+from pathlib import Path
+
+import pytest
+
+from coterie.log.folders import find_segments
+from coterie.watch import growth
+from coterie.watch.growth import Growth, PartitionFiles, ends_of_pieces, pieces_of, up_to
+from support.growing_log import GrowingLog
+from support.log_writer import batch, commit, each
+
+
+def ends(data, size, start=0, end=None):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growth, "GROWTH_PIECE_BYTES", size)
+        view = memoryview(data)
+        return [*ends_of_pieces(view, start, len(data) if end is None else end)]
+
+
+BATCHES = each(0, *(commit(at, metadata=b"m" * 40) for at in range(6)))
+SIZE = len(BATCHES[0])  # all are of one size
+
+
+def test_a_piece_has_as_many_whole_batches_as_fit_into_its_size_or_one():
+    data = b"".join(BATCHES)
+    assert {len(one) for one in BATCHES} == {SIZE}
+    assert ends(data, SIZE) == [SIZE * count for count in range(1, 7)]
+    assert ends(data, 2 * SIZE - 1) == [SIZE * count for count in range(1, 7)]
+    assert ends(data, 2 * SIZE) == [2 * SIZE, 4 * SIZE, 6 * SIZE]
+    assert ends(data, 4 * SIZE + 1) == [4 * SIZE, 6 * SIZE]
+    assert ends(data, 1_000 * SIZE) == [6 * SIZE]
+    assert ends(data, 10) == [SIZE * count for count in range(1, 7)]  # larger than a piece
+    assert ends(data, 2 * SIZE, start=SIZE, end=4 * SIZE) == [3 * SIZE, 4 * SIZE]
+    assert ends(data, 2 * SIZE, start=SIZE, end=SIZE) == []
+
+
+@pytest.mark.parametrize("rest", [b"\xff" * 30, BATCHES[5][:-1], BATCHES[5][:20]])
+def test_bytes_at_the_end_that_are_no_batch_are_in_no_piece(rest):
+    data = b"".join(BATCHES[:3])
+    assert ends(data + rest, SIZE) == [SIZE, 2 * SIZE, 3 * SIZE]
+    assert ends(data + rest, 100 * SIZE) == [3 * SIZE]
+    assert ends(rest, 10) == []
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Two segments: offsets 0 to 2 and 3 to 5, a batch each."""
+    log = GrowingLog(tmp_path / "log")
+    log.put([(0, b"".join(BATCHES[:3])), (3, b"".join(BATCHES[3:]))])
+    return log
+
+
+def grown(log):
+    return PartitionFiles().grown(find_segments([log.home]).segments)
+
+
+def places(growths):
+    return [(Path(one.segment.path).stem[-1], one.start, one.end) for one in growths]
+
+
+@pytest.mark.parametrize(
+    ("next_offset", "before", "after"),
+    [
+        (0, [], [("0", 0, 3), ("3", 0, 3)]),
+        (1, [("0", 0, 1)], [("0", 1, 3), ("3", 0, 3)]),
+        (2, [("0", 0, 2)], [("0", 2, 3), ("3", 0, 3)]),
+        (3, [("0", 0, 3)], [("3", 0, 3)]),
+        (5, [("0", 0, 3), ("3", 0, 2)], [("3", 2, 3)]),
+        (6, [("0", 0, 3), ("3", 0, 3)], []),
+    ],
+)
+def test_a_log_is_divided_before_the_batch_of_an_offset(log, next_offset, before, after):
+    divided = up_to(grown(log), next_offset)
+
+    def sizes(places):
+        return [(name, start * SIZE, end * SIZE) for name, start, end in places]
+
+    assert [places(part) for part in divided] == [sizes(before), sizes(after)]
+
+
+def test_a_growth_that_begins_within_a_segment_is_divided_there():
+    data = memoryview(b"".join(BATCHES))
+    whole = Growth(None, data, SIZE, 5 * SIZE)
+    before, after = up_to([whole], 3)
+    assert [(one.start, one.end) for one in before] == [(SIZE, 3 * SIZE)]
+    assert [(one.start, one.end) for one in after] == [(3 * SIZE, 5 * SIZE)]
+
+
+def test_the_last_piece_of_a_growth_has_the_bytes_that_are_no_batch(monkeypatch):
+    monkeypatch.setattr(growth, "GROWTH_PIECE_BYTES", 2 * SIZE)
+    data = memoryview(b"".join(BATCHES[:5]) + b"\xff" * 30)
+    pieces = [(one.start, one.end) for one in pieces_of(Growth(None, data, 0, len(data)))]
+    assert pieces == [(0, 2 * SIZE), (2 * SIZE, 4 * SIZE), (4 * SIZE, 5 * SIZE + 30)]
+    only = [(one.start, one.end) for one in pieces_of(Growth(None, data, SIZE, 2 * SIZE))]
+    assert only == [(SIZE, 2 * SIZE)]
+
+
+def test_only_what_is_new_has_grown_and_the_rest_waits_for_its_end(log):
+    files = PartitionFiles()
+
+    def step():
+        found = files.grown(find_segments([log.home]).segments)
+        return None if found is None else places(found)
+
+    assert (files.waiting_bytes, files.damage) == (0, None)
+    assert step() == [("0", 0, 3 * SIZE), ("3", 0, 3 * SIZE)]
+    assert step() == []
+    more = b"".join([*BATCHES[3:], batch(6, [commit(7)])])
+    log.put([(0, b"".join(BATCHES[:3])), (3, more[:-5])])
+    assert (step(), files.waiting_bytes, files.damage) == ([], len(more) - 3 * SIZE - 5, None)
+    log.put([(0, b"".join(BATCHES[:3])), (3, more)])
+    assert (step(), files.waiting_bytes) == ([("3", 3 * SIZE, len(more))], 0)
+    log.put([(0, b"".join(BATCHES[:3])), (3, more), (7, b"")])
+    assert step() == [("7", 0, 0)]
+    log.put([(0, b"".join(BATCHES[:4])), (3, more), (7, b"")])  # not the last: it may not grow
+    assert step() is None
+
+
+def test_bytes_that_became_others_and_files_that_are_gone_are_noticed(log):
+    def after(segments):
+        files, before = PartitionFiles(), [(0, b"".join(BATCHES[:3])), (3, BATCHES[3])]
+        log.put(before)
+        files.grown(find_segments([log.home]).segments)
+        log.put(segments)
+        return files.grown(find_segments([log.home]).segments)
+
+    first, other = b"".join(BATCHES[:3]), b"".join(BATCHES[1:4])
+    assert after([(0, first)]) is None
+    assert after([(0, other), (3, BATCHES[3])]) is None
+    assert after([(0, first), (4, BATCHES[3])]) is None
+    assert after([(0, first), (3, BATCHES[3][:-1])]) is None
+    assert after([(0, first[:SIZE]), (3, BATCHES[3])]) is None
+    assert places(after([(0, first), (3, BATCHES[3] * 2)])) == [("3", SIZE, 2 * SIZE)]
