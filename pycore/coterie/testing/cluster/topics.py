@@ -116,7 +116,7 @@ class PartitionLog(LogEnds):
         return self._generated_ms(offset - at)
 
     def _generated_ms(self, number: int) -> int:
-        phase = self._phase
+        phase: _Phase | None = self._phase
         if phase is None or number < phase.first:
             phase = self._phases[bisect_right(self._phases, number, key=lambda p: p.first) - 1]
         return phase.first_ms + (number - phase.first) * phase.interval_ms
