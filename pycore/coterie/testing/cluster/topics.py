@@ -112,7 +112,8 @@ class PartitionLog(LogEnds):
         """Return the timestamp of a record, ms."""
         at = bisect_left(self._offsets, offset)
         if at < len(self._offsets) and self._offsets[at] == offset:
-            return self._appended[at].timestamp
+            appended: _Appended = self._appended[at]
+            return appended.timestamp
         return self._generated_ms(offset - at)
 
     def _generated_ms(self, number: int) -> int:
