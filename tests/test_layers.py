@@ -74,6 +74,8 @@ MAY_USE = {  # room of the core -> rooms that it may use besides itself; "" is `
     },  # a classic group becomes a consumer group, and back
     # what a server does often: from the bytes of a request to the core's call, and back
     "fast_path": {"", "codec", "coordinator"},
+    # what simulated clients do often: requests, waits, looks for records
+    "testing": {"", "structures"},
 }
 FACES = {"__init__", "__main__", "messages", "aio", "pytest_plugin"}
 LOG_TO_TABLES = {"ground", "log", "state"}

@@ -294,11 +294,7 @@ class PartitionError:
 
 def _partitions(payload: Iterable[tuple[Any, ...]] | None) -> tuple[PartitionError, ...]:
     """Make the errors from rows of ((topic, partition), number); a longer row is a success."""
-    errors = []
-    for row in payload or ():
-        topic, partition = row[0]
-        errors.append(_of_partition(topic, partition, row[1] if len(row) == 2 else 0))
-    return tuple(errors)
+    return tuple([_of_partition(*row[0], row[1] if len(row) == 2 else 0) for row in payload or ()])
 
 
 @lru_cache(maxsize=1024)  # a member commits the same partitions again and again

@@ -30,6 +30,8 @@ from coterie._core.mapping_guard import MappingGuard
 from coterie._core.structures.offsets import Offset
 from coterie._core.structures.schedule import Future, Schedule, Waiter
 from coterie._core.structures.votes import ProtocolCounts
+from coterie._core.testing.network import Connection, Host, Sent
+from coterie._core.testing.positions import AssignedPartitions, LogEnds, PartitionState
 from coterie._core.wire.codec import Codec
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config
@@ -109,6 +111,22 @@ def a_cluster():
     cluster = Cluster({"t": 2})
     cluster.schedule.run_until(5000)
     return cluster
+
+
+def a_connection_with_a_request():
+    """A connection that is cut, and what has stalled on it."""
+    host = Host("a")
+    host.cut_ms = 0
+    settings = {"request.timeout.ms": 5}
+    connection = Connection(a_cluster(), host, Waiter(Schedule(), "a"), settings)
+    connection.send("find_coordinator", print)
+    return connection, host.stalled[0]
+
+
+def an_assignment():
+    assignment = AssignedPartitions()
+    assignment.assigned["t", 0] = PartitionState()
+    return assignment
 
 
 def a_consumer():
@@ -363,6 +381,14 @@ CORE_MAKERS = {
     "End": lambda: Waiter(Schedule(), "w").call_later(1, int),
     "Future": Future,
     "Waiter": lambda: Waiter(Schedule(), "w"),
+    "Host": lambda: Host("a"),
+    "Sent": Sent,
+    "ClientRequest": lambda: a_connection_with_a_request()[1],
+    "Loss": lambda: Waiter(Schedule(), "w").call_later(1, int),
+    "Connection": lambda: a_connection_with_a_request()[0],
+    "LogEnds": lambda: LogEnds("t", 0),
+    "PartitionState": PartitionState,
+    "AssignedPartitions": an_assignment,
     "Trace": a_trace,
     "AppendOp": lambda: appends_of(a_core())[0],
     "Outputs": outputs,
@@ -403,6 +429,12 @@ CORE_GOOD = {
     "GroupLog.absorb.later": lambda log: a_log(), "take.records": [(9, 0, RAW_KEY, RAW_VALUE)],
     "call_at.function": int, "call_later.function": int, "call_soon.function": int,
     "schedule": Schedule, "future": a_result, "spend.items": 3,
+    "Host.name": "a", "host": lambda: Host("a"), "process": lambda: Waiter(Schedule(), "p"),
+    "sent": Sent, "request": lambda connection: connection.host.stalled[0],
+    "sees_ms": 5, "committed": True,
+    "then.function": int, "handler": int, "send.op": "find_coordinator", "kind": "fail",
+    "send_to_coordinator.op": "find_coordinator", "take.op": "heartbeat",
+    "deadline_ms": 5, "until_ms": 5, "failure": ValueError,
     "log": ROWS, "values": [5], "name": "x", "count": 1, "empty": True, "stable": True,
     "since_ms": 5, "topics_known": True, "split_key.key": RAW_KEY[2:], "index": 0,
     "within.value": 5, "read_group.value": RAW_GROUP, "replayed_offsets.rows": ROWS,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from coterie._core.testing.positions import earliest
 from coterie.arguments import function, milliseconds, sequence, text, walked, within
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.classic_membership import ClassicMembership
@@ -23,7 +24,7 @@ from coterie.testing.client.errors import (
 from coterie.testing.client.fetcher import EARLIEST, LATEST, Fetcher
 from coterie.testing.client.membership import Membership
 from coterie.testing.client.metadata import Metadata
-from coterie.testing.client.network import NetworkClient, earliest
+from coterie.testing.client.network import NetworkClient
 from coterie.testing.client.settings import consumer_settings, timeout_of
 from coterie.testing.client.subscriptions import SubscriptionPattern, SubscriptionState
 from coterie.testing.cluster.cluster import Cluster
@@ -79,7 +80,8 @@ class Consumer:
         process = process_of(cluster.schedule, process, chosen["client.id"] or "consumer")
         self.client_id: str = chosen["client.id"] or process.name
         self._subscriptions = SubscriptionState(chosen["auto.offset.reset"])
-        self._network = NetworkClient(cluster, self.client_id, process, chosen)
+        host = cluster.network.host(self.client_id)
+        self._network = NetworkClient(cluster, host, process, chosen)
         self._metadata = Metadata(self._network)
         self._commits: Commits | None = None
         self._member: Membership | None = None
@@ -437,7 +439,7 @@ class Consumer:
         finally:
             self._closed = True
             self._network.note("closed")
-            self._network.connection.close()
+            self._network.close()
 
     def __enter__(self) -> Consumer:
         return self

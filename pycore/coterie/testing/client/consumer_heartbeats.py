@@ -100,7 +100,8 @@ class ConsumerHeartbeats:
         """Return when to look for the coordinator, or else when the next heartbeat arrives."""
         if self._network.coordinator is None or self._member.state in _AT_ONCE:
             return self._retry_ms
-        return max(self._beat_ms, self._retry_ms) + self._network.cluster.latency_ms
+        latency_ms: int = self._network.cluster.latency_ms
+        return max(self._beat_ms, self._retry_ms) + latency_ms
 
     def leave(self) -> Sent:
         """Send the heartbeat that leaves; the result comes with its response, whatever it is."""
@@ -140,7 +141,7 @@ class ConsumerHeartbeats:
         member.sent()
         self._beat_ms = network.now_ms + member.heartbeat_interval_ms
         cluster = network.cluster
-        perfect = network.connection.perfect and network.coordinator == cluster.node
+        perfect = network.perfect and network.coordinator == cluster.node
         if changed or not perfect:
             self._in_flight = True
             self._request(self._take, changed)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from coterie._core.testing.positions import earliest
 from coterie.testing.client.commits import Commits
 from coterie.testing.client.errors import DisconnectError, OffsetOutOfRangeError, error_of
 from coterie.testing.client.metadata import Metadata
-from coterie.testing.client.network import NetworkClient, Sent, earliest
+from coterie.testing.client.network import NetworkClient, Sent
 from coterie.testing.client.subscriptions import SubscriptionState
 from coterie.testing.cluster.topics import ConsumerRecord, PartitionLog, TopicPartition
 from coterie.values import Error
@@ -122,7 +123,8 @@ class Fetcher:
         topic = self._network.cluster._topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.logs):
             return None
-        return topic.logs[partition.partition]
+        log: PartitionLog = topic.logs[partition.partition]
+        return log
 
     def collect(self) -> list[ConsumerRecord] | None:
         """Return records that have reached the client, at most ``max.poll.records``.
@@ -135,20 +137,17 @@ class Fetcher:
             A position is outside of the log, and there is no reset policy.
         """
         network, committed = self._network, self._committed
-        sees_ms, topics = network.connection.sees_ms, network.cluster._topics
+        topics, sees_ms = network.cluster._topics, network.sees_ms
+        news = self._subscriptions.beyond_positions(topics, sees_ms, committed)
+        if not news:
+            return None
         records: list[ConsumerRecord] = []
         read: list[TopicPartition] = []
         last: TopicPartition | None = None  # the partition that has more records, if any
-        for tp, state in self._subscriptions.fetchable():
+        for tp, state, log, end in news:
             position = state.position
-            assert position is not None
-            topic = topics.get(tp[0])
-            if topic is None or tp[1] >= len(topic.logs):
+            if log is None:
                 self._unknown()
-                continue
-            log = topic.logs[tp[1]]
-            end = log.last_stable_offset(sees_ms) if committed else log.end_offset(sees_ms)
-            if log.log_start_offset <= position == end:
                 continue
             if not log.log_start_offset <= position <= end:
                 self._out_of_range(tp, position, log, late=bool(records))
@@ -188,18 +187,11 @@ class Fetcher:
 
     def next_records_ms(self) -> int | None:
         """Return when the client gets its next records, as far as that is known; None: never."""
-        connection = self._network.connection
-        if connection.host.cut_ms is not None:
+        network, subscriptions = self._network, self._subscriptions
+        if network.host.cut_ms is not None:
             return None
-        subscriptions, topics = self._subscriptions, self._network.cluster._topics
-        now_ms, sees_ms = self._network.now_ms, connection.sees_ms
-        next_ms: int | None = None
-        for (name, partition), _ in subscriptions.fetchable():
-            topic = topics.get(name)
-            if topic is not None and partition < len(topic.logs):
-                at_ms = topic.logs[partition].next_record_ms(sees_ms)
-                if at_ms is not None and (next_ms is None or at_ms < next_ms):
-                    next_ms = at_ms
+        now_ms, sees_ms = network.now_ms, network.sees_ms
+        next_ms = subscriptions.next_record_ms(network.cluster._topics, sees_ms)
         if next_ms is not None:
             next_ms += now_ms - sees_ms
         if subscriptions.all_valid:
@@ -212,6 +204,6 @@ class Fetcher:
         state, log = self._subscriptions.state(partition), self._log(partition)
         if log is None or state.position is None:
             return None
-        sees_ms = self._network.connection.sees_ms
+        sees_ms = self._network.sees_ms
         end = log.last_stable_offset(sees_ms) if self._committed else log.end_offset(sees_ms)
         return end - state.position

@@ -114,8 +114,7 @@ class Heartbeats:
         if who is None or self.failure is not None:
             network.in_background = False
             return
-        if network._unread:
-            network.handle_responses()
+        network.handle_responses()
         now_ms: int = network.process.now_ms
         if network.in_poll:
             self._poll_ms = now_ms + self._max_poll_ms
@@ -136,7 +135,7 @@ class Heartbeats:
     def _send(self, who: Who, now_ms: int) -> None:
         network = self._network
         cluster, group_id, instance_id = network.cluster, self._group_id, self._instance_id
-        if network.coordinator == cluster.node and network.connection.perfect:
+        if network.coordinator == cluster.node and network.perfect:
             error = cluster._heartbeat(group_id, who[0], who[1], instance_id)
             if error is Error.NONE:
                 self._attempts, self._session_ms = 0, now_ms + self._session_timeout_ms

@@ -27,7 +27,7 @@ class Metadata:
     @property
     def next_ms(self) -> int | None:
         """When it is refreshed next, ms; None: a client that is cut off does not know."""
-        return self.refresh_ms if self._network.connection.host.cut_ms is None else None
+        return self.refresh_ms if self._network.host.cut_ms is None else None
 
     @property
     def due(self) -> bool:
@@ -36,7 +36,7 @@ class Metadata:
         return (
             refresh_ms is not None
             and refresh_ms <= network.process.now_ms
-            and network.connection.host.cut_ms is None
+            and network.host.cut_ms is None
         )
 
     def update(self, topics: frozenset[str], *, everything: bool) -> None:

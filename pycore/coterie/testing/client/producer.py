@@ -67,7 +67,8 @@ class Producer:
         self._settings = chosen = producer_settings(settings)
         name = chosen["client.id"] or chosen["transactional.id"] or "producer"
         process = process_of(cluster.schedule, process, name)
-        self._network = NetworkClient(cluster, chosen["client.id"] or process.name, process, chosen)
+        host = cluster.network.host(chosen["client.id"] or process.name)
+        self._network = NetworkClient(cluster, host, process, chosen)
         self._network.in_background = True
         self._cluster = cluster
         self._state = ProducerState(self._network, chosen["transactional.id"])
@@ -383,7 +384,7 @@ class Producer:
         finally:
             self._closed = True
             self._network.note("closed")
-            self._network.connection.close()
+            self._network.close()
 
     def __enter__(self) -> Producer:
         return self

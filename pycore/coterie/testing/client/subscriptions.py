@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from coterie._core.testing.positions import AssignedPartitions, PartitionState
 from coterie.testing.client.errors import IllegalStateError, NoOffsetForPartitionError
 from coterie.testing.cluster.topics import TopicPartition
 from coterie.values import OffsetAndMetadata
@@ -26,44 +27,7 @@ class SubscriptionPattern(NamedTuple):
     pattern: str
 
 
-class PartitionState:
-    """Where a consumer is in a partition.
-
-    Attributes
-    ----------
-    position : int or None
-        The offset that it reads next; None: not known yet.
-    reset : str or None
-        ``"earliest"`` or ``"latest"``: its position is being looked up.
-    paused, pending_revocation : bool
-        Whether the application has paused it; whether it will be revoked.
-    pending_assigned : bool
-        Whether ``on_partitions_assigned`` has yet to be called with it (consumer protocol).
-    retry_ms : int
-        No look-up is sent before this time.
-    """
-
-    __slots__ = (
-        "paused", "pending_assigned", "pending_revocation", "position", "reset", "retry_ms",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.position: int | None = None
-        self.reset: str | None = None
-        self.paused = self.pending_revocation = self.pending_assigned = False
-        self.retry_ms = 0
-
-    @property
-    def valid(self) -> bool:
-        """Whether it has a position."""
-        return self.position is not None and self.reset is None
-
-    def seek(self, position: int) -> None:
-        """Go on from an offset."""
-        self.position, self.reset = position, None
-
-
-class SubscriptionState:
+class SubscriptionState(AssignedPartitions):
     """The subscription and the assignment of a consumer.
 
     Attributes
@@ -92,7 +56,6 @@ class SubscriptionState:
         self.group_topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
         self.server_pattern: str | None = None
-        self.assigned: dict[TopicPartition, PartitionState] = {}
         self.listener: Any = None
 
     # Subscriptions
@@ -164,36 +127,6 @@ class SubscriptionState:
             raise IllegalStateError(f"no current assignment for partition {_name(partition)}")
         return state
 
-    @property
-    def all_valid(self) -> bool:
-        """Whether each assigned partition has a position."""
-        for state in self.assigned.values():
-            if state.position is None or state.reset is not None:
-                return False
-        return True
-
-    def fetchable(self) -> list[tuple[TopicPartition, PartitionState]]:
-        """Return the partitions whose records may be returned, in the order of reading."""
-        return [
-            (tp, state)
-            for tp, state in self.assigned.items()
-            if not (
-                state.position is None
-                or state.reset is not None
-                or state.paused
-                or state.pending_revocation
-                or state.pending_assigned
-            )
-        ]
-
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the positions of all partitions that have one."""
-        return {
-            tp: state.position
-            for tp, state in self.assigned.items()
-            if state.position is not None and state.reset is None
-        }
-
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the same, to be committed."""
         return {tp: _committed_at(position) for tp, position in self.positions().items()}
@@ -221,11 +154,6 @@ class SubscriptionState:
         state = self.state(partition)
         state.reset, state.retry_ms = policy, 0
         state.position = None
-
-    def to_end(self, partition: TopicPartition) -> None:
-        """Read a partition after all others."""
-        if partition in self.assigned:
-            self.assigned[partition] = self.assigned.pop(partition)
 
 
 @lru_cache(maxsize=4096)  # most commits repeat the positions of some partitions

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coterie._core.coordinator.outputs import response_of
+from coterie._core.testing.network import ClientRequest
 from coterie.arguments import LATEST_MS, called, function, milliseconds, sequence, text, within
 from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.group_coordinator import GroupCoordinator
@@ -16,7 +17,7 @@ from coterie.operations import NUMBER, OPERATIONS
 from coterie.schedule import Schedule
 from coterie.testing.cluster.coordinator import CountedCoordinator
 from coterie.testing.cluster.log import OffsetsLog
-from coterie.testing.cluster.network import Network, Request
+from coterie.testing.cluster.network import Network
 from coterie.testing.cluster.topics import Topic
 from coterie.testing.cluster.transactions import Transactions
 from coterie.testing.member import partition_counts
@@ -85,11 +86,11 @@ class Cluster:
         self.schedule = Schedule() if schedule is None else schedule
         self.latency_ms = milliseconds(latency_ms, "latency_ms")
         self._racks = _racks_of(racks)
-        self.network = Network(self)
+        self.network = Network(self.schedule)
         self.on_note: Callable[[int, str, str, Any], None] | None = None
         self.on_group_end: Callable[[str], None] | None = None
         self.node, self.loading = 0, False
-        self._awaiting: dict[int, Request] = {}  # parked requests, by the id of the answer
+        self._awaiting: dict[int, ClientRequest] = {}  # parked requests, by the id of the answer
         self._settled: list[Any] = []
         self._tick_ms: int | None = None  # when the coordinator runs next
         now_ms = self.schedule.now_ms
@@ -103,7 +104,7 @@ class Cluster:
             made = shown(self.coordinator)
             raise ArgumentError(f"make_coordinator must make a GroupCoordinator, not {made}")
         self._core = self.coordinator._core
-        self._advance = getattr(self.coordinator, "move", self.coordinator.advance)
+        self._advance = getattr(self.coordinator, "move", self._advance_recorded)
         self._beat: Callable[..., Error] = getattr(self.coordinator, "beat", self._beat_recorded)
         behaviour = self.coordinator.config["coterie.behaviour"]
         self._has_consumer_groups = behaviour not in CLASSIC_ONLY
@@ -166,7 +167,7 @@ class Cluster:
         """Let clients that wait look at the topics again, as a Fetch response does."""
         for host in self.network.hosts():
             for connection in host.connections:
-                connection.process.call_later(self.latency_ms, connection.changed)
+                connection.process.call_later(self.latency_ms, connection.wake)
 
     def _topic(self, name: str) -> Topic:
         if text(name, "name") not in self._topics:
@@ -219,9 +220,11 @@ class Cluster:
 
     def _move(self) -> None:
         """Let the coordinator's clock catch up."""
-        now_ms = self.schedule.now_ms
+        self._advance(self.schedule.now_ms)
+
+    def _advance_recorded(self, now_ms: int) -> None:
         if now_ms > self._core.now_ms:
-            self._advance(now_ms)
+            self.coordinator.advance(now_ms)
 
     def _after_call(self) -> None:
         """Answer parked requests that have an answer now, and run at the next deadline."""
@@ -256,11 +259,11 @@ class Cluster:
 
     # Requests of clients
 
-    def _handle(self, request: Request) -> None:
+    def _handle(self, request: ClientRequest) -> None:
         """Carry out a request that has arrived."""
         local = _LOCAL.get(request.op)
         if local is not None:
-            request.connection.answer(request, local(self, *request.args, **request.fields))
+            request.connection.answer(request, local(self, *request.values, **request.fields))
             return
         if request.node is not None and request.node != self.node:
             request.connection.answer(request, self._refusal(request, Error.NOT_COORDINATOR))
@@ -268,12 +271,12 @@ class Cluster:
         if request.op == "txn_offset_commit":
             fields = request.fields
             producer = fields["producer_id"], fields["producer_epoch"]
-            error = self.transactions.verify_offsets(request.args[0], *producer)
+            error = self.transactions.verify_offsets(request.values[0], *producer)
             if error != Error.NONE:
                 request.connection.answer(request, self._refusal(request, error))
                 return
         self._move()
-        result = getattr(self.coordinator, request.op)(*request.args, **request.fields)
+        result = getattr(self.coordinator, request.op)(*request.values, **request.fields)
         if isinstance(result, Pending):
             if result.status == "waiting":
                 self._awaiting[result.id] = request
@@ -303,14 +306,14 @@ class Cluster:
         )
         return response.error  # type: ignore[no-any-return]
 
-    def _refusal(self, request: Request, error: Any) -> Any:
+    def _refusal(self, request: ClientRequest, error: Any) -> Any:
         """Return the response to a request that a broker refuses."""
         op = request.op
         if op in _LOCAL:
             return error
         payload = None
         if op in _COMMITS:
-            offsets = request.args[1] if len(request.args) > 1 else request.fields["offsets"]
+            offsets = request.values[1] if len(request.values) > 1 else request.fields["offsets"]
             payload = [(tuple(partition), int(error)) for partition in offsets]
             error = Error.NONE
         return response_of(NUMBER[op], int(error), payload)

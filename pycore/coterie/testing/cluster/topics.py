@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
+from coterie._core.testing.positions import LogEnds
 from coterie.arguments import text, within
 from coterie.errors import ArgumentError, shown
 
@@ -59,7 +60,7 @@ class _Appended(NamedTuple):
     control: bool = False
 
 
-class PartitionLog:
+class PartitionLog(LogEnds):
     """The log of a partition.
 
     Attributes
@@ -69,14 +70,7 @@ class PartitionLog:
     """
 
     def __init__(self, topic: str, partition: int) -> None:
-        self.topic, self.partition = topic, partition
-        self.log_start_offset = 0
         self._phases: list[_Phase] = []  # past ones, by their first numbers
-        self._phase: _Phase | None = None  # the present one
-        self._stopped = 0  # records of all past phases
-        self._offsets: list[int] = []  # of appended records, ascending
-        self._appended: list[_Appended] = []
-        self._open: dict[int, int] = {}  # first offset of each open transaction, by producer id
         self._aborted: list[tuple[int, int, int]] = []  # producer id, first offset, last offset
 
     # What is produced
@@ -114,40 +108,16 @@ class PartitionLog:
 
     # What can be read
 
-    def end_offset(self, at_ms: int) -> int:
-        """Return the next offset at a time, which must be now or within the present phase."""
-        generated, count = self._stopped, len(self._offsets)
-        if self._phase is not None:
-            first, first_ms, interval_ms = self._phase
-            if at_ms >= first_ms:
-                generated = first + (at_ms - first_ms) // interval_ms + 1
-        while count and self._appended[count - 1].timestamp > at_ms:
-            count -= 1
-        return generated + count
-
-    def last_stable_offset(self, at_ms: int) -> int:
-        """Return the end of what ``read_committed`` may read."""
-        end = self.end_offset(at_ms)
-        return min(end, *self._open.values()) if self._open else end
-
-    def next_record_ms(self, at_ms: int) -> int | None:
-        """Return when the rate gives the next record after a time; None: it gives none."""
-        if self._phase is None:
-            return None
-        _, first_ms, interval_ms = self._phase
-        if at_ms < first_ms:
-            return first_ms
-        return at_ms + interval_ms - (at_ms - first_ms) % interval_ms
-
     def timestamp(self, offset: int) -> int:
         """Return the timestamp of a record, ms."""
         at = bisect_left(self._offsets, offset)
         if at < len(self._offsets) and self._offsets[at] == offset:
-            return self._appended[at].timestamp
+            appended: _Appended = self._appended[at]
+            return appended.timestamp
         return self._generated_ms(offset - at)
 
     def _generated_ms(self, number: int) -> int:
-        phase = self._phase
+        phase: _Phase | None = self._phase
         if phase is None or number < phase.first:
             phase = self._phases[bisect_right(self._phases, number, key=lambda p: p.first) - 1]
         return phase.first_ms + (number - phase.first) * phase.interval_ms

@@ -30,10 +30,6 @@ class TooManySteps(Exception):
 cdef class Call:
     """A call that is due at a time."""
 
-    cdef int64_t at_ms, number
-    cdef object function               # None: it is cancelled
-    cdef tuple args
-
     def cancel(self):
         """Do not make the call; one that was made is ignored."""
         self.function = self.args = None
@@ -46,8 +42,6 @@ cdef class Call:
 
 cdef class Timer(Call):
     """A call of a process: a paused one makes it later, and a dead one never."""
-
-    cdef Waiter waiter
 
     cdef int run(self) except -1:
         if self.waiter.paused:
@@ -91,13 +85,6 @@ cdef int64_t later(int64_t now_ms, ms) except? -1:
 cdef class Schedule:
     """Call functions at times of a virtual clock, in ms from 0."""
 
-    cdef readonly int64_t now_ms, steps
-    cdef readonly object most_steps
-    cdef int64_t limit                 # of steps
-    cdef int64_t numbers               # of the calls
-    cdef list due                      # a heap
-    cdef object soon                   # pairs of function and arguments
-
     def __cinit__(self, most_steps=None):
         self.due, self.soon = [], deque()
         self.most_steps = most_steps
@@ -134,6 +121,10 @@ cdef class Schedule:
         call.function, call.args = function, args
         self.add(at_ms, call)
         return call
+
+    cdef int add_later(self, ms, Call call) except -1:
+        """Make a call so long from now."""
+        return self.add(later(self.now_ms, ms), call)
 
     cdef int add(self, int64_t at_ms, Call call) except -1:
         """Make a call at a time."""
@@ -247,12 +238,7 @@ cdef class Schedule:
 cdef class Future:
     """A result that comes later."""
 
-    cdef readonly bint done
-    cdef readonly object value
-    cdef Waiter waiter
-    cdef int64_t wait                  # of the waiter
-
-    def set(self, value=None):
+    cpdef set(self, value=None):
         """Set the result, and resume the process that waits for it; a second call is ignored."""
         cdef Waiter waiter = self.waiter
         if self.done:
@@ -266,15 +252,6 @@ cdef class Future:
 cdef class Waiter:
     """What waits in virtual time: a program, or the caller, who runs the clock meanwhile."""
 
-    cdef readonly Schedule schedule
-    cdef readonly str name
-    cdef public bint alive, paused
-    cdef public object _program        # its greenlet
-    cdef public object _hub            # the greenlet that runs the clock
-    cdef object overdue                # timers that fell due in a pause
-    cdef int64_t waits                 # counts waits and their ends
-    cdef int64_t calls_ms, calls       # calls of the program at this time
-
     def __cinit__(self, Schedule schedule not None, str name not None):
         self.schedule, self.name = schedule, name
         self.alive = True
@@ -287,29 +264,36 @@ cdef class Waiter:
 
     def check_alive(self):
         """Begin a call of the program: raise what ends it if the process is dead."""
+        self.begin_call()
+
+    cdef int begin_call(self) except -1:
         if self.calls_ms != self.schedule.now_ms:
             self.calls_ms, self.calls = self.schedule.now_ms, 0
         self.calls += 1
         if not self.alive or self.calls > MOST - LAST:
             self._look_at_call(self.calls)
+        return 0
 
     def call_later(self, ms, function, *args):
         """Call a function ``ms`` from now, unless the process is dead by then."""
         cdef Timer timer = Timer.__new__(Timer)
         timer.waiter, timer.function, timer.args = self, function, args
-        self.schedule.add(later(self.schedule.now_ms, ms), timer)
+        self.schedule.add_later(ms, timer)
         return timer
 
-    cdef End end(self, int64_t wait, ms):
+    cdef Timer end(self, int64_t wait, ms):
         """End a wait so long from now."""
         cdef End end = End.__new__(End)
         end.waiter, end.function, end.wait = self, self, wait
-        self.schedule.add(later(self.schedule.now_ms, ms), end)
+        self.schedule.add_later(ms, end)
         return end
 
     def wait(self, Future future not None, timeout_ms=None):
         """Wait for a result; return whether it has come before a timeout, if any."""
-        cdef End end = None
+        return self.await_result(future, timeout_ms)
+
+    cdef bint await_result(self, Future future, timeout_ms) except -1:
+        cdef Timer end = None
         if future.done:
             return True
         if not self._program:

@@ -1,0 +1,1 @@
+"""What simulated clients do often: requests, waits, looks for records."""
