@@ -310,7 +310,6 @@ cdef class ConsumerGroup(Group):
         if not record.tombstone:
             self.own(member.assigned, member.epoch)
             self.own(member.revoking, member.epoch)
-        self.homogeneous = self.is_homogeneous()
         return 0
 
     cdef int apply_target(self, Record record) except -1:

@@ -11,8 +11,8 @@ from coterie._core.coordinator.codes cimport (
     INVALID_REQUEST, NONE, UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR)
 from coterie._core.coordinator.consumer.departures cimport leave_group
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, KAFKA_4_1_2, KAFKA_4_2, MEMBER, PARTITION_METADATA, TARGET,
-    UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record, new_group,
+    CLASSIC_GROUP, CURRENT, KAFKA_4_1_2, KAFKA_4_2, MEMBER, PARTITION_METADATA, STABLE_MEMBER,
+    TARGET, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record, new_group,
     new_member, new_record, tombstone)
 from coterie._core.coordinator.consumer.group_type cimport downgrade_by, may_downgrade, upgraded
 from coterie._core.coordinator.consumer.member_fields cimport (
@@ -23,7 +23,7 @@ from coterie._core.coordinator.consumer.reconcile cimport all_within, reconciled
 from coterie._core.coordinator.consumer.resolutions cimport regex_step
 from coterie._core.coordinator.consumer.targets cimport assign_targets
 from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields, no_partitions
-from coterie._core.coordinator.consumer.writes cimport respond_committed, write_error, write_records
+from coterie._core.coordinator.consumer.writes cimport write_error, write_records
 from coterie._core.coordinator.outputs cimport EMPTY
 from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, Group
 
@@ -48,7 +48,7 @@ cdef int answer_heartbeat(ConsumerProtocol protocol, int64_t id, Group group,
     if error != NONE:
         protocol.runtime.respond(id, HEARTBEAT, error, None)
     else:
-        respond_committed(protocol, (request.group_id,), id, HEARTBEAT, payload, None)
+        protocol.runtime.respond_committed(request.group_id, id, HEARTBEAT, NONE, payload)
     return protocol.finish_event()
 
 
@@ -211,6 +211,9 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
     cdef str lost_regex = None
     cdef Timers timers
     cdef int error = NONE
+    if fields is had and not is_new and replaced is None and is_settled(protocol, group, member, r):
+        return heartbeat_answer(member, None, r, start_session(
+            protocol, group, r, timers_of_member(protocol, group, member)))
     if fields is not had or is_new:
         records.append(new_record(MEMBER, member.member_id, fields))
     bump = group.epoch == 0 or fields.names is not had.names
@@ -248,8 +251,7 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
                              or (fields.regex or "") != (had.regex or "")), &error)
     if error != NONE:
         return protocol.refuse(error)
-    timers = member.timers if member.timers is not None else (
-        protocol.timers_of(group.group_id, member.member_id))
+    timers = timers_of_member(protocol, group, member)
     if current is not None:
         records.append(new_record(CURRENT, member.member_id, current))
         if r.classic is not None:
@@ -260,6 +262,23 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
             protocol.runtime.disarm(&timers.rebalance)
     interval_ms = start_session(protocol, group, r, timers)
     return heartbeat_answer(member, current, r, interval_ms)
+
+
+cdef bint is_settled(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
+                     Heartbeat r) noexcept:
+    """Whether a heartbeat that names nothing new finds nothing to do: most do."""
+    return (r.owned is None and r.classic is None and member.state == STABLE_MEMBER
+            and member.epoch == group.target_epoch and group.epoch == group.target_epoch
+            and group.epoch > 0 and group.epoch >= group.refresh_epoch
+            and protocol.runtime.wheel.clock_ms < group.refresh_ms
+            and not group.regex_count)
+
+
+cdef inline Timers timers_of_member(ConsumerProtocol protocol, ConsumerGroup group,
+                                    ConsumerMember member):
+    if member.timers is not None:
+        return member.timers
+    return protocol.timers_of(group.group_id, member.member_id)
 
 
 cdef int64_t start_session(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r,

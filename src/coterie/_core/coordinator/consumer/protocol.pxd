@@ -40,11 +40,15 @@ cdef class Heartbeat:              # a request, as the core takes it
     cdef int version
     cdef ClassicPart classic       # of a JoinGroup; None: it is no JoinGroup
 
-cdef class Shape:                  # of a group, as it is shown
-    cdef int state                 # a GroupState; -1: it is no consumer group
-    cdef int32_t epoch
-    cdef int32_t target_epoch
-    cdef Py_ssize_t members
+cdef struct Shape:                 # of a group, as it is shown
+    int state                      # a GroupState; -1: it is no consumer group
+    int32_t epoch
+    int32_t target_epoch
+    Py_ssize_t members
+
+cdef class Touched:
+    cdef str group_id
+    cdef Shape before
 
 cdef class ConsumerProtocol(GroupProtocol):
     cdef readonly MetadataImage image
@@ -63,7 +67,8 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef set resolving             # groups with a resolution under way
     cdef Rebalances rebalances     # of classic groups
     cdef int64_t classic_max_size
-    cdef dict touched              # group id -> Shape before this event
+    cdef Touched touched           # by this event, or None
+    cdef dict also_touched         # group id -> Touched, of the others: mostly there is one
     cdef int revision              # of the rules
     cdef Joins joins               # of classic groups: they share the ids that are made
     cdef str policy                # of conversions
@@ -84,8 +89,8 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int arm_other(self, Timers timers, int kind, int64_t timeout_ms) except -1
     cdef str new_member_id(self)
     cdef int set_refresh(self, ConsumerGroup group, int64_t at_ms, int32_t epoch) except -1
-    cdef Shape shape_of(self, str group_id)
-    cdef int show_change(self, str group_id, Shape before) except -1
+    cdef Shape shape_of(self, str group_id) except *
+    cdef int show_change(self, Touched touched) except -1
     cdef int check_member_commit(self, ConsumerGroup group, int32_t generation_id, str member_id,
                                  str instance, bint transactional, int version) except? -7
     cdef int deletion_error(self, Group group) except? -7

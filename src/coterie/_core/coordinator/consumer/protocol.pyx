@@ -46,10 +46,10 @@ cdef class Heartbeat:
 
 
 @cython.final
-@cython.no_gc                      # numbers
+@cython.no_gc                      # a text and numbers
 @cython.freelist(16)
-cdef class Shape:
-    """What is shown of a group when it changes."""
+cdef class Touched:
+    """A group that the event at hand may change, as it was before."""
 
 
 cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_id,
@@ -140,7 +140,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         self.commit_timeout_ms = settings["offsets.commit.timeout.ms"]
         self.assignors = tuple(settings["group.consumer.assignors"])
         self.manual_tasks = settings["coterie.tasks"] == "manual"
-        self.group_configs, self.timers, self.touched = {}, {}, {}
+        self.group_configs, self.timers, self.also_touched = {}, {}, {}
         self.tasks, self.resolving = [], set()
         runtime.writes = PendingWrites(self)
         runtime.register_protocol(CONSUMER, self)
@@ -159,7 +159,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         """Run what the event started, then show which groups changed."""
         if self.tasks and not self.manual_tasks:
             run_tasks(self)
-        if self.touched:
+        if self.touched is not None:
             self.show_groups()
         return 0
 
@@ -179,11 +179,10 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     # ---- what is shown ---------------------------------------------------------------------------
 
-    cdef Shape shape_of(self, str group_id):
+    cdef Shape shape_of(self, str group_id) except *:
         cdef Group known = self.runtime.find(group_id)
         cdef ConsumerGroup group
-        cdef Shape shape = Shape.__new__(Shape)
-        shape.state = -1
+        cdef Shape shape = Shape(-1, 0, 0, 0)
         if known is not None and known.group_type == CONSUMER:
             group = <ConsumerGroup>known
             shape.state, shape.members = group.state_number(), len(group.members)
@@ -192,22 +191,34 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     cdef int touch(self, str group_id) except -1:
         """Remember what a group looked like before this event."""
-        if group_id not in self.touched:
-            self.touched[group_id] = self.shape_of(group_id)
+        cdef Touched touched
+        if self.touched is not None and (
+                group_id == self.touched.group_id or group_id in self.also_touched):
+            return 0
+        touched = Touched.__new__(Touched)
+        touched.group_id, touched.before = group_id, self.shape_of(group_id)
+        if self.touched is None:
+            self.touched = touched
+        else:
+            self.also_touched[group_id] = touched
         return 0
 
     cdef int show_groups(self) except -1:
         """Show each group whose state, epochs or size changed in this event."""
-        cdef dict touched = self.touched
-        self.touched = {}
-        if len(touched) > 1:
-            touched = {group_id: touched[group_id] for group_id in sorted(touched)}
-        for group_id, before in touched.items():
-            self.show_change(<str>group_id, <Shape>before)
+        cdef Touched only = self.touched
+        cdef dict touched = self.also_touched
+        self.touched = None
+        if not touched:
+            return 0 if only is None else self.show_change(only)
+        self.also_touched = {}
+        touched[only.group_id] = only
+        for group_id in sorted(touched):
+            self.show_change(<Touched>touched[group_id])
         return 0
 
-    cdef int show_change(self, str group_id, Shape before) except -1:
-        cdef Shape now = self.shape_of(group_id)
+    cdef int show_change(self, Touched touched) except -1:
+        cdef str group_id = touched.group_id
+        cdef Shape before = touched.before, now = self.shape_of(group_id)
         cdef tuple row
         if (now.state == before.state and now.epoch == before.epoch
                 and now.target_epoch == before.target_epoch and now.members == before.members):
@@ -230,13 +241,14 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     cdef Timers timers_of(self, str group_id, str member_id):
         """The timers of a member id; they outlive the member, and may come before it."""
-        cdef Timers timers = self.timers.get((group_id, member_id))
+        cdef tuple key = (group_id, member_id)
+        cdef Timers timers = self.timers.get(key)
         cdef Group known
         cdef ConsumerMember member
         if timers is None:
             timers = Timers(group_id, member_id)
             timers.slot = self.runtime.new_slot(timers)
-            self.timers[group_id, member_id] = timers
+            self.timers[key] = timers
         known = self.runtime.find(group_id)
         if known is not None and known.group_type == CONSUMER:
             member = (<ConsumerGroup>known).members.get(member_id)

@@ -151,12 +151,20 @@ cdef int put_value(Writing* w, Record record) except -1:
 cdef int put_records(Writing* w, str group_id, list records) except -1:
     """Write the records of a group, each behind the sizes of its key and its value."""
     cdef Record record
-    cdef Py_ssize_t at
+    cdef Py_ssize_t at, first = w.size, size = 0
+    cdef uint8_t* to
     for record in records:
         at = w.size
-        put_i64(w, -1)
-        put_i16(w, <int16_t>record.kind)
-        put_short(w, group_id)
+        if size == 0:
+            put_i64(w, -1)
+            put_i16(w, <int16_t>record.kind)
+            put_short(w, group_id)
+            size = w.size - at
+        else:                                  # but for sizes and kind the same bytes
+            to = reserve(w, size)
+            memcpy(to, w.data + first, size)
+            store(to, -1, 8)
+            store(to + 8, record.kind, 2)
         if record.name is not None:
             put_short(w, record.name)
         store(w.data + at, w.size - at - 8, 4)

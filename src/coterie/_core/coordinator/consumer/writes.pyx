@@ -11,8 +11,7 @@ from coterie._core.coordinator.classic.member_table cimport next_member
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, NETWORK_EXCEPTION, NONE, replayed_error)
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, STABLE_MEMBER, ConsumerGroup, ConsumerMember, Record,
-    new_group)
+    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, STABLE_MEMBER, ConsumerGroup, Current, Record, new_group)
 from coterie._core.coordinator.consumer.pending cimport Write, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.records cimport put_records
@@ -152,7 +151,7 @@ cdef int replay_records(ConsumerProtocol protocol, str group_id, list records,
     """Apply records that were written; the group comes and goes with them."""
     cdef Group known = protocol.runtime.find(group_id)
     cdef ConsumerGroup group = None
-    cdef ConsumerMember member
+    cdef Current current
     cdef Record record
     if known is not None and known.group_type == CONSUMER:
         group = <ConsumerGroup>known
@@ -166,9 +165,9 @@ cdef int replay_records(ConsumerProtocol protocol, str group_id, list records,
             protocol.runtime.add_group(group)
         group.apply(record, protocol.subscriptions)
         if record.kind == CURRENT and not record.tombstone:
-            member = <ConsumerMember>group.members[record.name]
-            if member.state == STABLE_MEMBER and member.epoch == group.target_epoch:
-                show_member(protocol, group_id, member.member_id, member.epoch, RECONCILED)
+            current = <Current>record.value
+            if current.state == STABLE_MEMBER and current.epoch == group.target_epoch:
+                show_member(protocol, group_id, record.name, current.epoch, RECONCILED)
         elif record.kind == GROUP_EPOCH and record.tombstone:
             protocol.runtime.drop_group(group)
             group = None
