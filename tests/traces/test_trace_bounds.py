@@ -6,7 +6,7 @@ import pytest
 
 from coterie import ConfigError, GroupCoordinator, OffsetAndMetadata, TraceError, load_trace
 from coterie.coordinator.config import coordinator_config
-from coterie.traces.diff import compare_traces
+from coterie.traces.diff import compare_responses, compare_traces
 from coterie.traces.recording import Recording
 from coterie.traces.requestlog import import_request_log
 from coterie.traces.whatif import Changes, what_if
@@ -233,3 +233,26 @@ def test_a_recording_makes_its_folders_and_is_replaced_and_shows_letters_as_they
         recording.write(path, coordinator.config, coordinator.now_ms)
         assert f'"{group}"' in path.read_text("utf-8").splitlines()[-1]
     assert len(path.read_text("utf-8").splitlines()) == 3
+
+
+@pytest.mark.parametrize("broker_tells", [False, True])
+def test_types_of_members_are_compared_only_with_a_response_that_has_them(broker_tells):
+    def described(*members):
+        return {"at": 5, "event": "response", "id": 1, "op": "consumer_group_describe",
+                "groups": [{"group_id": "g", "members": list(members)}]}  # fmt: skip
+
+    logged = {"member_id": "m"} | ({"member_type": "classic"} if broker_tells else {})
+    came = described({"member_id": "m", "member_type": "consumer"})
+    found = list(compare_responses([described(logged)], [came | {"at": 99}]))
+    assert len(found) == broker_tells
+    assert [difference.at for difference in found] == [5] * broker_tells
+    assert came["groups"][0]["members"] == [{"member_id": "m", "member_type": "consumer"}]
+    other = described({"member_id": "n", "member_type": "consumer"})
+    assert len(list(compare_responses([described(logged)], [other]))) == 1
+
+
+def test_a_response_that_only_one_side_has_is_a_difference():
+    answer = {"at": 5, "event": "response", "id": 1, "op": "heartbeat", "error": "NONE"}
+    (missing,) = compare_responses([answer], [{"at": 1, "event": "transition", "group_id": "g"}])
+    (more,) = compare_responses([], [answer])
+    assert (missing.at, missing.actual, more.at, more.expected) == (5, None, 5, None)
