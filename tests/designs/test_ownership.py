@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from coterie.designs import ops
 from coterie.designs.ownership import Ownership, Subscriptions
 
-PLACES = [(group, topic, number) for group, topic in ("gt", "gu", "ht") for number in range(2)]
+TOPICS = ("gt", "gu", "ht")  # group and topic
+PLACES = [(group, topic, number) for group, topic in TOPICS for number in range(2)]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("advance"), st.integers(0, 7)),
-        st.tuples(st.just("resize"), st.sampled_from("gh"), st.sampled_from("tu"),
+        st.builds(lambda topic, size: ("resize", *topic, size), st.sampled_from(TOPICS),
                   st.integers(0, 2)),
         st.tuples(st.sampled_from(["take", "give"]), st.sampled_from("ab"),
                   st.sampled_from(PLACES)),
