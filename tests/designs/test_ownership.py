@@ -1,7 +1,7 @@
 """The owners of partitions and the subscribers of topics, against models that count anew."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coterie.designs import ops
@@ -21,6 +21,14 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+PLACE = ("g", "t", 1)
+SHARED_FOR_A_TIME = [
+    *(("resize", "g", "t", 2), ("take", "a", PLACE), ("take", "b", PLACE), ("advance", 3)),
+    *(("give", "a", PLACE), ("advance", 5), ("give", "b", PLACE), ("advance", 7)),
+]
+
+
+@example(SHARED_FOR_A_TIME)
 @given(STEPS)
 def test_time_without_an_owner_and_with_several_is_that_of_the_partitions_that_count(steps):
     ownership, pairs, sizes, now_ms, unowned_ms, shared_ms = Ownership(), set(), {}, 3, 0, 0
