@@ -2,6 +2,7 @@
 
 import pytest
 
+from coterie import ArgumentError
 from coterie.designs.consumer08.config import KNOWN, ConsumerConfig, consumer_config
 
 KAFKA = {  # kafka.consumer.ConsumerConfig and kafka.utils.ZKConfig of 0.8.2.2
@@ -37,3 +38,22 @@ def test_the_defaults_are_those_of_kafkas_consumer():
 )
 def test_a_failed_rebalance_pauses_as_long_as_zookeeper_may_be_behind(settings, backoff_ms):
     assert consumer_config(settings).backoff_ms == backoff_ms
+
+
+MAY_BE_ZERO = {"rebalance.max.retries", "rebalance.backoff.ms"}
+NUMBERS = [key for key, name in KNOWN.items() if type(getattr(ConsumerConfig(), name)) is int]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_a_number_is_positive_or_0_where_that_means_something_and_fits_32_bits(key):
+    least = 0 if key in MAY_BE_ZERO else 1
+    for value in (least, 2**31 - 1):
+        assert getattr(consumer_config({key: value}), KNOWN[key]) == value
+    for value in (least - 1, 2**31):
+        with pytest.raises(ArgumentError, match=f"{key}: {value} is not in {least} to 2147483647"):
+            consumer_config({key: value})
+
+
+def test_a_later_layer_of_settings_wins_and_unknown_ones_are_ignored():
+    layers = {"auto.commit.interval.ms": 7, "x": 1}, {"auto.commit.interval.ms": "9"}
+    assert consumer_config(*layers) == ConsumerConfig(auto_commit_interval_ms=9)

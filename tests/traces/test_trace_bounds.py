@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from coterie import ConfigError, GroupCoordinator, OffsetAndMetadata, load_trace
+from coterie import ConfigError, GroupCoordinator, OffsetAndMetadata, TraceError, load_trace
 from coterie.coordinator.config import coordinator_config
-from coterie.traces.diff import compare_traces
+from coterie.traces.diff import compare_responses, compare_traces
 from coterie.traces.recording import Recording
 from coterie.traces.requestlog import import_request_log
 from coterie.traces.whatif import Changes, what_if
@@ -177,3 +177,82 @@ def test_a_members_timeouts_in_a_decoded_append_are_its_own():
 )
 def test_an_error_has_kafkas_number(name, number):
     assert Error[name] == number
+
+
+@pytest.mark.parametrize("at", [0, 2**63 - 1])
+@pytest.mark.parametrize("request_id", [-(2**63), 0, 2**63 - 1])
+def test_times_from_0_and_ids_of_64_bits_are_taken(at, request_id):
+    event = {"at": at, "op": "describe_group", "id": request_id, "group_id": "g"}
+    requests = list(load_trace([header(), event]).requests())
+    assert [(at_ms, number) for _, at_ms, _, number, *_ in requests] == [(at, request_id)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"at": -1}, {"at": 2**63}, {"id": -(2**63) - 1}, {"id": 2**63}, {"id": True}]
+)
+def test_times_and_ids_beyond_64_bits_are_refused(wrong):
+    event = {"at": 5, "op": "describe_group", "id": 1, "group_id": "g"} | wrong
+    with pytest.raises(TraceError, match="line 2"):
+        load_trace([header(), event])
+
+
+def test_events_of_one_time_are_in_their_order_and_no_time_goes_back():
+    events = [{"at": at, "op": "describe_group", "id": at_id, "group_id": "g"}
+              for at_id, at in enumerate((7, 7, 8), 1)]  # fmt: skip
+    assert [number for _, _, _, number, *_ in load_trace([header(), *events]).requests()] == [
+        1, 2, 3,
+    ]  # fmt: skip
+    with pytest.raises(TraceError, match="line 3"):
+        load_trace([header(), events[2], events[0]])
+
+
+def test_differences_come_in_order_of_time_whichever_output_has_them():
+    def event(at):
+        return {"at": at, "event": "transition", "group_id": "g", "to": "Empty"}
+
+    found = list(compare_traces([event(8), event(17)], [event(1), event(16)]))
+    assert [difference.at for difference in found] == [1, 8, 16, 17]
+
+
+@pytest.mark.parametrize(("length", "cut"), [(998, False), (999, True)])
+def test_a_difference_shows_1000_characters_of_a_value_as_they_are(length, cut):
+    """Quotation marks count; letters outside ASCII are shown, not their numbers."""
+    line = {"at": 5, "event": "transition", "group_id": "g", "to": "é" * length}
+    (found,) = compare_traces([line], [line | {"to": "Dead"}])
+    shown = f'"{"é" * length}"'
+    told = f"{shown[:1000]}... (1001 characters)" if cut else shown
+    assert str(found).splitlines()[1] == f'  to: expected {told}, came "Dead"'
+
+
+def test_a_recording_makes_its_folders_and_is_replaced_and_shows_letters_as_they_are(tmp_path):
+    path = tmp_path / "one" / "two" / "it.trace.jsonl"
+    coordinator, recording = GroupCoordinator(), Recording()
+    coordinator._record_into(recording)
+    for group in ("gé", "hö"):
+        coordinator.describe_group(group)
+        recording.write(path, coordinator.config, coordinator.now_ms)
+        assert f'"{group}"' in path.read_text("utf-8").splitlines()[-1]
+    assert len(path.read_text("utf-8").splitlines()) == 3
+
+
+@pytest.mark.parametrize("broker_tells", [False, True])
+def test_types_of_members_are_compared_only_with_a_response_that_has_them(broker_tells):
+    def described(*members):
+        return {"at": 5, "event": "response", "id": 1, "op": "consumer_group_describe",
+                "groups": [{"group_id": "g", "members": list(members)}]}  # fmt: skip
+
+    logged = {"member_id": "m"} | ({"member_type": "classic"} if broker_tells else {})
+    came = described({"member_id": "m", "member_type": "consumer"})
+    found = list(compare_responses([described(logged)], [came | {"at": 99}]))
+    assert len(found) == broker_tells
+    assert [difference.at for difference in found] == [5] * broker_tells
+    assert came["groups"][0]["members"] == [{"member_id": "m", "member_type": "consumer"}]
+    other = described({"member_id": "n", "member_type": "consumer"})
+    assert len(list(compare_responses([described(logged)], [other]))) == 1
+
+
+def test_a_response_that_only_one_side_has_is_a_difference():
+    answer = {"at": 5, "event": "response", "id": 1, "op": "heartbeat", "error": "NONE"}
+    (missing,) = compare_responses([answer], [{"at": 1, "event": "transition", "group_id": "g"}])
+    (more,) = compare_responses([], [answer])
+    assert (missing.at, missing.actual, more.at, more.expected) == (5, None, 5, None)
