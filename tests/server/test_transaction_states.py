@@ -204,3 +204,15 @@ def test_a_record_has_the_state_that_is_loaded_from_it(state):
     if state is EMPTY:
         forgotten["partitions"] = frozenset()
     assert changes(kept, loaded) == forgotten
+
+
+def test_a_transaction_starts_with_its_first_partitions_not_with_those_added_later():
+    """Source: TransactionMetadata.prepareAddPartitions."""
+    idle = Transaction("x", producer_id=1, producer_epoch=0, timeout_ms=60_000, updated_ms=5)
+    first = idle.with_partitions(frozenset([("t", 0)]), 100)
+    more = first.with_partitions(frozenset([("t", 1)]), 900)
+    assert (first.start_ms, more.start_ms, more.updated_ms) == (100, 100, 900)
+    assert more.due_ms == 60_100
+    assert more.partitions == {("t", 0), ("t", 1)}
+    again = more.ending(True, 950).ended(960).with_partitions(frozenset([("t", 0)]), 1000)
+    assert again.start_ms == 1000

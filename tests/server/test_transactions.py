@@ -10,7 +10,7 @@ from coterie.errors import CorruptData
 from coterie.messages import LogReader
 from coterie.server.services.data.topics import STATE_TOPIC
 from coterie.server.services.txn.records import Value, key_bytes, read_key, read_value, value_bytes
-from coterie.server.services.txn.transaction import State, Transaction
+from coterie.server.services.txn.transaction import State
 from coterie.values import Error
 from support.server import playing
 
@@ -486,18 +486,6 @@ def test_records_come_back_as_they_were(name, partitions):
     for size in range(len(data)):
         with pytest.raises(CorruptData):
             read_value(data[:size])
-
-
-def test_a_transaction_starts_with_its_first_partitions_not_with_those_added_later():
-    """Source: TransactionMetadata.prepareAddPartitions."""
-    idle = Transaction("x", producer_id=1, producer_epoch=0, timeout_ms=60_000, updated_ms=5)
-    first = idle.with_partitions(frozenset([("t", 0)]), 100)
-    more = first.with_partitions(frozenset([("t", 1)]), 900)
-    assert (first.start_ms, more.start_ms, more.updated_ms) == (100, 100, 900)
-    assert more.due_ms == 60_100
-    assert more.partitions == {("t", 0), ("t", 1)}
-    again = more.ending(True, 950).ended(960).with_partitions(frozenset([("t", 0)]), 1000)
-    assert again.start_ms == 1000
 
 
 def test_a_transaction_times_out_counted_from_its_first_partitions():

@@ -28,6 +28,7 @@ TESTS = {
     " coordinator/test_load.py",
     "core/coordinator": "coordinator structures/test_machine_bounds.py traces/test_traces.py"
     " structures/test_offsets.py",
+    "core/testing": "testing/client testing/cluster testing histories codec/test_hostile_core.py",
     "core/fast_path": "wire/test_quick.py server/test_groups_over_the_wire.py"
     " server/test_two_ways.py",
     "ground": "test_arguments.py ground state/test_messages.py coordinator/test_operations.py"

@@ -12,8 +12,8 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.consumer.departures cimport leave_group
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, CURRENT, KAFKA_4_1_2, KAFKA_4_2, MEMBER, PARTITION_METADATA, STABLE_MEMBER,
-    TARGET, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record, new_group,
-    new_member, new_record, tombstone)
+    TARGET, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record,
+    new_group, new_member, new_record, tombstone)
 from coterie._core.coordinator.consumer.group_type cimport downgrade_by, may_downgrade, upgraded
 from coterie._core.coordinator.consumer.member_fields cimport (
     hash_with, subscribed, updated_fields, will_be_homogeneous)
