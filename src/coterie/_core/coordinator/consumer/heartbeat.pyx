@@ -31,6 +31,16 @@ from coterie.operations import NUMBER
 
 cdef int HEARTBEAT = NUMBER["consumer_group_heartbeat"]
 
+cdef enum:                         # where the details of a heartbeat have what
+    RACK_ID = 0
+    REBALANCE_TIMEOUT_MS = 1
+    NAMES = 2
+    REGEX = 3
+    ASSIGNOR = 4
+    OWNED = 5
+    CLIENT_ID = 6
+    CLIENT_HOST = 7
+
 
 cdef int answer_heartbeat(ConsumerProtocol protocol, int64_t id, Group group,
                           Heartbeat request) except -1:
@@ -50,6 +60,35 @@ cdef int answer_heartbeat(ConsumerProtocol protocol, int64_t id, Group group,
     else:
         protocol.runtime.respond_committed(request.group_id, id, HEARTBEAT, NONE, payload)
     return protocol.finish_event()
+
+
+cdef tuple settled_answer(ConsumerProtocol protocol, Group found, str group_id, str member_id,
+                          int32_t epoch, tuple details):
+    """The payload if a heartbeat names nothing and there is nothing to do, as mostly; else None.
+
+    What `answer_heartbeat` finds out step by step, looked at together: the short way for members
+    without an instance id that have all partitions of their target.
+    """
+    cdef ConsumerGroup group
+    cdef ConsumerMember member
+    if (found is None or found.group_type != CONSUMER or epoch <= 0 or not member_id
+            or details[RACK_ID] is not None or details[REBALANCE_TIMEOUT_MS] != -1
+            or details[NAMES] is not None or details[REGEX] is not None
+            or details[ASSIGNOR] is not None or details[OWNED] is not None):
+        return None
+    group = <ConsumerGroup>found
+    member = group.members.get(member_id)
+    if (member is None or member.epoch != epoch or member.state != STABLE_MEMBER
+            or group.target_epoch != epoch or group.epoch != epoch
+            or epoch < group.refresh_epoch
+            or protocol.runtime.wheel.clock_ms >= group.refresh_ms
+            or group.regex_count or member.fields.classic is not None
+            or <str>details[CLIENT_ID] != member.fields.client_id
+            or <str>details[CLIENT_HOST] != member.fields.client_host
+            or protocol.runtime.partitions.refusal(group_id, False) != NONE):
+        return None
+    return unchanged_answer(member, start_session(
+        protocol, group_id, timers_of_member(protocol, group_id, member)))
 
 
 cdef int check_request(ConsumerProtocol protocol, Heartbeat r) except -1:
@@ -203,7 +242,7 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
     cdef MemberFields had = member.fields
     cdef MemberFields fields = updated_fields(protocol, member, r)
     cdef int32_t epoch = group.epoch, target_epoch = group.target_epoch
-    cdef int64_t digest, interval_ms
+    cdef int64_t digest, interval_ms = protocol.heartbeat_interval_ms
     cdef bint bump, homogeneous = group.homogeneous
     cdef Assignment target
     cdef Current current
@@ -211,9 +250,6 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
     cdef str lost_regex = None
     cdef Timers timers
     cdef int error = NONE
-    if fields is had and not is_new and replaced is None and is_settled(protocol, group, member, r):
-        return heartbeat_answer(member, None, r, start_session(
-            protocol, group, r, timers_of_member(protocol, group, member)))
     if fields is not had or is_new:
         records.append(new_record(MEMBER, member.member_id, fields))
     bump = group.epoch == 0 or fields.names is not had.names
@@ -251,7 +287,7 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
                              or (fields.regex or "") != (had.regex or "")), &error)
     if error != NONE:
         return protocol.refuse(error)
-    timers = timers_of_member(protocol, group, member)
+    timers = timers_of_member(protocol, group.group_id, member)
     if current is not None:
         records.append(new_record(CURRENT, member.member_id, current))
         if r.classic is not None:
@@ -260,41 +296,27 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
             protocol.arm_rebalance(timers, current.epoch, fields.rebalance_timeout_ms)
         else:
             protocol.runtime.disarm(&timers.rebalance)
-    interval_ms = start_session(protocol, group, r, timers)
+    if r.classic is None:              # else its session starts when the join is written
+        interval_ms = start_session(protocol, group.group_id, timers)
     return heartbeat_answer(member, current, r, interval_ms)
 
 
-cdef bint is_settled(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
-                     Heartbeat r) noexcept:
-    """Whether a heartbeat that names nothing new finds nothing to do: most do."""
-    return (r.owned is None and r.classic is None and member.state == STABLE_MEMBER
-            and member.epoch == group.target_epoch and group.epoch == group.target_epoch
-            and group.epoch > 0 and group.epoch >= group.refresh_epoch
-            and protocol.runtime.wheel.clock_ms < group.refresh_ms
-            and not group.regex_count)
-
-
-cdef inline Timers timers_of_member(ConsumerProtocol protocol, ConsumerGroup group,
+cdef inline Timers timers_of_member(ConsumerProtocol protocol, str group_id,
                                     ConsumerMember member):
     if member.timers is not None:
         return member.timers
-    return protocol.timers_of(group.group_id, member.member_id)
+    return protocol.timers_of(group_id, member.member_id)
 
 
-cdef int64_t start_session(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r,
-                           Timers timers) except? -7:
+cdef int64_t start_session(ConsumerProtocol protocol, str group_id, Timers timers) except? -7:
     """Start a member's session anew; the interval of its heartbeats."""
     cdef int64_t interval_ms = protocol.heartbeat_interval_ms
-    if r.classic is not None:
-        pass                           # its session starts when the join is written
-    elif protocol.group_configs:
-        protocol.arm_session(timers, protocol.setting(
-            group.group_id, "consumer.session.timeout.ms", protocol.session_timeout_ms))
-        interval_ms = protocol.setting(group.group_id, "consumer.heartbeat.interval.ms",
-                                       interval_ms)
-    else:
+    if not protocol.group_configs:
         protocol.arm_session(timers, protocol.session_timeout_ms)
-    return interval_ms
+        return interval_ms
+    protocol.arm_session(timers, protocol.setting(
+        group_id, "consumer.session.timeout.ms", protocol.session_timeout_ms))
+    return protocol.setting(group_id, "consumer.heartbeat.interval.ms", interval_ms)
 
 
 cdef tuple heartbeat_answer(ConsumerMember member, Current current, Heartbeat r,
@@ -308,7 +330,12 @@ cdef tuple heartbeat_answer(ConsumerMember member, Current current, Heartbeat r,
         return (member.member_id, epoch, interval_ms, assigned)
     if current is not None:
         return (member.member_id, epoch, interval_ms, None)
+    return unchanged_answer(member, interval_ms)
+
+
+cdef tuple unchanged_answer(ConsumerMember member, int64_t interval_ms):
+    """The payload for a member of which nothing has changed, made once."""
     if member.answer is None or member.answer_interval_ms != interval_ms:
-        member.answer = (member.member_id, epoch, interval_ms, None)
+        member.answer = (member.member_id, member.epoch, interval_ms, None)
         member.answer_interval_ms = interval_ms
     return member.answer

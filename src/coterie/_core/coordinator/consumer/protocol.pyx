@@ -19,7 +19,7 @@ from coterie._core.coordinator.consumer.describe cimport answer_describe
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, KAFKA_4_1_0, KAFKA_4_1_2, KAFKA_4_2, ConsumerGroup, ConsumerMember, OtherGroup,
     Subscriptions, Timers, group_tombstones, tombstone)
-from coterie._core.coordinator.consumer.heartbeat cimport answer_heartbeat
+from coterie._core.coordinator.consumer.heartbeat cimport answer_heartbeat, settled_answer
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.load cimport load_groups
 from coterie._core.coordinator.consumer.pending cimport (
@@ -55,7 +55,14 @@ cdef class Touched:
 cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_id,
                           int32_t generation_id, str member_id, str instance,
                           tuple details) except -1:
-    cdef Heartbeat request = Heartbeat.__new__(Heartbeat)
+    cdef ConsumerProtocol protocol = <ConsumerProtocol>component
+    cdef Heartbeat request
+    cdef tuple payload
+    if instance is None:
+        payload = settled_answer(protocol, group, group_id, member_id, generation_id, details)
+        if payload is not None:
+            return protocol.runtime.respond_committed(group_id, id, op, NONE, payload)
+    request = Heartbeat.__new__(Heartbeat)
     request.group_id = group_id
     request.member_id = member_id
     request.epoch = generation_id
@@ -63,7 +70,7 @@ cdef int decide_heartbeat(component, int op, int64_t id, Group group, str group_
     (request.rack_id, request.rebalance_timeout_ms, request.names, request.regex,
      request.assignor, request.owned, request.client_id, request.client_host,
      request.version) = details
-    return answer_heartbeat(<ConsumerProtocol>component, id, group, request)
+    return answer_heartbeat(protocol, id, group, request)
 
 
 cdef int decide_describe(component, int op, int64_t id, Group group, str group_id,
