@@ -45,8 +45,9 @@ def signatures(stub):
             if isinstance(method, ast.FunctionDef) and method.name in ("__new__", "__init__"):
                 args = method.args
                 del (args.posonlyargs or args.args)[0]  # cls or self
-                for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]:
-                    arg.annotation = None
+                for arg in ast.walk(args):
+                    if isinstance(arg, ast.arg):
+                        arg.annotation = None
                 parameters = f"({ast.unparse(args)})"
         signatures[node.name] = f"{node.name}{parameters}\n--\n\n"
     return signatures

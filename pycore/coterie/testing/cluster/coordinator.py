@@ -18,7 +18,7 @@ from coterie.testing.cluster.log import OffsetsLog
 from coterie.values import Error, HeartbeatResponse, OffsetAndMetadata
 
 HEARTBEAT, CONSUMER_HEARTBEAT = NUMBER["heartbeat"], NUMBER["consumer_group_heartbeat"]
-JOIN, COMMIT, NAMES = NUMBER["join_group"], NUMBER["offset_commit"], tuple(OPERATIONS)
+COMMIT, NAMES = NUMBER["offset_commit"], tuple(OPERATIONS)
 BLANK = OPERATIONS["consumer_group_heartbeat"].blank  # rack, timeout, ..., client id, host, version
 COMMIT_BLANK = OPERATIONS["offset_commit"].blank  # offsets, two of transactions, version, ...
 _compiled = functools.lru_cache(maxsize=4096)(compile_values)
@@ -37,17 +37,12 @@ class CountedCoordinator(GroupCoordinator):
             return CallerLog(log_sink.write, log_sink.rows)
         return super()._sink_of(log_sink)
 
-    def _ask(self, op: str, *values: Any) -> Any:
-        """Call an operation.
-
-        A JoinGroup returns as :meth:`offset_commit` does, as many are refused at once while a
-        coordinator loads; the equal ones of a member are compiled once.
-        """
+    def _ask(self, op: str, *values: Any) -> Pending[Any]:
+        """Call an operation; the equal JoinGroups of a member are compiled once."""
         if op not in REQUESTS:
             return super()._ask(op, *values)
         if op == "join_group":
-            compiled = _compiled(op, tuple(map(_hashable, values)))
-            return self._answer(JOIN, *compiled)
+            return self._call(op, _compiled(op, tuple(map(_hashable, values))))
         return self._call(op, compile_values(op, values))
 
     def _call(self, op: str, compiled: Compiled) -> Pending[Any]:
@@ -91,15 +86,11 @@ class CountedCoordinator(GroupCoordinator):
             ]
         )
         details = (rows, *COMMIT_BLANK[1:3], version, retention_time_ms)
-        member = group_id, generation_id, member_id, group_instance_id
-        return self._answer(COMMIT, *member, details)
-
-    def _answer(self, op: int, *compiled: Any) -> Any:
-        """Return the response of an operation, or how it stands if that is not the only output."""
-        self.requests += 1
         self._ids += 1
-        answer = self._core.ask(op, self._ids, *compiled)
-        return self._settle(op, self._ids) if answer is None else response_of(op, *answer)
+        member = group_id, generation_id, member_id, group_instance_id
+        self.requests += 1
+        answer = self._core.ask(COMMIT, self._ids, *member, details)
+        return self._settle(COMMIT, self._ids) if answer is None else response_of(COMMIT, *answer)
 
     def heartbeat(
         self,
