@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from coterie.arguments import function
@@ -282,5 +283,10 @@ def processing_time(seed: int, record: ConsumerRecord, low: int, high: int) -> i
     """Return how long a record takes, ms; the same in each run."""
     if low == high:
         return low
-    place = number_of(record.topic) << 20 ^ record.partition << 44 ^ record.offset
-    return low + mix(seed ^ mix(place)) % (high - low + 1)
+    number = _number_of_record(record.topic, record.partition, record.offset)
+    return low + mix(seed ^ number) % (high - low + 1)
+
+
+@lru_cache(maxsize=4096)  # the records of many histories are at the same places
+def _number_of_record(topic: str, partition: int, offset: int) -> int:
+    return mix(number_of(topic) << 20 ^ partition << 44 ^ offset)

@@ -13,7 +13,7 @@ from coterie.histories.conditions import mapping
 from coterie.histories.events import Event
 from coterie.histories.instance import Instance, processing_time, sleep
 from coterie.histories.invariants import Invariants
-from coterie.histories.ledger import Ledger, PartitionEnd, Place
+from coterie.histories.ledger import Ledger, Note, PartitionEnd, Place
 from coterie.histories.outcome import Outcome
 from coterie.schedule import Schedule, TooManySteps
 from coterie.testing.cluster import Cluster
@@ -266,13 +266,14 @@ class Run:
         """Take what a client does; events that wait for such a moment strike."""
         if kind in IGNORED:
             return
-        self.ledger.note(at_ms, client, kind, details)
+        self.ledger.notes.append(Note(at_ms, client, kind, details))
         instance = self._by_name[client]
         if kind == "assigned":
             self._check(instance, details)
-        moment = MOMENT_OF.get(kind)
-        if moment and instance.awaiting and instance.strike(moment) and moment == "callback":
-            sleep(1)  # they strike before the application's callback
+        if instance.awaiting:
+            moment = MOMENT_OF.get(kind)
+            if moment and instance.strike(moment) and moment == "callback":
+                sleep(1)  # they strike before the application's callback
 
     def _check(self, instance: Instance, places: list[Place]) -> None:
         """Check the coordinator's part in an assignment."""

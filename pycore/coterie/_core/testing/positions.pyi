@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any, final
 
 from typing_extensions import Self, disjoint_base
@@ -78,8 +79,8 @@ class AssignedPartitions:
     @property
     def all_valid(self) -> bool:
         """Whether each partition has a position."""
-    def positions(self) -> dict[Any, int]:
-        """Return the positions of all partitions that have one."""
+    def positions(self, made: Callable[[int], Any] | None = None) -> dict[Any, Any]:
+        """Return the positions of all partitions that have one, as they are or made of them."""
     def beyond_positions(
         self, topics: dict[str, Any], sees_ms: int, committed: bool
     ) -> list[tuple[Any, Any, Any, int]]:

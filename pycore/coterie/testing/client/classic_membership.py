@@ -104,10 +104,11 @@ class ClassicMembership:
         """Do what is due: join, call the listener, commit; return whether it is a member."""
         network = self._network
         self._update_metadata()
-        self._commits.run_callbacks()
+        commits = self._commits
+        commits.run_callbacks()
         if not self._subscriptions.auto_assigned:
             network.handle_responses()
-            self._commits.automatic_if_due()
+            commits.automatic_if_due()
             return True
         self.group.heartbeats.polled()
         if network.coordinator is None and not network.ensure_coordinator(deadline_ms):
@@ -118,7 +119,8 @@ class ClassicMembership:
                 self._update_metadata()
             if not self._join_if_needed(network.now_ms):
                 return False
-        self._commits.automatic_if_due()
+        if commits.next_auto_ms is not None:
+            commits.automatic_if_due()
         return True
 
     def poll_idly(self) -> bool:

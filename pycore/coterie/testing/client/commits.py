@@ -34,6 +34,7 @@ __all__ = ["Commits", "Offsets", "offsets_of"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 Callback = Callable[[Offsets, "KafkaError | None"], None]
+_NONE = Error.NONE  # each response has it
 _LOST_COORDINATOR = (
     Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT,
 )  # fmt: skip
@@ -80,26 +81,28 @@ class Commits:
 
     def sync(self, offsets: Offsets, deadline_ms: int) -> bool:
         """Commit, and again after errors that may pass; return whether it was done in time."""
-        self.run_callbacks()
+        if self._completed or self._fenced:
+            self.run_callbacks()
         if not offsets:
             return self._await_asynchronous(deadline_ms)
-        attempts = 0
+        network, attempts = self._network, 0
         while True:
-            known = self._network.coordinator is not None
-            if not known and not self._network.ensure_coordinator(deadline_ms):
+            known = network.coordinator is not None
+            if not known and not network.ensure_coordinator(deadline_ms):
                 return False
             sent = self.send(offsets)
-            self._network.wait_for(sent, deadline_ms)
-            self.run_callbacks()
+            network.wait_for(sent, deadline_ms)
+            if self._completed or self._fenced:
+                self.run_callbacks()
             if sent.done and sent.failure is None:
                 return True
             if isinstance(sent.failure, StaleMemberEpochError):
                 raise CommitFailedError("the offset commit failed: STALE_MEMBER_EPOCH")
             if sent.failure is not None and not isinstance(sent.failure, RetriableError):
                 raise sent.failure
-            self._network.sleep(self._network.backoff_ms(attempts), deadline_ms)
+            network.sleep(network.backoff_ms(attempts), deadline_ms)
             attempts += 1
-            if self._network.now_ms >= deadline_ms:
+            if network.now_ms >= deadline_ms:
                 return False
 
     def asynchronous(self, offsets: Offsets, callback: Callback | None = None) -> Sent | None:
@@ -212,11 +215,11 @@ class Commits:
 
     def send(self, offsets: Offsets) -> Sent:
         """Send OffsetCommit once; the result has no callback."""
-        sent = Sent()
+        network, sent = self._network, Sent()
         if not offsets:
             sent.complete()
             return sent
-        if self._network.coordinator is None:
+        if network.coordinator is None:
             return Sent.failed(error_of(Error.COORDINATOR_NOT_AVAILABLE, "offset commit"))
         identity = NOBODY
         if self._subscriptions.auto_assigned and self.member is not None:
@@ -224,19 +227,19 @@ class Commits:
                 identity = self.member.commit_identity()
             except KafkaError as error:
                 return Sent.failed(error)
-        self._network.note("commit", offsets)
+        network.note("commit", offsets)
 
         def respond(response: Any) -> None:
             failure = self._failure(response, identity)
-            outcome = None if failure is None else type(failure).__name__
-            self._network.note("committed", (offsets, outcome))
             if failure is None:
+                network.note("committed", (offsets, None))
                 sent.complete()
             else:
+                network.note("committed", (offsets, type(failure).__name__))
                 sent.fail(failure)
 
         generation_id, member_id, instance_id = identity
-        self._network.send_to_coordinator(
+        network.send_to_coordinator(
             *("offset_commit", respond, self.group_id, dict(offsets)),
             generation_id=generation_id,
             member_id=member_id,
@@ -251,7 +254,7 @@ class Commits:
             return DisconnectError("the offset commit was disconnected")
         for partition in response.partitions:
             error = partition.error
-            if error == Error.NONE:
+            if error is _NONE:
                 continue
             if error in _LOST_COORDINATOR:
                 self._network.forget_coordinator()

@@ -191,8 +191,12 @@ class Consumer:
         if self._commits is not None:
             self._commits.begin_call()
         while True:
-            self._check_woken()
-            if self._update_assignment(deadline_ms):
+            if self._woken:
+                self._woken = False
+                raise WakeupError("wakeup() was called")
+            member = self._member
+            assigned = self._poll_alone() if member is None else member.poll(deadline_ms)
+            if assigned and not self._subscriptions.all_valid:
                 self._fetcher.update_positions(deadline_ms)
             records = self._fetcher.collect()
             if records is None:
@@ -202,13 +206,11 @@ class Consumer:
             if self._network.now_ms >= deadline_ms:
                 return []
 
-    def _update_assignment(self, deadline_ms: int) -> bool:
-        if self._member is None:
-            if self._metadata.due:
-                self._metadata.update(self._subscriptions.metadata_topics, everything=False)
-            self._network.handle_responses()
-            return True
-        return self._member.poll(deadline_ms)
+    def _poll_alone(self) -> bool:
+        if self._metadata.due:
+            self._metadata.update(self._subscriptions.metadata_topics, everything=False)
+        self._network.handle_responses()
+        return True
 
     def _wait_for_records(self, deadline_ms: int) -> list[ConsumerRecord] | None:
         """Wait until there are records, or something else to do than to look at the topics."""
@@ -217,16 +219,14 @@ class Consumer:
         try:
             next_poll_ms = None if member is None else member.next_poll_ms()
             until_ms = earliest(deadline_ms, fetcher.next_records_ms(), next_poll_ms)
-            idle = True
-            while idle:
-                woken = network.wait(earliest(until_ms, self._metadata.next_ms))
-                idle = (
-                    not woken
-                    and network.now_ms < (until_ms or 0)  # so no record has come
-                    and self._subscriptions.all_valid
-                    and member is not None
-                    and member.poll_idly()
-                )
+            while not network.wait(earliest(until_ms, self._metadata.next_ms)):
+                if (
+                    member is None
+                    or network.now_ms >= (until_ms or 0)  # so a record may have come
+                    or not self._subscriptions.all_valid
+                    or not member.poll_idly()
+                ):
+                    break
             return fetcher.collect()
         finally:
             network.in_poll = False
@@ -235,11 +235,6 @@ class Consumer:
         """Let the poll that waits, or the next one, raise WakeupError; for timers of a test."""
         self._woken = True
         self._network.wake()
-
-    def _check_woken(self) -> None:
-        if self._woken:
-            self._woken = False
-            raise WakeupError("wakeup() was called")
 
     # Commits
 
@@ -294,11 +289,12 @@ class Consumer:
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None
     ) -> tuple[Commits, Offsets]:
         self._open()
-        self._group()
-        assert self._commits is not None
+        if (commits := self._commits) is None:
+            self._group()
+        assert commits is not None
         if offsets is None:
-            return self._commits, self._subscriptions.all_consumed()
-        return self._commits, offsets_of(offsets)
+            return commits, self._subscriptions.all_consumed()
+        return commits, offsets_of(offsets)
 
     # Positions
 

@@ -45,23 +45,20 @@ class Fetcher:
 
     # Positions
 
-    def update_positions(self, deadline_ms: int) -> bool:
-        """Give each partition a position; return whether the committed offsets are known."""
+    def update_positions(self, deadline_ms: int) -> None:
+        """Look up the positions of the partitions without one, as far as that is in time."""
         subscriptions = self._subscriptions
-        if subscriptions.all_valid:
-            return True
         if self._commits is not None:
             initializing = subscriptions.initializing()
             offsets = self._commits.fetch(initializing, deadline_ms)
             if offsets is None:
-                return False
+                return
             for tp, offset in offsets.items():
                 state = subscriptions.assigned.get(tp)
                 if offset is not None and state is not None and state.position is None:
                     state.seek(offset.offset)
         subscriptions.reset_initializing()
         self._reset_positions()
-        return True
 
     def _reset_positions(self) -> None:
         now_ms = self._network.now_ms

@@ -34,9 +34,7 @@ class Metadata:
         """Whether it is time to refresh."""
         refresh_ms, network = self.refresh_ms, self._network
         return (
-            refresh_ms is not None
-            and refresh_ms <= network.process.now_ms
-            and network.host.cut_ms is None
+            refresh_ms is not None and refresh_ms <= network.now_ms and network.host.cut_ms is None
         )
 
     def update(self, topics: frozenset[str], *, everything: bool) -> None:

@@ -35,6 +35,8 @@ class SubscriptionState(AssignedPartitions):
     kind : str or None
         ``"topics"``, ``"pattern"``, ``"server pattern"`` or ``"assigned"`` (by the application);
         None: nothing.
+    auto_assigned : bool
+        Whether the group assigns the partitions.
     topics : frozenset of str
         The subscribed topics.
     pattern : re.Pattern or None
@@ -52,6 +54,7 @@ class SubscriptionState(AssignedPartitions):
     def __init__(self, reset_policy: str) -> None:
         self.reset_policy = reset_policy
         self.kind: str | None = None
+        self.auto_assigned = False
         self.topics: frozenset[str] = frozenset()
         self.group_topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
@@ -63,7 +66,7 @@ class SubscriptionState(AssignedPartitions):
     def set_kind(self, kind: str) -> None:
         """Begin to subscribe or to assign; the ways exclude each other until ``unsubscribe``."""
         if self.kind is None:
-            self.kind = kind
+            self.kind, self.auto_assigned = kind, kind != "assigned"
         elif self.kind != kind:
             raise IllegalStateError(
                 "subscription to topics, to a pattern, and assigned partitions exclude each other"
@@ -94,13 +97,9 @@ class SubscriptionState(AssignedPartitions):
     def unsubscribe(self) -> None:
         """Drop the subscription and the assignment."""
         self.kind = self.pattern = self.server_pattern = None
+        self.auto_assigned = False
         self.topics = self.group_topics = frozenset()
         self.assigned = {}
-
-    @property
-    def auto_assigned(self) -> bool:
-        """Whether the group assigns the partitions."""
-        return self.kind in ("topics", "pattern", "server pattern")
 
     @property
     def metadata_topics(self) -> frozenset[str]:
@@ -128,8 +127,8 @@ class SubscriptionState(AssignedPartitions):
         return state
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the same, to be committed."""
-        return {tp: _committed_at(position) for tp, position in self.positions().items()}
+        """Return the positions as they are committed."""
+        return self.positions(_committed_at)
 
     def where(self, test: Callable[[PartitionState], bool]) -> list[TopicPartition]:
         """Return the assigned partitions whose state passes a test."""

@@ -103,7 +103,7 @@ class Cluster:
         if not isinstance(self.coordinator, GroupCoordinator):
             made = shown(self.coordinator)
             raise ArgumentError(f"make_coordinator must make a GroupCoordinator, not {made}")
-        self._core = self.coordinator._core
+        self._core, self._outbox = self.coordinator._core, self.coordinator._outbox
         self._advance = getattr(self.coordinator, "move", self._advance_recorded)
         self._beat: Callable[..., Error] = getattr(self.coordinator, "beat", self._beat_recorded)
         behaviour = self.coordinator.config["coterie.behaviour"]
@@ -228,7 +228,7 @@ class Cluster:
 
     def _after_call(self) -> None:
         """Answer parked requests that have an answer now, and run at the next deadline."""
-        self.coordinator.events.clear()
+        self._outbox.events.clear()
         while self._settled:
             event = self._settled.pop(0)
             request = self._awaiting.pop(event.id, None)
@@ -275,7 +275,7 @@ class Cluster:
             if error != Error.NONE:
                 request.connection.answer(request, self._refusal(request, error))
                 return
-        self._move()
+        self._advance(self.schedule.now_ms)
         result = getattr(self.coordinator, request.op)(*request.values, **request.fields)
         if isinstance(result, Pending):
             if result.status == "waiting":
@@ -292,15 +292,21 @@ class Cluster:
         self, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None
     ) -> Error:
         """Handle a heartbeat that has arrived on a perfect connection; return its error."""
-        self._move()
-        error = self._beat(group_id, generation_id, member_id, group_instance_id)
-        if error is not Error.NONE or self.coordinator.events:  # else no deadline is earlier
+        now_ms = self.schedule.now_ms
+        error = self._beat(now_ms, group_id, generation_id, member_id, group_instance_id)
+        if error is not Error.NONE or self._outbox.events:  # else no deadline is earlier
             self._after_call()
         return error
 
     def _beat_recorded(
-        self, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None
+        self,
+        at_ms: int,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
     ) -> Error:
+        self._advance(at_ms)
         response = self.coordinator.heartbeat(
             group_id, generation_id, member_id, group_instance_id=group_instance_id
         )

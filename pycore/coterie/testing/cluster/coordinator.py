@@ -20,7 +20,8 @@ from coterie.values import Error, HeartbeatResponse, OffsetAndMetadata
 HEARTBEAT, CONSUMER_HEARTBEAT = NUMBER["heartbeat"], NUMBER["consumer_group_heartbeat"]
 COMMIT, NAMES = NUMBER["offset_commit"], tuple(OPERATIONS)
 BLANK = OPERATIONS["consumer_group_heartbeat"].blank  # rack, timeout, ..., client id, host, version
-COMMIT_BLANK = OPERATIONS["offset_commit"].blank  # offsets, two of transactions, version, ...
+_NO_PRODUCER = OPERATIONS["offset_commit"].blank[1:3]
+_PLAIN = {OffsetAndMetadata}
 _compiled = functools.lru_cache(maxsize=4096)(compile_values)
 
 
@@ -70,7 +71,7 @@ class CountedCoordinator(GroupCoordinator):
 
         Return the response, or what the library's coordinator returns if it is not the only output.
         """
-        if {*map(type, offsets.values())} - {OffsetAndMetadata}:
+        if {*map(type, offsets.values())} != _PLAIN:
             return super().offset_commit(
                 *(group_id, offsets),
                 generation_id=generation_id,
@@ -79,13 +80,11 @@ class CountedCoordinator(GroupCoordinator):
                 version=version,
                 retention_time_ms=retention_time_ms,
             )
-        rows = tuple(  # the core takes no subclass of tuple for a partition
-            [
-                (tuple(tp), at.offset, at.leader_epoch, at.metadata, None, -1)
-                for tp, at in offsets.items()
-            ]
-        )
-        details = (rows, *COMMIT_BLANK[1:3], version, retention_time_ms)
+        rows = [  # the core takes no subclass of tuple for a partition
+            (tuple(tp), at.offset, at.leader_epoch, at.metadata, None, -1)
+            for tp, at in offsets.items()
+        ]
+        details = (tuple(rows), *_NO_PRODUCER, version, retention_time_ms)
         self._ids += 1
         member = group_id, generation_id, member_id, group_instance_id
         self.requests += 1
@@ -101,16 +100,24 @@ class CountedCoordinator(GroupCoordinator):
         group_instance_id: str | None = None,
     ) -> Any:
         """Send Heartbeat."""
-        error = self.beat(group_id, generation_id, member_id, group_instance_id)
+        error = self.beat(self._core.now_ms, group_id, generation_id, member_id, group_instance_id)
         return HeartbeatResponse(error)
 
     def beat(
-        self, group_id: str | None, generation_id: int, member_id: str, instance: str | None
+        self,
+        at_ms: int,
+        group_id: str | None,
+        generation_id: int,
+        member_id: str,
+        instance: str | None,
     ) -> Error:
-        """Send Heartbeat; return its error."""
+        """Advance to a time, and send Heartbeat; return its error."""
+        core = self._core
+        if at_ms > core.now_ms:
+            core.advance(at_ms)
         self.requests += 1
-        answer = self._core.ask(HEARTBEAT, 0, group_id, generation_id, member_id, instance, None)
-        if answer is None:
+        answer = core.ask(HEARTBEAT, 0, group_id, generation_id, member_id, instance, None)
+        if answer is None:  # or the time has brought outputs
             error: Error = self._settle(HEARTBEAT, 0).response.error
             return error
         return Error(answer[0]) if answer[0] else Error.NONE

@@ -115,13 +115,13 @@ cdef class AssignedPartitions:
                 return False
         return True
 
-    def positions(self):
-        """Return the positions of all partitions that have one."""
+    def positions(self, made=None):
+        """Return the positions of all partitions that have one, as they are or made of them."""
         cdef PartitionState state
         cdef dict found = {}
         for partition, state in self.assigned.items():
             if state.position is not None and state.reset is None:
-                found[partition] = state.position
+                found[partition] = state.position if made is None else made(state.position)
         return found
 
     def beyond_positions(self, dict topics not None, int64_t sees_ms, bint committed):
