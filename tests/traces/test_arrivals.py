@@ -203,6 +203,8 @@ def test_a_broker_is_down_for_a_second_at_least(pause_ms, found):
         ((5, 8), 7, None, False),
         ((5, 8), 8, None, False),
         ((5, 8), 4, None, True),
+        ((5, 8), 6, "0", False),
+        ((8, 8), 8, None, False),
         ((0, 0), 0, "0", True),
     ],
 )
