@@ -32,6 +32,12 @@ def create(at_ms, name, topic_id, count, code=0, *, only_validate=False):
     return exchange(at_ms, "CREATE_TOPICS", {"validateOnly": only_validate}, {"topics": [row]})
 
 
+def unnumbered(at_ms, name):
+    """Return a creation as an answer below version 5 shows it."""
+    answer = {"topics": [{"name": name, "errorCode": 0}]}
+    return exchange(at_ms, "CREATE_TOPICS", {"validateOnly": False}, answer, 4)
+
+
 def grow(at_ms, name, count, code=0, *, only_validate=False):
     return exchange(
         at_ms,
@@ -80,6 +86,7 @@ IS_TWO = is_there("a", A, 2)
         ([create(50, "a", A, 2, 36), metadata(60, TWO)], [IS_TWO], []),  # it exists already
         ([create(50, "a", A, 2, only_validate=True), metadata(60, TWO)], [IS_TWO], []),
         ([create(50, "a", A, -1), metadata(60, TWO)], [IS_TWO], []),  # an old answer has no number
+        ([unnumbered(50, "a"), metadata(60, TWO)], [IS_TWO], []),
         # more partitions
         ([metadata(50, TWO), grow(70, "a", 3)], [IS_TWO], [change(70, is_there("a", A, 3))]),
         ([metadata(50, TWO), grow(70, "a", 3, 37)], [IS_TWO], []),
@@ -127,6 +134,10 @@ def beat(at_ms, member, names=None, assigned=(), code=0, group="g"):
     )  # fmt: skip
 
 
+def unanswered(at_ms):
+    return exchange(at_ms, "CONSUMER_GROUP_HEARTBEAT", {"groupId": "g"}, None, 0)
+
+
 def committed(at_ms, name, topic_id, *partitions):
     rows = [{"partitionIndex": partition} for partition in partitions]
     topic = {"name": name, "topicId": topic_id, "partitions": rows}
@@ -145,6 +156,7 @@ def committed(at_ms, name, topic_id, *partitions):
          [is_there("a", A, 1), is_there("b", B, 6)]),  # the other one is known
         ([beat(6, "m", ["a"]), beat(7, "m", None, [(A, [0])], group="h")], []),
         ([beat(6, "m", ["a"]), beat(7, "m", None, [(A, [0])], code=110)], []),
+        ([unanswered(5), beat(6, "m", ["a"], [(A, [0])])], [is_there("a", A, 1)]),
         ([committed(5, "a", A, 2, 1)], [is_there("a", A, 3)]),
         ([committed(5, "a", None, 2)], []),  # a commit without an id shows no topic
         ([committed(5, "a", None, 6), beat(6, "m", ["a"], [(A, [2])])], [is_there("a", A, 7)]),
