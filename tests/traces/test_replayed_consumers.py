@@ -104,7 +104,20 @@ def test_a_client_that_has_left_owns_nothing_and_joins_anew(epoch):
     one = client(changed=(5, TWO))
     assert one.take(answered(epoch), answered(epoch)) is None
     one.record(answered(epoch))
-    assert one.request(0, JOINING) == (0, JOINING)  # it is as recorded again
+    without_rack = (None, *JOINING[1:])
+    assert one.request(0, without_rack) == (0, without_rack)  # it is as recorded again
+
+
+def test_a_client_that_is_fenced_joins_once_until_it_is_answered_well():
+    one, fenced = ConsumerClient(), refused(Error.UNKNOWN_MEMBER_ID)
+    assert one.take(fenced, None) is None  # it has nothing to join with
+    one = ConsumerClient()
+    one.request(0, JOINING)
+    assert one.take(fenced, None) == (0, JOINING)
+    assert one.take(fenced, None) is None
+    assert one.take(answered(5, ONE), None) == (5, owning(BEAT, ONE))
+    assert one.take(fenced, None) == (0, JOINING)
+    assert one.take(answered(6, {}), None) is None  # its join said that it owns nothing
 
 
 def change(at, state, group_epoch, assignment_epoch, group="g"):
