@@ -70,3 +70,17 @@ def test_a_wrong_answer_costs_eight_attempts_however_many_requests_are_close():
     pairs = list(close_pairs(steps, 20))
     assert len(pairs) == 8
     assert sorted(pairs) == [(one, one + 1) for one in range(16, 24)]
+
+
+def test_the_distance_of_a_pair_is_that_of_its_nearer_request():
+    own = (1, 3, 5, 6, 20)
+    steps = [
+        step(number, number / 100, "g" if number in own else "h", number) for number in range(25)
+    ]
+    assert list(close_pairs(steps, 5))[2:] == [(6, 20), (1, 3)]
+
+
+def test_a_request_may_come_a_millisecond_after_the_answer_for_times_are_cut():
+    steps = [step(0, 0, "g", 0), step(1, 1.5, "g", 1), step(2, 2.0, "g", 2), step(3, 2.25, "g", 3)]
+    steps[0][0].sent_ms = 1.0
+    assert list(close_pairs(steps, 0)) == [(1, 2)]

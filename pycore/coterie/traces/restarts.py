@@ -66,7 +66,7 @@ def outages(exchanges: Sequence[Exchange], started_ms: Collection[float] = ()) -
 
     ``started_ms`` are its starts, from a server log.
     """
-    spans = sorted((exchange.came_ms, exchange.sent_ms) for exchange in exchanges)
+    spans = [(exchange.came_ms, exchange.sent_ms) for exchange in exchanges]
     by_last_ms = {}
     for outage in _by_connections(_seen(exchanges)):
         starts = [at for at in started_ms if outage.last_ms < at <= outage.first_ms]

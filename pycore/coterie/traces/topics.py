@@ -179,7 +179,7 @@ def _used(by_time: list[Exchange], names: dict[str, str]) -> Iterator[tuple[str,
             break
         found.update(sure)
     for topic_id, name in found.items():
-        if count := max(counts.get(topic_id, 0), counts.get(name, 0)):
+        if count := max(counts[topic_id], counts.get(name, 0)):
             yield name, topic_id, count
 
 
@@ -199,7 +199,7 @@ def _mentioned(exchange: Exchange) -> Iterator[tuple[str, str | None, list[int]]
 
 
 def _count(counts: dict[str, int], topic: str, partitions: list[int]) -> None:
-    counts[topic] = max(counts.get(topic, 0), max(partitions, default=-1) + 1)
+    counts[topic] = max([counts.get(topic, 0), *(number + 1 for number in partitions)])
 
 
 def _assigned(by_time: Iterable[Exchange]) -> Iterator[tuple[str, list[int], set[str]]]:
