@@ -27,7 +27,7 @@ def a_generation(offset, at_ms):
 
 
 def rows_of(folder, batches):
-    """The question's rows: a segment for each batch, read as one log, then in two and three parts."""
+    """The question's rows: a segment for each batch, as one log, then in two and three parts."""
     folder = folder / "__consumer_offsets-0"
     folder.mkdir()
     for at, written in enumerate(batches):
@@ -80,6 +80,15 @@ def rows_of(folder, batches):
                 committed(6, 70, OTHER, partition=3),
             ],
             ["3 offsets of 2 aborted transactions; 2 offsets of 1 open transaction"],
+        ),
+        # A marker and the next transaction's first commit are read at once.
+        (
+            [
+                aborted(0, 10) + committed(1, 20),
+                committed(2, 30, partition=1),
+                aborted(3, 40),
+            ],
+            ["2 offsets of 1 aborted transaction"],
         ),
         # Two producers, with one transaction each.
         (
