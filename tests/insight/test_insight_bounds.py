@@ -285,3 +285,29 @@ def test_what_happens_at_the_first_and_last_asked_for_is_told(tmp_path, monkeypa
         whole = list(audit.rows(PartitionView(0, segments, **options), rewinds))
         assert [row["timestamp"] for row in whole] == expected
         assert answer_in_parts(segments, [], audit, rewinds, options) == whole
+
+
+@pytest.mark.parametrize(("in_transaction", "skipped"), [(False, [(10, 9000)]), (True, [])])
+def test_a_transaction_sets_no_offset_from_outside_of_a_group(tmp_path, in_transaction, skipped):
+    def moved(offset, at_ms, to):
+        told = [commit(at_ms, offset=to)]
+        if not in_transaction:
+            return each(offset, *told)
+        opened = batch(offset, told, producer_id=5, transactional=True)
+        return [opened, marker(offset + 1, 5, at_ms, commit=True)]
+
+    generations = [
+        (ms, group_key(b"g"), group_value(ms, ids)) for ms, ids in ((1, [b"m"]), (2, []))
+    ]
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    head, tail = each(0, *generations, commit(3, offset=10)), moved(3, 4, 9000)
+    for base_offset, batches in ((0, head), (3, tail)):
+        (folder / f"{base_offset:020}.log").write_bytes(b"".join(batches))
+    (segments,) = find_segments([folder]).partitions().values()
+    skips = audit.Parameters(only=("skip",))
+    for rows in (
+        audit.rows(PartitionView(0, segments), skips),
+        answer_in_parts(segments, [1], audit, skips, {}),
+    ):
+        assert [(row["previous_offset"], row["offset"]) for row in rows] == skipped
