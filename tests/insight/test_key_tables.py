@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie.insight.offsets import jumps
 from coterie.insight.offsets.occurrences import OCCURRENCE, Occurrences
 from coterie.insight.records import log_parts, threads
 from coterie.insight.records.key_index import Table, rows_by_key
+from coterie.insight.records.record_columns import is_before
 from coterie.log.folders import Segment
 from support.examples import examples
 
@@ -157,3 +159,21 @@ def test_a_partition_is_cut_if_it_exceeds_a_share_and_its_parts_pay_off(
     monkeypatch.setattr(threads, "PART_BYTES", 100)
     monkeypatch.setattr(threads, "PART_BYTES_MIN", 10)
     assert threads.part_count(size, whole, count) == parts
+
+
+# ---- times from 0 on
+
+
+def test_a_record_is_before_a_time_if_its_own_is_known_and_less():
+    times = column([-1, 0, 499, 500, 501])
+    assert is_before(times, 500).tolist() == [False, True, True, False, False]
+    assert not is_before(times, None).any()
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "ms"),
+    [(0, 0, 0), (700, 0, 700), (700, 200, 500), (200, 700, 0), (-1, 0, None), (700, -1, None)],
+)
+def test_the_time_between_commits_is_long_if_one_of_them_has_none(now, before, ms):
+    expected = jumps.LONG_MS if ms is None else ms
+    assert jumps.elapsed_ms(column([now]), column([before])).tolist() == [expected]
