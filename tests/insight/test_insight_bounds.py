@@ -5,11 +5,13 @@ import pytest
 from coterie import prometheus
 from coterie.errors import CoterieError
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample, read_end_offsets
-from coterie.insight.questions import expire, growth, metrics, time_range, undo
+from coterie.insight.questions import audit, expire, growth, metrics, time_range, undo
 from coterie.insight.records import log_reader
-from coterie.insight.records.partition_view import read_partitions
+from coterie.insight.records.partition_view import PartitionView, read_partitions
 from coterie.insight.render import tables
+from coterie.log.folders import find_segments
 from coterie.times import MAX_MS
+from support.insight.partition_parts import answer_in_parts
 from support.insight.record_columns import read_records
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
@@ -227,3 +229,85 @@ def test_a_transaction_that_is_committed_at_the_very_time_counts(tmp_path):
 )
 def test_a_cell_says_no_where_something_is_not_and_a_dash_where_it_is_not_known(value, kind, text):
     assert tables.cell(value, kind) == text
+
+
+# ---- the first time that there is, and the first and last that are asked for
+
+
+def test_a_transaction_that_has_ended_holds_nothing_whatever_is_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
+    closed = [
+        open_commit(0, 1, group=b"x"),
+        *each(1, commit(2)),
+        marker(2, 5, 3, commit=True),
+        *each(3, commit(4)),
+    ]
+    view = facts_of(tmp_path, (0, closed), (4, each(4, commit(5, group=b"y"))))
+    assert held(view) == [True, False, False]
+
+
+def test_commits_at_time_0_have_intervals_like_any_other(tmp_path):
+    view = facts_of(tmp_path, (0, each(0, commit(0), commit(300), commit(600))))
+    (row,) = growth.rows(view, growth.Parameters())
+    assert row["interval_ms"] == 300
+
+
+def test_a_finding_at_time_0_has_that_time(tmp_path):
+    view = facts_of(tmp_path, (0, each(0, commit(0, offset=9), commit(0, offset=5))))
+    (row,) = audit.rows(view, audit.Parameters(only=("rewind",)))
+    assert (row["timestamp"], row["first"], row["last"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("began_ms", "text"), [(0, " in 1.5 s"), (-1, "")])
+def test_rewinds_again_and_again_say_in_which_time_if_it_is_known(tmp_path, began_ms, text):
+    times = (began_ms, began_ms, 700, 900, 1200, 1500)
+    told = [commit(at, offset=offset) for at, offset in zip(times, (9, 4, 8, 3, 7, 1), strict=True)]
+    (row,) = audit.rows(facts_of(tmp_path, (0, each(0, *told))), audit.Parameters(only=("rewind",)))
+    assert row["detail"] == f"set back 3 times{text}, between 1 and 9, by 16 offsets together"
+
+
+@pytest.mark.parametrize("pieces", [1, 1 << 20])
+def test_what_happens_at_the_first_and_last_asked_for_is_told(tmp_path, monkeypatch, pieces):
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", pieces)
+    told = each(0, *(commit(at, offset=-at) for at in (100, 200, 300, 400)))
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(b"".join(told))
+    (segments,) = find_segments([folder]).partitions().values()
+    rewinds = audit.Parameters(only=("rewind",))
+    for since_ms, at_ms, expected in (
+        (200, 300, [200, 300]),
+        (201, 300, [300]),
+        (200, 299, [200]),
+        (300, 300, [300]),
+    ):
+        options = {"since_ms": since_ms, "at_ms": at_ms}
+        whole = list(audit.rows(PartitionView(0, segments, **options), rewinds))
+        assert [row["timestamp"] for row in whole] == expected
+        assert answer_in_parts(segments, [], audit, rewinds, options) == whole
+
+
+@pytest.mark.parametrize(("in_transaction", "skipped"), [(False, [(10, 9000)]), (True, [])])
+def test_a_transaction_sets_no_offset_from_outside_of_a_group(tmp_path, in_transaction, skipped):
+    def moved(offset, at_ms, to):
+        told = [commit(at_ms, offset=to)]
+        if not in_transaction:
+            return each(offset, *told)
+        opened = batch(offset, told, producer_id=5, transactional=True)
+        return [opened, marker(offset + 1, 5, at_ms, commit=True)]
+
+    generations = [
+        (ms, group_key(b"g"), group_value(ms, ids)) for ms, ids in ((1, [b"m"]), (2, []))
+    ]
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    head, tail = each(0, *generations, commit(3, offset=10)), moved(3, 4, 9000)
+    for base_offset, batches in ((0, head), (3, tail)):
+        (folder / f"{base_offset:020}.log").write_bytes(b"".join(batches))
+    (segments,) = find_segments([folder]).partitions().values()
+    skips = audit.Parameters(only=("skip",))
+    for rows in (
+        audit.rows(PartitionView(0, segments), skips),
+        answer_in_parts(segments, [1], audit, skips, {}),
+    ):
+        assert [(row["previous_offset"], row["offset"]) for row in rows] == skipped

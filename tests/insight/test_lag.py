@@ -363,3 +363,14 @@ def test_a_log_of_a_million_records_has_its_lags(tmp_path):
     result = coterie_ok("lag", wide(), "--end-offsets", ENDS / "ends.txt", "--format", "csv")
     rows = csv.DictReader(result.stdout.splitlines())
     assert sum(row["offset"] != "" for row in rows) == 137_385  # golden/logs/README.md
+
+
+def test_a_log_whose_only_record_is_of_time_0_ends_there(tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    value = commit_value(7, -1, b"", 0)
+    (folder / f"{0:020}.log").write_bytes(batch(0, [(0, commit_key(1, b"g", b"t", 0), value)]))
+    ends = EndOffsets(True, {("t", 0): (Sample(0, 9), Sample(1, 12))})
+    rows = question_rows(folder, lag, lag.Parameters(ends))
+    shown = [(row["time"], row["status"], row["lag"]) for row in rows]
+    assert shown == [(0, "ok", 2), (1, "beyond_log", None)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import LogError
 from coterie.insight.asking import QuestionRequest, answer, find_question
-from coterie.insight.questions import explain, group_names, growth
+from coterie.insight.questions import explain, group_names, growth, metrics
 from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads
 from coterie.insight.records.aggregates import run_aggregates
@@ -230,3 +230,19 @@ def test_threads_read_no_further_than_a_log_of_a_time_whose_clock_went_back(tmp_
     (view,) = read_partitions([tmp_path], **options)
     shown = sum(row["records"] for row in growth.rows(view, growth.Parameters()))
     assert shown == (3 if at_ms == 5500 else 2)
+
+
+def test_threads_end_a_log_where_one_does_if_its_times_go_back(tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    hour_ms = 3_600_000
+    times = [0, 1000, hour_ms, 2000, 3000, hour_ms + 1000]  # all but two are as of the time
+    for at, ms in enumerate(times):
+        told = [commit(FIRST_MS + ms, offset=100 - at), commit(FIRST_MS + ms, partition=at)]
+        (folder / f"{2 * at:020}.log").write_bytes(batch(2 * at, told))
+    options = {"at_ms": FIRST_MS + 5000}
+    for view in read_partitions([folder], **options):
+        (row,) = [row for row in rows_of(metrics, metrics.Parameters(), view) if not row["topic"]]
+        assert row["commits"] == 4
+    ends = ends_at([FIRST_MS + 500, FIRST_MS + 4000])
+    check(folder, all_questions(FIRST_MS + 500, FIRST_MS + 5000, ends), options)

@@ -3,6 +3,7 @@
 import json
 import zlib
 from base64 import b64decode
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -188,3 +189,100 @@ def test_of_many_findings_the_most_severe_are_shown():
     assert section_data(section, Basis(0, 0))["left_out"] == "less severe row"
     lines = list(markdown.section_lines(section, table, None, Basis(0, 0)))
     assert "500 less severe rows are left out.\n\n" in lines
+
+
+# ---- the first time that there is
+
+
+def test_time_0_is_a_time_like_any_other(tmp_path):
+    life = (0, group_key(b"g"), group_value(3, [b"m"]))
+    found = gathered(tmp_path, p0=[(0, each(0, life, commit(0, 7, committed=90)))])
+    (detail,) = details(found)
+    (line,) = detail["lines"]["lines"]
+    assert (found.from_ms, found.until_ms) == (0, 0)
+    assert found.commits.as_data() == {"span_ms": 100, "at": [0], "count": [1]}
+    assert found.rebalances.as_data() == {"span_ms": 100, "at": [0], "count": [1]}
+    assert (detail["extent"], detail["rate"]["at"], detail["rate"]["count"]) == ([0, 0], [0], [1])
+    assert (line["at"], line["value"]) == ([0], [7])
+    assert [bar[1:4] for bar in detail["timeline"]["bars"]] == [[0, 0, 3]]
+
+
+def test_a_commit_whose_record_has_no_time_is_drawn_at_the_time_in_its_value(tmp_path):
+    told = [commit(-1, 5, committed=40), commit(250, 6, committed=90), commit(-1, 7, committed=120)]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *told))]))
+    (line,) = detail["lines"]["lines"]
+    assert (line["at"], line["value"]) == ([40, 120, 250], [5, 7, 6])
+    assert (detail["rate"]["at"], detail["rate"]["count"]) == ([0, 100, 200], [1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [[1_700_000_000_123], [1_700_000_000_456]],
+        [[1_700_000_000_123, 1_700_000_000_150], [1_700_000_009_456, 1_700_000_000_199]],
+        [[1_700_000_009_456, 1_700_000_001_000], [1_700_000_000_123], [1_700_000_001_099]],
+        [[0], [0, 99], [10_000]],
+        [[50_000], [], [0]],
+        [[7 * 86_400_000 - 1], [7 * 86_400_000]],
+    ],
+)
+def test_counts_taken_or_merged_in_any_order_are_those_of_the_shortest_span_that_fits(parts):
+    """Counted by hand in spans from 1970 on, of which four are enough for all times."""
+    times = [time for part in parts for time in part]
+    span_ms = next(s for s in spans.LADDER if points(min(times), max(times), s) <= 4)
+    expected = Counter(time // span_ms * span_ms for time in times)
+    taken, merged = spans.SpanCounts(points=4), spans.SpanCounts(points=4)
+    for part in parts:
+        taken.add(np.array(part, dtype=np.int64))
+        one = spans.SpanCounts(points=4)
+        one.add(np.array(part, dtype=np.int64))
+        merged.merge(one)
+    data = {
+        "span_ms": span_ms,
+        "at": sorted(expected),
+        "count": [*map(expected.get, sorted(expected))],
+    }
+    assert taken.as_data() == merged.as_data() == data
+
+
+@pytest.mark.parametrize(
+    ("asked", "span_ms", "at", "count"),
+    [
+        (None, 500, [1500, 3000], [2, 1]),
+        (100, 500, [1500, 3000], [2, 1]),
+        (500, 500, [1500, 3000], [2, 1]),
+        (1000, 1000, [1000, 3000], [2, 1]),
+        (5000, 5000, [0], [3]),
+    ],
+)
+def test_counts_are_told_in_a_longer_span_if_it_is_asked_for(asked, span_ms, at, count):
+    counts = spans.SpanCounts(points=4)
+    counts.add(np.array([3001, 1500, 1999], dtype=np.int64))
+    assert counts.as_data(asked) == {"span_ms": span_ms, "at": at, "count": count}
+
+
+# ---- names and numbers of an assignment
+
+
+def test_an_assignment_names_topics_in_order_and_those_to_give_up_after_them():
+    assigned = {"u": [3, 4, 9], "connector c": [], "t": [0]}
+    text = "connector c; t: 0; u: 3-4, 9"
+    assert ownership.assignment_text(assigned) == (4, text)
+    given_up = {"z": [1, 2], "a": [5]}
+    assert ownership.assignment_text(assigned, given_up) == (
+        4,
+        f"{text}; to give up a: 5; to give up z: 1-2",
+    )
+    assert ownership.assignment_text({}) == (0, "")
+    assert ownership.assignment_text(None) == (None, "")
+
+
+def test_lanes_are_kept_by_the_time_of_all_their_bars_far_from_1970(monkeypatch):
+    monkeypatch.setattr(ownership, "MEMBERS", 1)
+    day = 1_700_000_000_000
+    bounds = [("late", 9_000, 9_999), ("a", 0, 600), ("early", 0, 998), ("a", 2_000, 2_500)]
+    bars = [MemberBar(name, day + at, day + to, 1, {"t": [0]}) for name, at, to in bounds]
+    found = ownership.timeline(bars, {}, 5)
+    assert [row[3] for row in found["members"]] == ["a"]
+    assert [bar[1:3] for bar in found["bars"]] == [[day, day + 600], [day + 2000, day + 2500]]
+    assert found["left_out"] == {"generations": 5, "members": 2}

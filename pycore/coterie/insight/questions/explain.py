@@ -288,13 +288,14 @@ class PartitionTimelines:
     def summary(self, rows: list[Row], group: str) -> Row:
         """Return the summary row of a group, from when on the log is complete."""
         counted = [row for row in rows if counts(self.view, row)]
-        times = [row[name] for row in rows for name in ("timestamp", "until") if row.get(name)]
+        times = [row.get(name) for row in rows for name in ("timestamp", "until")]
+        known = [ms for ms in times if ms is not None]
         waits = [row for row in counted if row["event"] == GENERATION]
         known_ms = [row["duration_ms"] for row in waits if row.get(SOURCE) == SERVER]
         return {
             "event": "summary",
-            "timestamp": min(times, default=None),
-            "until": max(times, default=None),
+            "timestamp": min(known, default=None),
+            "until": max(known, default=None),
             "count": sum(map(is_rebalance, counted)),
             "duration_ms": sum(known_ms) if known_ms else None,
             SOURCE: SERVER if known_ms and len(waits) == len(known_ms) else None,
