@@ -116,6 +116,10 @@ HINT = " (the application did not poll for max.poll.interval.ms)"
             f"2 of 2 departures suggest poll timeouts: last commit 0.0 to 302.0 s before, "
             f"with a rebalance timeout of 300.0 s{HINT}",
         ),
+        (  # a close, even if it is as long after the join as a poll timeout
+            [gone(2_500, 2_000, timeout_ms=2_000)],
+            "1 of 1 departure suggests a clean close: last commit 2.0 s before",
+        ),
         (
             [gone(900_000, 30_000), gone(900_000, 9_000, session_ms=9_000)],
             "2 of 2 departures suggest evictions: last commit 9.0 to 30.0 s before, "

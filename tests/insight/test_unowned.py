@@ -100,6 +100,7 @@ def test_a_log_may_begin_at_the_time_0():
         # A cooperative member that does not say what it owns may have kept it to the end.
         ([], "cooperative-sticky", Unowned(0, 11_000, 1, 11_000)),
         ([], "range", Unowned(2_000, 11_000, 1, 11_000)),
+        ([], None, Unowned(2_000, 11_000, 1, 11_000)),
     ],
 )
 def test_a_member_keeps_what_it_says_that_it_owns(owned, protocol, expected):
@@ -205,3 +206,10 @@ def test_the_duration_of_a_rebalance_bounds_what_it_began(duration_ms, expected)
 
 def test_the_least_is_no_more_than_the_most():
     assert Unowned(9_000, 10_000, 2, 10_000).within(1_500) == Unowned(3_000, 3_000, 2, 3_000)
+
+
+def test_a_partition_that_goes_from_owner_to_owner_with_a_generation_adds_nothing():
+    """`a` still names partition 0, which `b` gets; partition 1 was given up before."""
+    after = second(held("a", [], [0]), held("b", [0, 1]), protocol="cooperative-sticky")
+    found = taken(first(held("a", [0, 1])), after)
+    assert found[1] == Unowned(2_000, 11_000, 1, 11_000)
