@@ -290,3 +290,21 @@ def test_a_target_of_a_member_without_topics_by_name_names_no_topic(tmp_path, th
     names = {}
     learn_names(view.newer_records, names)
     assert names == {}
+
+
+def test_what_a_deletion_removes_is_no_cause_of_the_next_life(tmp_path):
+    ends = [*removed(20, "a"), *(record(20, version) for version in (6, 3))]
+    rows = explained(tmp_path, joins(10, "a", 1), ends, joins(30, "b", 1))
+    assert [row["event"] for row in rows] == ["epoch", "deleted", "epoch"]
+    assert told(rows[2]) == [("joined", "b", None)]
+
+
+def test_the_hash_of_before_an_older_broker_is_not_compared_with_that_of_after_it(tmp_path):
+    """Brokers 4.1, 4.0 and 4.1 again: only the metadata of 4.0 lies between the two hashes."""
+    old, gone = partitions(20, t=3), record(30, 4)
+    rows = explained(
+        tmp_path, [subscribes(10, "a"), epoch(10, 1, 77)], [old], [gone, epoch(30, 2, 78)],
+        [epoch(40, 3, 79)],
+    )  # fmt: skip
+    assert ("topics_changed", None, None) not in told(rows[1])
+    assert told(rows[2]) == [("topics_changed", None, None)]

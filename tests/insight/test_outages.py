@@ -4,9 +4,17 @@ A silence counts if several groups had written steadily before it, if it is long
 pauses, and if members of several groups went at once soon after it.
 """
 
+from dataclasses import replace
+
 import pytest
 
-from coterie.insight.groups.outages import groups_that_lost_members
+from coterie.insight.groups.causes import CAUSE
+from coterie.insight.groups.outages import (
+    Outage,
+    groups_that_lost_members,
+    outage_row,
+    rejoin_bound_ms,
+)
 from coterie.insight.questions import explain
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
@@ -112,3 +120,66 @@ def test_a_leader_epoch_that_rises_from_a_known_one_is_a_change_of_coordinator(
     ]
     for at, row in zip(changes, found, strict=True):
         assert f"leader epoch went from {epochs[at - 1]} to {epochs[at]}" in row[4]
+
+
+T0 = 1_795_000_000_123
+OUTAGE = Outage("silence", "it was silent", T0, T0 + 7_250, 640, True, 41, "f.log", 73, T0 + 7_300)
+
+
+@pytest.mark.parametrize(
+    ("changed", "duration_ms", "cause"),
+    [
+        ({}, 7_250, "no record of any group for 7.2 s (before, 0.6 s at most)"),
+        ({"usual_ms": None}, 7_250, "no record of any group for 7.2 s"),
+        ({"usual_ms": 0}, 7_250, "no record of any group for 7.2 s (before, 0.0 s at most)"),
+        ({"until_ms": T0 - 1}, 0, "no record of any group for 0.0 s (before, 0.6 s at most)"),
+        ({"whole": False}, None, "the records of that time are compacted"),
+    ],
+)
+def test_an_outage_is_a_row_with_its_times_place_and_evidence(changed, duration_ms, cause):
+    outage = replace(OUTAGE, **changed)
+    assert outage.as_row() == {
+        "event": "silence", "timestamp": T0, "until": outage.until_ms, "log_offset": 41,
+        "duration_ms": duration_ms, "cause": f"it was silent; {cause}", "file": "f.log",
+        "position": 73,
+    }  # fmt: skip
+
+
+def rebalance(at_ms, *names, what="evicted", number=5):
+    causes = [dict.fromkeys(CAUSE) | {"what": what, "client_id": name} for name in names]
+    timestamp = None if at_ms is None else OUTAGE.until_ms + at_ms
+    return {"timestamp": timestamp, "generation": number, "previous_generation": 4,
+            "causes": causes}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        ([rebalance(-1, "c")], None),
+        ([rebalance(0, "c")], "c left or was evicted"),
+        ([rebalance(10_000, "c")], "c left or was evicted"),
+        ([rebalance(10_001, "c")], None),
+        ([rebalance(None, "c")], None),
+        ([rebalance(1, "c", what="joined")], None),
+        *(([rebalance(1, "c", what=what)], "c left or was evicted") for what in (
+            "left_or_evicted", "restarted", "restarted_evicted")),
+        ([rebalance(1, "c", "d"), rebalance(2, "c", "e")], "c, d, e left or were evicted"),
+        ([rebalance(1, *"abcde")], "a, b, c, d, e left or were evicted"),
+        ([rebalance(1, *"abcdef")], "a, b, c, d, e, 1 other left or were evicted"),
+        ([rebalance(1, *"abcdefg")], "a, b, c, d, e, 2 others left or were evicted"),
+        # A rebalance that nobody left ends it: all members are back. What is none does not.
+        ([rebalance(1), rebalance(2, "c")], None),
+        ([rebalance(1, "b"), rebalance(2), rebalance(3, "c")], "b left or was evicted"),
+        ([rebalance(1, number=4), rebalance(2, "c")], "c left or was evicted"),
+        ([{"timestamp": OUTAGE.until_ms}, rebalance(2, "c")], "c left or was evicted"),
+    ],
+)  # fmt: skip
+def test_an_outage_of_a_group_names_those_that_were_evicted_soon_after(events, text):
+    row, plain = outage_row(OUTAGE, events, 10_000), OUTAGE.as_row()
+    assert row == plain | {"cause": plain["cause"] + (f"; soon after, {text}" if text else "")}
+
+
+def test_absent_members_are_evicted_a_session_and_a_heartbeat_interval_after_a_load():
+    members = [{"session_timeout_ms": ms} for ms in (7_000, 30_000, 9_000)]
+    assert rejoin_bound_ms({"members": members}) == 33_000
+    assert rejoin_bound_ms({"members": []}) == rejoin_bound_ms(None) == 48_000

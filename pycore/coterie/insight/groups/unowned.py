@@ -70,8 +70,8 @@ class OwnershipTracker:
         """
         at_ms = record["timestamp"]
         before_ms, self.before_ms = self.before_ms, at_ms
-        assigned = None if state is None else assignments(state)
-        if assigned is None or not state or not state["members"]:
+        assigned = assignments(state) if state else None
+        if not assigned or state is None:
             self.owners, self.unowned = {}, {}
             return None
         owner_of = {place: member for member, places in assigned.items() for place in places}
@@ -93,7 +93,7 @@ class OwnershipTracker:
             if place not in owner_of
         }
         self.owners = owner_of
-        return sum_of(ended.values(), joined_ms, at_ms)
+        return sum_of(ended.values(), at_ms)
 
     def _lose(
         self,
@@ -125,11 +125,11 @@ class OwnershipTracker:
                 self.unowned[place] = Loss(at_ms, None, False)
 
 
-def sum_of(losses: Any, joined_ms: int, at_ms: int) -> Unowned:
+def sum_of(losses: Any, at_ms: int) -> Unowned:
     """Return the times from losses of owners to a generation."""
     least_ms = most_ms = began_here = here_most_ms = 0
     for loss in losses:
-        latest_ms = joined_ms if loss.latest_ms is None else loss.latest_ms
+        latest_ms = at_ms if loss.latest_ms is None else loss.latest_ms
         most = at_ms - min(loss.earliest_ms, at_ms)
         least_ms += at_ms - min(latest_ms, at_ms)
         most_ms += most
