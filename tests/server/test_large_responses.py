@@ -34,7 +34,7 @@ def fill(server, count, size):
     log = server.cluster.topics.get("t").partitions[0]
     for _ in range(count):
         log.produce(batch(b"v" * size))
-    return [stored.data for stored in log._batches()]
+    return [stored.data for segment in log._segments for stored in segment.batches]
 
 
 def stored_range(sizes, cut):
