@@ -243,13 +243,13 @@ def test_lags_that_are_not_known_are_counted_by_reason(capfd):
 
 
 @pytest.mark.parametrize(
-    ("timed", "at_ms", "told"), [(False, None, True), (True, None, False), (False, 0, False)]
+    ("timed", "at_ms", "warns"), [(False, None, True), (True, None, False), (False, 0, False)]
 )
-def test_end_offsets_without_a_time_are_taken_as_of_the_end_of_the_log(timed, at_ms, told, capfd):
+def test_end_offsets_without_a_time_are_taken_as_of_the_end_of_the_log(timed, at_ms, warns, capfd):
     lagnotes.say_untimed(SimpleNamespace(timed=timed), at_ms, 7_654_321)
     err = capfd.readouterr().err
-    assert ("as of the end of the log, 1970-01-01T02:07:34.321Z;" in err) == told
-    assert bool(err) == told
+    assert ("as of the end of the log, 1970-01-01T02:07:34.321Z;" in err) == warns
+    assert bool(err) == warns
 
 
 # ---- explain
@@ -392,12 +392,12 @@ def found(line):
 
 
 @pytest.mark.parametrize(
-    ("state", "told"), [("Empty", False), (None, False), ("Stable", True), ("Dead", True)]
+    ("state", "warns"), [("Empty", False), (None, False), ("Stable", True), ("Dead", True)]
 )
-def test_a_group_with_members_is_warned_of(state, told):
+def test_a_group_with_members_is_warned_of(state, warns):
     assert [
         line.startswith(f"group 'g' is {state}:") for line in warned(restored(state=state))
-    ] == ([True] * told)
+    ] == ([True] * warns)
 
 
 def test_beside_many_partitions_stands_a_line_for_each_group():

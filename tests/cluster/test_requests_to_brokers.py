@@ -1,4 +1,4 @@
-"""What brokers are asked and how their answers are taken, with brokers that are scripted."""
+"""The requests to brokers, and what becomes of their responses; the brokers are scripted."""
 
 import asyncio
 from io import BytesIO
@@ -22,7 +22,7 @@ class Scripted:
     """A cluster whose brokers answer by API: a body, or a function of the request's body."""
 
     def __init__(self, *, nodes=(1,), has=(), leaders=None, **answers):
-        self.nodes, self.apis, self.answers, self.asked = nodes, has, answers, []
+        self.nodes, self.apis, self.answers, self.requests = nodes, has, answers, []
         self.leaders = leaders or {}
 
     async def connection(self, node, lane=0):
@@ -50,7 +50,7 @@ class Asked:
         return api in self.cluster.apis
 
     async def ask(self, api, body):
-        self.cluster.asked.append((self.node, api, body))
+        self.cluster.requests.append((self.node, api, body))
         answer = self.cluster.answers[api]
         return answer(self.node, body) if callable(answer) else answer
 
@@ -95,7 +95,7 @@ def test_the_committed_offsets_of_a_group_are_those_from_0_on():
         ("t", 2): {"offset": 9, "metadata": "m2"},
         ("u", 0): {"offset": 4, "metadata": "m0"},
     }
-    assert cluster.asked == [("g", "OffsetFetch", {"groupId": "g", "topics": None})]
+    assert cluster.requests == [("g", "OffsetFetch", {"groupId": "g", "topics": None})]
     topics[1]["partitions"] = [part(3, -1, error=29)]
     with pytest.raises(ClusterError, match="group 'g', u-3: no permission"):
         run(groups.committed(cluster, "g"))
@@ -116,7 +116,7 @@ def test_a_commit_has_each_topic_once_and_returns_the_code_of_each_partition():
     def row(number, offset):
         return {"partitionIndex": number, "committedOffset": offset, "committedMetadata": ""}
 
-    ((_, _, body),) = cluster.asked
+    ((_, _, body),) = cluster.requests
     assert body == {
         "groupId": "g",
         "topics": [
@@ -184,7 +184,7 @@ def test_a_consumer_group_is_described_with_its_members_in_order():
             shown("n", group_instance_id=None, assignment=[]),
         ],
     }
-    assert cluster.asked == [("g", "ConsumerGroupDescribe", {"groupIds": ["g"]})]
+    assert cluster.requests == [("g", "ConsumerGroupDescribe", {"groupIds": ["g"]})]
     row["groupState"] = "Dead"
     assert of_group(cluster) is None
 
@@ -235,20 +235,20 @@ def test_each_leader_is_asked_for_its_partitions_and_a_topic_that_fails_is_skipp
     found = run(end_offsets(cluster, ["b", "c", "a"], lambda *args: skipped.append(args)))
     assert found == ends
     assert [(topic, type(error)) for topic, error in skipped] == [("c", NoTopic)]
-    asked = [
+    requests = [
         (node, [part["partitionIndex"] for part in body["topics"][0]["partitions"]])
-        for node, _, body in cluster.asked
+        for node, _, body in cluster.requests
     ]
-    assert asked == [(1, [0, 2]), (2, [1]), (2, [0])]
+    assert requests == [(1, [0, 2]), (2, [1]), (2, [0])]
     timestamps = {
         part["timestamp"]
-        for _, _, body in cluster.asked
+        for _, _, body in cluster.requests
         for part in body["topics"][0]["partitions"]
     }
     assert timestamps == {-1}  # ListOffsetsRequest.LATEST_TIMESTAMP
-    cluster.asked.clear()
+    cluster.requests.clear()
     run(end_offsets(cluster, ["b"], skipped.append, EARLIEST))
-    ((_, _, body),) = cluster.asked
+    ((_, _, body),) = cluster.requests
     assert body["topics"][0]["partitions"] == [{"partitionIndex": 0, "timestamp": -2}]
     assert (body["replicaId"], body["isolationLevel"]) == (-1, 0)
 

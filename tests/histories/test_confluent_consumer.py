@@ -1,4 +1,4 @@
-"""What ConfluentConsumer asks of librdkafka's consumer, of which a stand-in writes it down.
+"""The calls of ConfluentConsumer to librdkafka's consumer, in whose place a stand-in records them.
 
 The stand-in has the methods and errors of confluent_kafka.Consumer, as far as they are used.
 """
@@ -11,6 +11,7 @@ import pytest
 
 from coterie import ConfigError, CoterieError, Error, OffsetAndMetadata
 from coterie.histories import ConfluentConsumer
+from coterie.histories.confluent import QUICK
 from coterie.testing import CommitFailedError, ConsumerRecord, KafkaError, KafkaTimeoutError
 
 FIRST, SECOND = ("t", 0), ("t", 1)
@@ -114,25 +115,15 @@ def test_settings_are_handed_on_but_for_those_that_librdkafka_does_not_know(make
     _, real = make(group_id="g", max_poll_records=3, default_api_timeout_ms=1,
                    request_timeout_ms=2, retry_backoff_max_ms=3, heartbeat_interval_ms=3000,
                    statistics_interval_ms=9)  # fmt: skip
-    quick = {
-        "statistics.interval.ms": 20,
-        "topic.metadata.refresh.interval.ms": 100,
-        "fetch.wait.max.ms": 100,
-        "fetch.error.backoff.ms": 10,
-        "reconnect.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 20,
-        "coordinator.query.interval.ms": 100,
-        "log_level": 0,
-    }
     real.settings.pop("on_commit")
-    assert real.settings == quick | {
+    assert real.settings == QUICK | {
         "group.id": "g",
         "partition.assignment.strategy": "range",
         "heartbeat.interval.ms": 20,
     }
     _, real = make(group_id="g", group_protocol="consumer")
     real.settings.pop("on_commit")
-    assert real.settings == quick | {"group.id": "g", "group.protocol": "consumer"}
+    assert real.settings == QUICK | {"group.id": "g", "group.protocol": "consumer"}
     with pytest.raises(ConfigError, match="librdkafka: failure -186"):
         make(wrong=1)
 

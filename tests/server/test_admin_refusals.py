@@ -73,18 +73,18 @@ def alter(peer, *resources, api="IncrementalAlterConfigs", version=1, **fields):
     ],
 )  # fmt: skip
 def test_settings_of_what_there_is_not_are_not_described(kafka, kind, name, error):
-    refused, told = describe(connected(kafka), (kind, name), (TOPIC, "t"))
+    refused, described = describe(connected(kafka), (kind, name), (TOPIC, "t"))
     assert (refused["resourceType"], refused["resourceName"]) == (kind, name)
     assert outcome(refused) == error
     assert refused["configs"] == []
-    assert told["errorCode"] == 0
-    assert told["configs"]
+    assert described["errorCode"] == 0
+    assert described["configs"]
 
 
 @pytest.mark.parametrize(("kind", "name"), [(LOGGER, "1"), (METRICS, "any")])
 def test_loggers_and_metrics_have_no_settings(kind, name):
-    (told,) = describe(connected(), (kind, name))
-    assert (told["errorCode"], told["configs"]) == (0, [])
+    (described,) = describe(connected(), (kind, name))
+    assert (described["errorCode"], described["configs"]) == (0, [])
 
 
 @pytest.mark.parametrize("kind", [0, 1, 3, GROUP])
@@ -98,16 +98,16 @@ def test_only_the_named_settings_are_described_with_synonyms_on_request():
     peer = connected()
     keys = ["index.interval.bytes", "segment.bytes"]
     row = {"resourceType": TOPIC, "resourceName": "t", "configurationKeys": [*keys[::-1], "none"]}
-    for wanted in (False, True):
-        body = {"resources": [row], "includeSynonyms": wanted}
-        (told,) = ask(peer, "DescribeConfigs", 4, body)["results"]
-        assert [each["name"] for each in told["configs"]] == [
+    for with_synonyms in (False, True):
+        body = {"resources": [row], "includeSynonyms": with_synonyms}
+        (described,) = ask(peer, "DescribeConfigs", 4, body)["results"]
+        assert [each["name"] for each in described["configs"]] == [
             "index.interval.bytes",
             "segment.bytes",
         ]
-        assert [bool(each["synonyms"]) for each in told["configs"]] == [wanted] * 2
-        assert [each["configType"] for each in told["configs"]] == [3, 3]
-        flags = [(each["readOnly"], each["isSensitive"]) for each in told["configs"]]
+        assert [bool(each["synonyms"]) for each in described["configs"]] == [with_synonyms] * 2
+        assert [each["configType"] for each in described["configs"]] == [3, 3]
+        flags = [(each["readOnly"], each["isSensitive"]) for each in described["configs"]]
         assert flags == [(False, False)] * 2
 
 
@@ -151,8 +151,8 @@ def test_a_change_that_is_refused_changes_nothing_and_stops_no_other(kafka, chan
 
 
 def shown(peer, topic, name):
-    (told,) = describe(peer, (TOPIC, topic))
-    return {row["name"]: row["value"] for row in told["configs"]}[name]
+    (described,) = describe(peer, (TOPIC, topic))
+    return {row["name"]: row["value"] for row in described["configs"]}[name]
 
 
 def test_a_deletion_needs_no_value():
@@ -198,9 +198,12 @@ def test_a_replacement_of_all_brokers_settings_keeps_the_least_replicas_of_kafka
     peer = connected("4.1")
     error = (INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
     replaced = [entry("log.retention.ms", "7")]
-    for changes, wanted in ((replaced, error), ([*replaced, entry(MIN_ISR, "1")], (0, None))):
+    for changes, with_synonyms in (
+        (replaced, error),
+        ([*replaced, entry(MIN_ISR, "1")], (0, None)),
+    ):
         (found,) = alter(peer, (BROKER, "", *changes), api="AlterConfigs", version=2)
-        assert outcome(found) == wanted
+        assert outcome(found) == with_synonyms
 
 
 def topic(name="new", partitions=1, replicas=1, assigned=()):
@@ -214,7 +217,7 @@ CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "error"),
+    ("with_synonyms", "error"),
     [
         (topic("__cluster_metadata"),
          (INVALID_REQUEST, "Creation of internal topic __cluster_metadata is prohibited.")),
@@ -243,11 +246,11 @@ CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
                               "-1 to use the default value.")),
     ],
 )  # fmt: skip
-def test_a_topic_that_cannot_be_made_stops_no_other(wanted, error):
+def test_a_topic_that_cannot_be_made_stops_no_other(with_synonyms, error):
     peer = connected()
-    body = {"topics": [wanted, topic("good")], "timeoutMs": 1000, "validateOnly": False}
+    body = {"topics": [with_synonyms, topic("good")], "timeoutMs": 1000, "validateOnly": False}
     rows = {row["name"]: outcome(row) for row in ask(peer, "CreateTopics", 7, body)["topics"]}
-    assert rows == {wanted["name"]: error, "good": (0, None)}
+    assert rows == {with_synonyms["name"]: error, "good": (0, None)}
 
 
 def test_an_assignment_in_any_order_makes_as_many_partitions():
@@ -267,8 +270,8 @@ def test_topics_that_are_named_twice_or_by_name_and_id_are_not_deleted():
     topics = [{"name": None, "topicId": each} for each in by_id]
     topics += [{"name": each, "topicId": NO_ID} for each in by_name]
     found = ask(peer, "DeleteTopics", 6, {"topics": topics})["responses"]
-    told = [(row["name"], row["topicId"], *outcome(row)) for row in found]
-    assert sorted(told, key=str) == sorted(
+    described = [(row["name"], row["topicId"], *outcome(row)) for row in found]
+    assert sorted(described, key=str) == sorted(
         [
             (None, unknown, INVALID_REQUEST, "Duplicate topic id."),
             ("none", NO_ID, INVALID_REQUEST, "Duplicate topic name."),
@@ -342,7 +345,7 @@ def test_the_sizes_of_the_requested_partitions_are_described():
     log = server.cluster.topics.partition("t", 2)
     log.append_records([(1, b"k", b"v")])
     peer = server.connect()
-    for topics, wanted in (
+    for topics, with_synonyms in (
         (None, {0: 0, 1: 0, 2: log.size}),
         ([{"topic": "t", "partitions": [1, 2, 3]}], {1: 0, 2: log.size}),
         ([{"topic": "t", "partitions": [3]}, {"topic": "none", "partitions": [0]}], {}),
@@ -354,7 +357,7 @@ def test_the_sizes_of_the_requested_partitions_are_described():
             for row in place["topics"]
             for each in row["partitions"]
         }
-        assert found == {("t", number): size for number, size in wanted.items()}
+        assert found == {("t", number): size for number, size in with_synonyms.items()}
 
 
 @pytest.mark.parametrize(

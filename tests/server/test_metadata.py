@@ -39,9 +39,9 @@ def partition(number, **more):
 
 
 def test_a_topic_and_the_broker_are_described_with_all_their_fields(server, peer):
-    told = metadata(peer, 12, [{"topicId": NO_ID, "name": "t"}])
+    response = metadata(peer, 12, [{"topicId": NO_ID, "name": "t"}])
     topic_id = server.cluster.topics.get("t").topic_id
-    assert told == {
+    assert response == {
         "throttleTimeMs": 0,
         "brokers": [{"nodeId": 1, "host": ADDRESSES["plain"][0], "port": ADDRESSES["plain"][1],
                      "rack": "r7"}],
@@ -53,24 +53,24 @@ def test_a_topic_and_the_broker_are_described_with_all_their_fields(server, peer
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("included", [False, True])
 @pytest.mark.parametrize("version", [8, 10, 11, 12])
 def test_operations_are_told_on_request_those_of_the_cluster_until_version_10(
-    peer, version, wanted
+    peer, version, included
 ):
-    fields = {"includeTopicAuthorizedOperations": wanted}
+    fields = {"includeTopicAuthorizedOperations": included}
     if version <= 10:
-        fields["includeClusterAuthorizedOperations"] = wanted
-    told = metadata(peer, version, [{"name": "t"}, {"name": "a b"}], **fields)
-    of_topics = [topic["topicAuthorizedOperations"] for topic in told["topics"]]
-    assert of_topics == [OF_TOPIC if wanted else INT32_LEAST] * 2
-    of_cluster = OF_CLUSTER if wanted else INT32_LEAST
-    assert told.get("clusterAuthorizedOperations") == (of_cluster if version <= 10 else None)
+        fields["includeClusterAuthorizedOperations"] = included
+    response = metadata(peer, version, [{"name": "t"}, {"name": "a b"}], **fields)
+    of_topics = [topic["topicAuthorizedOperations"] for topic in response["topics"]]
+    assert of_topics == [OF_TOPIC if included else INT32_LEAST] * 2
+    of_cluster = OF_CLUSTER if included else INT32_LEAST
+    assert response.get("clusterAuthorizedOperations") == (of_cluster if version <= 10 else None)
 
 
-@pytest.mark.parametrize(("version", "wanted"), [(0, {"t", "other"}), (1, set())])
-def test_an_empty_list_stands_for_all_topics_in_version_0_only(peer, version, wanted):
-    assert {topic["name"] for topic in metadata(peer, version, [])["topics"]} == wanted
+@pytest.mark.parametrize(("version", "included"), [(0, {"t", "other"}), (1, set())])
+def test_an_empty_list_stands_for_all_topics_in_version_0_only(peer, version, included):
+    assert {topic["name"] for topic in metadata(peer, version, [])["topics"]} == included
 
 
 def test_topics_are_found_by_their_ids_since_version_12(server, peer):
@@ -120,9 +120,12 @@ def test_a_topic_that_is_asked_for_is_made_for_the_next_request(
 
 def test_more_than_ten_thousand_names_are_read_in_slices(server, peer):
     asked = [{"name": f"n{number}"} for number in range(10_000)] + [{"name": "t"}]
-    told = metadata(peer, 9, asked, allowAutoTopicCreation=False)["topics"]
-    assert [(topic["name"], topic["errorCode"]) for topic in told[-2:]] == [("n9999", 3), ("t", 0)]
-    assert len(told) == 10_001
+    response = metadata(peer, 9, asked, allowAutoTopicCreation=False)["topics"]
+    assert [(topic["name"], topic["errorCode"]) for topic in response[-2:]] == [
+        ("n9999", 3),
+        ("t", 0),
+    ]
+    assert len(response) == 10_001
     waiting = []
     server.dispatcher.call_soon = waiting.append
     peer.send(request("Metadata", 9, {"topics": asked[-10_000:], "allowAutoTopicCreation": False}))
@@ -139,8 +142,8 @@ def test_more_than_ten_thousand_names_are_read_in_slices(server, peer):
 def test_a_cluster_is_described_with_all_its_fields(server, peer):
     brokers = [{"brokerId": 1, "host": ADDRESSES["plain"][0], "port": ADDRESSES["plain"][1],
                 "rack": "r7"}]  # fmt: skip
-    for wanted, operations in ((False, INT32_LEAST), (True, OF_CLUSTER)):
-        body = {"includeClusterAuthorizedOperations": wanted, "endpointType": 1}
+    for included, operations in ((False, INT32_LEAST), (True, OF_CLUSTER)):
+        body = {"includeClusterAuthorizedOperations": included, "endpointType": 1}
         assert ask(peer, "DescribeCluster", 1, body) == {
             "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "endpointType": 1,
             "clusterId": server.cluster.cluster_id, "controllerId": 1, "brokers": brokers,
@@ -159,9 +162,9 @@ def test_a_cluster_is_described_with_all_its_fields(server, peer):
 )  # fmt: skip
 def test_only_brokers_are_described(peer, kind, error):
     body = {"includeClusterAuthorizedOperations": False, "endpointType": kind}
-    told = ask(peer, "DescribeCluster", 1, body)
-    assert (told["errorCode"], told["errorMessage"]) == error
-    assert told["brokers"] == []
+    response = ask(peer, "DescribeCluster", 1, body)
+    assert (response["errorCode"], response["errorMessage"]) == error
+    assert response["brokers"] == []
 
 
 def pages(peer, names, limit, cursor=None):
@@ -169,10 +172,10 @@ def pages(peer, names, limit, cursor=None):
     while True:
         body = {"topics": [{"name": name} for name in names], "responsePartitionLimit": limit,
                 "cursor": cursor}  # fmt: skip
-        told = ask(peer, "DescribeTopicPartitions", 0, body)
+        response = ask(peer, "DescribeTopicPartitions", 0, body)
         yield [(topic["name"], [each["partitionIndex"] for each in topic["partitions"]])
-               for topic in told["topics"]]  # fmt: skip
-        cursor = told["nextCursor"]
+               for topic in response["topics"]]  # fmt: skip
+        cursor = response["nextCursor"]
         if cursor is None:
             return
 
@@ -207,35 +210,35 @@ def test_a_page_begins_at_its_cursor(peer):
         name, number = cursor
         body = {"topics": [{"name": each} for each in names], "responsePartitionLimit": 9,
                 "cursor": {"topicName": name, "partitionIndex": number}}  # fmt: skip
-        told = ask(peer, "DescribeTopicPartitions", 0, body)
-        assert {topic["errorCode"] for topic in told["topics"]} <= {42}
-        assert not any(topic["partitions"] for topic in told["topics"])
+        response = ask(peer, "DescribeTopicPartitions", 0, body)
+        assert {topic["errorCode"] for topic in response["topics"]} <= {42}
+        assert not any(topic["partitions"] for topic in response["topics"])
 
 
 def test_a_described_topic_has_all_its_fields_and_a_missing_one_its_error(server, peer):
     names = ("t", "a b", "none")
     body = {"topics": [{"name": name} for name in names], "responsePartitionLimit": 1000,
             "cursor": None}  # fmt: skip
-    told = ask(peer, "DescribeTopicPartitions", 0, body)
+    response = ask(peer, "DescribeTopicPartitions", 0, body)
     none = {"topicId": NO_ID, "isInternal": False, "partitions": [],
             "topicAuthorizedOperations": OF_TOPIC}  # fmt: skip
     shown = [partition(number, eligibleLeaderReplicas=[], lastKnownElr=[]) for number in range(2)]
     topic_id = server.cluster.topics.get("t").topic_id
-    assert told["topics"] == [
+    assert response["topics"] == [
         {"errorCode": 17, "name": "a b", **none},
         {"errorCode": 3, "name": "none", **none},
         {**none, "errorCode": 0, "name": "t", "topicId": topic_id, "partitions": shown},
     ]
-    assert told["nextCursor"] is None
+    assert response["nextCursor"] is None
 
 
 def test_of_several_brokers_the_one_with_the_least_id_leads_everything(server, peer):
     for node_id in (7, 0):
         server.cluster.nodes[node_id] = replace(server.node, id=node_id)
-    told = metadata(peer, 12, [{"name": "t"}])
-    assert [broker["nodeId"] for broker in told["brokers"]] == [1, 7, 0]
-    assert told["controllerId"] == 0
-    (topic,) = told["topics"]
+    response = metadata(peer, 12, [{"name": "t"}])
+    assert [broker["nodeId"] for broker in response["brokers"]] == [1, 7, 0]
+    assert response["controllerId"] == 0
+    (topic,) = response["topics"]
     assert [each["leaderId"] for each in topic["partitions"]] == [0, 0]
     body = {"includeClusterAuthorizedOperations": False, "endpointType": 1}
     assert ask(peer, "DescribeCluster", 1, body)["controllerId"] == 0

@@ -15,7 +15,7 @@ INT32 = 2**31 - 1
 
 
 @pytest.fixture
-def asked():
+def recorded():
     made = Recorder({"coterie.behaviour": "4.1"})
     made.set_topics({"t": 2, "u": 1})
     return made
@@ -30,10 +30,10 @@ def poll(member, *, until_ms, step_ms=100):
         coordinator.advance_by(step_ms)
 
 
-def test_a_classic_member_joins_with_a_consumers_defaults(asked):
-    one = Member(asked, "g", client_id="a", topics={"t": 2})
+def test_a_classic_member_joins_with_a_consumers_defaults(recorded):
+    one = Member(recorded, "g", client_id="a", topics={"t": 2})
     poll(one, until_ms=3000)
-    (first, _), (second, fields) = asked.of("join_group")
+    (first, _), (second, fields) = recorded.of("join_group")
     assert (first, second) == (("g", ""), ("g", one.member_id))  # it gets an id before it joins
     protocols = fields.pop("protocols")
     assert fields == {
@@ -48,7 +48,7 @@ def test_a_classic_member_joins_with_a_consumers_defaults(asked):
     assert {name: read_subscription(data).topics for name, data in protocols.items()} == {
         "range": ("t",)
     }
-    ((args, fields),) = asked.of("sync_group")
+    ((args, fields),) = recorded.of("sync_group")
     plans = fields.pop("assignments")
     assert args == ("g", 1, one.member_id)
     assert fields == {
@@ -57,12 +57,12 @@ def test_a_classic_member_joins_with_a_consumers_defaults(asked):
     assert {m: read_assignment(data) for m, data in plans.items()} == {one.member_id: {"t": [0, 1]}}
 
 
-def test_a_classic_member_joins_with_the_options_that_it_has(asked):
-    one = Member(asked, "g", client_id="a", topics=["t", "u"], assignor=["sticky", "roundrobin"],
+def test_a_classic_member_joins_with_the_options_that_it_has(recorded):
+    one = Member(recorded, "g", client_id="a", topics=["t", "u"], assignor=["sticky", "roundrobin"],
                  group_instance_id="i", session_timeout_ms=7000, rebalance_timeout_ms=11_000,
                  heartbeat_interval_ms=2000)  # fmt: skip
     poll(one, until_ms=3000)
-    ((args, fields),) = asked.of("join_group")
+    ((args, fields),) = recorded.of("join_group")
     assert args == ("g", "")  # a static member needs no id before
     assert list(fields["protocols"]) == ["sticky", "roundrobin"]
     chosen = {name: fields[name] for name in fields.keys() - {"protocols"}}
@@ -76,55 +76,59 @@ def test_a_classic_member_joins_with_the_options_that_it_has(asked):
         "supports_skipping_assignment": True,
     }
     assert one.assignment == {"t": [0], "u": [0]}  # a topic in a plain list has one partition
-    assert asked.of("sync_group")[0][1]["protocol_name"] == "sticky"
+    assert recorded.of("sync_group")[0][1]["protocol_name"] == "sticky"
     one.commit({("t", 0): 5})
-    assert asked.of("offset_commit") == [(("g", {("t", 0): 5}), {
+    assert recorded.of("offset_commit") == [(("g", {("t", 0): 5}), {
         "generation_id": 1, "member_id": one.member_id, "group_instance_id": "i",
     })]  # fmt: skip
     poll(one, until_ms=9500)
-    assert asked.times("heartbeat") == [5000, 7000, 9000]
-    assert asked.of("heartbeat")[0] == (("g", 1, one.member_id), {"group_instance_id": "i"})
+    assert recorded.times("heartbeat") == [5000, 7000, 9000]
+    assert recorded.of("heartbeat")[0] == (("g", 1, one.member_id), {"group_instance_id": "i"})
     member_id = one.member_id
     one.leave()
-    assert asked.of("leave_group") == [(("g", [(member_id, "i")]), {})]
+    assert recorded.of("leave_group") == [(("g", [(member_id, "i")]), {})]
 
 
-def test_a_classic_member_heartbeats_three_seconds_after_its_sync_and_after_each_heartbeat(asked):
-    one = Member(asked, "g", client_id="a", topics=["t"])
+def test_a_classic_member_heartbeats_three_seconds_after_its_sync_and_after_each_heartbeat(
+    recorded,
+):
+    one = Member(recorded, "g", client_id="a", topics=["t"])
     poll(one, until_ms=12_000)
-    assert asked.times("heartbeat") == [6000, 9000, 12_000]
+    assert recorded.times("heartbeat") == [6000, 9000, 12_000]
 
 
-def test_a_static_leader_that_comes_back_assigns_nothing(asked):
+def test_a_static_leader_that_comes_back_assigns_nothing(recorded):
     # KIP-814: it skips the assignment, and the others keep theirs
     options = {"client_id": "a", "topics": {"t": 2}, "group_instance_id": "i"}
-    one = Member(asked, "g", **options)
+    one = Member(recorded, "g", **options)
     poll(one, until_ms=4000)
     one.crash()
-    back = Member(asked, "g", **options)
+    back = Member(recorded, "g", **options)
     poll(back, until_ms=5000)
-    answers = [e.response for e in asked.events if isinstance(e, Response) and e.op == "join_group"]
+    answers = [
+        e.response for e in recorded.events if isinstance(e, Response) and e.op == "join_group"
+    ]
     assert [answer.skip_assignment for answer in answers] == [False, True]
-    assert [bool(fields["assignments"]) for _, fields in asked.of("sync_group")] == [True, False]
+    assert [bool(fields["assignments"]) for _, fields in recorded.of("sync_group")] == [True, False]
     assert back.assignment == {"t": [0, 1]}
 
 
-def test_a_leader_gives_a_topic_that_it_does_not_know_one_partition(asked):
-    one = Member(asked, "g", client_id="a", topics={"t": 2})
-    two = Member(asked, "g", client_id="b", topics={"u": 7})
-    while asked.now_ms < 10_000:
+def test_a_leader_gives_a_topic_that_it_does_not_know_one_partition(recorded):
+    one = Member(recorded, "g", client_id="a", topics={"t": 2})
+    two = Member(recorded, "g", client_id="b", topics={"u": 7})
+    while recorded.now_ms < 10_000:
         one.poll()
         two.poll()
-        asked.advance_by(500)
+        recorded.advance_by(500)
     assert (one.assignment, two.assignment) == ({"t": [0, 1]}, {"u": [0]})
 
 
-def test_a_consumer_member_says_all_at_first_and_then_what_changed(asked):
-    one = Member(asked, "g", client_id="a", topics=["u", "t"], protocol="consumer",
+def test_a_consumer_member_says_all_at_first_and_then_what_changed(recorded):
+    one = Member(recorded, "g", client_id="a", topics=["u", "t"], protocol="consumer",
                  group_instance_id="i", rebalance_timeout_ms=11_000, server_assignor="range",
                  rack_id="r")  # fmt: skip
     poll(one, until_ms=5000)
-    joined, acknowledged, later = asked.of("consumer_group_heartbeat")
+    joined, acknowledged, later = recorded.of("consumer_group_heartbeat")
     who = {"instance_id": "i", "client_id": "a"}
     assert joined == (("g", "a:1", 0), who | {
         "rebalance_timeout_ms": 11_000, "subscribed_topic_names": ["t", "u"],
@@ -133,9 +137,9 @@ def test_a_consumer_member_says_all_at_first_and_then_what_changed(asked):
     owned = acknowledged[1].pop("topic_partitions")
     assert sorted(topic["partitions"] for topic in owned) == [(0,), (0, 1)]
     assert acknowledged == later == (("g", "a:1", 1), who)
-    assert asked.times("consumer_group_heartbeat") == [0, 0, 5000]
+    assert recorded.times("consumer_group_heartbeat") == [0, 0, 5000]
     one.commit({("t", 0): 5})
-    assert asked.of("offset_commit") == [(("g", {("t", 0): 5}), {
+    assert recorded.of("offset_commit") == [(("g", {("t", 0): 5}), {
         "generation_id": 1, "member_id": "a:1", "group_instance_id": "i",
     })]  # fmt: skip
 
@@ -145,28 +149,28 @@ def test_a_consumer_member_says_all_at_first_and_then_what_changed(asked):
     [("UNKNOWN_MEMBER_ID", 0), ("FENCED_MEMBER_EPOCH", 0), ("NOT_COORDINATOR", 100),
      ("COORDINATOR_NOT_AVAILABLE", 100), ("COORDINATOR_LOAD_IN_PROGRESS", 100)],
 )  # fmt: skip
-def test_a_consumer_member_comes_again_at_once_or_after_the_backoff(asked, error, again_ms):
+def test_a_consumer_member_comes_again_at_once_or_after_the_backoff(recorded, error, again_ms):
     # retry.backoff.ms; a fenced one joins at once
-    one = Member(asked, "g", client_id="a", topics=["t"], protocol="consumer")
+    one = Member(recorded, "g", client_id="a", topics=["t"], protocol="consumer")
     poll(one, until_ms=5000)
     response = one.send()
     one.receive(replace(response, error=Error[error]))
     assert one.events[-1] == (5000, "heartbeat refused", error)
     assert one.next_heartbeat_ms == 5000 + again_ms
-    count = len(asked.seen)
+    count = len(recorded.seen)
     if again_ms:
-        asked.advance_by(again_ms - 1)
+        recorded.advance_by(again_ms - 1)
         one.poll()
-        assert len(asked.seen) == count
-        asked.advance_by(1)
+        assert len(recorded.seen) == count
+        recorded.advance_by(1)
     one.poll()
-    args, fields = asked.of("consumer_group_heartbeat")[-1 if again_ms else -2]
+    args, fields = recorded.of("consumer_group_heartbeat")[-1 if again_ms else -2]
     assert args == ("g", "a:1", 1 if again_ms else 0)
     assert fields["subscribed_topic_names"] == ["t"]
 
 
-def test_a_broken_connection_is_tried_again_after_the_backoff(asked):
-    one = Member(asked, "g", client_id="a", topics=["t"], protocol="consumer")
+def test_a_broken_connection_is_tried_again_after_the_backoff(recorded):
+    one = Member(recorded, "g", client_id="a", topics=["t"], protocol="consumer")
     poll(one, until_ms=5000)
     one.send()
     one.receive(None)
@@ -176,14 +180,14 @@ def test_a_broken_connection_is_tried_again_after_the_backoff(asked):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_positions_are_committed_at_each_interval_from_the_start(asked, protocol):
-    one = Member(asked, "g", client_id="a", topics=["t"], protocol=protocol,
+def test_positions_are_committed_at_each_interval_from_the_start(recorded, protocol):
+    one = Member(recorded, "g", client_id="a", topics=["t"], protocol=protocol,
                  auto_commit_interval_ms=4000)  # fmt: skip
     poll(one, until_ms=3500)
     one.positions[("t", 0)] = 5
     poll(one, until_ms=13_000)
-    assert asked.times("offset_commit") == [4000, 8000, 12_000]
-    assert asked.of("offset_commit")[0][0] == ("g", {("t", 0): 5})
+    assert recorded.times("offset_commit") == [4000, 8000, 12_000]
+    assert recorded.of("offset_commit")[0][0] == ("g", {("t", 0): 5})
 
 
 @pytest.mark.parametrize(
@@ -191,23 +195,23 @@ def test_positions_are_committed_at_each_interval_from_the_start(asked, protocol
     [("session_timeout_ms", 3001, INT32), ("rebalance_timeout_ms", 1, INT32),
      ("heartbeat_interval_ms", 1, 44_999), ("auto_commit_interval_ms", 0, INT32)],
 )  # fmt: skip
-def test_times_of_a_member_have_a_consumers_bounds(asked, name, least, most):
+def test_times_of_a_member_have_a_consumers_bounds(recorded, name, least, most):
     for value in (least, most):
-        made = Member(asked, "g", client_id="a", topics=["t"], **{name: value})
+        made = Member(recorded, "g", client_id="a", topics=["t"], **{name: value})
         assert getattr(made, name) == value
     for value in (least - 1, most + 1, "5", 1.5):
         with pytest.raises(ArgumentError, match=name):
-            Member(asked, "g", client_id="a", topics=["t"], **{name: value})
+            Member(recorded, "g", client_id="a", topics=["t"], **{name: value})
 
 
 @pytest.mark.parametrize(("count", "taken"), [(-1, False), (0, True), (10**6, True),
                                               (10**6 + 1, False), (1.5, False)])  # fmt: skip
-def test_a_topic_has_up_to_a_million_partitions(asked, count, taken):
+def test_a_topic_has_up_to_a_million_partitions(recorded, count, taken):
     if taken:
-        assert Member(asked, "g", client_id="a", topics={"t": count}).partitions == {"t": count}
+        assert Member(recorded, "g", client_id="a", topics={"t": count}).partitions == {"t": count}
     else:
         with pytest.raises(ArgumentError):
-            Member(asked, "g", client_id="a", topics={"t": count})
+            Member(recorded, "g", client_id="a", topics={"t": count})
 
 
 @pytest.mark.parametrize(
@@ -217,19 +221,19 @@ def test_a_topic_has_up_to_a_million_partitions(asked, count, taken):
      ({"on_rebalance": 5}, "on_rebalance"), ({"topics": {5: 1}}, "a topic"),
      ({"client_id": 5}, "client_id"), ({"group_instance_id": 5}, "group_instance_id")],
 )  # fmt: skip
-def test_other_options_are_refused_by_their_names(asked, options, named):
+def test_other_options_are_refused_by_their_names(recorded, options, named):
     with pytest.raises(ArgumentError, match=named):
-        Member(asked, "g", **{"client_id": "a"} | options)
+        Member(recorded, "g", **{"client_id": "a"} | options)
 
 
-def test_a_sync_needs_the_answer_to_a_join(asked):
-    one = Member(asked, "g", client_id="a", topics=["t"])
+def test_a_sync_needs_the_answer_to_a_join(recorded):
+    one = Member(recorded, "g", client_id="a", topics=["t"])
     with pytest.raises(CoterieError, match="has no answer to its join"):
         one.sync()
     one.join()
     with pytest.raises(CoterieError, match="has no answer to its join"):
         one.sync()
-    asked.advance_by(3000)
+    recorded.advance_by(3000)
     one.poll()
     assert one.stable
     assert one.sync_answer().error is Error.NONE
@@ -245,24 +249,24 @@ def test_a_sync_needs_the_answer_to_a_join(asked):
      ("FENCED_INSTANCE_ID", ["lost"], True, False)],
 )  # fmt: skip
 def test_an_error_of_a_heartbeat_costs_a_classic_member_what_it_costs_a_consumer(
-    asked, monkeypatch, error, calls, keeps_id, stays
+    recorded, monkeypatch, error, calls, keeps_id, stays
 ):
-    one = Member(asked, "g", client_id="a", topics={"t": 2})
+    one = Member(recorded, "g", client_id="a", topics={"t": 2})
     poll(one, until_ms=5900)
     member_id, count = one.member_id, len(one.events)
     assert one.generation_id == 1
-    answer = asked.heartbeat("g", 1, member_id)
+    answer = recorded.heartbeat("g", 1, member_id)
     with monkeypatch.context() as patched:
         refusal = replace(answer, error=Error[error])
-        patched.setattr(asked, "heartbeat", lambda *args, **fields: refusal)
-        asked.advance_by(100)
+        patched.setattr(recorded, "heartbeat", lambda *args, **fields: refusal)
+        recorded.advance_by(100)
         one.poll()
     seen = [what for _, what, _ in one.events[count:]]
     assert seen[0] == "heartbeat refused"
-    joins = [args[1] for args, _ in asked.of("join_group")[2:]]
+    joins = [args[1] for args, _ in recorded.of("join_group")[2:]]
     if stays:
         assert joins[0] == (member_id if keeps_id else "")
-        poll(one, until_ms=asked.now_ms + 60_000)
+        poll(one, until_ms=recorded.now_ms + 60_000)
     seen = [what for _, what, _ in one.events[count:]]
     assert [what for what in seen if what in ("lost", "revoked", "assigned")] == calls
     assert one.crashed != stays
