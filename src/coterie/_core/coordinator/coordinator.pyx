@@ -8,12 +8,12 @@ Rules: docs/rules/coordinator.md#election, docs/rules/trace-format.md#time.
 """
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 from coterie._core.coordinator.admin cimport Admin
+from coterie._core.coordinator.ahead cimport LOOKED_UP, LookUp, look_ahead
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.members cimport Members
@@ -32,7 +32,6 @@ from coterie._core.coordinator.outputs cimport RESPONSE, OutputRow, Outputs
 from coterie._core.coordinator.runtime cimport NO_GROUP, AppendOp, Decider, Group, Runtime
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
 from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
-from coterie._core.structures.slots cimport coterie_prefetch
 
 from collections.abc import MutableSequence
 
@@ -45,22 +44,8 @@ cdef int HEARTBEAT = NUMBER["heartbeat"], JOIN_GROUP = NUMBER["join_group"]
 cdef int OFFSET_COMMIT = NUMBER["offset_commit"]
 cdef str THE_COORDINATOR = "the coordinator"
 
-cdef extern from "Python.h":
-    PyObject* PyDict_GetItemWithError(object d, object key) except? NULL
-
 cdef enum:
     BEATS = 256                    # heartbeats of a trace between two checks for a signal
-    LINES = 4                      # of the cache, that a consumer group takes
-
-
-cdef inline int fetch_group(dict groups, object group_id) except -1:
-    """Prefetch a group, as ``fetch_ahead`` does names."""
-    cdef PyObject* group = PyDict_GetItemWithError(groups, group_id)
-    cdef Py_ssize_t n
-    if group != NULL:
-        for n in range(LINES):
-            coterie_prefetch(<char*>group + 64 * n)
-    return 0
 
 
 @cython.final
@@ -280,16 +265,19 @@ cdef class Coordinator:
     cdef Outputs play_all(self, Trace trace):
         cdef Py_ssize_t n
         cdef Event* event
+        cdef LookUp look_ups[LOOKED_UP]
         cdef list objects = trace.objects
         cdef int64_t now_ms = self.runtime.wheel.clock_ms
         self.member_ids = {}
         self.rows_read = self.runtime.outputs.count
+        for n in range(LOOKED_UP):
+            look_ups[n].changes = -1
         for n in range(trace.count):
             event = &trace.events[n]
             if n + AHEAD < trace.count:
                 fetch_ahead(objects, event + AHEAD)
                 if self.consumer is not None:      # its groups are many objects each
-                    fetch_group(self.runtime.groups, objects[event[AHEAD // 2].group])
+                    look_ahead(self.runtime, objects, event, look_ups, n)
             try:
                 if n % BEATS == 0 or event.op != HEARTBEAT:
                     PyErr_CheckSignals()

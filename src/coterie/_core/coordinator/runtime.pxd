@@ -107,6 +107,7 @@ cdef class Runtime:
     cdef dict groups               # group id -> Group
     cdef str last_id               # the last group that was found: requests of a group come
     cdef Group last                # together, and a trace has each id once
+    cdef int64_t group_changes     # how many groups were added or dropped
     cdef list protocols            # by GroupType: its GroupProtocol, or None
     cdef list components           # those that joined, in that order
     cdef list handlers             # by kind of timer: the component that it fires at
@@ -128,6 +129,7 @@ cdef class Runtime:
     cdef list all_groups(self)
     cdef int add_group(self, Group group) except -1
     cdef int drop_group(self, Group group) except -1
+    cdef int forget_look_ups(self) except -1
     cdef GroupProtocol protocol_of(self, Group group)
     cdef Py_ssize_t new_slot(self, owner) except -1
     cdef int free_slot(self, Py_ssize_t slot) except -1

@@ -45,8 +45,7 @@ cdef class Request:
 
 cdef Request new_request(int64_t id, int op):
     cdef Request request = Request.__new__(Request)
-    request.id = id
-    request.op = op
+    request.id, request.op = id, op
     return request
 
 
@@ -278,13 +277,11 @@ cdef class Runtime:
 
     cdef Group find(self, str group_id):
         """Return the group with this id, or None."""
-        if group_id is self.last_id:
-            return self.last
-        group = self.groups.get(group_id)
-        if group is None:
-            return None
-        self.last_id = group_id
-        self.last = <Group>group
+        if group_id is not self.last_id:
+            group = self.groups.get(group_id)
+            if group is None:
+                return None
+            self.last_id, self.last = group_id, <Group>group
         return self.last
 
     cdef list all_groups(self):
@@ -299,14 +296,17 @@ cdef class Runtime:
         if present is not None and present.group_type != group.group_type:
             raise CoterieError(f"{group.group_id!r} is a group of another protocol")
         self.groups[group.group_id] = group
-        self.last_id = self.last = None
-        return 0
+        return self.forget_look_ups()
 
     cdef int drop_group(self, Group group) except -1:
         """Forget a group, unless another one has its id by now."""
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
+        return self.forget_look_ups()
+
+    cdef int forget_look_ups(self) except -1:
         self.last_id = self.last = None
+        self.group_changes += 1
         return 0
 
     cdef GroupProtocol protocol_of(self, Group group):

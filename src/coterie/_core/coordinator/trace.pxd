@@ -26,12 +26,14 @@ cdef class Trace:
     cdef Py_ssize_t capacity
     cdef readonly dict header
     cdef list objects              # names and details; each name once
-    cdef dict index
+    cdef dict index                # name, or (operation, details) -> its place in `objects`
+    cdef int details_count         # of `index`
     cdef public bint sugar         # some member id refers to an earlier answer
     cdef readonly int64_t last_id  # the largest id of a request
     cdef list lines                # the line of each event
 
     cdef int32_t intern(self, name) except -1
+    cdef int32_t intern_details(self, int op, tuple details) except -1
 
 
 cdef inline void fetch_ahead(list objects, const Event* event) noexcept:

@@ -14,6 +14,9 @@ cdef extern from "Python.h":
     int Py_EnterRecursiveCall(const char* where) except *
     void Py_LeaveRecursiveCall()
 
+cdef enum:
+    MOST_DETAILS = 1 << 16             # that are looked up; commits have details of their own
+
 
 @cython.final
 cdef class Trace:
@@ -43,6 +46,22 @@ cdef class Trace:
             self.objects.append(name)
         return index
 
+    cdef int32_t intern_details(self, int op, tuple details) except -1:
+        """The place of details; equal ones of an operation are mostly one object."""
+        cdef tuple key = (op, details)
+        cdef int32_t index = <int32_t>len(self.objects)
+        try:
+            found = self.index.get(key)
+        except TypeError:                    # a dict of partitions: no hash
+            found = key = None
+        if found is not None:
+            return found
+        self.objects.append(details)
+        if key is not None and self.details_count < MOST_DETAILS:
+            self.details_count += 1
+            self.index[key] = index
+        return index
+
     def add(self, int line, int64_t at_ms, int op, int64_t id, str group_id,
             int32_t generation_id, member_id, str instance, tuple details):
         """Append an event."""
@@ -65,8 +84,7 @@ cdef class Trace:
         event.instance = self.intern(instance)
         event.details = 0
         if details is not None:
-            event.details = <int32_t>len(self.objects)
-            self.objects.append(details)
+            event.details = self.intern_details(op, details)
         self.lines.append(line)
         self.count += 1
         self.last_id = max(self.last_id, id)

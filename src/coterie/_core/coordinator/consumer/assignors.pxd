@@ -7,8 +7,8 @@ cdef class Subscriber:             # a member as an assignor sees it
     cdef readonly str member_id
     cdef readonly str instance_id
     cdef readonly tuple topics     # TopicIds that exist, in their order
-    cdef object previous           # Assignment
-    cdef object target             # Assignment, once assigned
+    cdef object previous           # Assignment: its target so far
+    cdef object computed           # Assignment: its next target, once computed
 
 cdef class TargetCounts:           # of the partitions of one topic: how many targets have each
     cdef int32_t* counts
@@ -17,6 +17,5 @@ cdef class TargetCounts:           # of the partitions of one topic: how many ta
 
     cdef int reserve(self, int32_t count) except -1
 
-cdef Subscriber new_subscriber(str member_id, Assignment target)
 cdef int assign(str assignor, list subscribers, bint homogeneous, dict targeted) except -1
 cdef int count_targets(dict targeted, Assignment assignment, int by) except -1

@@ -18,18 +18,13 @@ from coterie._core.coordinator.consumer.uniform_equal cimport assign_equal
 from coterie._core.coordinator.consumer.values cimport Assignment, no_partitions
 
 
-@cython.final
 @cython.no_gc                      # no reference cycles
-@cython.freelist(256)
 cdef class Subscriber:
     """A member, its topics, and what it had."""
 
-
-cdef Subscriber new_subscriber(str member_id, Assignment target):
-    cdef Subscriber made = Subscriber.__new__(Subscriber)
-    made.member_id = member_id
-    made.previous = no_partitions() if target is None else target
-    return made
+    def __cinit__(self, str member_id):
+        self.member_id = member_id
+        self.previous = no_partitions()
 
 
 @cython.final
@@ -101,7 +96,7 @@ cdef class GroupSpec:
         for member_id, names in members.items():
             if names not in shared:
                 shared[names] = tuple(sorted_topics([image.topics[name] for name in names]))
-            member = new_subscriber(<str?>member_id, None)
+            member = Subscriber(<str?>member_id)
             member.topics = shared[names]
             self.subscribers.append(member)
 
@@ -114,12 +109,12 @@ cdef class GroupSpec:
         cdef Subscriber member
         for member in self.subscribers:
             count_targets(self.targeted, <Assignment>member.previous, -1)
-            member.previous = member.target
+            member.previous = member.computed
         for member in self.subscribers:
             count_targets(self.targeted, <Assignment>member.previous, 1)
 
     def rows(self):
         """Return {member id: ((topic id, (partition, ...)), ...)} of the last assignment."""
         cdef Subscriber member
-        return {member.member_id: (<Assignment?>member.target).rows()
+        return {member.member_id: (<Assignment?>member.computed).rows()
                 for member in self.subscribers}

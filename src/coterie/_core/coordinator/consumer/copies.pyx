@@ -6,7 +6,7 @@ Source: ConsumerGroup.java, ModernGroup.java (their timeline fields).
 """
 from libc.string cimport memcpy
 
-from coterie._core.coordinator.consumer.assignors cimport count_targets, new_subscriber
+from coterie._core.coordinator.consumer.assignors cimport count_targets
 from coterie._core.coordinator.consumer.group cimport (
     ConsumerGroup, ConsumerMember, Owners, new_member)
 from coterie._core.coordinator.consumer.values cimport Assignment
@@ -28,13 +28,11 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     target.classic_count, target.homogeneous = source.classic_count, source.homogeneous
     target.has_partition_metadata = source.has_partition_metadata
     target.members, target.absent, target.targeted = {}, {}, {}
-    target.order, target.subscribers = [], []
+    target.order = []
     for member in source.order:
         copied = copied_member(target, member)
-        copied.subscriber = new_subscriber(member.member_id, member.target)
-        copied.subscriber.instance_id = member.fields.instance_id
+        copied.instance_id = member.instance_id
         target.order.append(copied)
-        target.subscribers.append(copied.subscriber)
         target.members[member.member_id] = copied
     for member in source.absent.values():
         target.absent[member.member_id] = copied_member(target, member)
@@ -47,7 +45,7 @@ cdef ConsumerMember copied_member(ConsumerGroup target, ConsumerMember member):
     copied.fields, copied.state, copied.present = member.fields, member.state, member.present
     copied.epoch, copied.previous_epoch = member.epoch, member.previous_epoch
     copied.assigned, copied.revoking = member.assigned, member.revoking
-    copied.target = member.target
+    copied.target, copied.previous = member.target, member.previous
     if member.target is not None:
         count_targets(target.targeted, <Assignment>member.target, 1)
     return copied

@@ -65,8 +65,7 @@ cdef class Record:                 # one to append and to replay
     cdef int32_t epoch
     cdef int64_t hash
 
-cdef class ConsumerMember:
-    cdef readonly str member_id
+cdef class ConsumerMember(Subscriber):
     cdef readonly MemberFields fields
     cdef readonly int32_t epoch
     cdef readonly int32_t previous_epoch
@@ -76,9 +75,9 @@ cdef class ConsumerMember:
     cdef Assignment target         # None: the group has none of this member
     cdef bint present              # there is a member record; a target may come without
     cdef Timers timers
-    cdef Subscriber subscriber     # the member as assignors see it, used again and again; or None
     cdef tuple answer              # of a heartbeat that changes nothing, or None
     cdef int64_t answer_interval_ms
+    cdef tuple settled             # the details of its last heartbeat that changed nothing, or None
 
 cdef class ConsumerGroup(Group):
     cdef readonly int32_t epoch
@@ -86,7 +85,6 @@ cdef class ConsumerGroup(Group):
     cdef readonly int32_t target_epoch
     cdef readonly dict members     # member id -> ConsumerMember that is present
     cdef list order                # of them, by member id
-    cdef list subscribers          # of the same: as assignors see them
     cdef dict absent               # member id -> ConsumerMember that only has a target
     cdef readonly dict instances
     cdef readonly dict resolved

@@ -10,7 +10,7 @@ cimport cython
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.coordinator.consumer.assignors cimport count_targets, new_subscriber
+from coterie._core.coordinator.consumer.assignors cimport count_targets
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, add_count, no_names, no_partitions, utf16_before,
@@ -127,12 +127,10 @@ cdef class Subscriptions:
 
 @cython.final
 @cython.no_gc                      # no reference cycles
-@cython.freelist(64)
-cdef class ConsumerMember:
+cdef class ConsumerMember(Subscriber):
     """A member of a consumer group."""
 
     def __cinit__(self, str member_id):
-        self.member_id = member_id
         self.previous_epoch = -1
         self.assigned = self.revoking = no_partitions()
         self.fields = UNNAMED
@@ -173,7 +171,7 @@ cdef class ConsumerGroup(Group):
         self.group_id = group_id
         self.group_type = CONSUMER
         self.members, self.absent = {}, {}
-        self.order, self.subscribers = [], []
+        self.order = []
         self.instances, self.resolved = {}, {}
         self.regex_count = self.assignor_count = NOTHING
         self.names_count, self.topic_count, self.owners, self.targeted = {}, {}, {}, {}
@@ -241,7 +239,6 @@ cdef class ConsumerGroup(Group):
     cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
         cdef MemberFields fields
-        cdef Py_ssize_t at
         if record.tombstone:
             if member is None:
                 return 0
@@ -252,8 +249,7 @@ cdef class ConsumerGroup(Group):
                 raise CorruptData(f"group {self.group_id!r}: member {record.name!r} is removed "
                                   "before its target")
             del self.members[record.name]
-            at = place_of(self.order, record.name)
-            del self.order[at], self.subscribers[at]
+            del self.order[place_of(self.order, record.name)]
             self.count_stable(member, -1)
             self.count_fields(member.fields, -1, subscriptions)
             if self.instances.get(member.fields.instance_id) == record.name:
@@ -267,16 +263,13 @@ cdef class ConsumerGroup(Group):
                 member = new_member(record.name)
             member.present = True
             self.members[record.name] = member
-            at = place_of(self.order, record.name)
-            self.order.insert(at, member)
-            member.subscriber = new_subscriber(record.name, member.target)
-            self.subscribers.insert(at, member.subscriber)
+            self.order.insert(place_of(self.order, record.name), member)
             self.count_stable(member, 1)
         else:
             self.count_fields(member.fields, -1, subscriptions)
         member.fields = fields
-        member.answer = None
-        member.subscriber.instance_id = fields.instance_id
+        member.answer = member.settled = None
+        member.instance_id = fields.instance_id
         self.count_fields(fields, 1, subscriptions)
         if fields.instance_id is not None:
             self.instances[fields.instance_id] = record.name
@@ -294,7 +287,7 @@ cdef class ConsumerGroup(Group):
         self.count_stable(member, -1)
         self.release(member.assigned, member.epoch)
         self.release(member.revoking, member.epoch)
-        member.answer = None
+        member.answer = member.settled = None
         if record.tombstone:
             member.epoch = member.previous_epoch = -1
             member.state = STABLE_MEMBER
@@ -320,18 +313,14 @@ cdef class ConsumerGroup(Group):
             count_targets(self.targeted, member.target, -1)
         if record.tombstone:
             if member is not None:
-                member.target = None
-                if member.subscriber is not None:
-                    member.subscriber.previous = no_partitions()
+                member.target, member.previous = None, no_partitions()
                 self.absent.pop(record.name, None)
             return 0
         if member is None:
             member = self.absent[record.name] = new_member(record.name)
-        member.target = <Assignment?>record.value
+        member.target = member.previous = <Assignment?>record.value
         if self.revision < AS_RECORDED:
             count_targets(self.targeted, member.target, 1)
-        if member.subscriber is not None:
-            member.subscriber.previous = member.target
         return 0
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:

@@ -71,10 +71,7 @@ cdef tuple settled_answer(ConsumerProtocol protocol, Group found, str group_id, 
     """
     cdef ConsumerGroup group
     cdef ConsumerMember member
-    if (found is None or found.group_type != CONSUMER or epoch <= 0 or not member_id
-            or details[RACK_ID] is not None or details[REBALANCE_TIMEOUT_MS] != -1
-            or details[NAMES] is not None or details[REGEX] is not None
-            or details[ASSIGNOR] is not None or details[OWNED] is not None):
+    if found is None or found.group_type != CONSUMER or epoch <= 0 or not member_id:
         return None
     group = <ConsumerGroup>found
     member = group.members.get(member_id)
@@ -82,13 +79,23 @@ cdef tuple settled_answer(ConsumerProtocol protocol, Group found, str group_id, 
             or group.target_epoch != epoch or group.epoch != epoch
             or epoch < group.refresh_epoch
             or protocol.runtime.wheel.clock_ms >= group.refresh_ms
-            or group.regex_count or member.fields.classic is not None
-            or <str>details[CLIENT_ID] != member.fields.client_id
-            or <str>details[CLIENT_HOST] != member.fields.client_host
+            or group.regex_count
+            or (details is not member.settled and not names_nothing(member.fields, details))
             or protocol.runtime.partitions.refusal(group_id, False) != NONE):
         return None
+    member.settled = details
     return unchanged_answer(member, start_session(
         protocol, group_id, timers_of_member(protocol, group_id, member)))
+
+
+cdef bint names_nothing(MemberFields fields, tuple details) except -1:
+    """Whether a heartbeat names nothing, and comes from the client that a member is."""
+    return (details[RACK_ID] is None and details[REBALANCE_TIMEOUT_MS] == -1
+            and details[NAMES] is None and details[REGEX] is None
+            and details[ASSIGNOR] is None and details[OWNED] is None
+            and fields.classic is None
+            and <str>details[CLIENT_ID] == fields.client_id
+            and <str>details[CLIENT_HOST] == fields.client_host)
 
 
 cdef int check_request(ConsumerProtocol protocol, Heartbeat r) except -1:
@@ -176,7 +183,8 @@ cdef ConsumerMember successor_of(ConsumerProtocol protocol, ConsumerMember old, 
     """A static member under a new id: all of the old one's, at epoch 0."""
     cdef ConsumerMember member = new_member(member_id)
     member.fields, member.state = old.fields, old.state
-    member.assigned, member.revoking, member.target = old.assigned, old.revoking, old.target
+    member.assigned, member.revoking = old.assigned, old.revoking
+    member.target, member.previous = old.target, old.previous
     member.epoch = member.previous_epoch = 0
     return member
 

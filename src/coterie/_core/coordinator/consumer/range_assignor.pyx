@@ -96,6 +96,6 @@ cdef int share_ranges(list ordered, list topics, Run* runs, int32_t* who,
             ends[n] += ends[n - 1]
         made = new_assignment([topics[topic_of[n]] for n in range(spans, first_span[m])],
                               ends + spans, partitions + total)
-        member.target = member.previous if made.equals(<Assignment>member.previous) else made
+        member.computed = member.previous if made.equals(<Assignment>member.previous) else made
         spans, total = first_span[m], first[m]
     return 0

@@ -4,7 +4,6 @@ Source: TargetAssignmentBuilder.java.
 """
 from libc.stdint cimport int32_t
 
-from coterie._core.coordinator.consumer.assignors cimport Subscriber, new_subscriber
 from coterie._core.coordinator.consumer.assignors cimport assign as assign_all
 from coterie._core.coordinator.consumer.group cimport (
     TARGET, ConsumerGroup, ConsumerMember, new_record, place_of, preferred, target_epoch_record)
@@ -18,78 +17,62 @@ cdef Assignment assign_targets(ConsumerProtocol protocol, ConsumerGroup group,
                                ConsumerMember member, MemberFields fields, ConsumerMember replaced,
                                bint homogeneous, int32_t epoch, list records):
     """Assign all members; return the target of the member that sent the heartbeat."""
-    cdef list subscribers = group.subscribers, sources = group.order
-    cdef Subscriber own = member.subscriber
+    cdef list members = group.order
     cdef Py_ssize_t n
     cdef bint is_new = False
     if replaced is not None or not member.present:
-        own = new_subscriber(member.member_id, member.target)
         if replaced is not None:
-            subscribers, sources = list(subscribers), list(sources)
-            n = sources.index(replaced)
-            del subscribers[n], sources[n]
-        n = place_of(sources, member.member_id)
-        if n < len(subscribers) and (
-                (<Subscriber>subscribers[n]).member_id == member.member_id):
-            subscribers, sources = list(subscribers), list(sources)
-            subscribers[n] = own
+            members = list(members)
+            members.remove(replaced)
+        n = place_of(members, member.member_id)
+        if n < len(members) and (<ConsumerMember>members[n]).member_id == member.member_id:
+            members = list(members)
+            members[n] = member
         else:
-            is_new = replaced is None      # the group's own lists have it for this assignment
-            subscribers.insert(n, own)
-            sources.insert(n, None)
+            is_new = replaced is None      # the group's own list has it for this assignment
+            members.insert(n, member)
     try:
-        own.instance_id = fields.instance_id
-        assign_subscribers(protocol, group, member, fields, replaced, homogeneous, own,
-                           subscribers, sources)
-        put_changes(group, replaced, own, subscribers, sources, records)
+        member.instance_id = fields.instance_id
+        assign_members(protocol, group, member, fields, replaced, homogeneous, members)
+        put_changes(group, replaced, member, members, records)
     finally:
         if is_new:
-            del subscribers[n], sources[n]
+            del members[n]
     records.append(target_epoch_record(epoch))
-    if member.present:
-        own.instance_id = member.fields.instance_id     # until the member's record is replayed
-    return <Assignment>own.target
+    member.instance_id = member.fields.instance_id      # until the member's record is replayed
+    return <Assignment>member.computed
 
 
-cdef int assign_subscribers(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
-                            MemberFields fields, ConsumerMember replaced, bint homogeneous,
-                            Subscriber own, list subscribers, list sources) except -1:
-    """Run the assignor. ``own``: the member that sent the heartbeat, as it will be."""
-    cdef Subscriber subscriber
-    cdef Py_ssize_t n
-    for n in range(1 if homogeneous else len(subscribers)):
-        subscriber = <Subscriber>subscribers[n]     # else the topics of the first are all
-        subscriber.topics = topics_of(protocol, group, fields if subscriber is own else (
-            <ConsumerMember>sources[n]).fields)
-    return assign_all(assignor_of(protocol, group, member, fields, replaced), subscribers,
-                      homogeneous, group.targeted)
-
-
-cdef int put_changes(ConsumerGroup group, ConsumerMember replaced, Subscriber own,
-                     list subscribers, list sources, list records) except -1:
-    """The records of targets that are new or differ."""
-    cdef Subscriber subscriber
+cdef int assign_members(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember member,
+                        MemberFields fields, ConsumerMember replaced, bint homogeneous,
+                        list members) except -1:
+    """Run the assignor. ``fields``: those that ``member``, which sent the heartbeat, will have."""
     cdef ConsumerMember each
-    cdef Assignment had
     cdef Py_ssize_t n
-    for n in range(len(subscribers)):
-        subscriber = <Subscriber>subscribers[n]
-        if (subscriber.target is subscriber.previous and subscriber is not own
-                and (<Assignment>subscriber.target).count):
-            continue
-        each = <ConsumerMember>sources[n]
-        had = None if each is None else each.target
-        if subscriber is own and replaced is not None:
+    for n in range(1 if homogeneous else len(members)):     # the topics of the first are all
+        each = <ConsumerMember>members[n]
+        each.topics = topics_of(protocol, group, fields if each is member else each.fields)
+    return assign_all(assignor_of(protocol, group, member, fields, replaced), members, homogeneous,
+                      group.targeted)
+
+
+cdef int put_changes(ConsumerGroup group, ConsumerMember replaced, ConsumerMember member,
+                     list members, list records) except -1:
+    """The records of targets that are new or differ."""
+    cdef ConsumerMember each, absent
+    cdef Assignment had
+    for each in members:
+        had = each.target
+        if each is member and replaced is not None:
             # The replacement's own record comes first: what it says is what was there.
-            had = <Assignment>subscriber.previous if replaced.member_id == (
-                subscriber.member_id) else None
-        if had is not None and subscriber.target is had:
+            had = <Assignment>each.previous if replaced.member_id == each.member_id else None
+        if had is not None and each.computed is had:
             continue
         if had is None and group.absent:
-            each = group.absent.get(subscriber.member_id)
-            had = None if each is None else each.target
-        if had is None or not (<Assignment>subscriber.target).equals(had):
-            records.append(new_record(TARGET, subscriber.member_id, subscriber.target))
+            absent = group.absent.get(each.member_id)
+            had = None if absent is None else absent.target
+        if had is None or not (<Assignment>each.computed).equals(had):
+            records.append(new_record(TARGET, each.member_id, each.computed))
     return 0
 
 

@@ -292,5 +292,5 @@ cdef int hand_out(Balance run, list subscribers) except -1:
         member = <Subscriber>subscribers[n]
         made = numbered(every + at, start[n] - at, run.topics, run.runs, ends, partitions)
         at = start[n]
-        member.target = member.previous if made.equals(<Assignment>member.previous) else made
+        member.computed = member.previous if made.equals(<Assignment>member.previous) else made
     return 0

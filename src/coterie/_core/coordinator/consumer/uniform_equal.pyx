@@ -29,7 +29,7 @@ cdef int assign_equal(list subscribers, dict targeted) except -1:
     cdef Subscriber member
     if not topics:
         for member in subscribers:
-            member.target = no_partitions()
+            member.computed = no_partitions()
         return 0
     runs = <Run*>memory.take(len(topics) * sizeof(Run))
     mark(topics, runs)
@@ -64,7 +64,7 @@ cdef int64_t keep_share(Subscriber member, int64_t quota, Pool* pool) except -1:
     """Give a member what it had, up to its quota; the partitions that are left of the quota."""
     cdef Assignment previous = <Assignment>member.previous
     if previous.count <= quota and pool.complete:
-        member.target = previous
+        member.computed = previous
         return quota - previous.count
     return keep_part(member, previous, quota, pool)
 
@@ -91,7 +91,7 @@ cdef int64_t keep_part(Subscriber member, Assignment previous, int64_t quota,
                 pool.ends[len(kept_topics)] = count
                 kept_topics.append(topic)
         start = previous.ends[m]
-    member.target = new_assignment(kept_topics, pool.ends, pool.partitions)
+    member.computed = new_assignment(kept_topics, pool.ends, pool.partitions)
     return quota
 
 
@@ -129,7 +129,7 @@ cdef int share_equally(list subscribers, dict targeted, list topics, Run* runs,
         given = min(quotas[n], pool.count - next_one)
         if given > 0:
             member = <Subscriber>subscribers[n]
-            member.target = with_more(<Assignment>member.target, pool.free + next_one, given,
+            member.computed = with_more(<Assignment>member.computed, pool.free + next_one, given,
                                       topics, &pool)
             next_one += given
     return 0

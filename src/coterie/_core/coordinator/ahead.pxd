@@ -1,0 +1,119 @@
+"""Look-ups ahead of their events: what many groups have is scattered over the memory.
+
+An event of one of many groups waits for memory longer than it computes. So a few events before its
+turn its group is looked up, then what the group refers to is fetched, then its members: each step
+when what it reads has arrived. A look-up is valid while no group was added or dropped.
+"""
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t
+
+from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
+from coterie._core.coordinator.runtime cimport CONSUMER, Group, Runtime
+from coterie._core.coordinator.trace cimport Event
+from coterie._core.structures.slots cimport coterie_prefetch
+
+cdef extern from "Python.h":
+    PyObject* PyDict_GetItemWithError(object d, object key) except? NULL
+    ctypedef struct PyDictObject:
+        void* ma_keys
+    ctypedef struct PyListObject:
+        void* ob_item
+
+cdef enum:
+    GROUP_AHEAD = 6                # the events before an event's turn at which each step is taken
+    PARTS_AHEAD = 4
+    CONTENTS_AHEAD = 3
+    MEMBERS_AHEAD = 2
+    MEMBER_AHEAD = 1
+    LOOKED_UP = 8                  # a power of 2, more than GROUP_AHEAD
+    FEW = 4                        # members: those of more are not fetched
+    LINE = 64                      # bytes that are fetched at once
+    GROUP_LINES = 4
+    MEMBER_LINES = 3
+    KEYS_LINES = 2
+
+cdef struct LookUp:
+    PyObject* group                # borrowed; NULL: there is none
+    int64_t changes                # Runtime.group_changes at its time
+
+
+cdef inline void fetch(void* first, int lines) noexcept:
+    cdef int n
+    for n in range(lines):
+        coterie_prefetch(<char*>first + LINE * n)
+
+
+cdef inline void fetch_keys(dict one) noexcept:
+    fetch((<PyDictObject*>one).ma_keys, KEYS_LINES)
+
+
+cdef inline ConsumerGroup found_at(Runtime runtime, const LookUp* look_ups, Py_ssize_t n):
+    """The group of event ``n``; None: it had none, or that one may be gone."""
+    cdef const LookUp* look_up = &look_ups[n % LOOKED_UP]
+    if look_up.changes != runtime.group_changes or look_up.group == NULL:
+        return None
+    if (<Group>look_up.group).group_type != CONSUMER:
+        return None
+    return <ConsumerGroup>look_up.group
+
+
+cdef inline bint may_write(const Event* event, ConsumerGroup group) noexcept:
+    """Whether the event may change more than a timer: its sender is not at the group's epoch."""
+    return event.generation_id != group.epoch
+
+
+cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, LookUp* look_ups,
+                           Py_ssize_t n) except -1:
+    """Take the steps that are due at event ``n``; at least GROUP_AHEAD events follow it."""
+    cdef LookUp* look_up = &look_ups[(n + GROUP_AHEAD) % LOOKED_UP]
+    cdef ConsumerGroup group
+    cdef ConsumerMember member
+    cdef Py_ssize_t at
+    cdef PyObject* found
+    look_up.changes = runtime.group_changes
+    look_up.group = PyDict_GetItemWithError(runtime.groups, objects[event[<int>GROUP_AHEAD].group])
+    if look_up.group != NULL:
+        fetch(look_up.group, GROUP_LINES)
+
+    group = found_at(runtime, look_ups, n + PARTS_AHEAD)
+    if group is not None:
+        fetch(<void*>group.members, 1)
+        if may_write(event + PARTS_AHEAD, group):
+            fetch(<void*>group.order, 1)
+            fetch(<void*>group.names_count, 1)
+            fetch(<void*>group.topic_count, 1)
+            fetch(<void*>group.owners, 1)
+            fetch(<void*>group.targeted, 1)
+
+    group = found_at(runtime, look_ups, n + CONTENTS_AHEAD)
+    if group is not None:
+        fetch_keys(group.members)
+        if may_write(event + CONTENTS_AHEAD, group):
+            fetch((<PyListObject*>group.order).ob_item, 1)
+            fetch_keys(group.names_count)
+            fetch_keys(group.topic_count)
+            fetch_keys(group.owners)
+            fetch_keys(group.targeted)
+
+    group = found_at(runtime, look_ups, n + MEMBERS_AHEAD)
+    if group is not None and may_write(event + MEMBERS_AHEAD, group):
+        for at in range(min(FEW, len(group.order))):
+            fetch(<void*>group.order[at], MEMBER_LINES)
+
+    group = found_at(runtime, look_ups, n + MEMBER_AHEAD)
+    if group is not None:
+        if may_write(event + MEMBER_AHEAD, group):
+            for at in range(min(FEW, len(group.order))):
+                member = <ConsumerMember>group.order[at]
+                fetch(<void*>member.target, 1)
+                fetch(<void*>member.timers, 1)
+        else:
+            found = PyDict_GetItemWithError(
+                group.members, objects[event[<int>MEMBER_AHEAD].member])
+            if found != NULL:
+                fetch(found, MEMBER_LINES)
+
+    group = found_at(runtime, look_ups, n)
+    if group is not None:
+        runtime.last_id, runtime.last = <str>objects[event.group], group
+    return 0
