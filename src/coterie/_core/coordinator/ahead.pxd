@@ -47,6 +47,13 @@ cdef inline void fetch_keys(dict one) noexcept:
     fetch((<PyDictObject*>one).ma_keys, KEYS_LINES)
 
 
+cdef inline void fetch_parts(ConsumerMember member) noexcept:
+    fetch(<void*>member.fields, 1)
+    fetch(<void*>member.assigned, 1)
+    fetch(<void*>member.target, 1)
+    fetch(<void*>member.timers, 1)
+
+
 cdef inline ConsumerGroup found_at(Runtime runtime, const LookUp* look_ups, Py_ssize_t n):
     """The group of event ``n``; None: it had none, or that one may be gone."""
     cdef const LookUp* look_up = &look_ups[n % LOOKED_UP]
@@ -67,7 +74,6 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
     """Take the steps that are due at event ``n``; at least GROUP_AHEAD events follow it."""
     cdef LookUp* look_up = &look_ups[(n + GROUP_AHEAD) % LOOKED_UP]
     cdef ConsumerGroup group
-    cdef ConsumerMember member
     cdef Py_ssize_t at
     cdef PyObject* found
     look_up.changes = runtime.group_changes
@@ -96,22 +102,27 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
             fetch_keys(group.targeted)
 
     group = found_at(runtime, look_ups, n + MEMBERS_AHEAD)
-    if group is not None and may_write(event + MEMBERS_AHEAD, group):
-        for at in range(min(FEW, len(group.order))):
-            fetch(<void*>group.order[at], MEMBER_LINES)
+    if group is not None:
+        if may_write(event + MEMBERS_AHEAD, group):
+            for at in range(min(FEW, len(group.order))):
+                fetch(<void*>group.order[at], MEMBER_LINES)
+        else:
+            found = PyDict_GetItemWithError(
+                group.members, objects[event[<int>MEMBERS_AHEAD].member])
+            if found != NULL:
+                fetch(found, MEMBER_LINES)
 
     group = found_at(runtime, look_ups, n + MEMBER_AHEAD)
     if group is not None:
         if may_write(event + MEMBER_AHEAD, group):
             for at in range(min(FEW, len(group.order))):
-                member = <ConsumerMember>group.order[at]
-                fetch(<void*>member.target, 1)
-                fetch(<void*>member.timers, 1)
+                fetch_parts(<ConsumerMember>group.order[at])
         else:
             found = PyDict_GetItemWithError(
                 group.members, objects[event[<int>MEMBER_AHEAD].member])
             if found != NULL:
-                fetch(found, MEMBER_LINES)
+                fetch(<void*>(<ConsumerMember>found).timers, 1)
+                fetch(<void*>(<ConsumerMember>found).answer, 1)
 
     group = found_at(runtime, look_ups, n)
     if group is not None:

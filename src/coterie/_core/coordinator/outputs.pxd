@@ -24,6 +24,16 @@ cdef enum State:                   # of a group; the order of STATE_NAMES in out
 
 cdef tuple STATE_NAMES
 
+cdef enum GroupState:              # of a consumer group; the order of CONSUMER_GROUP_STATES
+    EMPTY_GROUP = 0
+    ASSIGNING = 1
+    RECONCILING = 2
+    STABLE_GROUP = 3
+    NO_GROUP_LEFT = 4
+    CLASSIC_INSTEAD = 5
+
+cdef tuple CONSUMER_GROUP_STATES
+
 cdef enum:
     RECONCILED = -1                # of a member; it was not fenced
 
@@ -45,12 +55,13 @@ cdef enum CauseCode:               # as events.Cause
 cdef struct OutputRow:                # 32 bytes
     int64_t at_ms
     int64_t id                     # of the request; a transition's generation, a record's offset,
-    #                                a member's epoch
+    #                                a member's epoch; a group's epoch << 32 | target epoch
     PyObject* payload              # owned, or NULL
     int16_t kind
-    int16_t op                     # its number; of a transition: from << 8 | to
+    int16_t op                     # its number; of a transition: from << 8 | to; a GroupState
     int32_t code                   # the error; a transition's cause; why unanswered; a record's
-    #                                byte in its batch; why a member was fenced, or RECONCILED
+    #                                byte in its batch; why a member was fenced, or RECONCILED;
+    #                                the members of a group
 
 cdef class Outputs:
     cdef OutputRow* rows

@@ -5,7 +5,7 @@ dicts of trace lines. It decides nothing. Cost: O(1) a row.
 """
 cimport cython
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.coordinator.sink cimport Batch
@@ -14,6 +14,9 @@ import coterie.events as events
 import coterie.operations as operations
 import coterie.values as values
 
+CONSUMER_GROUP_STATES = (          # by GroupState: type and state
+    ("consumer", "Empty"), ("consumer", "Assigning"), ("consumer", "Reconciling"),
+    ("consumer", "Stable"), ("none", None), ("classic", None))
 STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 cdef extern from "Python.h":
@@ -141,7 +144,9 @@ cdef class Outputs:
             key, value = batch.pair(row.code)
             return events.Append(row.at_ms, group_of(batch, key), key, value, row.id)
         if row.kind == GROUP:
-            return events.ConsumerGroupChange(row.at_ms, *payload)
+            group_type, state = CONSUMER_GROUP_STATES[row.op]
+            return events.ConsumerGroupChange(row.at_ms, payload, group_type, state, row.id >> 32,
+                                              <int32_t>(row.id & 0xFFFFFFFF), row.code)
         if row.kind == MEMBER and row.code == RECONCILED:
             return events.MemberReconciled(row.at_ms, *payload, row.id)
         if row.kind == MEMBER:

@@ -19,12 +19,6 @@ cdef enum Revision:                # of the rules, by the first version of Kafka
     KAFKA_4_2 = 2
     AS_RECORDED = 3                # of no broker: a log is shown as it is, nothing is refused
 
-cdef enum GroupState:
-    EMPTY_GROUP = 0
-    ASSIGNING = 1
-    RECONCILING = 2
-    STABLE_GROUP = 3
-
 cdef enum RecordKind:              # the versions of the keys
     OFFSET = 1
     CLASSIC_GROUP = 2
@@ -76,7 +70,6 @@ cdef class ConsumerMember(Subscriber):
     cdef bint present              # there is a member record; a target may come without
     cdef Timers timers
     cdef tuple answer              # of a heartbeat that changes nothing, or None
-    cdef int64_t answer_interval_ms
     cdef tuple settled             # the details of its last heartbeat that changed nothing, or None
 
 cdef class ConsumerGroup(Group):

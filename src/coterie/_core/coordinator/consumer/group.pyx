@@ -15,13 +15,13 @@ from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, add_count, no_names, no_partitions, utf16_before,
     utf16_sorted)
+from coterie._core.coordinator.outputs cimport (
+    ASSIGNING, CONSUMER_GROUP_STATES, EMPTY_GROUP, RECONCILING, STABLE_GROUP)
 from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
 
 from coterie.errors import CorruptData
 
 cdef dict NOTHING = {}             # of all groups: where most have nothing, until they have
-
-GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable")
 
 
 @cython.final
@@ -194,7 +194,7 @@ cdef class ConsumerGroup(Group):
     @property
     def state(self):
         """The state's name."""
-        return GROUP_STATES[self.state_number()]
+        return (<tuple>CONSUMER_GROUP_STATES[self.state_number()])[1]
 
     cdef bint is_homogeneous(self) except -1:
         """Whether all members subscribe alike: to the same names, or by the same expression."""

@@ -40,6 +40,7 @@ cdef enum:                         # where the details of a heartbeat have what
     OWNED = 5
     CLIENT_ID = 6
     CLIENT_HOST = 7
+    INTERVAL_MS = 2                # and where an answer has the interval
 
 
 cdef int answer_heartbeat(ConsumerProtocol protocol, int64_t id, Group group,
@@ -250,7 +251,8 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
     cdef MemberFields had = member.fields
     cdef MemberFields fields = updated_fields(protocol, member, r)
     cdef int32_t epoch = group.epoch, target_epoch = group.target_epoch
-    cdef int64_t digest, interval_ms = protocol.heartbeat_interval_ms
+    cdef int64_t digest
+    cdef object interval_ms = protocol.heartbeat_interval_ms
     cdef bint bump, homogeneous = group.homogeneous
     cdef Assignment target
     cdef Current current
@@ -316,19 +318,19 @@ cdef inline Timers timers_of_member(ConsumerProtocol protocol, str group_id,
     return protocol.timers_of(group_id, member.member_id)
 
 
-cdef int64_t start_session(ConsumerProtocol protocol, str group_id, Timers timers) except? -7:
+cdef object start_session(ConsumerProtocol protocol, str group_id, Timers timers):
     """Start a member's session anew; the interval of its heartbeats."""
-    cdef int64_t interval_ms = protocol.heartbeat_interval_ms
     if not protocol.group_configs:
         protocol.arm_session(timers, protocol.session_timeout_ms)
-        return interval_ms
+        return protocol.heartbeat_interval_ms
     protocol.arm_session(timers, protocol.setting(
         group_id, "consumer.session.timeout.ms", protocol.session_timeout_ms))
-    return protocol.setting(group_id, "consumer.heartbeat.interval.ms", interval_ms)
+    return protocol.setting(group_id, "consumer.heartbeat.interval.ms",
+                            protocol.heartbeat_interval_ms)
 
 
 cdef tuple heartbeat_answer(ConsumerMember member, Current current, Heartbeat r,
-                            int64_t interval_ms):
+                            object interval_ms):
     """The payload: member id, epoch, interval, and the assignment if it is to be shown."""
     cdef int32_t epoch = member.epoch if current is None else current.epoch
     cdef Assignment assigned = member.assigned if current is None else current.assigned
@@ -341,9 +343,8 @@ cdef tuple heartbeat_answer(ConsumerMember member, Current current, Heartbeat r,
     return unchanged_answer(member, interval_ms)
 
 
-cdef tuple unchanged_answer(ConsumerMember member, int64_t interval_ms):
+cdef tuple unchanged_answer(ConsumerMember member, object interval_ms):
     """The payload for a member of which nothing has changed, made once."""
-    if member.answer is None or member.answer_interval_ms != interval_ms:
+    if member.answer is None or member.answer[INTERVAL_MS] != interval_ms:
         member.answer = (member.member_id, member.epoch, interval_ms, None)
-        member.answer_interval_ms = interval_ms
     return member.answer

@@ -55,7 +55,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef Subscriptions subscriptions
     cdef OffsetStore store
     cdef int64_t session_timeout_ms
-    cdef int64_t heartbeat_interval_ms
+    cdef object heartbeat_interval_ms     # an int, which all answers have
     cdef int64_t max_size
     cdef int64_t regex_interval_ms
     cdef int64_t commit_timeout_ms

@@ -6,7 +6,7 @@ Timers, refresh deadlines and resolutions are no part of the log: they stay when
 Source: GroupMetadataManager.java (consumerGroupHeartbeat), OffsetMetadataManager.java.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.joins cimport Joins
@@ -26,13 +26,13 @@ from coterie._core.coordinator.consumer.pending cimport (
     PendingWrites, Waiting, pending_writes)
 from coterie._core.coordinator.consumer.resolutions cimport run_tasks
 from coterie._core.coordinator.offset_store cimport OffsetStore
-from coterie._core.coordinator.outputs cimport EMPTY, GROUP, STABLE
+from coterie._core.coordinator.outputs cimport (
+    CLASSIC_INSTEAD, EMPTY, GROUP, NO_GROUP_LEFT, STABLE)
 from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, CONSUMER, EVERY_TYPE, NO_GROUP, NO_TIMER, OTHER, Group, GroupProtocol, Runtime)
 from coterie._core.coordinator.sink cimport FAILED, batch_of
 
-from coterie._core.coordinator.consumer.group import GROUP_STATES
 from coterie.errors import CoterieError
 
 cdef dict REVISIONS = {"4.1": KAFKA_4_1_0, "4.1.2": KAFKA_4_1_2, "4.2": KAFKA_4_2}
@@ -226,17 +226,14 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int show_change(self, Touched touched) except -1:
         cdef str group_id = touched.group_id
         cdef Shape before = touched.before, now = self.shape_of(group_id)
-        cdef tuple row
         if (now.state == before.state and now.epoch == before.epoch
                 and now.target_epoch == before.target_epoch and now.members == before.members):
             return 0
         if now.state < 0:
-            known = self.runtime.find(group_id)
-            row = (group_id, "none" if known is None else "classic", None, 0, 0, 0)
-        else:
-            row = (group_id, "consumer", (<tuple>GROUP_STATES)[now.state], now.epoch,
-                   now.target_epoch, now.members)
-        return self.runtime.outputs.push(GROUP, self.runtime.wheel.clock_ms, 0, 0, 0, row)
+            now.state = NO_GROUP_LEFT if self.runtime.find(group_id) is None else CLASSIC_INSTEAD
+        return self.runtime.outputs.push(
+            GROUP, self.runtime.wheel.clock_ms,
+            <int64_t>now.epoch << 32 | <uint32_t>now.target_epoch, now.state, now.members, group_id)
 
     # ---- timers ----------------------------------------------------------------------------------
 
