@@ -33,6 +33,7 @@ from coterie._core.coordinator.runtime cimport NO_GROUP, AppendOp, Decider, Grou
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
 from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
 from coterie._core.structures.slots cimport coterie_prefetch
+from coterie._core.structures.timers cimport TimerWheel
 
 from collections.abc import MutableSequence
 
@@ -281,7 +282,7 @@ cdef class Coordinator:
         cdef Py_ssize_t n
         cdef Event* event
         cdef list objects = trace.objects
-        cdef int64_t now_ms = self.runtime.wheel.clock_ms
+        cdef TimerWheel wheel = self.runtime.wheel
         self.member_ids = {}
         self.rows_read = self.runtime.outputs.count
         for n in range(trace.count):
@@ -293,9 +294,8 @@ cdef class Coordinator:
             try:
                 if n % BEATS == 0 or event.op != HEARTBEAT:
                     PyErr_CheckSignals()
-                if event.at_ms != now_ms or self.runtime.wheel.due.count:
+                if event.at_ms != wheel.clock_ms or wheel.due.count:
                     self.runtime.advance_to(event.at_ms, True)
-                    now_ms = event.at_ms
                 if trace.sugar:
                     self.dispatch_sugar(event, objects)
                 else:

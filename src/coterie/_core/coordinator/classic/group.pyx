@@ -110,7 +110,6 @@ cdef class GroupMetadata(Group):
         member.group_id = self.group_id
         member.awaiting_join = join
         self.num_members_awaiting_join += join is not None
-        self.pending_members.pop(member.member_id, None)
         return 0
 
     cdef MemberMetadata remove_member(self, str member_id):
@@ -284,7 +283,6 @@ cdef class GroupMetadata(Group):
         while self.num_pending_sync and (member := next_member(&self.members, &place)) is not None:
             self.num_pending_sync -= member.pending_sync
             member.pending_sync = False
-        self.num_pending_sync = 0
         self.renamed_sync = NOBODY
         return 0
 

@@ -29,9 +29,7 @@ def key_order(tuple key not None):
 
 cdef list in_key_order(list committed, list undecided):
     """Keys of committed offsets, then of undecided ones; a key may come twice."""
-    if len(committed) > 1:
-        committed.sort(key=key_order)
-    return committed + sorted(undecided, key=key_order) if undecided else committed
+    return sorted(committed, key=key_order) + sorted(undecided, key=key_order)
 
 
 @cython.final
@@ -60,7 +58,6 @@ cdef class ReplayedAdmin(AdminOperations):
 
     cdef int resigned(self, int32_t partition) except -1:
         """Begin the rhythm anew."""
-        self.runtime.disarm(&self.timer)
         return self.arm_clean_up()
 
     cdef int delete_offsets(self, int64_t id, Group group, str group_id, tuple keys) except -1:

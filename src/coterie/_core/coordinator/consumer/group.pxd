@@ -78,7 +78,6 @@ cdef class ConsumerMember:
     cdef Timers timers
     cdef Subscriber subscriber     # the member as assignors see it, used again and again; or None
     cdef tuple answer              # of a heartbeat that changes nothing, or None
-    cdef int64_t answer_interval_ms
 
 cdef class ConsumerGroup(Group):
     cdef readonly int32_t epoch
@@ -137,6 +136,8 @@ cdef str preferred(dict votes, tuple assignors)
 cdef ConsumerGroup new_group(str group_id, int revision)
 cdef ConsumerMember new_member(str member_id)
 cdef Record new_record(int kind, str name, object value)
+cdef Current new_current(int state, int32_t epoch, int32_t previous_epoch, Assignment assigned,
+                         Assignment revoking)
 cdef Record tombstone(int kind, str name)
 cdef list group_tombstones(ConsumerGroup group)
 cdef Record epoch_record(int32_t epoch, int64_t digest)

@@ -43,6 +43,17 @@ cdef class Current:
     """What a record of a current assignment says."""
 
 
+cdef Current new_current(int state, int32_t epoch, int32_t previous_epoch, Assignment assigned,
+                         Assignment revoking):
+    cdef Current made = Current.__new__(Current)
+    made.state = state
+    made.epoch = epoch
+    made.previous_epoch = previous_epoch
+    made.assigned = assigned
+    made.revoking = revoking
+    return made
+
+
 @cython.final
 @cython.no_gc                      # no reference cycles
 @cython.freelist(64)
@@ -275,7 +286,6 @@ cdef class ConsumerGroup(Group):
         else:
             self.count_fields(member.fields, -1, subscriptions)
         member.fields = fields
-        member.answer = None
         member.subscriber.instance_id = fields.instance_id
         self.count_fields(fields, 1, subscriptions)
         if fields.instance_id is not None:

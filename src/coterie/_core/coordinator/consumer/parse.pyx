@@ -82,8 +82,8 @@ def parse_record(bytes key, bytes value, MetadataImage image not None):
     if kind in (0, OFFSET):
         return decode_key(key)["data"]["group"], (
             tombstone(OFFSET, None) if value is None else new_record(OFFSET, None, None))
-    if 9 <= kind < 24 and kind != REGEX:
-        if value is None or kind not in OTHER_GROUPS:
+    if kind in OTHER_GROUPS:
+        if value is None:
             return None
         size = int.from_bytes(key[2:4], "big")
         return decode_utf8(key[4:4 + size]), new_record(OTHER_GROUP, OTHER_GROUPS[kind], None)
