@@ -308,6 +308,67 @@ def test_an_append_that_finishes_at_once_waits_for_an_earlier_one():
     assert (first.done, second.done) == (True, True)
 
 
+@pytest.mark.parametrize(("error", "answered"), [
+    (Error.NOT_ENOUGH_REPLICAS, Error.COORDINATOR_NOT_AVAILABLE),
+    (Error.NETWORK_EXCEPTION, Error.COORDINATOR_LOAD_IN_PROGRESS),
+])  # fmt: skip
+def test_what_waits_for_a_write_that_fails_is_answered_as_its_request_is(deferred, error, answered):
+    """A heartbeat of a classic member goes on while the coordinator loads (GroupCoordinator)."""
+    (member,) = stable(deferred)
+    deferred.offset_commit("i", {("t", 0): 1})
+    complete_all(deferred)
+    deferred.offset_commit("i", {("t", 0): 2})
+    beaten = deferred.heartbeat("g", 1, member)
+    fetched = deferred.offset_fetch("i", {"t": [0]}, require_stable=True)
+    plain, deleted = deferred.offset_delete("i", []), deferred.delete_groups(["x", "i"])
+    committed = deferred.offset_commit("g", {("t", 0): 3}, generation_id=1, member_id=member)
+    left = deferred.leave_group("g", [member])
+    assert not any(each.done for each in (beaten, fetched, plain, deleted, committed, left))
+    deferred.appends[0].complete(error)
+    loading = answered is Error.COORDINATOR_LOAD_IN_PROGRESS
+    assert beaten.response.error is (Error.NONE if loading else answered)
+    assert [each.response.error for each in (fetched, plain, left)] == [answered] * 3
+    assert committed.response.partitions[0].error is answered
+    assert {row.group_id: row.error for row in deleted.response.groups} == {
+        "x": answered, "i": answered}  # fmt: skip
+
+
+def test_an_answer_that_came_too_late_is_given_once(deferred):
+    answers = [beat(deferred), deferred.offset_commit("i", {("t", 0): 1})]
+    deferred.advance_by(5000)
+    complete_all(deferred)
+    assert all(answer.done for answer in answers)
+    assert [type(event).__name__ for event in deferred.events].count("Response") == 2
+
+
+def test_a_load_ends_what_was_held_and_an_append_of_before_fails_without_effect():
+    coordinator = made()
+    coordinator.handle({"op": "hold_commits"})
+    held = beat(coordinator)
+    coordinator.failover()
+    assert held.response.error is Error.NOT_COORDINATOR
+    assert beat(coordinator, "h").member_epoch == 1
+    deferred = made(appends="deferred")
+    beat(deferred)
+    (append,) = deferred.appends
+    deferred.failover()
+    append.complete(Error.NOT_ENOUGH_REPLICAS)
+    assert states(deferred) == {}
+    beat(deferred, member="b")
+    complete_all(deferred)
+    assert [row.member_id for row in described(deferred).members] == ["b"]
+
+
+def test_a_group_whose_first_write_failed_reads_no_topic(deferred):
+    beat(deferred)
+    complete_all(deferred, Error.NOT_ENOUGH_REPLICAS)
+    deferred.set_topics({"t": 5})
+    joined(deferred, member="b")
+    assert [row.partitions for row in described(deferred).members[0].assignment] == [
+        (0, 1, 2, 3, 4)
+    ]
+
+
 # ---- a commit of which nothing is written ---------------------------------------------------
 
 
@@ -362,6 +423,25 @@ def test_a_heartbeat_to_it_deletes_it_first(unwritten):
 def test_a_load_forgets_it(unwritten):
     unwritten.failover()
     assert unwritten.snapshot("g") is None
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_marker_of_its_partition_commits_it_or_takes_it_back(written):
+    log = Log()
+    coordinator = made(config={"offset.metadata.max.bytes": 1}, log_sink=log)
+    coordinator.txn_offset_commit("i", {("t", 0): 5}, producer_id=7, producer_epoch=0)
+    coordinator.handle({"op": "offset_commit", "group_id": "g", "offsets": [
+        {"topic": "t", "partition": 0, "offset": 5, "metadata": "long"}]})  # fmt: skip
+    assert states(coordinator) == {"i": "Empty"}
+    if written:
+        coordinator.end_txn(7, committed=True)
+        assert states(coordinator) == {"g": "Empty", "i": "Empty"}
+        return
+    log.answers = [OSError("full")]
+    with pytest.raises(CoterieError, match="full"):
+        coordinator.end_txn(7, committed=True)
+    assert coordinator.snapshot("g") is None
+    assert coordinator._core.open_transactions == {7: ["i"]}
 
 
 @pytest.mark.parametrize("request_", [
