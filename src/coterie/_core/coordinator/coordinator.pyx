@@ -61,7 +61,6 @@ cdef inline int fetch_group(dict groups, object group_id) except -1:
     if group != NULL:
         for n in range(LINES):
             coterie_prefetch(<char*>group + 64 * n)
-    return 0
 
 
 @cython.final

@@ -81,7 +81,6 @@ cdef class GroupMetadata(Group):
                 f"{STATE_NAMES[state]}")
         self.state = state
         self.current_state_timestamp = now_ms
-        return 0
 
     cdef bint supports(self, str protocol_type, tuple protocols) except -1:
         if self.state == EMPTY:
@@ -110,7 +109,6 @@ cdef class GroupMetadata(Group):
         member.group_id = self.group_id
         member.awaiting_join = join
         self.num_members_awaiting_join += join is not None
-        return 0
 
     cdef MemberMetadata remove_member(self, str member_id):
         """Remove a member, and its id from the pending ids; its parked join is not answered."""
@@ -159,7 +157,6 @@ cdef class GroupMetadata(Group):
         if self.leader_id == old_id:
             self.leader_id = new_id
         self.static_members[member.group_instance_id] = new_id
-        return 0
 
     cdef bint is_led_by(self, str member_id) noexcept:
         return self.leader_id is not None and member_id is not None and (
@@ -230,7 +227,6 @@ cdef class GroupMetadata(Group):
             self.subscribe()
             self.enter(EMPTY, now_ms)
         self.forget_syncs()
-        return 0
 
     cdef Readable subscribe(self) except *:
         """Compute `subscribed_topics` anew; unreadable metadata makes them unknown."""
@@ -268,14 +264,12 @@ cdef class GroupMetadata(Group):
     cdef int await_sync(self, MemberMetadata member) except -1:
         self.num_pending_sync += not member.pending_sync
         member.pending_sync = True
-        return 0
 
     cdef int forget_sync(self, MemberMetadata member) except -1:
         self.num_pending_sync -= member.pending_sync
         member.pending_sync = False
         if self.renamed_sync:
             self.renamed_sync.pop(member.member_id, None)
-        return 0
 
     cdef int forget_syncs(self) except -1:
         cdef MemberMetadata member
@@ -284,7 +278,6 @@ cdef class GroupMetadata(Group):
             self.num_pending_sync -= member.pending_sync
             member.pending_sync = False
         self.renamed_sync = NOBODY
-        return 0
 
     cdef list pending_sync(self):
         return list(self.renamed_sync) or [

@@ -222,7 +222,6 @@ cdef class Joins:
         if pending is not None:
             self.runtime.disarm(&pending.timer)
             self.runtime.free_slot(pending.slot)
-        return 0
 
     cdef int replace_static(self, GroupMetadata group, MemberMetadata member,
                             str new_id) except -1:

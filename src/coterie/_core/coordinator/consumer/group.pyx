@@ -107,7 +107,6 @@ cdef class Owners:
         for n in range(self.count, count):
             larger[n] = -1
         self.count = count
-        return 0
 
     cdef bint is_free(self, int32_t partition) noexcept:
         """Whether no member owns a partition or still revokes it."""
@@ -124,7 +123,6 @@ cdef class Subscriptions:
 
     cdef int begin(self, str topic, str group_id) except -1:
         self.groups.setdefault(topic, set()).add(group_id)
-        return 0
 
     cdef int finish(self, str topic, str group_id) except -1:
         groups = self.groups.get(topic)
@@ -133,7 +131,6 @@ cdef class Subscriptions:
             if not groups:
                 del self.groups[topic]
                 self.image.forget_hash(topic)
-        return 0
 
 
 @cython.final
@@ -247,7 +244,6 @@ cdef class ConsumerGroup(Group):
             return self.apply_regex(record, subscriptions)
         elif record.kind == PARTITION_METADATA:
             self.has_partition_metadata = not record.tombstone
-        return 0
 
     cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
@@ -291,7 +287,6 @@ cdef class ConsumerGroup(Group):
         if fields.instance_id is not None:
             self.instances[fields.instance_id] = record.name
         self.homogeneous = self.is_homogeneous()
-        return 0
 
     cdef int apply_current(self, Record record) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
@@ -320,7 +315,6 @@ cdef class ConsumerGroup(Group):
         if not record.tombstone:
             self.own(member.assigned, member.epoch)
             self.own(member.revoking, member.epoch)
-        return 0
 
     cdef int apply_target(self, Record record) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
@@ -342,7 +336,6 @@ cdef class ConsumerGroup(Group):
             count_targets(self.targeted, member.target, 1)
         if member.subscriber is not None:
             member.subscriber.previous = member.target
-        return 0
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:
         cdef Resolved before = self.resolved.pop(record.name, None)
@@ -353,7 +346,6 @@ cdef class ConsumerGroup(Group):
             self.resolved[record.name] = <Resolved?>record.value
             for name in (<Resolved>record.value).topics:
                 self.count_topic(name, 1, subscriptions)
-        return 0
 
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1:
         """Count what a member's record says: its names, expression, assignor and protocol."""
@@ -373,7 +365,6 @@ cdef class ConsumerGroup(Group):
             add_count(self.assignor_count, fields.assignor, by)
         if fields.classic is not None:
             self.classic_count += by
-        return 0
 
     cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1:
         cdef bint had = name in self.topic_count
@@ -383,7 +374,6 @@ cdef class ConsumerGroup(Group):
                 subscriptions.begin(name, self.group_id)
             elif name not in self.topic_count:
                 subscriptions.finish(name, self.group_id)
-        return 0
 
     cdef void count_stable(self, ConsumerMember member, int by) noexcept:
         if member.state == STABLE_MEMBER and member.epoch == self.counted_epoch:
@@ -404,7 +394,6 @@ cdef class ConsumerGroup(Group):
                              or owners.epochs[assignment.partitions[at]] == epoch)):
                     owners.epochs[assignment.partitions[at]] = -1
             start = assignment.ends[n]
-        return 0
 
     cdef int own(self, Assignment assignment, int32_t epoch) except -1:
         """Make a member of this epoch the owner of partitions."""
@@ -427,7 +416,6 @@ cdef class ConsumerGroup(Group):
                                       "has two owners")
                 owners.epochs[partition] = epoch
             start = assignment.ends[n]
-        return 0
 
 
 cdef Py_ssize_t place_of(list members, str member_id) except -1:

@@ -52,7 +52,6 @@ cdef int load_classic(ConsumerProtocol protocol, dict values) except -1:
             protocol.rebalances.create_group(group_id)
         else:
             protocol.rebalances.take_over(read_group(group_id, value))
-    return 0
 
 
 cdef int take_over(ConsumerProtocol protocol, ConsumerGroup group) except -1:
@@ -69,7 +68,6 @@ cdef int take_over(ConsumerProtocol protocol, ConsumerGroup group) except -1:
             group.group_id, "consumer.session.timeout.ms", protocol.session_timeout_ms))
         if member.state == UNREVOKED_PARTITIONS:
             protocol.arm_rebalance(timers, member.epoch, member.fields.rebalance_timeout_ms)
-    return 0
 
 
 cdef int take_over_classic(ConsumerProtocol protocol, GroupMetadata group) except -1:
@@ -80,7 +78,6 @@ cdef int take_over_classic(ConsumerProtocol protocol, GroupMetadata group) excep
         protocol.rebalances.touch(group, member, member.session_timeout_ms)
     if group.members.count > protocol.classic_max_size:
         return protocol.rebalances.prepare_rebalance(group, BY_SIZE, None)
-    return 0
 
 
 cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object load_filter,
