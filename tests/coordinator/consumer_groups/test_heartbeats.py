@@ -221,3 +221,101 @@ def test_metadata_is_looked_at_again_after_the_largest_number_of_milliseconds():
     coordinator.advance_by(1)
     assert beat(coordinator, epoch=1).member_epoch == 2
     assert beat(coordinator, epoch=2).member_epoch == 2
+
+
+def test_the_epoch_before_is_accepted_of_a_member_that_has_not_heard_of_its_own_yet():
+    """GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid: what it owns must be its."""
+    coordinator = made()
+    beat(coordinator, instance_id="i")
+    beat(coordinator, epoch=1, instance_id="i", subscribed_topic_names=["t", "u"])
+    fenced, none = Error.FENCED_MEMBER_EPOCH, Error.NONE
+
+    def owned(*partitions, topic=TOPIC):
+        return {"topic_partitions": [{"topic_id": topic, "partitions": list(partitions)}]}
+
+    for epoch, fields, error in [
+        (2, {}, none), (1, {"topic_partitions": []}, none), (1, owned(0, 3), none), (1, {}, fenced),
+        (1, owned(0, 4), fenced), (1, owned(0, topic="A" * 21 + "Q"), fenced),
+        (1, owned(topic="A" * 21 + "Q"), none), (3, {"topic_partitions": []}, fenced),
+    ]:  # fmt: skip
+        answer = beat(coordinator, epoch=epoch, instance_id="i", **fields)
+        assert (epoch, fields, answer.error) == (epoch, fields, error)
+    beat(coordinator, epoch=-2, instance_id="i")  # away: now the epoch before is a later one
+    for epoch in (1, 2):
+        again = beat(coordinator, epoch=epoch, instance_id="i", topic_partitions=[])
+        assert again.error is fenced
+
+
+def test_a_topic_that_is_made_anew_under_another_id_is_another_topic():
+    coordinator = made()
+    beat(coordinator)
+    new = {"topic": "t", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": 3}
+    coordinator.handle({"op": "metadata", "topics": [new]})
+    (group,) = coordinator.consumer_group_describe(["g"]).groups
+    assert group.members[0].assignment == ()  # the id has no name any more
+    answer = beat(coordinator, epoch=1, topic_partitions=[])
+    assert answer.member_epoch == 2
+    (group,) = coordinator.consumer_group_describe(["g"]).groups
+    assert [(row.topic, row.partitions) for row in group.members[0].assignment] == [
+        ("t", (0, 1, 2))
+    ]
+    coordinator.handle({"op": "metadata", "delete_topics": ["t"]})
+    coordinator.handle({"op": "metadata", "topics": [new | {"partitions": 2}]})
+    beat(coordinator, epoch=2)
+    beat(coordinator, epoch=beat(coordinator, epoch=2, topic_partitions=[]).member_epoch)
+    (group,) = coordinator.consumer_group_describe(["g"]).groups
+    assert [row.partitions for row in group.members[0].assignment] == [(0, 1)]
+
+
+def test_a_new_topic_is_matched_once_ten_seconds_have_passed():
+    pytest.importorskip("re2")
+    coordinator = made()
+    fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|v"}
+    beat(coordinator, **fields)
+    assert beat(coordinator, epoch=1).member_epoch == 2
+    begun_ms = coordinator.now_ms
+    coordinator.set_topics({"v": 1})
+    for after_ms, resolved in [(1, False), (10_000, False), (10_001, True)]:
+        coordinator.advance(begun_ms + after_ms)
+        count = sum(version == REGEX for version, _, _ in written(coordinator))
+        beat(coordinator, epoch=2)
+        found = [data["topics"] for version, _, data in written(coordinator) if version == REGEX]
+        assert (after_ms, len(found) - count) == (after_ms, int(resolved))
+    assert found == [["t"], ["t", "v"]]
+
+
+def test_an_expression_that_is_none_is_an_error_of_the_request_alone(capfd):
+    pytest.importorskip("re2")
+    coordinator = made()
+    refused = beat(coordinator, subscribed_topic_regex="(")
+    assert refused.error is Error.INVALID_REGULAR_EXPRESSION
+    assert capfd.readouterr() == ("", "")
+    assert coordinator.snapshot("g") is None
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "join", "sync"])
+def test_timers_of_a_member_that_left_are_none_of_those_who_come_after_it(kind):
+    coordinator = made(**{"group.consumer.migration.policy": "upgrade"})
+    short = {"rebalance_timeout_ms": 3_000}
+    if kind == "rebalance":
+        leaving = "a"
+        beat(coordinator, **short)
+        beat(coordinator, "b")
+        beat(coordinator, epoch=1)
+    else:
+        beat(coordinator, "b")
+        join = {"protocol_type": "consumer", "client_id": "c", **short,
+                "protocols": {"range": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}}  # fmt: skip
+        joined = coordinator.join_group("g", **join).response
+        leaving = joined.member_id
+        if kind == "join":
+            coordinator.sync_group("g", joined.generation_id, leaving)
+            beat(coordinator, "x")
+            coordinator.heartbeat("g", joined.generation_id, leaving)
+    coordinator.leave_group("g", [leaving])
+    for name in "cdefh":
+        beat(coordinator, name)
+    count = len(coordinator.log)
+    coordinator.advance_by(44_999)
+    assert len(coordinator.log) == count
+    assert {"c", "d", "e", "f", "h"} <= {m.member_id for m in coordinator.snapshot("g").members}

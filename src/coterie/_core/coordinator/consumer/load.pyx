@@ -12,7 +12,7 @@ from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
 from coterie._core.coordinator.consumer.writes cimport forget_group
 from coterie._core.coordinator.outputs cimport BY_SIZE, GROUP
-from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, Group
+from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, OTHER, Group
 
 from coterie._core.coordinator.classic.load import read_group
 from coterie._core.coordinator.consumer.parse import parse_record
@@ -107,7 +107,10 @@ cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object 
             classic[group_id] = value
         return 0
     if record.kind == OTHER_GROUP:
-        if not record.tombstone:
+        if known is not None and known.group_type == OTHER:
+            if record.tombstone:
+                protocol.runtime.drop_group(known)
+        elif not record.tombstone:
             known = OtherGroup.__new__(OtherGroup, group_id, record.name)
             protocol.runtime.groups[group_id] = known
         return 0

@@ -387,11 +387,12 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef Group group
         pending_writes(self).give_up(partition)
         for group in self.runtime.all_groups():
-            if group.group_type == CONSUMER and (
+            if group.group_type != CLASSIC and (
                     partition < 0 or partition_of(group.group_id, count) == partition):
                 self.runtime.drop_group(group)
-                for name in list((<ConsumerGroup>group).topic_count):
-                    self.subscriptions.finish(name, group.group_id)
+                if group.group_type == CONSUMER:
+                    for name in list((<ConsumerGroup>group).topic_count):
+                        self.subscriptions.finish(name, group.group_id)
         for group_id, member_id in list(self.timers):
             if partition < 0 or partition_of(group_id, count) == partition:
                 self.forget_timers(group_id, member_id)
