@@ -152,7 +152,12 @@ def test_a_removal_that_could_not_be_written_is_tried_again_half_a_second_later(
         assert fenced(coordinator) == expected
         return
     assert fenced(coordinator) == []
-    if kind == "session":  # the next heartbeat begins a session
+    if kind == "rebalance":  # the next heartbeat begins a session
+        again_ms = coordinator.now_ms
+        beat(coordinator, "first", 1)
+        coordinator.advance_by(600_000)
+        assert (again_ms + 600_000, "first", Cause.SESSION_TIMEOUT) in fenced(coordinator)
+    elif kind == "session":
         coordinator.heartbeat("g", member.generation_id, member_id)
         coordinator.advance_by(5_999)
         assert fenced(coordinator) == []
