@@ -164,3 +164,17 @@ def test_the_clean_up_comes_round_and_since_kafka_4_so_long_after_the_last_one(b
         coordinator.advance_by(1)
         assert len(coordinator.log) == count + 1
     assert coordinator.snapshot("g") is None
+
+
+@BEHAVIOURS
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_deleted_group_takes_its_undecided_offsets_along(behaviour, committed):
+    coordinator = made(behaviour)
+    if committed:
+        coordinator.offset_commit("g", {("t", 0): 5})
+    coordinator.txn_offset_commit("g", {("t", 1): 6}, producer_id=7, producer_epoch=0)
+    assert coordinator.delete_groups(["g"]).groups[0].error is NONE
+    assert coordinator.snapshot("g") is None
+    coordinator.end_txn(7, committed=True)
+    assert coordinator.snapshot("g") is None
+    assert coordinator.offset_fetch("g").partitions == ()

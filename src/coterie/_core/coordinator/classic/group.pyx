@@ -85,8 +85,7 @@ cdef class GroupMetadata(Group):
     cdef bint supports(self, str protocol_type, tuple protocols) except -1:
         if self.state == EMPTY:
             return bool(protocol_type) and len(protocols) > 0
-        if self.protocol_type is None or (
-                self.protocol_type is not protocol_type and self.protocol_type != protocol_type):
+        if self.protocol_type is None or self.protocol_type != protocol_type:
             return False
         cdef Py_ssize_t size = self.members.count
         for entry in protocols:
