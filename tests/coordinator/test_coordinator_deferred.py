@@ -247,13 +247,17 @@ def test_a_static_return_is_answered_when_its_id_is_written(deferred):
 
 def test_a_static_return_that_fails_takes_the_id_and_the_timeouts_back(deferred):
     old, pending, append = returning(deferred, session_timeout_ms=20_000,
+                                     rebalance_timeout_ms=40_000,
                                      protocols={"range": b"new"})  # fmt: skip
+    (member,) = deferred.snapshot("g").members
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (20_000, 40_000)
     append.complete(Error.NOT_LEADER_OR_FOLLOWER)
     answer = pending.response
     assert (answer.error, answer.member_id) == (Error.NOT_COORDINATOR, "")
     assert (answer.generation_id, answer.protocol_name, answer.leader) == (1, "range", old)
     (member,) = deferred.snapshot("g").members
     assert (member.member_id, member.session_timeout_ms) == (old, 10_000)
+    assert member.rebalance_timeout_ms == 300_000
     assert member.protocols == (("range", b"new"),)  # Kafka keeps the new list
     assert not member.is_awaiting_join
 

@@ -262,3 +262,14 @@ def test_topics_are_those_of_all_members_however_often_their_metadata_was_read()
         group.init_next_generation(0)
         topics = {topic for one in held for topic in testing.read_subscription(one).topics}
         assert group.subscribed_topics == (topics if held else None)
+
+
+def test_a_member_is_of_one_group_until_it_is_removed():
+    one, other, moved = GroupMetadata("one"), GroupMetadata("other"), member("a", "range")
+    one.add(moved)
+    with pytest.raises(CoterieError, match="'one'"):
+        other.add(moved)
+    one.remove("a")
+    other.add(moved)
+    assert (one.size, other.size) == (0, 1)
+    assert other.member("a") is moved

@@ -296,3 +296,68 @@ def test_a_bad_record_fails_the_load_of_no_other_partition_that_is_loading(behav
     for number in range(COUNT):
         coordinator.finish_load(number)
         assert (coordinator.load_error is not None) == (number == partition_for(GROUPS[0], COUNT))
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_consumer_groups_of_another_partition_keep_timers_resolutions_and_writes(lost):
+    pytest.importorskip("re2")
+    coordinator = GroupCoordinator(
+        {"coterie.behaviour": "4.1", "offsets.topic.num.partitions": 2, "coterie.tasks": "manual"},
+        appends="deferred",
+    )
+    names = dict(sorted((partition_for(name, 2), name) for name in GROUPS))
+    coordinator.set_topics({f"t{n}": 2 for n in names})
+    pending = {}
+    for number, group_id in names.items():
+        coordinator.consumer_group_heartbeat(
+            group_id, "m", 0, rebalance_timeout_ms=60_000, topic_partitions=[],
+            subscribed_topic_names=[], subscribed_topic_regex=f"t{number}",
+        )  # fmt: skip
+        coordinator.appends[-1].complete()
+        pending[number] = coordinator.offset_commit(f"{group_id}", {("x", 0): 1},
+                                                    generation_id=1, member_id="m")  # fmt: skip
+    first, second = coordinator.appends
+    coordinator.resign(lost)
+    assert pending[lost].response.partitions[0].error is Error.NOT_COORDINATOR
+    assert not pending[1 - lost].done
+    for append in (first, second):
+        append.complete(Error.NOT_ENOUGH_REPLICAS)  # of the lost one only the log would know
+    assert pending[1 - lost].response.partitions[0].error is Error.COORDINATOR_NOT_AVAILABLE
+    coordinator.handle({"op": "run_tasks"})
+    resolved = {append.group_id for append in coordinator.appends}
+    assert resolved == {names[1 - lost]}
+    coordinator.appends[0].complete()
+    coordinator.set_topics({f"t{n}": 3 for n in names})  # of no group any more: no reader
+    assert coordinator.snapshot(names[lost]) is None
+    coordinator.advance_by(45_000)
+    (expiry,) = coordinator.appends
+    assert expiry.group_id == names[1 - lost]
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+def test_a_topic_of_one_partition_is_lost_and_loaded_as_any_other(behaviour):
+    coordinator = GroupCoordinator(
+        {"offsets.topic.num.partitions": 1, "coterie.behaviour": behaviour}
+    )
+    coordinator.offset_commit("g", {("t", 0): 5})
+    for partition in (0, None):
+        coordinator.resign(partition)
+        assert error_of(coordinator, "g") is Error.NOT_COORDINATOR
+        coordinator.begin_load(partition)
+        assert coordinator.list_groups().error is Error.COORDINATOR_LOAD_IN_PROGRESS
+        coordinator.finish_load(partition)
+        assert coordinator.offset_fetch("g")["t", 0].offset == 5
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+@pytest.mark.parametrize("size", [-1, 2, 0x7FFF])
+def test_a_key_that_is_shorter_than_its_name_stops_each_partition_that_meets_it(size, behaviour):
+    key = b"\0\x02" + size.to_bytes(2, "big", signed=True) + b"g"
+    coordinator = GroupCoordinator(
+        CONFIG | {"coterie.behaviour": behaviour}, log=[Batch(0, records=((key, b"\0\x03"),))]
+    )
+    for number in range(COUNT):
+        coordinator.resign(number)
+        coordinator.begin_load(number)
+        coordinator.finish_load(number)
+        assert coordinator.load_error is not None

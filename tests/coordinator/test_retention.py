@@ -52,6 +52,19 @@ def test_an_offset_of_a_group_that_became_empty_expires_so_long_after_that(behav
 
 
 @BEHAVIOURS
+def test_an_offset_of_a_group_that_became_empty_at_time_0_expires_so_long_after_that(behaviour):
+    coordinator = GroupCoordinator(
+        {"coterie.behaviour": behaviour, "offsets.retention.minutes": RETENTION_MS // 60_000,
+         "group.initial.rebalance.delay.ms": 0}
+    )  # fmt: skip
+    (member_id,) = stable(coordinator)
+    coordinator.leave_group("g", [member_id])
+    coordinator.advance(1_000)
+    coordinator.offset_commit("g", {("t", 0): 5})
+    assert_retained_until(coordinator, RETENTION_MS)
+
+
+@BEHAVIOURS
 def test_a_commit_to_a_group_that_became_empty_does_not_make_its_offsets_younger(behaviour):
     coordinator = started(behaviour)
     (member_id,) = stable(coordinator, session_timeout_ms=300_000)

@@ -204,6 +204,16 @@ def test_sugar_stands_for_ids_subscriptions_and_assignments():
     assert answers[4]["members"][0]["error"] == "NONE"
 
 
+def test_an_id_refers_to_the_answer_of_a_join_whatever_number_a_generation_has():
+    sync = {"at": 4000, "op": "sync_group", "id": 2, "group_id": "g", "generation_id": 1}
+    lines = list(run_trace([
+        header(), join(0, 0), join(4000, 1, group_id="h"),  # h begins with generation 0
+        sync | {"member_id_of": 0, "assignments": []},
+    ]))  # fmt: skip
+    answers = {line["id"]: line for line in lines if line["event"] == "response"}
+    assert (answers[0]["generation_id"], answers[2]["error"]) == (1, "NONE")
+
+
 HEARTBEAT = {"at": 0, "op": "heartbeat", "id": 1, "group_id": "g"}
 WRONG = {
     "unknown op": ([{"at": 0, "op": "poll"}], 2, "'poll' is no op"),

@@ -101,3 +101,27 @@ def test_a_classic_member_of_a_log_keeps_its_timeouts_in_a_consumer_group(sessio
     )  # fmt: skip
     assert upgraded["rebalanceTimeoutMs"] == 8_003
     assert upgraded["classicMemberMetadata"]["sessionTimeoutMs"] == session_ms
+
+
+@pytest.mark.parametrize(("epoch", "member", "kind"), [(11, 10, "share"), (17, 19, "streams")])
+def test_a_group_of_another_type_goes_with_its_epoch_or_its_partition(epoch, member, kind):
+    """GroupMetadataManager.replay(ShareGroupMetadataKey, ...) and that of streams groups."""
+
+    def key(version, name="g"):
+        return version.to_bytes(2, "big") + b"\0\1" + name.encode()
+
+    value = b"\0\0\0\0\0\1\0"
+    there = ((key(epoch), value), (key(epoch, "h"), value), (key(member, "h"), value))
+    for tombstones, left in [((), "gh"), ((member,), "gh"), ((epoch,), "g"),
+                             ((epoch, epoch), "g")]:  # fmt: skip
+        gone = tuple((key(version, "h"), None) for version in tombstones)
+        coordinator = made([Batch(0, records=(*there, *gone))])
+        assert types(coordinator) == dict.fromkeys(left, kind)
+    coordinator.resign()
+    assert types(coordinator) == {}
+    coordinator.begin_load()
+    coordinator.finish_load()
+    assert types(coordinator) == {"g": kind}
+    coordinator.handle({"op": "append_raw", "key": key(epoch), "value": None})
+    coordinator.failover()
+    assert types(coordinator) == {}

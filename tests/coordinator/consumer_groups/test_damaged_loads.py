@@ -2,8 +2,9 @@
 
 import pytest
 
-from coterie import Batch, GroupCoordinator
+from coterie import Batch, CorruptData, GroupCoordinator
 from coterie._core.codec.schema import encode_key, encode_value
+from coterie._core.coordinator.consumer.replayed import ReplayedGroup
 from support.coordinator.caller_log import Log
 
 A = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -35,3 +36,129 @@ def test_a_partition_that_no_topic_can_have_fails_the_load(record, partitions):
     coordinator = GroupCoordinator({"coterie.behaviour": "4.1"}, log_sink=log)
     coordinator.failover()
     assert f"partitions {min(partitions)} to {max(partitions)}" in coordinator.load_error
+
+
+GROUP_EPOCH, MEMBER, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8  # versions of keys
+NAMED = (MEMBER, TARGET, CURRENT)
+
+
+def record(version, member_id="m", **fields):
+    """Key and value of a record of group g; without fields a tombstone."""
+    name = {"memberId": member_id} if version in NAMED else {}
+    key = encode_key({"version": version, "data": {"groupId": "g", **name}})
+    if not fields:
+        return key, None
+    return key, encode_value(version, {"version": 0, "data": fields})
+
+
+def member(member_id="m", **fields):
+    plain = {"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h",
+             "subscribedTopicNames": ["t"], "subscribedTopicRegex": "", "rebalanceTimeoutMs": 7,
+             "serverAssignor": None}  # fmt: skip
+    return record(MEMBER, member_id, **plain | fields)
+
+
+def owns(member_id, epoch, partitions):
+    return record(CURRENT, member_id, memberEpoch=epoch, previousMemberEpoch=epoch - 1, state=0,
+                  assignedPartitions=[{"topicId": A, "partitions": partitions}],
+                  partitionsPendingRevocation=[])  # fmt: skip
+
+
+def targets(member_id="m", partitions=(0,)):
+    rows = [{"topicId": A, "partitions": list(partitions)}]
+    return record(TARGET, member_id, topicPartitions=rows)
+
+
+def loaded(*records, behaviour="4.1"):
+    log = [Batch(0, records=records)]
+    return GroupCoordinator({"coterie.behaviour": behaviour}, log=log)
+
+
+GROUP = (member(), record(GROUP_EPOCH, epoch=4), targets(), record(TARGET_EPOCH, assignmentEpoch=4),
+         owns("m", 4, [0]))  # fmt: skip
+ENDS = (record(CURRENT), record(TARGET), record(TARGET_EPOCH), record(MEMBER), record(GROUP_EPOCH))
+TOO_EARLY = [
+    ((record(MEMBER),), "before its assignment"),
+    ((record(CURRENT), record(MEMBER)), "before its target"),
+    ((record(TARGET_EPOCH),), "target epoch is removed while there"),
+    ((record(CURRENT), record(TARGET), record(TARGET_EPOCH), record(GROUP_EPOCH)),
+     "while it has members"),
+    ((record(CURRENT), record(TARGET), record(MEMBER), record(GROUP_EPOCH)), "a target epoch"),
+    ((record(CURRENT), record(TARGET), record(TARGET_EPOCH), record(MEMBER), targets("other"),
+      record(GROUP_EPOCH)), "targets"),
+    ((record(TARGET), targets("other"), record(TARGET_EPOCH)), "target epoch is removed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tombstones", "says"), TOO_EARLY)
+def test_what_is_removed_before_what_depends_on_it_fails_the_load(tombstones, says):
+    """GroupMetadataManager.replay throws an IllegalStateException."""
+    coordinator = loaded(*GROUP, *tombstones)
+    assert says in coordinator.load_error
+    assert coordinator.snapshot("g") is None
+
+
+def test_a_group_ends_with_the_tombstones_in_their_order():
+    stray = (targets("gone"), record(TARGET, "gone"))  # a target without a member goes, too
+    coordinator = loaded(*GROUP, *stray, *ENDS)
+    assert (coordinator.load_error, coordinator.snapshot("g")) == (None, None)
+    assert loaded(*GROUP).snapshot("g").members[0].member_epoch == 4
+
+
+@pytest.mark.parametrize("tombstones", [rows for rows, _ in TOO_EARLY])
+def test_a_view_of_a_log_refuses_none_of_these(tombstones):
+    group = ReplayedGroup()
+    for key, value in (*GROUP, *tombstones):
+        group.take(key, value)
+    removed = {int.from_bytes(key[:2], "big") for key, _ in tombstones}
+    assert (group.member("m") is None) == (MEMBER in removed)
+    assert group.target_assignment_epoch == (0 if TARGET_EPOCH in removed else 4)
+
+
+@pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2"])
+@pytest.mark.parametrize(("first", "second"), [(4, 3), (4, 4), (4, 5)])
+def test_a_partition_of_two_members_fails_the_load_but_for_a_later_epoch(behaviour, first, second):
+    """ConsumerGroup.addPartitionEpochs; since 4.1.2 a later epoch takes a partition over."""
+    coordinator = loaded(
+        member("m"), member("n"), owns("m", first, [1, 2]), owns("n", second, [2, 5]),
+        behaviour=behaviour,
+    )  # fmt: skip
+    takes_over = behaviour != "4.1" and second > first
+    assert (coordinator.load_error is None) == takes_over
+    if not takes_over:
+        assert "partition 2 of a topic has two owners" in coordinator.load_error
+
+
+def test_a_view_of_a_log_shows_each_record_by_itself():
+    """The defaults of ConsumerGroupMember.Builder, and those of a group without an epoch."""
+    only_member, only_current = ReplayedGroup(), ReplayedGroup()
+    only_member.take(*member(rackId="r", clientId="client"))
+    row = only_member.member("m")
+    assert (row["member_epoch"], row["previous_member_epoch"]) == (0, -1)
+    assert (row["rack_id"], row["client_id"], row["client_host"]) == ("r", "client", "/h")
+    assert (row["rebalance_timeout_ms"], row["upgraded"]) == (7, True)
+    assert (row["session_timeout_ms"], row["current_assignment"]) == (None, [])
+    only_current.take(*owns("m", 6, [3, 1]))
+    row = only_current.member("m")
+    assert (row["member_epoch"], row["previous_member_epoch"]) == (6, 5)
+    assert (row["client_id"], row["client_host"], row["subscribed_regex"]) == ("", "", None)
+    assert (row["rebalance_timeout_ms"], row["subscribed_topics"]) == (-1, [])
+    assert row["current_assignment"] == [(b"\0" * 15 + b"\x01", [1, 3])]
+    assert (only_current.group_epoch, only_current.target_assignment_epoch) == (0, 0)
+    assert (only_current.assignor, only_current.votes) == ("uniform", 0)
+
+
+def test_a_view_of_a_log_takes_the_last_partition_that_a_topic_may_have():
+    group = ReplayedGroup()
+    group.take(*owns("m", 1, [9_999_999]))
+    assert group.member("m")["current_assignment"][0][1] == [9_999_999]
+    with pytest.raises(CorruptData, match="10000000"):
+        group.take(*owns("m", 1, [10_000_000]))
+
+
+@pytest.mark.parametrize("kind", [3, 4, 5, 6, 7, 8, 16])
+def test_a_key_that_is_only_a_version_is_corrupt_if_the_version_is_known(kind):
+    group = ReplayedGroup()
+    with pytest.raises(CorruptData):
+        group.take(kind.to_bytes(2, "big"), None)
+    assert group.take(b"\0\x09", None) is group.take(b"\0\x18", None) is group.take(b"\0", None)

@@ -114,3 +114,17 @@ def test_a_member_that_leaves_is_not_fenced(coordinator):
     assert of_type(coordinator.events, MemberReconciled) == [MemberReconciled(0, "g", "a", 1)]
     coordinator.consumer_group_heartbeat("g", "a", -1)
     assert not of_type(coordinator.events, MemberFenced)
+
+
+def test_after_a_load_a_member_has_its_whole_timeout_again_to_give_up_partitions(coordinator):
+    coordinator.consumer_group_heartbeat("g", "a", **SUBSCRIPTION)
+    coordinator.consumer_group_heartbeat("g", "b", **SUBSCRIPTION)
+    coordinator.consumer_group_heartbeat("g", "a", 1)
+    coordinator.advance(4_003)
+    coordinator.failover()
+    coordinator.advance(9_002)
+    assert not of_type(coordinator.events, MemberFenced)
+    coordinator.advance(9_003)
+    assert [(e.at, e.member_id, e.cause) for e in of_type(coordinator.events, MemberFenced)] == [
+        (9_003, "a", Cause.REBALANCE_TIMEOUT)
+    ]

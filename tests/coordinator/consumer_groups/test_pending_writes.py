@@ -9,37 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import Batch, CoterieError, Error, GroupCoordinator, NotAnswered, Pending
-from coterie.consumer_groups import encode_topic_id
-from coterie.coordinator.consumer_requests import derived_topic_id
+from support.consumer_groups.deferred import CONFIG, beat, complete_all, made, states
 from support.coordinator.caller_log import Log
 from support.coordinator.classic_group import join, stable
-
-# Of two partitions of the offsets topic "g" and "i" are in one, "h" is in the other.
-CONFIG = {"coterie.behaviour": "4.1", "offsets.topic.num.partitions": 2}
-TOPIC = encode_topic_id(derived_topic_id("t"))
-
-
-def made(**options):
-    coordinator = GroupCoordinator(CONFIG | options.pop("config", {}), **options)
-    coordinator.set_topics({"t": 4, "u": 2})
-    return coordinator
 
 
 @pytest.fixture
 def deferred():
     return made(appends="deferred")
-
-
-def beat(coordinator, group="g", member="a", epoch=0, **fields):
-    if epoch == 0:
-        fields = {"rebalance_timeout_ms": 20_000, "topic_partitions": [],
-                  "subscribed_topic_names": ["t"]} | fields  # fmt: skip
-    return coordinator.consumer_group_heartbeat(group, member, epoch, **fields)
-
-
-def complete_all(coordinator, error=Error.NONE):
-    while coordinator.appends:
-        coordinator.appends[0].complete(error)
 
 
 def joined(coordinator, group="g", member="a", **fields):
@@ -50,10 +27,6 @@ def joined(coordinator, group="g", member="a", **fields):
 
 def described(coordinator, group="g"):
     return coordinator.consumer_group_describe([group]).groups[0]
-
-
-def states(coordinator):
-    return {row.group_id: row.state for row in coordinator.list_groups().groups}
 
 
 def test_a_heartbeat_is_answered_and_its_group_seen_once_its_append_is_complete(deferred):
@@ -308,72 +281,65 @@ def test_an_append_that_finishes_at_once_waits_for_an_earlier_one():
     assert (first.done, second.done) == (True, True)
 
 
-# ---- a commit of which nothing is written ---------------------------------------------------
-
-
-@pytest.fixture
-def unwritten():
-    """A group that a commit made of which nothing was written (OffsetMetadataManager 4.1.1)."""
-    coordinator = made(config={"offset.metadata.max.bytes": 1})
-    answer = coordinator.handle({"op": "offset_commit", "group_id": "g", "offsets": [
-        {"topic": "t", "partition": 0, "offset": 5, "metadata": "long"}]})  # fmt: skip
-    assert answer.response.partitions[0].error is Error.OFFSET_METADATA_TOO_LARGE
-    assert not coordinator.log
-    return coordinator
-
-
-def test_readers_do_not_see_it_until_the_next_write_of_its_partition(unwritten):
-    assert (states(unwritten), unwritten.describe_group("g").state) == ({}, "Dead")
-    unwritten.offset_commit("h", {("t", 0): 1})
-    assert states(unwritten) == {"h": "Empty"}
-    unwritten.offset_commit("i", {("t", 0): 1})
-    assert states(unwritten) == {"g": "Empty", "h": "Empty", "i": "Empty"}
-    assert unwritten.describe_group("g").state == "Empty"
-
-
-def test_a_failed_write_of_its_partition_takes_it_back(unwritten):
-    unwritten.fail_append(Error.NOT_ENOUGH_REPLICAS, 2)
-    unwritten.offset_commit("h", {("t", 0): 1})
-    assert unwritten.snapshot("g") is not None
-    unwritten.offset_commit("i", {("t", 0): 1})
-    assert unwritten.snapshot("g") is None
-
-
-def test_the_newest_state_has_it(unwritten):
-    late = unwritten.offset_commit("g", {("t", 0): 1}, generation_id=3, member_id="a")
-    assert late.response.partitions[0].error is Error.UNKNOWN_MEMBER_ID  # not GROUP_ID_NOT_FOUND
-    deleted = unwritten.offset_delete("g", [("t", 0)])
-    assert deleted.error is Error.NONE
-    assert unwritten.delete_groups(["g"]).groups[0].error is Error.NONE
-    assert [[value for _, value in batch.records] for batch in unwritten.log] == [[None]]
-    assert unwritten.snapshot("g") is None
-
-
-def test_a_join_to_it_writes_no_first_record(unwritten):
-    join(unwritten)
-    assert not unwritten.log
-
-
-def test_a_heartbeat_to_it_deletes_it_first(unwritten):
-    assert beat(unwritten).member_epoch == 1
-    assert unwritten.log[0].records[0] == (b"\0\2\0\1g", None)
-
-
-def test_a_load_forgets_it(unwritten):
-    unwritten.failover()
-    assert unwritten.snapshot("g") is None
-
-
-@pytest.mark.parametrize("request_", [
-    {"op": "offset_commit", "group_id": "g", "offsets": []},
-    {"op": "txn_offset_commit", "group_id": "g", "producer_id": 1, "producer_epoch": -1,
-     "offsets": [{"topic": "t", "partition": 0, "offset": 5}]},
+@pytest.mark.parametrize(("error", "answered"), [
+    (Error.NOT_ENOUGH_REPLICAS, Error.COORDINATOR_NOT_AVAILABLE),
+    (Error.NETWORK_EXCEPTION, Error.COORDINATOR_LOAD_IN_PROGRESS),
 ])  # fmt: skip
-def test_other_commits_that_write_nothing_make_a_group_too(request_):
+def test_what_waits_for_a_write_that_fails_is_answered_as_its_request_is(deferred, error, answered):
+    """A heartbeat of a classic member goes on while the coordinator loads (GroupCoordinator)."""
+    (member,) = stable(deferred)
+    deferred.offset_commit("i", {("t", 0): 1})
+    complete_all(deferred)
+    deferred.offset_commit("i", {("t", 0): 2})
+    beaten = deferred.heartbeat("g", 1, member)
+    fetched = deferred.offset_fetch("i", {"t": [0]}, require_stable=True)
+    plain, deleted = deferred.offset_delete("i", []), deferred.delete_groups(["x", "i"])
+    committed = deferred.offset_commit("g", {("t", 0): 3}, generation_id=1, member_id=member)
+    left = deferred.leave_group("g", [member])
+    assert not any(each.done for each in (beaten, fetched, plain, deleted, committed, left))
+    deferred.appends[0].complete(error)
+    loading = answered is Error.COORDINATOR_LOAD_IN_PROGRESS
+    assert beaten.response.error is (Error.NONE if loading else answered)
+    assert [each.response.error for each in (fetched, plain, left)] == [answered] * 3
+    assert committed.response.partitions[0].error is answered
+    assert {row.group_id: row.error for row in deleted.response.groups} == {
+        "x": answered, "i": answered}  # fmt: skip
+
+
+def test_an_answer_that_came_too_late_is_given_once(deferred):
+    answers = [beat(deferred), deferred.offset_commit("i", {("t", 0): 1})]
+    deferred.advance_by(5000)
+    complete_all(deferred)
+    assert all(answer.done for answer in answers)
+    assert [type(event).__name__ for event in deferred.events].count("Response") == 2
+
+
+def test_a_load_ends_what_was_held_and_an_append_of_before_fails_without_effect():
     coordinator = made()
-    coordinator.handle(request_)
-    assert not coordinator.log
-    assert coordinator.snapshot("g") is not None
+    coordinator.handle({"op": "hold_commits"})
+    held = beat(coordinator)
+    coordinator.failover()
+    assert held.response.error is Error.NOT_COORDINATOR
+    assert beat(coordinator, "h").member_epoch == 1
+    deferred = made(appends="deferred")
+    beat(deferred)
+    (append,) = deferred.appends
+    deferred.failover()
+    append.complete(Error.NOT_ENOUGH_REPLICAS)
+    assert states(deferred) == {}
+    beat(deferred, member="b")
+    complete_all(deferred)
+    assert [row.member_id for row in described(deferred).members] == ["b"]
+
+
+def test_a_group_whose_first_write_failed_reads_no_topic(deferred):
+    beat(deferred)
+    complete_all(deferred, Error.NOT_ENOUGH_REPLICAS)
+    deferred.set_topics({"t": 5})
+    joined(deferred, member="b")
+    assert [row.partitions for row in described(deferred).members[0].assignment] == [
+        (0, 1, 2, 3, 4)
+    ]
 
 
 # ---- whatever happens -----------------------------------------------------------------------

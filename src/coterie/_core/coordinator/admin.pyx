@@ -76,7 +76,6 @@ cdef class AdminOperations(Component):
         runtime.register("list_groups", self, decide_list_groups, NO_GROUP)
         self.store = store
         self.check_interval_ms = settings["offsets.retention.check.interval.ms"]
-        return 0
 
     cdef int delete_offsets(self, int64_t id, Group group, str group_id, tuple keys) except -1:
         raise NotImplementedError
@@ -106,7 +105,6 @@ cdef class Admin(AdminOperations):
     cdef int arm_clean_up(self) except -1:
         """Arm the clean-up's timer, in the slot without an owner."""
         self.runtime.arm(NO_TIMER, self.first_kind, NO_OWNER, self.check_interval_ms)
-        return 0
 
     cdef int fired(self, int kind, object owner) except -1:
         # Armed before the clean-up, so that the rhythm does not depend on what it does.
@@ -154,7 +152,6 @@ cdef class Admin(AdminOperations):
             offsets = self.store.find((<Group>group).group_id)
             self.write_tombstones(group, [] if offsets is None else offsets.drop(
                 offsets.keys_among(gone) + offsets.pending_among(gone)))
-        return 0
 
     cdef int clean_up(self) except -1:
         cdef OffsetMap offsets
@@ -164,7 +161,6 @@ cdef class Admin(AdminOperations):
             protocol = self.runtime.protocol_of(group)
             self.write_tombstones(
                 group, [] if offsets is None else protocol.expire(group, offsets))
-        return 0
 
     cdef int write_tombstones(self, Group group, list removed) except -1:
         """Append the tombstones of removed offsets, and of the group if it ends now."""
@@ -180,7 +176,6 @@ cdef class Admin(AdminOperations):
         if batch.count:
             return self.runtime.append(describe(
                 AppendOp.__new__(AppendOp), "tombstones", batch))
-        return 0
 
     cdef int list_groups(self, int64_t id, tuple details) except -1:
         cdef set names = {state.lower() for state in details[0]}

@@ -32,6 +32,7 @@ from coterie._core.coordinator.outputs cimport RESPONSE, OutputRow, Outputs
 from coterie._core.coordinator.runtime cimport NO_GROUP, AppendOp, Decider, Group, Runtime
 from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
 from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
+from coterie._core.structures.timers cimport TimerWheel
 
 from collections.abc import MutableSequence
 
@@ -267,7 +268,7 @@ cdef class Coordinator:
         cdef Event* event
         cdef LookUp look_ups[LOOKED_UP]
         cdef list objects = trace.objects
-        cdef int64_t now_ms = self.runtime.wheel.clock_ms
+        cdef TimerWheel wheel = self.runtime.wheel
         self.member_ids = {}
         self.rows_read = self.runtime.outputs.count
         for n in range(LOOKED_UP):
@@ -281,9 +282,8 @@ cdef class Coordinator:
             try:
                 if n % BEATS == 0 or event.op != HEARTBEAT:
                     PyErr_CheckSignals()
-                if event.at_ms != now_ms or self.runtime.wheel.due.count:
+                if event.at_ms != wheel.clock_ms or wheel.due.count:
                     self.runtime.advance_to(event.at_ms, True)
-                    now_ms = event.at_ms
                 if trace.sugar:
                     self.dispatch_sugar(event, objects)
                 else:

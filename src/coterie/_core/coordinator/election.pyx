@@ -80,7 +80,6 @@ cdef class Election:
         self.store.resigned(partition, self.runtime.partitions.count)
         self.runtime.partitions.change(partition, OWNED, RESIGNED)
         self.runtime.partitions.change(partition, LOADING, RESIGNED)
-        return 0
 
     cdef int load_log(self, int32_t partition) except -1:
         """Read the log; the partitions are owned afterwards, even if the load failed."""
@@ -107,7 +106,6 @@ cdef class Election:
             for component, content in zip(components, contents):
                 (<Component?>component).loaded(content, load_filter)
             self.load_offsets(maps, load_filter)
-        return 0
 
     cdef int load_replayed(self, int32_t partition) except -1:
         """Load as the replaying coordinator does; partitions that cannot be read are given up."""
@@ -136,7 +134,6 @@ cdef class Election:
         for group_id, offsets in maps.items():
             if load_filter is None or load_filter(group_id):
                 self.store.put(<str?>group_id, <OffsetMap?>offsets)
-        return 0
 
     cdef int load_offsets(self, dict maps, object load_filter) except -1:
         """Take over the offsets of the groups that pass the filter."""
@@ -145,4 +142,3 @@ cdef class Election:
                 self.store.put(<str?>group_id, <OffsetMap?>offsets)
                 if self.runtime.find(<str?>group_id) is None:
                     self.runtime.protocol_of(None).create_group(<str?>group_id)
-        return 0

@@ -76,10 +76,11 @@ def rows_of_partitions(rows, load_filter not None):
 
 cdef str group_id_of(bytes key):
     """Return the group that a key names, or None."""
-    cdef int size = -1
-    if key is not None and len(key) >= 4:
-        size = int.from_bytes(key[2:4], "big", signed=True)
-    return decode_utf8(key[4:4 + size]) if 0 <= size <= len(key or b"") - 4 else None
+    cdef int size
+    if key is None or len(key) < 4:
+        return None
+    size = int.from_bytes(key[2:4], "big", signed=True)
+    return decode_utf8(key[4:4 + size]) if 0 <= size <= len(key) - 4 else None
 
 
 cdef OffsetMap map_of(dict maps, str group_id):

@@ -36,17 +36,14 @@ cdef class OffsetStore:
         self.maps[group_id] = offsets
         for producer_id in offsets.pending_by_producer:
             self.open_transaction(producer_id, group_id)
-        return 0
 
     cdef int drop(self, str group_id) except -1:
         """Forget the offsets of a group that ends; an unfinished append then has no effect."""
         self.maps.pop(group_id, None)
-        return 0
 
     cdef int open_transaction(self, int64_t producer_id, str group_id) except -1:
         """Remember that the producer's next marker decides offsets of the group."""
         self.open_groups.setdefault(producer_id, {})[group_id] = None
-        return 0
 
     cdef int resigned(self, int32_t partition, int32_t count) except -1:
         """Forget the groups of a partition of the offsets topic; -1: all."""
@@ -60,4 +57,3 @@ cdef class OffsetStore:
             producer: left for producer, groups in self.open_groups.items()
             if (left := {group_id: None for group_id in groups
                          if partition_of(group_id, count) != partition})}
-        return 0

@@ -138,7 +138,6 @@ cdef class Offsets:
             if utf16_length(row[3]) <= self.max_metadata and utf8_length(row[3]) > LONGEST:
                 raise ArgumentError(f"the metadata of {row[0]} has {utf8_length(row[3])} bytes; a "
                                     f"record holds {LONGEST} at most")
-        return 0
 
     cdef int write_commit(self, int64_t id, int op, str group_id, tuple rows,
                           int64_t producer_id, int16_t epoch, bint transactional) except -1:
@@ -238,7 +237,6 @@ cdef class Offsets:
             del group_ids[group_id]
         if group_ids is not None and not group_ids:
             del self.store.open_groups[producer_id]
-        return 0
 
     cdef int fetch(self, int64_t id, str group_id, tuple keys, bint stable) except -1:
         cdef int error = self.runtime.partitions.refusal(group_id, True)

@@ -37,7 +37,6 @@ cdef class Partitions:
         """Refuse a partition that the topic does not have; -1 stands for all."""
         if partition >= self.count:
             raise ArgumentError(f"partition must be from 0 to {self.count - 1}, not {partition}")
-        return 0
 
     cdef int state_of(self, partition) except -1:
         return self.exceptions.get(partition, self.others)
@@ -73,4 +72,3 @@ cdef class Partitions:
                     self.exceptions[number] = after
         self.exceptions = {number: state for number, state in self.exceptions.items()
                            if state != self.others}
-        return 0

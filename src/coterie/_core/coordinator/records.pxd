@@ -40,7 +40,6 @@ cdef inline void copy(uint8_t* to, const uint8_t* raw, Py_ssize_t size) noexcept
 
 cdef inline int put_raw(Writing* w, const void* raw, Py_ssize_t size) except -1:
     copy(reserve(w, size), <const uint8_t*>raw, size)
-    return 0
 
 
 cdef inline int put_string(Writing* w, str text) except -1:

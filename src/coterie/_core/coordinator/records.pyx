@@ -50,7 +50,6 @@ cdef int put_offset(Writing* w, str group_id, tuple key, Offset entry) except -1
     if explicit:
         put_i64(w, entry.expire_timestamp)
     end_value(w, at)
-    return 0
 
 
 cdef Batch commit_batch(str group_id, tuple rows, list entries):

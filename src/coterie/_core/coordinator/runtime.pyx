@@ -64,7 +64,6 @@ cdef class Component:
             raise CoterieError(f"a runtime has {1 << KIND_BITS} kinds of timers at most")
         runtime.handlers.extend([self] * kinds)
         runtime.components.append(self)
-        return 0
 
     cdef int fired(self, int kind, object owner) except -1:
         """Handle a due timer; `kind` counts from 0."""
@@ -253,7 +252,6 @@ cdef class Runtime:
             self.registered.append(component)
             decider.component = <PyObject*>component
             decider.decide = decide
-        return 0
 
     cdef int register_protocol(self, int group_type, GroupProtocol protocol) except -1:
         """Make a component the protocol of the groups of one type."""
@@ -261,7 +259,6 @@ cdef class Runtime:
             raise CoterieError(f"group type {group_type} has a protocol already: "
                                f"{type(self.protocols[group_type]).__name__}")
         self.protocols[group_type] = protocol
-        return 0
 
     cdef Decider* decider_of(self, int op, int group_type) except NULL:
         """Return the decider of an operation for a type of group, or that for no group."""
@@ -307,7 +304,6 @@ cdef class Runtime:
     cdef int forget_look_ups(self) except -1:
         self.last_id = self.last = None
         self.group_changes += 1
-        return 0
 
     cdef GroupProtocol protocol_of(self, Group group):
         """Return the protocol of a group; for None, that of groups with offsets only."""
@@ -338,7 +334,6 @@ cdef class Runtime:
         self.owners[slot] = None
         self.free_slots[self.free_count] = slot
         self.free_count += 1
-        return 0
 
     cdef int64_t arm(self, int64_t handle, int kind, Py_ssize_t slot, int64_t delay_ms) except -1:
         """Arm or re-arm a timer; return its handle. A negative delay counts as 0."""
@@ -351,7 +346,6 @@ cdef class Runtime:
         if handle[0] != NO_TIMER:
             self.wheel.drop(handle[0])
             handle[0] = NO_TIMER
-        return 0
 
     cdef int advance_to(self, int64_t now_ms, bint heeds_signals) except -1:
         """Fire the timers due by `now_ms`, in order; the clock shows each one's deadline.
@@ -375,13 +369,11 @@ cdef class Runtime:
                 self.ignore_thrown(error)
             if heeds_signals:
                 PyErr_CheckSignals()
-        return 0
 
     cdef int ignore_thrown(self, error) except -1:
         """Ignore an error that Kafka throws in a background thread, unless it ends a trace."""
         if self.strict and isinstance(error, Garbage):
             raise error
-        return 0
 
     cdef int answer_thrown(self, error, Request request, payload) except -1:
         """Answer a request on which Kafka throws, as its request layer does."""
@@ -450,14 +442,12 @@ cdef class Runtime:
         op.done = written == NOT_COMMITTED
         if not op.done:
             self.appends.append(op)
-        return 0
 
     cdef int show_append(self, Batch batch, int64_t position) except -1:
         cdef Py_ssize_t at = 0
         for _ in range(0 if batch.control else batch.count):
             self.outputs.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
             at = batch.after(at)
-        return 0
 
     cdef int append(self, AppendOp op) except -1:
         """Begin an append. It finishes within this call, or by `settle`."""

@@ -131,7 +131,6 @@ cdef class MemoryLog(Sink):
 
     cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
         self.place(count, base_offset)
-        return 0
 
     cdef bint at_once(self) noexcept:
         return True

@@ -81,13 +81,11 @@ cdef class GroupMetadata(Group):
                 f"{STATE_NAMES[state]}")
         self.state = state
         self.current_state_timestamp = now_ms
-        return 0
 
     cdef bint supports(self, str protocol_type, tuple protocols) except -1:
         if self.state == EMPTY:
             return bool(protocol_type) and len(protocols) > 0
-        if self.protocol_type is None or (
-                self.protocol_type is not protocol_type and self.protocol_type != protocol_type):
+        if self.protocol_type is None or self.protocol_type != protocol_type:
             return False
         cdef Py_ssize_t size = self.members.count
         for entry in protocols:
@@ -110,8 +108,6 @@ cdef class GroupMetadata(Group):
         member.group_id = self.group_id
         member.awaiting_join = join
         self.num_members_awaiting_join += join is not None
-        self.pending_members.pop(member.member_id, None)
-        return 0
 
     cdef MemberMetadata remove_member(self, str member_id):
         """Remove a member, and its id from the pending ids; its parked join is not answered."""
@@ -160,7 +156,6 @@ cdef class GroupMetadata(Group):
         if self.leader_id == old_id:
             self.leader_id = new_id
         self.static_members[member.group_instance_id] = new_id
-        return 0
 
     cdef bint is_led_by(self, str member_id) noexcept:
         return self.leader_id is not None and member_id is not None and (
@@ -231,7 +226,6 @@ cdef class GroupMetadata(Group):
             self.subscribe()
             self.enter(EMPTY, now_ms)
         self.forget_syncs()
-        return 0
 
     cdef Readable subscribe(self) except *:
         """Compute `subscribed_topics` anew; unreadable metadata makes them unknown."""
@@ -269,14 +263,12 @@ cdef class GroupMetadata(Group):
     cdef int await_sync(self, MemberMetadata member) except -1:
         self.num_pending_sync += not member.pending_sync
         member.pending_sync = True
-        return 0
 
     cdef int forget_sync(self, MemberMetadata member) except -1:
         self.num_pending_sync -= member.pending_sync
         member.pending_sync = False
         if self.renamed_sync:
             self.renamed_sync.pop(member.member_id, None)
-        return 0
 
     cdef int forget_syncs(self) except -1:
         cdef MemberMetadata member
@@ -284,9 +276,7 @@ cdef class GroupMetadata(Group):
         while self.num_pending_sync and (member := next_member(&self.members, &place)) is not None:
             self.num_pending_sync -= member.pending_sync
             member.pending_sync = False
-        self.num_pending_sync = 0
         self.renamed_sync = NOBODY
-        return 0
 
     cdef list pending_sync(self):
         return list(self.renamed_sync) or [

@@ -58,7 +58,6 @@ cdef int put_group(Writing* w, GroupMetadata group, dict assignments) except -1:
         put_bytes(w, member.assignment if assignments is None else assignment_of(
             assignments, member.member_id, &at_assignment))
     end_value(w, at)
-    return 0
 
 
 cdef bytes assignment_of(dict assignments, str member_id, Py_ssize_t* place):

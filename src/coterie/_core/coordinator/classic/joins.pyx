@@ -15,7 +15,7 @@ from coterie._core.coordinator.codes cimport (
     UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, group_error, replayed_error)
 from coterie._core.coordinator.outputs cimport (
     BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_METADATA_CHANGED, BY_STATIC_RETURN,
-    COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
+    COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.classic.group cimport (
     INITIAL_JOIN, GroupMetadata, check_member, knows_id, static_member)
 from coterie._core.coordinator.classic.group_records cimport empty_group_batch, group_batch
@@ -83,10 +83,7 @@ cdef class Joins:
             runtime.register("join_group", self, decide_join_group, group_type)
 
     cdef int accepts(self, GroupMetadata group, str member_id) except -1:
-        cdef MemberMetadata member
-        if group.state == EMPTY or group.state == DEAD:
-            return True
-        member = group.get(member_id)
+        cdef MemberMetadata member = group.get(member_id)
         if group.state == PREPARING_REBALANCE:
             return (member is not None and member.awaiting_join is not None) or (
                 group.num_members_awaiting_join < self.max_size)
@@ -222,7 +219,6 @@ cdef class Joins:
         if pending is not None:
             self.runtime.disarm(&pending.timer)
             self.runtime.free_slot(pending.slot)
-        return 0
 
     cdef int replace_static(self, GroupMetadata group, MemberMetadata member,
                             str new_id) except -1:

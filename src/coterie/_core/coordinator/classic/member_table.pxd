@@ -128,7 +128,6 @@ cdef inline int put_member(MemberTable* table, str member_id, MemberMetadata mem
         PyDict_SetItem(<object>table.many, member_id, member)
     table.count = len(<dict>table.many)
     table.first_place = 0         # an insertion may move the entries of a dict
-    return 0
 
 
 cdef inline MemberMetadata pop_member(MemberTable* table, str member_id):
@@ -178,4 +177,3 @@ cdef inline int clear_members(MemberTable* table) except -1:
     Py_CLEAR(table.many)
     for n in range(count):
         Py_DECREF(<object>table.few[n])
-    return 0

@@ -176,7 +176,6 @@ cdef class ClassicProtocol(GroupProtocol):
             if isinstance(group, GroupMetadata) and (
                     partition < 0 or partition_of(group.group_id, count) == partition):
                 self.rebalances.unload(<GroupMetadata>group)
-        return 0
 
     cdef object read_log(self, object fold):
         return groups_of(fold)
@@ -185,7 +184,6 @@ cdef class ClassicProtocol(GroupProtocol):
         for group_id, group in content.items():
             if load_filter is None or load_filter(group_id):
                 self.take_over(<GroupMetadata?>group)
-        return 0
 
     cdef int take_over(self, GroupMetadata group) except -1:
         cdef MemberMetadata member
@@ -195,4 +193,3 @@ cdef class ClassicProtocol(GroupProtocol):
             self.rebalances.prepare_rebalance(group, BY_SIZE, None)
         while (member := next_member(&group.members, &place)) is not None:
             self.rebalances.touch(group, member, member.session_timeout_ms)
-        return 0

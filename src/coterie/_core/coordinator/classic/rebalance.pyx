@@ -78,7 +78,6 @@ cdef class Rebalances(Component):
         group.ties_as_kafka = self.ties_as_kafka
         while (member := next_member(&group.members, &place)) is not None:
             member.slot = self.runtime.new_slot(member)
-        return 0
 
     cdef int drop_group(self, GroupMetadata group) except -1:
         """Remove a group with its timers, which would do nothing for a Dead group."""
@@ -117,14 +116,12 @@ cdef class Rebalances(Component):
             return self.runtime.disarm(&member.timer)
         member.timer = self.runtime.arm(member.timer, self.first_kind + SESSION_TIMER, member.slot,
                                         delay_ms)
-        return 0
 
     cdef int arm_pending(self, PendingId pending, int64_t delay_ms) except -1:
         """Arm the timer of an id that was handed out."""
         pending.slot = self.runtime.new_slot(pending)
         pending.timer = self.runtime.arm(NO_TIMER, self.first_kind + PENDING_TIMER, pending.slot,
                                          delay_ms)
-        return 0
 
     cdef int prepare_rebalance(self, GroupMetadata group, int cause, str member_id) except -1:
         cdef bint initial = group.state == EMPTY
@@ -142,7 +139,6 @@ cdef class Rebalances(Component):
         self.try_join(group, BY_COMPLETED)
         if group.join_kind == PLAIN_JOIN and group.join_timer == NO_TIMER:
             self.arm_join(group, PLAIN_JOIN, longest_ms, 0)
-        return 0
 
     cdef int arm_join(self, GroupMetadata group, int kind, int64_t delay_ms,
                       int64_t remaining_ms) except -1:
@@ -234,13 +230,11 @@ cdef class Rebalances(Component):
             group.sync_timer = self.runtime.arm(
                 group.sync_timer, self.first_kind + SYNC_TIMER, group.slot,
                 group.rebalance_timeout())
-        return 0
 
     cdef int finish_sync(self, GroupMetadata group) except -1:
         """Complete the delayed sync if all members have synced."""
         if not group.awaits_sync():
             self.runtime.disarm(&group.sync_timer)
-        return 0
 
     cdef int synced(self, GroupMetadata group, MemberMetadata member) except -1:
         group.forget_sync(member)
@@ -280,14 +274,12 @@ cdef class Rebalances(Component):
             del group.pending_members[pending.member_id]
         if group.state == PREPARING_REBALANCE:
             self.try_join(group, BY_COMPLETED)
-        return 0
 
     cdef int forget_expired_ids(self, GroupMetadata group) except -1:
         """Forget the pending ids whose timers fired while the group was gone."""
         for pending in list(group.pending_members.values()):
             if (<PendingId>pending).slot == NO_OWNER:
                 del group.pending_members[(<PendingId>pending).member_id]
-        return 0
 
     cdef int answer_syncs(self, GroupMetadata group, int code) except -1:
         """Answer every parked sync, and start the sessions of those members."""
@@ -302,7 +294,6 @@ cdef class Rebalances(Component):
             self.runtime.answer(sync, code, None if code != NONE else (
                 group.protocol_type, group.protocol_name, member.assignment))
             self.touch(group, member, member.session_timeout_ms)
-        return 0
 
     cdef int forget_assignments(self, GroupMetadata group, int code) except -1:
         cdef MemberMetadata member
@@ -320,7 +311,6 @@ cdef class Rebalances(Component):
         self.runtime.free_slot(member.slot)
         self.runtime.abandon(member.awaiting_join, DROPPED)
         self.runtime.abandon(member.awaiting_sync, DROPPED)
-        return 0
 
     cdef int remove_and_update(self, GroupMetadata group, MemberMetadata member,
                                int cause) except -1:

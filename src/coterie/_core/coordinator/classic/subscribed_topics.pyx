@@ -22,7 +22,6 @@ cdef int remember(bytes metadata, object topics) except -1:
         if len(TOPICS_BY_METADATA) >= MANY:
             TOPICS_BY_METADATA.clear()
         TOPICS_BY_METADATA[metadata] = topics
-    return 0
 
 
 cdef frozenset topics_of(const MemberTable* members, str protocol_name, Readable* status):

@@ -17,7 +17,7 @@ from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
 from coterie._core.coordinator.consumer.writes cimport respond_committed, write_all, write_error
 from coterie._core.coordinator.offset_store cimport OffsetStore
-from coterie._core.coordinator.runtime cimport NO_OWNER, NO_TIMER, Group, Runtime
+from coterie._core.coordinator.runtime cimport NO_OWNER, NO_TIMER, OTHER, Group, Runtime
 from coterie._core.structures.offsets cimport Offset, OffsetMap
 
 from coterie._core.coordinator.consumer.values import utf16_units
@@ -29,9 +29,7 @@ def key_order(tuple key not None):
 
 cdef list in_key_order(list committed, list undecided):
     """Keys of committed offsets, then of undecided ones; a key may come twice."""
-    if len(committed) > 1:
-        committed.sort(key=key_order)
-    return committed + sorted(undecided, key=key_order) if undecided else committed
+    return sorted(committed, key=key_order) + sorted(undecided, key=key_order)
 
 
 @cython.final
@@ -52,7 +50,6 @@ cdef class ReplayedAdmin(AdminOperations):
         if self.periodic:
             self.timer = self.runtime.arm(self.timer, self.first_kind, NO_OWNER,
                                           self.check_interval_ms)
-        return 0
 
     cdef int fired(self, int kind, object owner) except -1:
         self.timer = NO_TIMER
@@ -60,7 +57,6 @@ cdef class ReplayedAdmin(AdminOperations):
 
     cdef int resigned(self, int32_t partition) except -1:
         """Begin the rhythm anew."""
-        self.runtime.disarm(&self.timer)
         return self.arm_clean_up()
 
     cdef int delete_offsets(self, int64_t id, Group group, str group_id, tuple keys) except -1:
@@ -70,7 +66,7 @@ cdef class ReplayedAdmin(AdminOperations):
         cdef list gone = []
         cdef tuple payload
         if error == NONE:
-            error = GROUP_ID_NOT_FOUND if group is None else (
+            error = GROUP_ID_NOT_FOUND if group is None or group.group_type == OTHER else (
                 self.runtime.protocol_of(group).check_offset_delete(group, errors))
         if error != NONE:
             return self.runtime.respond(id, OFFSET_DELETE, error, None)
@@ -126,7 +122,6 @@ cdef class ReplayedAdmin(AdminOperations):
                 found[group_id] = deleted
         write_all(self.consumer, [(group_id, found[group_id], [])
                                   for group_id in utf16_sorted(found)])
-        return 0
 
     cdef int clean_up(self) except -1:
         cdef list writes = [], expired, records

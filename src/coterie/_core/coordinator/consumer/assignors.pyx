@@ -46,7 +46,6 @@ cdef class TargetCounts:
         self.counts = larger
         memset(larger + self.count, 0, (count - self.count) * sizeof(int32_t))
         self.count = count
-        return 0
 
 
 cdef int count_targets(dict targeted, Assignment assignment, int by) except -1:
@@ -65,7 +64,6 @@ cdef int count_targets(dict targeted, Assignment assignment, int by) except -1:
             counts.counts[assignment.partitions[at]] = before + by
             counts.taken += (before + by > 0) - (before > 0)
         start = assignment.ends[n]
-    return 0
 
 
 cdef int assign(str assignor, list subscribers, bint homogeneous, dict targeted) except -1:

@@ -10,8 +10,8 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.coordinator.classic.group cimport GroupMetadata, new_group
 from coterie._core.coordinator.classic.member cimport MemberMetadata, new_member
 from coterie._core.coordinator.consumer.group cimport (
-    CLASSIC_GROUP, CURRENT, GROUP_EPOCH, MEMBER, STABLE_MEMBER, TARGET, TARGET_EPOCH,
-    ConsumerGroup, ConsumerMember, Current, Record, new_record, tombstone)
+    CLASSIC_GROUP, CURRENT, MEMBER, STABLE_MEMBER, TARGET, ConsumerGroup, ConsumerMember,
+    epoch_record, new_current, new_record, target_epoch_record, tombstone)
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, ClassicPart, MemberFields, TopicId, no_partitions, utf16_sorted)
@@ -47,7 +47,7 @@ cdef bytes written_assignment(Assignment assignment, bytes metadata):
     """An assignment in the version of a member's subscription; topics that are gone left out."""
     cdef TopicId topic
     cdef list rows = []
-    version = int.from_bytes(metadata[:2], "big", signed=True) if len(metadata) >= 2 else 0
+    version = int.from_bytes(metadata[:2], "big", signed=True)
     for topic, (_, partitions) in zip(assignment.topics, assignment.rows()):
         if topic.name is not None:
             rows.append({"topic": topic.name, "partitions": list(partitions)})
@@ -68,8 +68,7 @@ cdef list consumer_records(GroupMetadata group, MetadataImage image):
     """The records that make a classic group a consumer group; CorruptData if that is impossible."""
     cdef MemberMetadata member
     cdef MemberFields fields
-    cdef Current current
-    cdef Record record
+    cdef Assignment assigned
     cdef dict members = {}
     cdef list records = [tombstone(CLASSIC_GROUP, None)], targets = [], currents = []
     cdef set names = set()
@@ -88,20 +87,10 @@ cdef list consumer_records(GroupMetadata group, MetadataImage image):
         records.append(new_record(MEMBER, member_id, fields))
         assigned = read_assignment(member.assignment, image)
         targets.append(new_record(TARGET, member_id, assigned))
-        current = Current.__new__(Current)
-        current.epoch = current.previous_epoch = group.generation_id
-        current.state, current.assigned, current.revoking = (
-            STABLE_MEMBER, <Assignment>assigned, no_partitions())
-        currents.append(new_record(CURRENT, member_id, current))
-    record = new_record(GROUP_EPOCH, None, None)
-    record.epoch, record.hash = group.generation_id, image.hash_of(names)
-    records.append(record)
-    records += targets
-    record = new_record(TARGET_EPOCH, None, None)
-    record.epoch = group.generation_id
-    records.append(record)
-    records += currents
-    return records
+        currents.append(new_record(CURRENT, member_id, new_current(
+            STABLE_MEMBER, group.generation_id, group.generation_id, assigned, no_partitions())))
+    return [*records, epoch_record(group.generation_id, image.hash_of(names)), *targets,
+            target_epoch_record(group.generation_id), *currents]
 
 
 cdef ClassicPart classic_part(int32_t session_ms, tuple protocols):

@@ -36,7 +36,6 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
         target.members[member.member_id] = copied
     for member in source.absent.values():
         target.absent[member.member_id] = copied_member(target, member)
-    return 0
 
 
 cdef ConsumerMember copied_member(ConsumerGroup target, ConsumerMember member):

@@ -9,8 +9,8 @@ from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, FENCED_INSTANCE_ID, NONE, NOT_COORDINATOR, UNKNOWN_MEMBER_ID)
 from coterie._core.coordinator.consumer.conversion cimport classic_group
 from coterie._core.coordinator.consumer.group cimport (
-    CURRENT, MEMBER, REGEX, TARGET, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record,
-    new_record, tombstone)
+    CURRENT, MEMBER, REGEX, TARGET, ConsumerGroup, ConsumerMember, Timers, epoch_record,
+    new_current, new_record, tombstone)
 from coterie._core.coordinator.consumer.group_type cimport may_downgrade, set_successor
 from coterie._core.coordinator.consumer.pending cimport Waiting, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport (
@@ -28,7 +28,6 @@ cdef enum:
 
 cdef tuple leave_group(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r, list records):
     cdef ConsumerMember member = group.members.get(r.member_id)
-    cdef Current current
     if r.instance_id is None:
         if member is None:
             return protocol.refuse(UNKNOWN_MEMBER_ID)
@@ -39,11 +38,9 @@ cdef tuple leave_group(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat
     if r.epoch == LEAVE:
         records += fence_members(protocol, group, [r.member_id])
     else:
-        current = Current.__new__(Current)
-        current.epoch, current.previous_epoch = LEAVE_FOR_NOW, member.previous_epoch
-        current.state, current.assigned = member.state, member.assigned
-        current.revoking = no_partitions()
-        records.append(new_record(CURRENT, r.member_id, current))
+        records.append(new_record(CURRENT, r.member_id, new_current(
+            member.state, LEAVE_FOR_NOW, member.previous_epoch, member.assigned,
+            no_partitions())))
     return (r.member_id, r.epoch, 0, None)
 
 

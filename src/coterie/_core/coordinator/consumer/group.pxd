@@ -128,6 +128,8 @@ cdef str preferred(dict votes, tuple assignors)
 cdef ConsumerGroup new_group(str group_id, int revision)
 cdef ConsumerMember new_member(str member_id)
 cdef Record new_record(int kind, str name, object value)
+cdef Current new_current(int state, int32_t epoch, int32_t previous_epoch, Assignment assigned,
+                         Assignment revoking)
 cdef Record tombstone(int kind, str name)
 cdef list group_tombstones(ConsumerGroup group)
 cdef Record epoch_record(int32_t epoch, int64_t digest)

@@ -43,6 +43,17 @@ cdef class Current:
     """What a record of a current assignment says."""
 
 
+cdef Current new_current(int state, int32_t epoch, int32_t previous_epoch, Assignment assigned,
+                         Assignment revoking):
+    cdef Current made = Current.__new__(Current)
+    made.state = state
+    made.epoch = epoch
+    made.previous_epoch = previous_epoch
+    made.assigned = assigned
+    made.revoking = revoking
+    return made
+
+
 @cython.final
 @cython.no_gc                      # no reference cycles
 @cython.freelist(64)
@@ -96,7 +107,6 @@ cdef class Owners:
         for n in range(self.count, count):
             larger[n] = -1
         self.count = count
-        return 0
 
     cdef bint is_free(self, int32_t partition) noexcept:
         """Whether no member owns a partition or still revokes it."""
@@ -113,7 +123,6 @@ cdef class Subscriptions:
 
     cdef int begin(self, str topic, str group_id) except -1:
         self.groups.setdefault(topic, set()).add(group_id)
-        return 0
 
     cdef int finish(self, str topic, str group_id) except -1:
         groups = self.groups.get(topic)
@@ -122,7 +131,6 @@ cdef class Subscriptions:
             if not groups:
                 del self.groups[topic]
                 self.image.forget_hash(topic)
-        return 0
 
 
 @cython.final
@@ -234,7 +242,6 @@ cdef class ConsumerGroup(Group):
             return self.apply_regex(record, subscriptions)
         elif record.kind == PARTITION_METADATA:
             self.has_partition_metadata = not record.tombstone
-        return 0
 
     cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
@@ -268,13 +275,12 @@ cdef class ConsumerGroup(Group):
         else:
             self.count_fields(member.fields, -1, subscriptions)
         member.fields = fields
-        member.answer = member.settled = None
+        member.settled = None
         member.instance_id = fields.instance_id
         self.count_fields(fields, 1, subscriptions)
         if fields.instance_id is not None:
             self.instances[fields.instance_id] = record.name
         self.homogeneous = self.is_homogeneous()
-        return 0
 
     cdef int apply_current(self, Record record) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
@@ -287,7 +293,7 @@ cdef class ConsumerGroup(Group):
         self.count_stable(member, -1)
         self.release(member.assigned, member.epoch)
         self.release(member.revoking, member.epoch)
-        member.answer = member.settled = None
+        member.answer = None
         if record.tombstone:
             member.epoch = member.previous_epoch = -1
             member.state = STABLE_MEMBER
@@ -303,7 +309,6 @@ cdef class ConsumerGroup(Group):
         if not record.tombstone:
             self.own(member.assigned, member.epoch)
             self.own(member.revoking, member.epoch)
-        return 0
 
     cdef int apply_target(self, Record record) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
@@ -321,7 +326,6 @@ cdef class ConsumerGroup(Group):
         member.target = member.previous = <Assignment?>record.value
         if self.revision < AS_RECORDED:
             count_targets(self.targeted, member.target, 1)
-        return 0
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:
         cdef Resolved before = self.resolved.pop(record.name, None)
@@ -332,7 +336,6 @@ cdef class ConsumerGroup(Group):
             self.resolved[record.name] = <Resolved?>record.value
             for name in (<Resolved>record.value).topics:
                 self.count_topic(name, 1, subscriptions)
-        return 0
 
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1:
         """Count what a member's record says: its names, expression, assignor and protocol."""
@@ -352,7 +355,6 @@ cdef class ConsumerGroup(Group):
             add_count(self.assignor_count, fields.assignor, by)
         if fields.classic is not None:
             self.classic_count += by
-        return 0
 
     cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1:
         cdef bint had = name in self.topic_count
@@ -362,7 +364,6 @@ cdef class ConsumerGroup(Group):
                 subscriptions.begin(name, self.group_id)
             elif name not in self.topic_count:
                 subscriptions.finish(name, self.group_id)
-        return 0
 
     cdef void count_stable(self, ConsumerMember member, int by) noexcept:
         if member.state == STABLE_MEMBER and member.epoch == self.counted_epoch:
@@ -383,7 +384,6 @@ cdef class ConsumerGroup(Group):
                              or owners.epochs[assignment.partitions[at]] == epoch)):
                     owners.epochs[assignment.partitions[at]] = -1
             start = assignment.ends[n]
-        return 0
 
     cdef int own(self, Assignment assignment, int32_t epoch) except -1:
         """Make a member of this epoch the owner of partitions."""
@@ -406,7 +406,6 @@ cdef class ConsumerGroup(Group):
                                       "has two owners")
                 owners.epochs[partition] = epoch
             start = assignment.ends[n]
-        return 0
 
 
 cdef Py_ssize_t place_of(list members, str member_id) except -1:

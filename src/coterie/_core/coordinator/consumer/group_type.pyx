@@ -132,7 +132,6 @@ cdef int sort_names(list records) except -1:
         if stop > start + 1:
             records[start:stop] = sorted(records[start:stop], key=name_order)
         start = stop
-    return 0
 
 
 def name_order(Record record not None):

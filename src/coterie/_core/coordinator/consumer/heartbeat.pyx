@@ -13,7 +13,7 @@ from coterie._core.coordinator.consumer.departures cimport leave_group
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, CURRENT, KAFKA_4_1_2, KAFKA_4_2, MEMBER, PARTITION_METADATA, STABLE_MEMBER,
     TARGET, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Current, Timers, epoch_record,
-    new_group, new_member, new_record, tombstone)
+    new_current, new_group, new_member, new_record, tombstone)
 from coterie._core.coordinator.consumer.group_type cimport downgrade_by, may_downgrade, upgraded
 from coterie._core.coordinator.consumer.member_fields cimport (
     hash_with, subscribed, updated_fields, will_be_homogeneous)
@@ -144,7 +144,6 @@ cdef tuple join_or_heartbeat(ConsumerProtocol protocol, Group found, Heartbeat r
         return protocol.refuse(GROUP_MAX_SIZE_REACHED)
     if not r.member_id:
         r.member_id = protocol.new_member_id()
-    protocol.replaced = None
     member = find_member(protocol, group, r)
     if member is None:
         return None
@@ -232,16 +231,13 @@ cdef int check_epoch(ConsumerProtocol protocol, ConsumerMember member, Heartbeat
 cdef int replace_member(ConsumerProtocol protocol, ConsumerGroup group, ConsumerMember old,
                         ConsumerMember member, list records) except -1:
     """A static member comes back under another id, or its own."""
-    cdef Current current = Current.__new__(Current)
-    current.epoch = current.previous_epoch = 0
-    current.state, current.assigned, current.revoking = (
-        member.state, member.assigned, member.revoking)
     records += (
         tombstone(CURRENT, old.member_id), tombstone(TARGET, old.member_id),
         tombstone(MEMBER, old.member_id), new_record(MEMBER, member.member_id, member.fields),
         new_record(TARGET, member.member_id,
                    no_partitions() if old.target is None else old.target),
-        new_record(CURRENT, member.member_id, current))
+        new_record(CURRENT, member.member_id, new_current(
+            member.state, member.epoch, member.previous_epoch, member.assigned, member.revoking)))
     return 0
 
 
@@ -345,6 +341,7 @@ cdef tuple heartbeat_answer(ConsumerMember member, Current current, Heartbeat r,
 
 cdef tuple unchanged_answer(ConsumerMember member, object interval_ms):
     """The payload for a member of which nothing has changed, made once."""
-    if member.answer is None or member.answer[INTERVAL_MS] != interval_ms:
-        member.answer = (member.member_id, member.epoch, interval_ms, None)
-    return member.answer
+    cdef tuple answer = member.answer
+    if answer is None or answer[INTERVAL_MS] != interval_ms:
+        answer = member.answer = (member.member_id, member.epoch, interval_ms, None)
+    return answer

@@ -88,14 +88,12 @@ cdef class MetadataImage:
         """No group subscribes to a topic any more."""
         if self.hashes.pop(name, None) is not None:
             self.stamp += 1
-        return 0
 
     cdef int forget_hashes(self) except -1:
         """The coordinator loads: nothing is cached, and all topics count as new."""
         self.hashes = {}
         self.stamp += 1
         self.version_with_new_topics = self.version
-        return 0
 
     cdef int64_t hash_of(self, object names) except? -7:
         """The metadata hash over the topics of these names that exist; 0 without any."""

@@ -12,7 +12,7 @@ from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
 from coterie._core.coordinator.consumer.writes cimport forget_group
 from coterie._core.coordinator.outputs cimport BY_SIZE, GROUP
-from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, Group
+from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, OTHER, Group
 
 from coterie._core.coordinator.classic.load import read_group
 from coterie._core.coordinator.consumer.parse import parse_record
@@ -52,7 +52,6 @@ cdef int load_classic(ConsumerProtocol protocol, dict values) except -1:
             protocol.rebalances.create_group(group_id)
         else:
             protocol.rebalances.take_over(read_group(group_id, value))
-    return 0
 
 
 cdef int take_over(ConsumerProtocol protocol, ConsumerGroup group) except -1:
@@ -69,7 +68,6 @@ cdef int take_over(ConsumerProtocol protocol, ConsumerGroup group) except -1:
             group.group_id, "consumer.session.timeout.ms", protocol.session_timeout_ms))
         if member.state == UNREVOKED_PARTITIONS:
             protocol.arm_rebalance(timers, member.epoch, member.fields.rebalance_timeout_ms)
-    return 0
 
 
 cdef int take_over_classic(ConsumerProtocol protocol, GroupMetadata group) except -1:
@@ -80,7 +78,6 @@ cdef int take_over_classic(ConsumerProtocol protocol, GroupMetadata group) excep
         protocol.rebalances.touch(group, member, member.session_timeout_ms)
     if group.members.count > protocol.classic_max_size:
         return protocol.rebalances.prepare_rebalance(group, BY_SIZE, None)
-    return 0
 
 
 cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object load_filter,
@@ -110,7 +107,10 @@ cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object 
             classic[group_id] = value
         return 0
     if record.kind == OTHER_GROUP:
-        if not record.tombstone:
+        if known is not None and known.group_type == OTHER:
+            if record.tombstone:
+                protocol.runtime.drop_group(known)
+        elif not record.tombstone:
             known = OtherGroup.__new__(OtherGroup, group_id, record.name)
             protocol.runtime.groups[group_id] = known
         return 0

@@ -89,14 +89,12 @@ cdef int mark(list topics, Run* runs) except -1:
         runs[n].first = total
         runs[n].count = topic.partition_count
         total += topic.partition_count
-    return 0
 
 
 cdef int unmark(list topics) except -1:
     cdef TopicId topic
     for topic in topics:
         topic.mark = -1
-    return 0
 
 
 cdef int compare_numbers(const void* one, const void* other) noexcept nogil:

@@ -85,7 +85,6 @@ cdef int put_offset(Writing* w, str group_id, tuple key, Offset entry) except -1
     else:
         put_uvarint(w, 0)
     end_value(w, at)
-    return 0
 
 
 @cython.final
@@ -235,7 +234,6 @@ cdef class ReplayedOffsets:
             offsets = self.store.find(group_id)
             if offsets is not None:
                 offsets.complete_txn(producer_id, committed)
-        return 0
 
     cdef int check_fetch(self, str group_id, str member_id, int32_t epoch,
                          bint stable) except? -7:

@@ -26,6 +26,7 @@ LAST_PARTITION = 9_999_999
 # Versions of the keys that make a group of another type.
 OTHER_GROUPS = dict.fromkeys((10, 11, 12, 13, 14), "share") | dict.fromkeys(
     (17, 18, 19, 20, 21, 22, 23), "streams")
+OTHER_EPOCHS = (11, 17)            # without the record of its epoch there is no such group
 
 
 cdef Assignment assignment_of(list rows, MetadataImage image):
@@ -82,11 +83,11 @@ def parse_record(bytes key, bytes value, MetadataImage image not None):
     if kind in (0, OFFSET):
         return decode_key(key)["data"]["group"], (
             tombstone(OFFSET, None) if value is None else new_record(OFFSET, None, None))
-    if 9 <= kind < 24 and kind != REGEX:
-        if value is None or kind not in OTHER_GROUPS:
-            return None
+    if kind in OTHER_GROUPS and (value is not None or kind in OTHER_EPOCHS):
         size = int.from_bytes(key[2:4], "big")
-        return decode_utf8(key[4:4 + size]), new_record(OTHER_GROUP, OTHER_GROUPS[kind], None)
+        return decode_utf8(key[4:4 + size]), (
+            tombstone(OTHER_GROUP, None) if value is None
+            else new_record(OTHER_GROUP, OTHER_GROUPS[kind], None))
     if kind not in (CLASSIC_GROUP, GROUP_EPOCH, PARTITION_METADATA, MEMBER, TARGET_EPOCH, TARGET,
                     CURRENT, REGEX):
         return None

@@ -142,7 +142,6 @@ cdef class PendingWrites(Writes):
             finished = Finished.__new__(Finished)
             finished.append = op
             self.add_waiting(write, finished)
-        return 0
 
     cdef int join(self, Write write, str group_id) except -1:
         """Let a write be one of the group's partition; what has no record is committed with it."""
@@ -151,7 +150,6 @@ cdef class PendingWrites(Writes):
         for each in list(self.unwritten):
             if self.place_of(each) == partition:
                 write.before.setdefault(each, self.unwritten.pop(each))
-        return 0
 
     cdef int keep(self, Write write, str group_id) except -1:
         """Keep a group as it is before a write changes it."""
@@ -159,13 +157,11 @@ cdef class PendingWrites(Writes):
         if group_id not in write.before and not (
                 write.in_log and self.seen_before(group_id) is not None):
             write.before[group_id] = self.before_of(group_id, True)
-        return 0
 
     cdef int change_unwritten(self, str group_id) except -1:
         """Remember a group before it comes or goes without a record."""
         if group_id not in self.unwritten:
             self.unwritten[group_id] = self.before_of(group_id, False)
-        return 0
 
     cdef Before before_of(self, str group_id, bint copied):
         cdef Before before = Before.__new__(Before)
@@ -188,7 +184,6 @@ cdef class PendingWrites(Writes):
             before = self.unwritten.pop(each)
             if error != NONE:
                 self.put_back(each, <Before>before)
-        return 0
 
     # ---- what waits ------------------------------------------------------------------------------
 
@@ -199,7 +194,6 @@ cdef class PendingWrites(Writes):
         waiting.timer = consumer.runtime.arm(NO_TIMER, consumer.first_kind + COMMIT, waiting.slot,
                                              consumer.commit_timeout_ms)
         write.waiting.append(waiting)
-        return 0
 
     cdef int wait(self, tuple group_ids, Waiting waiting) except -1:
         """Let it go on once all that the groups have written is committed."""
@@ -253,7 +247,6 @@ cdef class PendingWrites(Writes):
                     (<Write>write).partitions.isdisjoint((<Write>op.write).partitions)):
                 raise CoterieError("an earlier append of the same partition of the offsets topic "
                                    "has not finished: since Kafka 4 they finish in their order")
-        return 0
 
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1:
         """Commit a write that is in the log, or take it back with those after it."""
@@ -285,7 +278,6 @@ cdef class PendingWrites(Writes):
                 self.consumer.rebalances.drop_group(<GroupMetadata>group)
             for waiting in write.waiting:
                 (<Waiting>waiting).complete(NONE)
-        return 0
 
     cdef int fail(self, Write failed, int error) except -1:
         """Take a write back, and those that came after it in its partitions."""
@@ -309,7 +301,6 @@ cdef class PendingWrites(Writes):
         for each in lost:
             for waiting in (<Write>each).waiting:
                 (<Waiting>waiting).complete(error)
-        return 0
 
     cdef int put_back(self, str group_id, Before before) except -1:
         """Let a group and its offsets be what they were."""
@@ -336,7 +327,6 @@ cdef class PendingWrites(Writes):
         consumer.store.drop(group_id)
         if before.offsets is not None:
             consumer.store.put(group_id, before.offsets)
-        return 0
 
     cdef int take_out(self, Group group) except -1:
         """Take a group out. Hashes of topics stay; so do a classic group's timers, as in Kafka."""
@@ -370,4 +360,3 @@ cdef class PendingWrites(Writes):
             for waiting in write.waiting:
                 (<Waiting>waiting).complete(NOT_COORDINATOR)
             write.op.write = None
-        return 0

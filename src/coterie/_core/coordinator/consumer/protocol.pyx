@@ -168,7 +168,6 @@ cdef class ConsumerProtocol(GroupProtocol):
             run_tasks(self)
         if self.touched is not None:
             self.show_groups()
-        return 0
 
     cdef tuple refuse(self, int error):
         self.error = error
@@ -182,7 +181,6 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int set_refresh(self, ConsumerGroup group, int64_t at_ms, int32_t epoch) except -1:
         """Set when the metadata is checked next, also for a group that is not stored yet."""
         group.refresh_ms, group.refresh_epoch = at_ms, epoch
-        return 0
 
     # ---- what is shown ---------------------------------------------------------------------------
 
@@ -208,7 +206,6 @@ cdef class ConsumerProtocol(GroupProtocol):
             self.touched = touched
         else:
             self.also_touched[group_id] = touched
-        return 0
 
     cdef int show_groups(self) except -1:
         """Show each group whose state, epochs or size changed in this event."""
@@ -221,7 +218,6 @@ cdef class ConsumerProtocol(GroupProtocol):
         touched[only.group_id] = only
         for group_id in sorted(touched):
             self.show_change(<Touched>touched[group_id])
-        return 0
 
     cdef int show_change(self, Touched touched) except -1:
         cdef str group_id = touched.group_id
@@ -263,20 +259,17 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int arm_session(self, Timers timers, int64_t timeout_ms) except -1:
         timers.session = self.runtime.arm(timers.session, self.first_kind + SESSION, timers.slot,
                                           timeout_ms)
-        return 0
 
     cdef int arm_rebalance(self, Timers timers, int32_t epoch, int64_t timeout_ms) except -1:
         self.runtime.disarm(&timers.rebalance)
         timers.rebalance_epoch = epoch
         timers.rebalance = self.runtime.arm(NO_TIMER, self.first_kind + REBALANCE, timers.slot,
                                             timeout_ms)
-        return 0
 
     cdef int arm_other(self, Timers timers, int kind, int64_t timeout_ms) except -1:
         """Arm a classic member's join or sync timer."""
         cdef int64_t* handle = &timers.join if kind == JOIN else &timers.sync
         handle[0] = self.runtime.arm(handle[0], self.first_kind + kind, timers.slot, timeout_ms)
-        return 0
 
     cdef int forget_timers(self, str group_id, str member_id) except -1:
         cdef Timers timers = self.timers.pop((group_id, member_id), None)
@@ -286,7 +279,6 @@ cdef class ConsumerProtocol(GroupProtocol):
             self.runtime.disarm(&timers.join)
             self.runtime.disarm(&timers.sync)
             self.runtime.free_slot(timers.slot)
-        return 0
 
     cdef int fired(self, int kind, object owner) except -1:
         cdef Waiting late
@@ -392,11 +384,12 @@ cdef class ConsumerProtocol(GroupProtocol):
         cdef Group group
         pending_writes(self).give_up(partition)
         for group in self.runtime.all_groups():
-            if group.group_type == CONSUMER and (
+            if group.group_type != CLASSIC and (
                     partition < 0 or partition_of(group.group_id, count) == partition):
                 self.runtime.drop_group(group)
-                for name in list((<ConsumerGroup>group).topic_count):
-                    self.subscriptions.finish(name, group.group_id)
+                if group.group_type == CONSUMER:
+                    for name in list((<ConsumerGroup>group).topic_count):
+                        self.subscriptions.finish(name, group.group_id)
         for group_id, member_id in list(self.timers):
             if partition < 0 or partition_of(group_id, count) == partition:
                 self.forget_timers(group_id, member_id)
@@ -404,7 +397,6 @@ cdef class ConsumerProtocol(GroupProtocol):
                       if partition >= 0 and partition_of(task[0], count) != partition]
         self.resolving = {task[0] for task in self.tasks}
         self.image.forget_hashes()
-        return 0
 
     def load(self, rows, load_filter):
         """Replay the records of groups of every type in log order; why that failed, or None."""

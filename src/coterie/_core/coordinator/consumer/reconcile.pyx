@@ -12,7 +12,7 @@ from libc.string cimport memcmp
 from coterie._core.coordinator.codes cimport FENCED_MEMBER_EPOCH, NONE
 from coterie._core.coordinator.consumer.group cimport (
     KAFKA_4_1_2, KAFKA_4_2, STABLE_MEMBER, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS,
-    ConsumerGroup, ConsumerMember, Current, Owners)
+    ConsumerGroup, ConsumerMember, Current, Owners, new_current)
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, TopicId, assignment_of_refs, before, no_partitions)
 
@@ -131,10 +131,10 @@ cdef Current next_current(ConsumerGroup group, ConsumerMember member, int32_t ep
         if revoke.count:
             pending = assignment(&revoke, assigned, target)
             if names_any(owned, pending):
-                return current(UNREVOKED_PARTITIONS, epoch, member.epoch,
-                               assignment(&keep, assigned, target), pending)
-        return current(UNRELEASED_PARTITIONS if unreleased else STABLE_MEMBER, target_epoch,
-                       member.epoch, assignment(&both, assigned, target), no_partitions())
+                return new_current(UNREVOKED_PARTITIONS, epoch, member.epoch,
+                                   assignment(&keep, assigned, target), pending)
+        return new_current(UNRELEASED_PARTITIONS if unreleased else STABLE_MEMBER, target_epoch,
+                           member.epoch, assignment(&both, assigned, target), no_partitions())
     finally:
         if memory != <char*>few:
             free(memory)
@@ -165,7 +165,7 @@ cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
             if subscribed is None or topic.name in subscribed:
                 to, to_end = target.ends[t - 1] if t else 0, target.ends[t]
             t += 1
-        owners = group.owners.get(topic) if to < to_end else None
+        owners = group.owners.get(topic)
         while at < at_end or to < to_end:
             if to == to_end or (at < at_end and assigned.partitions[at] < target.partitions[to]):
                 put(revoke, assigned.partitions[at])
@@ -189,17 +189,6 @@ cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
     return unreleased
 
 
-cdef Current current(int state, int32_t epoch, int32_t previous_epoch, Assignment assigned,
-                     Assignment revoking):
-    cdef Current made = Current.__new__(Current)
-    made.state = state
-    made.epoch = epoch
-    made.previous_epoch = previous_epoch
-    made.assigned = assigned
-    made.revoking = revoking
-    return made
-
-
 cdef Current without_others(ConsumerMember member, object subscribed, dict owned):
     """Revoke what a member has of topics that it subscribes to no longer; None if nothing is."""
     cdef Assignment assigned = member.assigned, revoking = member.revoking, pending
@@ -218,10 +207,10 @@ cdef Current without_others(ConsumerMember member, object subscribed, dict owned
         return None
     pending = <Assignment>assignment_from(lost)
     if names_any(owned, pending):
-        return current(UNREVOKED_PARTITIONS, member.epoch, member.previous_epoch,
-                       <Assignment>assignment_from(kept), pending)
-    return current(member.state, member.epoch, member.previous_epoch,
-                   <Assignment>assignment_from(kept), revoking)
+        return new_current(UNREVOKED_PARTITIONS, member.epoch, member.previous_epoch,
+                           <Assignment>assignment_from(kept), pending)
+    return new_current(member.state, member.epoch, member.previous_epoch,
+                       <Assignment>assignment_from(kept), revoking)
 
 
 cdef Current reconciled(ConsumerGroup group, ConsumerMember member, int32_t target_epoch,

@@ -45,7 +45,6 @@ cdef inline int put_compact(Writing* w, str text) except -1:
 
 cdef inline int put_i8(Writing* w, int value) except -1:
     reserve(w, 1)[0] = <uint8_t>value
-    return 0
 
 
 cdef int put_partitions(Writing* w, Assignment assignment) except -1:
@@ -64,7 +63,6 @@ cdef int put_partitions(Writing* w, Assignment assignment) except -1:
             to += 4
         put_uvarint(w, 0)
         start = assignment.ends[n]
-    return 0
 
 
 cdef int put_classic(Writing* w, ClassicPart part) except -1:
@@ -171,4 +169,3 @@ cdef int put_records(Writing* w, str group_id, list records) except -1:
         if not record.tombstone:
             put_value(w, record)
             store(w.data + at + 4, w.size - at - 8 - load_i32(w.data + at), 4)
-    return 0

@@ -62,7 +62,6 @@ cdef bint regex_step(ConsumerProtocol protocol, ConsumerGroup group, MemberField
 cdef int start_resolution(ConsumerProtocol protocol, str group_id, object regexes) except -1:
     protocol.resolving.add(group_id)
     protocol.tasks.append((group_id, tuple(regexes)))
-    return 0
 
 
 cdef int run_tasks(ConsumerProtocol protocol) except -1:
@@ -107,4 +106,3 @@ cdef int finish_resolution(ConsumerProtocol protocol, str group_id, dict found) 
         protocol.set_refresh(group, protocol.runtime.wheel.clock_ms + REFRESH_MS, group.epoch + 1)
     if records:
         write_records(protocol, group_id, records)
-    return 0

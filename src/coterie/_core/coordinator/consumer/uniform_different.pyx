@@ -139,7 +139,6 @@ cdef class Balance:
             if owner[n] < 0:
                 owner[n] = least(&cursor, self.load)
                 self.load[owner[n]] += 1
-        return 0
 
     cdef int balance(self) except -1:
         cdef Py_ssize_t last = -1
@@ -151,7 +150,6 @@ cdef class Balance:
                     return 0
                 if self.balance_topic(topic) or last < 0:
                     last = topic
-        return 0
 
     cdef bint balance_topic(self, Py_ssize_t topic) except -1:
         """Move partitions of one topic between its subscribers; whether any was moved."""
@@ -202,7 +200,6 @@ cdef class Balance:
             if member >= 0:
                 self.by_owner[self.first_of[member] + self.left_of[member]] = n
                 self.left_of[member] += 1
-        return 0
 
 
 cdef int assign_unequal(list subscribers) except -1:
@@ -220,7 +217,6 @@ cdef int assign_unequal(list subscribers) except -1:
         hand_out(run, subscribers)
     finally:
         unmark(run.topics)
-    return 0
 
 
 cdef int prepare(Balance run, list subscribers) except -1:
@@ -263,7 +259,6 @@ cdef int prepare(Balance run, list subscribers) except -1:
     run.order = sorted(range(topic_count), key=lambda number: (
         -(run.runs[number].count / <double>run.runs[number].subscribers),
         run.runs[number].subscribers, number))
-    return 0
 
 
 cdef int hand_out(Balance run, list subscribers) except -1:
@@ -293,4 +288,3 @@ cdef int hand_out(Balance run, list subscribers) except -1:
         made = numbered(every + at, start[n] - at, run.topics, run.runs, ends, partitions)
         at = start[n]
         member.computed = member.previous if made.equals(<Assignment>member.previous) else made
-    return 0

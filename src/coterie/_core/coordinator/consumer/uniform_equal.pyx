@@ -57,7 +57,6 @@ cdef int find_free(Pool* pool, list topics, dict targeted) except -1:
             if counts is None or m >= counts.count or not counts.counts[m]:
                 pool.free[pool.count] = pool.runs[n].first + m
                 pool.count += 1
-    return 0
 
 
 cdef int64_t keep_share(Subscriber member, int64_t quota, Pool* pool) except -1:

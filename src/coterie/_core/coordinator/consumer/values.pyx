@@ -198,4 +198,3 @@ cdef int add_count(dict counts, object name, int by) except -1:
         counts[name] = total
     else:
         del counts[name]
-    return 0

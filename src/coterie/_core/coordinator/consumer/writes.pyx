@@ -94,7 +94,6 @@ cdef int forget_group(ConsumerProtocol protocol, ConsumerGroup group) except -1:
     protocol.runtime.drop_group(group)
     for name in group.topic_count:
         protocol.subscriptions.finish(name, group.group_id)
-    return 0
 
 
 cdef int write_all(ConsumerProtocol protocol, list writes) except *:
