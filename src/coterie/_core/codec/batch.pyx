@@ -61,7 +61,6 @@ cdef void read_header(Batch* batch) noexcept nogil:
     batch.producer_epoch = -1
     batch.base_sequence = -1
     batch.leader_epoch = -1
-    batch.record_count = -1
     batch.last_offset_delta = 0
     batch.transactional = batch.control = batch.delete_horizon = False
     if batch.magic == 2:

@@ -30,7 +30,7 @@ from coterie._core.fold.record_rows cimport (
     BYTES_A_ROW, FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, UNKNOWN,
     BatchRow, Rows, decide, grow, link_previous, share_out, weight_of)
 from coterie._core.fold.one_request cimport (
-    Request, repeats_partition, request_add, request_begin, request_free, request_room)
+    Request, repeats_partition, request_add, request_begin, request_room)
 
 import numpy as np
 
@@ -97,15 +97,17 @@ cdef class RecordScan:
             requested |= {"key_size", "value_size"}
         self.dtypes = {name: dtype for name, dtype in ROW_DTYPES.items() if name in requested}
         self.checks_requests = "mixed" in requested
-        self.groups, self.topics = [], []
-        if groups is not None:
+        self.groups, self.topics, self.arrays = [], [], {}
+        if groups is None:
+            self.index.requested_groups = -1
+        else:
             for name in sorted(texts_of(groups, "groups")):
                 self.add_group(name)
             self.index.requested_groups = self.index.groups.count
 
     def __dealloc__(self):
         key_index_free(&self.index)
-        request_free(&self.request)
+        free(self.request.slots)
         free(self.batches)
 
     cdef int add_group(self, str name) except -1:
@@ -157,13 +159,10 @@ cdef class RecordScan:
             end_use(&self.users)
 
     cdef int begin(self, int64_t size) except -1:
-        self.arrays = {}
-        self.newer, self.newer_count = [], 0
+        self.newer, self.newer_count, self.piece_transactional = [], 0, False
         self.rows.count = self.rows.capacity = 0
         self.batch_count = 0
-        self.piece_transactional = False
-        grow(&self.rows, self.dtypes, self.arrays, size // BYTES_A_ROW)
-        return 0
+        return grow(&self.rows, self.dtypes, self.arrays, size // BYTES_A_ROW)
 
     cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit, int64_t at) except -1:
         """Read batches up to `limit`, the last one whole; return where the next one begins."""
@@ -418,7 +417,6 @@ cdef class RecordScan:
         if not self.piece_transactional and "decided_by" in out:
             out["decided_by"], out["decided_ms"] = out["number"], out["timestamp"]
         self.arrays = {}
-        self.rows.capacity = 0
         self.groups += names_from(&self.index.groups, <uint32_t>len(self.groups))
         self.topics += names_from(&self.index.topics, <uint32_t>len(self.topics))
         out["newer_keys"] = self.newer[:self.newer_count]
