@@ -3,17 +3,20 @@
 import gzip
 import hashlib
 import struct
+import zlib
 
 import pytest
 
+from coterie._core.codec.checksum import crc32c, xxh32
 from coterie._core.codec.compress import compress, decompress
 from coterie._core.codec.reader import LogReader
 from coterie._core.codec.schema import decode_value, encode_value
 from coterie._core.codec.writer import encode_batch, encode_message_set
-from coterie.errors import CorruptData
+from coterie._core.fold.columns import decode_columns
+from coterie.errors import ArgumentError, CorruptData
 from coterie.log.folders import cut_points
 from support import golden_data
-from support.log_writer import batch
+from support.log_writer import batch, commit, varint
 
 GZIP, SNAPPY, LZ4 = 1, 2, 3
 
@@ -110,3 +113,112 @@ def test_a_piece_may_have_exactly_as_many_bytes_as_it_may():
     starts = [log_batch.position for log_batch in LogReader(data)]
     assert cut_points(data, starts[3])[1] == starts[3]
     assert cut_points(data, starts[3] - 1)[1] == starts[2]
+
+
+def test_a_message_of_an_old_format_has_no_field_that_only_new_batches_have():
+    """Whatever the batch before it had."""
+    new = encode_batch(
+        [(5 + n, 7_000 + n, b"k", b"v") for n in range(4)], 5, producer_id=7, producer_epoch=3,
+        base_sequence=9, transactional=True, control=True, leader_epoch=11,
+        delete_horizon_ms=6_000,
+    )  # fmt: skip
+    old = encode_message_set([(9, 8_000, b"k", b"v")], 1) + encode_message_set(
+        [(10, -1, b"k", b"v")], 0
+    )
+    reader = LogReader(new + old + batch(11, [(5, b"k", b"v")])[:-1])
+    first, *others = reader
+    assert (first.producer_id, first.base_sequence, first.last_offset) == (7, 9, 8)
+    for found, offset, ms in zip(others, (9, 10), (8_000, -1), strict=True):
+        assert found[2:4] == (offset, offset)
+        assert (found.leader_epoch, found.producer_id, found.producer_epoch) == (-1, -1, -1)
+        assert (found.base_sequence, found.delete_horizon) == (-1, None)
+        assert (found.is_transactional, found.is_control) == (False, False)
+        assert (found.base_timestamp, found.max_timestamp) == (ms, ms)
+    (fault,) = reader.faults
+    assert (fault.kind, fault.base_offset) == ("length", 11)  # it goes on from offset 10
+
+
+@pytest.mark.parametrize("size", range(1, 17))
+def test_bytes_behind_the_last_batch_have_no_base_offset(size):
+    """Not even if they repeat the beginning of a batch that could follow."""
+    reader = LogReader(batch(4, [(5, b"k", b"v")]) + batch(5, [(5, b"k", b"v")])[:size])
+    assert len(list(reader)) == 1
+    (fault,) = reader.faults
+    assert (fault.kind, fault.base_offset) == ("tail", 5 if size >= 8 else None)
+
+
+def with_sum(data, at):
+    """The batch with the bytes of its last record replaced, and the checksum for them."""
+    head, body = data[:61], at
+    head = head[:8] + struct.pack(">i", 49 + len(body)) + head[12:]
+    return head[:17] + struct.pack(">I", crc32c(head[21:] + body)) + head[21:] + body
+
+
+@pytest.mark.parametrize("length", [-1, -2, -64, -65, -(2**31)])
+def test_any_length_below_0_is_null(length):
+    """Sources: DefaultRecord.readFrom, LegacyRecord.key and value."""
+    size = varint(length)
+    inner = bytes(3) + size + size + b"\0"  # attributes, no deltas; key, value, no headers
+    new = with_sum(batch(0, [(5, None, None)]), varint(len(inner)) + inner)
+    old = bytearray(encode_message_set([(1, 5, None, None)], 1))
+    struct.pack_into(">ii", old, len(old) - 8, length, length)
+    struct.pack_into(">I", old, 12, zlib.crc32(old[16:]))
+    columns = decode_columns(new + old, raw=True)
+    assert columns["key_size"].tolist() == columns["value_size"].tolist() == [-1, -1]
+    (found, faults) = records_of(new + old)
+    assert ([record[2:4] for record in found], faults) == ([(None, None)] * 2, [])
+
+
+def test_a_message_of_an_old_format_has_any_offset_and_time():
+    for offset, ms in ((-(2**63), -(2**63)), (-5, -1), (2**63 - 1, 2**63 - 1)):
+        ((record,), faults) = records_of(encode_message_set([(offset, ms, b"k", b"v")], 1))
+        assert (record.offset, record.timestamp, faults) == (offset, ms, [])
+
+
+def test_metadata_that_follows_a_small_compressed_batch_is_whole():
+    """Room is made for each batch by its own size."""
+    small = encode_batch([(0, *commit(5))], 0, codec=GZIP)
+    ms, key, value = commit(6, metadata=b"m" * 20_000, partition=1)
+    for magic in (1, 2):
+        for codec in (0, GZIP):
+            rows = [(1, ms, key, value)]
+            if magic == 2:
+                data = encode_batch(rows, 1, codec=codec)
+            else:
+                data = encode_message_set(rows, 1, codec=codec)
+            for raw in (False, True):
+                columns = decode_columns(small + data, raw=raw)
+                assert columns["metadata"].tobytes() == b"m" * 20_000
+                assert columns["metadata_end"].tolist() == [0, 20_000]
+                if raw:
+                    assert columns["bytes"].tobytes().endswith(key + value)
+
+
+MEMBER = {
+    **dict.fromkeys(("instanceId", "rackId", "subscribedTopicRegex", "serverAssignor")),
+    **{"clientId": "c", "clientHost": "h", "subscribedTopicNames": [], "rebalanceTimeoutMs": 7},
+}
+
+
+def test_a_tagged_field_of_a_record_is_held_to_the_rules_of_records():
+    """Nothing may be missing, and what is no UTF-8 is "?", as Java writes it."""
+    protocols = [{"name": "a\ud800", "metadata": b"m"}]
+    classic = {"sessionTimeoutMs": 9, "supportedProtocols": protocols}
+    raw = encode_value(5, {"version": 0, "data": {**MEMBER, "classicMemberMetadata": classic}})
+    read = decode_value(5, raw)["data"]["classicMemberMetadata"]["supportedProtocols"]
+    assert read == [{"name": "a?", "metadata": b"m"}]
+    for missing in classic:
+        data = {**MEMBER, "classicMemberMetadata": {**classic}}
+        del data["classicMemberMetadata"][missing]
+        with pytest.raises(ArgumentError, match=f"{missing} is missing"):
+            encode_value(5, {"version": 0, "data": data})
+
+
+def test_codecs_take_new_batches_and_any_size_unless_it_is_said():
+    noisy = noise(100_000)
+    for codec in (GZIP, SNAPPY, LZ4, 4):
+        assert compress(codec, noisy)[:64] == compress(codec, noisy, 2)[:64]
+        assert decompress(codec, compress(codec, noisy, 2)) == noisy
+    assert compress(LZ4, noisy)[6] != compress(LZ4, noisy, 0)[6]  # its wrong checksum
+    assert xxh32(b"abc") == xxh32(b"abc", 0) == 0x32D153FF  # the specification's own vector
+    assert xxh32(b"abc", 1) != xxh32(b"abc")

@@ -9,6 +9,7 @@ from coterie import wire
 from coterie._core.codec.layout import layout_of
 from coterie._core.wire.codec import Codec
 from coterie.errors import ArgumentError
+from coterie.schemas import fields_of
 from coterie.values import Error
 
 HEARTBEAT = {"groupId": "g", "generationId": 5, "memberId": "m"}
@@ -190,3 +191,22 @@ def test_every_key_is_found_whatever_its_number():
     for key in (200, 32766, -2):
         with pytest.raises(ArgumentError, match=f"api_key {key} is of no API in the table"):
             codec.layout(key, 0, "request")
+
+
+def test_tagged_fields_of_an_element_are_its_own_whatever_they_hold():
+    """A list within a tagged field is read in between; the next element has none of it."""
+    lines = [" items []struct", "  id int32", "  more []struct #0", "   name string"]
+    fields = fields_of(lines, (0, 0))
+    codec = Codec([wire.Api(7, "Own", 0, 0, 0)], lambda *_: layout_of(fields, 0, True))
+    items = [
+        {"id": 1, "more": [{"name": "a"}, {"name": "b"}]},
+        {"id": 1},
+        {"id": 2, "more": [{"name": "c"}]},
+        {"id": 2},
+    ]
+    frame = codec.encode_response(7, 0, {"items": items})
+    assert codec.decode_response(7, 0, frame).body == {"items": items}
+    filled = codec.decode_response(7, 0, frame, fill=True).body["items"]
+    assert filled == [{"more": [], **item} for item in items]
+    rows = codec.decode_response(7, 0, frame, rows=True).body
+    assert codec.encode_response(7, 0, rows) == frame

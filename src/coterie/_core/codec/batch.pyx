@@ -209,7 +209,7 @@ cdef class Records:
         return 0
 
     cdef int read(self, const Batch* batch) except -1:
-        """Parse all records of a framed batch into `items`. After a Fault there are none."""
+        """Parse all records of a framed batch into `items`, which a Fault leaves undefined."""
         cdef int fault
         cdef const uint8_t* at
         cdef int64_t size
@@ -232,8 +232,6 @@ cdef class Records:
         except CorruptData as error:
             self.detail = str(error)
             fault = FAULT_RECORDS
-        if fault != NO_FAULT:
-            self.count = 0
         return fault
 
     cdef const uint8_t* decompressed_from(self, const Batch* batch, const uint8_t* at,
