@@ -6,9 +6,12 @@ import weakref
 import pytest
 
 from coterie import CoterieError
+from coterie._core.codec import batch as batch_module
+from coterie._core.codec.writer import encode_batch
 from coterie._core.fold import partial
 from coterie._core.fold.apply_records import take
 from coterie._core.fold.columns import decode_columns
+from coterie._core.fold.dump import dump
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.record_scan import RecordScan
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
@@ -211,3 +214,39 @@ def test_of_what_is_no_commit_a_scan_has_no_offset_time_or_metadata():
     assert rows["metadata_size"].tolist() == [70, 0, 0, 70, 0, 0]
     assert rows["value_size"].tolist()[1:3] == [-1, -1]
     assert rows["batches"]["marker"].tolist() == [-1, 1]
+
+
+def test_what_a_scan_that_failed_left_undone_is_not_done_by_the_next():
+    """A caller can put anything into the dict of groups."""
+    fold = PartitionFold()
+    lives = batch(0, [(5, group_key(b"g"), group_value(1, [b"m"]))])
+    fold.groups[b"g"] = "no log of a group"
+    with pytest.raises(AttributeError):
+        fold.scan(lives)
+    fold.groups.clear()
+    fold.scan(batch(1, [commit(5)]))
+    assert (fold.groups, fold.key_count) == ({}, 1)
+
+
+def test_a_history_at_work_is_refused_to_others_and_unchanged(monkeypatch):
+    fold, refused = PartitionFold(history=True), []
+    fold.scan(batch(0, [commit(5), commit(5, partition=1)]))
+    inflate = batch_module.decompress
+
+    def meanwhile(*args):
+        history = fold.history
+        for call in (history.clear, history.columns, history.pending, lambda: next(history.rows())):
+            with pytest.raises(CoterieError, match="in use"):
+                call()
+            refused.append(call)
+        return inflate(*args)
+
+    monkeypatch.setattr(batch_module, "decompress", meanwhile)
+    fold.scan(encode_batch([(2, *commit(6))], 2, codec=1))
+    assert len(refused) == 4
+    assert len(fold.history) == 3
+    *_, cleared = dump(fold)[8]
+    assert cleared == 0
+    fold.history.clear()
+    *_, cleared = dump(fold)[8]
+    assert (cleared, len(fold.history)) == (3, 0)
