@@ -48,6 +48,7 @@ ROW_DTYPES = {
     "disk_bytes": np.int64, "kind": np.int8,
     "outcome": np.int8, "previous": np.int8,
 }
+TOGETHER = (("decided_by", "decided_ms", "number"), ("disk_bytes", "key_size", "value_size"))
 ALWAYS = set("log_offset timestamp offset batch key group kind outcome previous".split())
 BATCH_DTYPE = np.dtype([
     ("position", np.int64), ("producer_id", np.int64), ("first_row", np.int64),
@@ -93,8 +94,9 @@ cdef class RecordScan:
         self.number = int64_of(number, "number")
         self.check_crc = check_crc
         requested = set(ROW_DTYPES | {"mixed": None}) if columns is None else ALWAYS | set(columns)
-        if "disk_bytes" in requested:
-            requested |= {"key_size", "value_size"}
+        for together in TOGETHER:
+            if not requested.isdisjoint(together):
+                requested |= set(together)
         self.dtypes = {name: dtype for name, dtype in ROW_DTYPES.items() if name in requested}
         self.checks_requests = "mixed" in requested
         self.groups, self.topics, self.arrays = [], [], {}
