@@ -176,7 +176,7 @@ FAULT = 5, key_of("g", "t", 7)[:-1], None
     ],
 )  # fmt: skip
 def test_a_batch_is_of_one_request_unless_its_records_say_otherwise(records, mixed):
-    """Of one group, no partition twice, nothing else beside commits. What is late does not count."""
+    """Of one group, no partition twice, nothing else beside commits. What is late is left out."""
     data = b"".join([batch(0, records), batch(50, [commits()]), batch(60, records)])
     for groups in (None, ["g"], ["other"]):
         rows, _ = RecordScan(at_ms=10, groups=groups).scan(data)
