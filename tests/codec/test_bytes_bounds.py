@@ -218,7 +218,7 @@ def test_a_tagged_field_of_a_record_is_held_to_the_rules_of_records():
             encode_value(5, {"version": 0, "data": data})
 
 
-def test_codecs_take_new_batches_and_any_size_unless_it_is_said():
+def test_codecs_take_new_batches_and_any_size_by_default():
     noisy = noise(100_000)
     for codec in (GZIP, SNAPPY, LZ4, 4):
         assert compress(codec, noisy)[:64] == compress(codec, noisy, 2)[:64]

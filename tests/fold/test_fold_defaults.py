@@ -87,7 +87,7 @@ def test_a_fault_of_records_taken_as_objects_names_the_batch_and_the_record():
     assert fold.seq == 2
 
 
-def test_records_taken_as_objects_are_of_no_transaction_and_no_marker_unless_it_is_said():
+def test_records_taken_as_objects_are_of_no_transaction_and_no_marker_by_default():
     plain, open_ = PartitionFold(history=True), PartitionFold(history=True)
     rows = [(7, *commit(5, 3))]
     take(plain, rows)
@@ -117,7 +117,7 @@ def test_offsets_come_without_the_numbers_that_order_pieces():
     }  # fmt: skip
 
 
-def test_checksums_are_checked_unless_it_is_said_that_they_are_not():
+def test_checksums_are_checked_by_default():
     good, bad = batch(0, [commit(5, 3)]), damaged(batch(1, [commit(6, 4)]))
     columns = decode_columns(good + bad)
     assert columns["log_offset"].tolist() == [0]

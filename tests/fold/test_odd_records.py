@@ -75,12 +75,12 @@ def test_every_reader_says_the_same_of_a_record(case):
         fold = PartitionFold(**options)
         fold.scan(data)
         assert [(one.kind, one.offset) for one in fold.faults] == faults, name
-        wanted = {"before", group, "z"} & set(options.get("only", ["before", group, "z"]))
-        lives = [group] if kind.startswith("group") and group in wanted else []
+        requested = {"before", group, "z"} & set(options.get("only", ["before", group, "z"]))
+        lives = [group] if kind.startswith("group") and group in requested else []
         assert [one.decode() for one in fold.groups] == lives, name
         commits = ["before", *([group] if kind == "offset" else []), "z"]
         offsets = [one for (one, _, _), _ in partial.offset_entries(fold)]
-        assert offsets == [one for one in commits if one in wanted], name
+        assert offsets == [one for one in commits if one in requested], name
         unknown = {} if kind != "unknown" else {struct.unpack_from(">h", key)[0]: 1}
         assert fold.unknown == unknown, name
 
