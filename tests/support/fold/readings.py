@@ -74,9 +74,9 @@ def content(value: object) -> object:
 
 def readings():
     for options in (
-        {},
+        {"at_ms": 8},
         {"history": True},
-        {"tracking": (5, 8, None), "at_ms": 8},
+        {"tracking": (5, 8, None)},  # the last keys have later records alone
         {"survey": True, "only": ["group-1", "a-group"], "history": True},
     ):
         fold = PartitionFold(**options)
