@@ -54,7 +54,8 @@ def test_what_was_allocated_is_freed():
 def test_nothing_is_read_from_memory_that_was_not_written():
     """In the other process the C library fills each block that it gives with another byte."""
     environment = {**os.environ, "MALLOC_PERTURB_": "165", "PYTHONHASHSEED": "0"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    folders = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     program = "from support.fold.readings import digest; print(digest())"
     run = subprocess.run(
         [sys.executable, "-c", program],
