@@ -53,6 +53,7 @@ def made(groups: int) -> bytes:
     for magic in (0, 1):
         add(commit(10, group=b"group-4"), codec=1, magic=magic)
         add(commit(10, group=b"group-5"), magic=magic)
+    add(commit(11, group=b"a-late-group"))  # after the last marker
     return data + data[: len(data) // 3] + b"\0" * 7
 
 
@@ -76,7 +77,7 @@ def readings():
     for options in (
         {"at_ms": 8},
         {"history": True},
-        {"tracking": (5, 8, None)},  # the last keys have later records alone
+        {"tracking": (5, 8, None)},  # the last key has a later record alone
         {"survey": True, "only": ["group-1", "a-group"], "history": True},
     ):
         fold = PartitionFold(**options)
