@@ -84,7 +84,7 @@ def readings():
         fold.scan(LOG)
         yield "fold", options, dump(fold)
         later = PartitionFold(**options)
-        later.scan(LOG[: len(LOG) // 2])
+        later.scan(LOG)
         absorb(fold, later)
         yield "merged", options, dump(fold)
         if fold.history is not None:
