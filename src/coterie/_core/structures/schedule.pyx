@@ -132,9 +132,9 @@ cdef class Schedule:
         cdef Py_ssize_t at = len(due), parent
         cdef Call other
         self.count(1)
-        due.append(call)
         self.numbers += 1
         call.at_ms, call.number = at_ms, self.numbers
+        due.append(call)
         while at > 0:
             parent = (at - 1) >> 1
             other = <Call>due[parent]
@@ -240,11 +240,13 @@ cdef class Future:
 
     cpdef set(self, value=None):
         """Set the result, and resume the process that waits for it; a second call is ignored."""
+        cdef Waiter waiter = self.waiter
         if self.done:
             return
         self.done, self.value = True, value
-        if self.waiter is not None:
-            self.waiter.end(self.wait, 0)
+        self.waiter = None
+        if waiter is not None:
+            waiter.end(self.wait, 0)
 
 
 cdef class Waiter:
@@ -340,6 +342,7 @@ cdef class Waiter:
     def kill(self):
         """End the process at once, without a goodbye."""
         self.alive = False
+        self.overdue.clear()
         program, self._program = self._program, None
         if program:  # it has begun and has not ended
             program.throw()

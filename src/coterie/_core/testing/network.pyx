@@ -195,6 +195,7 @@ cdef class Connection:
             return process.await_result(future, left_ms)
         finally:
             self.calls -= 1
+            self.waiting = None
 
     def wait_for(self, Sent sent not None, deadline_ms):
         """Wait for a result; return whether it has come in time."""
