@@ -173,6 +173,16 @@ def test_bytes_of_a_partial_state_that_were_changed_are_refused(column, row, wro
         dump.restore(PartitionFold(), (columns, *rest))
 
 
+@pytest.mark.parametrize("row", range(3))
+def test_metadata_beyond_its_end_is_refused_at_its_key(row):
+    fold = PartitionFold()
+    fold.scan(a_log(3, b"meta"))
+    columns, *rest = dump.dump(fold)
+    columns["metadata_end"][row] = 13  # there are 12 bytes
+    with pytest.raises(CoterieError, match=f"key {row} of a partial state's 3"):
+        dump.restore(PartitionFold(), (columns, *rest))
+
+
 def test_a_key_that_stands_twice_in_a_partial_state_is_refused():
     fold = PartitionFold()
     fold.scan(a_log(1))

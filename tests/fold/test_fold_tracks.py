@@ -207,3 +207,16 @@ def test_what_a_transaction_says_of_a_key_is_checked_where_it_is_used():
     fold.producers[7].tracked = {0: b"short"}
     with pytest.raises(CorruptData):
         fold.scan(marker(1, 7, 6, commit=True))
+
+
+def test_the_greatest_number_of_records_travels():
+    state = dumped()
+    _, packed, records = state[1]
+    for ordinal in (0, 1 << 62):
+        state[1] = (ordinal, packed, records)
+        fold = PartitionFold(tracking=(None, None, None))
+        dump.restore(fold, tuple(state))
+        assert dump.dump(fold)[1][0] == ordinal
+    state[1] = ((1 << 62) + 1, packed, records)
+    with pytest.raises(CorruptData):
+        dump.restore(PartitionFold(tracking=(None, None, None)), tuple(state))

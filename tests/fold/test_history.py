@@ -373,3 +373,57 @@ def test_a_history_that_was_cleared_numbers_the_names_of_what_follows_anew():
         assert rows == [(name, f"of {name}") for name in names]
         fold.history.clear()
         assert list(commit_rows(0, fold.history)) == []
+
+
+def test_the_greatest_numbers_of_a_history_travel():
+    state, index = state_of_a_history()
+    *raw, pending, _ = state[index]
+    (row,) = pending[4]
+    for cleared in (0, 2**62):
+        for producer in (-(2**63), -1, 0, 2**63 - 1):
+            state[index] = (*raw, {producer: (row,)}, cleared)
+            fold = PartitionFold(history=True)
+            restore(fold, tuple(state))
+            again = dump(fold)[index]
+            assert (list(again[-2]), again[-1]) == ([producer], cleared)
+    for producer in (-(2**63) - 1, 2**63, True, None):
+        state[index] = (*raw, {producer: (row,)}, 0)
+        with pytest.raises(CorruptData):
+            restore(PartitionFold(history=True), tuple(state))
+
+
+def test_rows_are_those_from_a_start_to_an_end_and_all_by_default():
+    fold = PartitionFold(history=True)
+    sizes = (3, 0, 5)
+    fold.scan(write.batch(0, [write.commit(5, n, metadata=b"m" * n) for n in sizes]))
+    for start, end in ((0, 3), (1, 3), (0, 1), (1, 2), (3, 3), (0, 0)):
+        columns = fold.history.columns(start, end)
+        assert columns["offset"].tolist() == list(sizes[start:end])
+        assert np.diff(columns["metadata_bounds"]).tolist() == list(sizes[start:end])
+        assert columns["metadata"].tobytes() == b"m" * sum(sizes[start:end])
+    assert fold.history.columns()["offset"].tolist() == list(sizes)
+    assert fold.history.columns(2)["offset"].tolist() == [5]
+    for wrong in ((-1, 3), (0, 4), (2, 1)):
+        with pytest.raises(ArgumentError):
+            fold.history.columns(*wrong)
+
+
+def test_a_row_has_nothing_of_the_row_that_was_in_its_place():
+    """Memory of rows that were cleared is used again."""
+    fold = PartitionFold(history=True)
+    fold.scan(
+        write.batch(0, [write.commit(5, 3, metadata=b"m")], producer_id=9, transactional=True)
+        + write.marker(1, 9, 6, commit=False)
+    )
+    before = fold.history.columns()
+    assert (before["transactional"].tolist(), before["producer_id"].tolist()) == ([1], [9])
+    fold.history.clear()
+    fold.scan(write.batch(2, [(7, write.commit(5)[1], None)]))
+    after = fold.history.columns()
+    expected = {"kind": 1, "transactional": 0, "outcome": 0, "producer_id": -1, "offset": -1,
+                "leader_epoch": -1, "commit_timestamp": -1, "expire_timestamp": -1,
+                "log_offset": 2, "timestamp": 7}  # fmt: skip
+    assert {name: after[name].tolist() for name in expected} == {
+        name: [value] for name, value in expected.items()
+    }
+    assert (after["metadata"].tobytes(), after["metadata_bounds"].tolist()) == (b"", [0, 0])

@@ -1,6 +1,7 @@
 """The offsets of one group: the worked cases of the rules, and columns against single offsets."""
 
 import gc
+import sys
 
 import numpy as np
 import pytest
@@ -219,3 +220,60 @@ def test_protocol_type_and_state_select_the_rule_of_expiry(
         expected = None
     empty, stable = state == "Empty", state == "Stable"
     assert expiry_rule(protocol_type, empty, stable, since_ms, topics_known) == expected
+
+
+def test_a_topic_whose_offsets_are_gone_is_forgotten():
+    offsets = OffsetMap()
+    ways = {
+        "removed": lambda key: offsets.remove([key]),
+        "expired": lambda _: offsets.expire(10, 5),
+    }
+    for name, way in ways.items():
+        topic = f"topic {name}"
+        before = sys.getrefcount(topic)
+        offsets.commit({(topic, 0): Offset(1, commit_timestamp=0)}, 1)
+        assert sys.getrefcount(topic) > before
+        assert way((topic, 0)) == [(topic, 0)]
+        assert sys.getrefcount(topic) == before, name
+        assert not offsets.has_offsets
+
+
+def test_an_undecided_offset_shows_to_readers_that_do_not_ask_for_stable_ones():
+    offsets = OffsetMap()
+    offsets.commit({TP: 1}, 5)
+    offsets.prepare_offset_commit({TP: 2})
+    assert offsets.fetch(*TP).offset == 1
+    assert offsets.fetch(*TP, require_stable=False).offset == 1
+    with pytest.raises(CoterieError, match="t-0 is unstable"):
+        offsets.fetch(*TP, require_stable=True)
+
+
+def test_a_removal_takes_pending_commits_along_of_every_kind():
+    offsets = OffsetMap()
+    offsets.commit({TP: 1, ("t", 1): 1}, 5)
+    offsets.prepare_offset_commit({TP: 2, ("t", 1): 2})
+    for producer in (7, 8):
+        offsets.prepare_txn_offset_commit(producer, {TP: 3, ("t", 1): 3})
+    assert offsets.remove([TP]) == [TP]
+    assert not offsets.is_pending(*TP)
+    assert offsets.is_pending("t", 1)
+    assert dict(offsets.pending) == {("t", 1): Offset(2)}
+    assert {p: list(undecided) for p, undecided in offsets.pending_txn.items()} == {
+        7: [("t", 1)],
+        8: [("t", 1)],
+    }
+
+
+def test_a_failed_transactional_append_leaves_other_producers_and_partitions_alone():
+    offsets = OffsetMap()
+    for producer in (7, 8):
+        offsets.prepare_txn_offset_commit(producer, {TP: 3, ("t", 1): 4})
+    offsets.fail_pending_txn_offset_commit(7, {TP: 3})
+    offsets.fail_pending_txn_offset_commit(9, {TP: 3})  # nothing is pending of that producer
+    assert {p: sorted(undecided) for p, undecided in offsets.pending_txn.items()} == {
+        7: [("t", 1)],
+        8: [TP, ("t", 1)],
+    }
+    for producer, rows in ((7, {("t", 1): 4}), (8, {TP: 3, ("t", 1): 4})):
+        offsets.fail_pending_txn_offset_commit(producer, rows)
+    assert not offsets.has_offsets

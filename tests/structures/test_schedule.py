@@ -276,3 +276,34 @@ def test_a_call_may_cancel_itself_while_it_is_made():
     calls = [schedule.call_later(1, reduce, lambda *args: note(*args), [1, 2, 3])]
     schedule.step()
     assert seen == [2, 3]
+
+
+def test_nothing_of_a_wait_that_has_ended_is_due_any_more():
+    """Neither its timeout, nor its end by a result that comes after that."""
+    schedule, late = Schedule(), Future()
+    early = Future()
+
+    def body(waiter):
+        waiter.wait(early, 50_000)
+        waiter.wait(late, 1_500)
+
+    schedule.call_at(2_500, early.set)
+    running(schedule, body)
+    schedule.run_until(2_500)
+    assert schedule.next_ms == 4_000
+    schedule.run_until(4_000)
+    assert schedule.next_ms is None
+    late.set()
+    assert schedule.next_ms is None
+
+
+def test_a_dead_process_does_nothing_when_it_resumes():
+    schedule, made = Schedule(), []
+    waiter = Waiter(schedule, "one")
+    waiter.call_later(3, made.append, 3)
+    waiter.pause()
+    schedule.run_until(5)
+    waiter.kill()
+    waiter.resume()
+    schedule.run_until(9)
+    assert made == []

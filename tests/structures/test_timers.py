@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coterie import TimerWheel
+from support.c_memory import left_by
 from support.examples import examples
 
 MS = st.one_of(st.integers(0, 70), st.integers(0, 5_000), st.integers(0, 2**41), st.integers(-9, 0))
@@ -295,3 +296,51 @@ def test_a_due_timer_that_is_moved_to_a_later_time_that_is_past_too_fires_in_its
     assert wheel.next_deadline_ms() == 20
     assert wheel.advance(100).tolist() == [2, 1, 3]
     assert len(wheel) == 0
+
+
+def test_the_next_deadline_is_that_of_what_is_left_however_timers_went():
+    """One by one, a whole second at once, cancelled or moved to a later time."""
+    later_ms = 9_000_000
+    for many in (1, 3, 300):
+        for how in ("fire", "pass", "cancel", "move"):
+            wheel = TimerWheel()
+            handles = wheel.add_many(np.full(many, 2_000), np.arange(many))
+            last = wheel.add(later_ms, -1)
+            assert wheel.next_deadline_ms() == 2_000
+            if how == "fire":
+                assert len(wheel.advance(2_000)) == many
+            elif how == "pass":
+                assert len(wheel.advance(7_000)) == many
+            elif how == "cancel":
+                assert wheel.cancel_many(handles).all()
+            else:
+                assert wheel.rearm_many(handles, np.full(many, later_ms + 5)).all()
+            assert wheel.next_deadline_ms() == later_ms, (many, how)
+            assert wheel.cancel(last)
+            assert wheel.next_deadline_ms() == (later_ms + 5 if how == "move" else None)
+
+
+def test_a_wheel_begins_at_0_and_without_timers():
+    wheel = TimerWheel()
+    assert (wheel.now_ms, len(wheel), wheel.next_deadline_ms()) == (0, 0, None)
+    wheel.add(0, 5)
+    assert wheel.advance(0).tolist() == [5]
+
+
+def test_timers_that_are_due_when_they_are_armed_take_no_more_memory_with_time():
+    wheel = TimerWheel(100)
+
+    def turn():
+        wheel.add(50, 1)
+        assert wheel.advance(100).tolist() == [1]
+
+    assert left_by(turn, 1_000) < 5
+
+
+def test_a_wheel_frees_what_its_slots_held():
+    def use():
+        wheel = TimerWheel()
+        wheel.add_many(np.arange(5_000) * 77, np.arange(5_000))
+        wheel.advance(200_000)
+
+    assert left_by(use, 10) < 5_000

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from coterie import CoterieError, select_protocol, select_protocols
 from coterie._core.structures.votes import ProtocolCounts
+from support.c_memory import left_by
 
 LISTS = st.lists(st.permutations("abcde").flatmap(lambda p: st.integers(0, 5).map(lambda n: p[:n])))
 TWICE = st.lists(st.text("abc", max_size=3))
@@ -253,3 +254,38 @@ def test_what_was_not_counted_cannot_be_taken_out():
 def test_columns_that_do_not_fit_are_refused(columns, message):
     with pytest.raises(ValueError, match=message):
         select_protocols(*columns)
+
+
+@pytest.mark.parametrize("lists", [["ab", "c"], ["c", "ab"], ["ab", "ab", "c"]])
+def test_counts_begin_anew_once_all_lists_are_out(lists):
+    counts = ProtocolCounts()
+    for names in lists:
+        counts.add(names)
+    for names in lists:
+        counts.remove(names)
+    assert (counts.as_dict(), counts["a"], counts["c"]) == ({}, 0, 0)
+    counts.add("cd")
+    assert counts.as_dict() == {"c": 1, "d": 1}
+    assert counts.candidates(1) == {"c", "d"}
+
+
+@pytest.mark.parametrize(
+    ("names", "dtype", "message"),
+    [
+        ([-(2**31) - 1], np.int64, "names must fit 32 bits: it has -2147483649 to -2147483649"),
+        ([5, 2**31], np.int64, "names must fit 32 bits: it has 5 to 2147483648"),
+        ([5, -(2**40)], np.int64, "names must fit 32 bits: it has -1099511627776 to 5"),
+        ([2**63], np.uint64, "names must fit 32 bits"),
+    ],
+)
+def test_ids_that_do_not_fit_are_refused_with_the_least_and_the_greatest(names, dtype, message):
+    starts = [0, len(names)]
+    with pytest.raises(ValueError, match=message):
+        select_protocols(np.array(names, dtype), starts, [0, 1])
+
+
+def test_the_memory_of_an_election_is_freed():
+    crowded = [name for n in range(40) for name in (n, 40, 41)]  # too many names for lanes
+    starts = list(range(0, 121, 3))
+    for names in (crowded, [n % 3 for n in range(120)]):
+        assert left_by(lambda names=names: select_protocols(names, starts, [0, 20, 40])) < 200

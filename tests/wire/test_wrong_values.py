@@ -9,6 +9,7 @@ from coterie import wire
 from coterie._core.codec.layout import layout_of
 from coterie._core.wire.codec import Codec
 from coterie.errors import ArgumentError
+from coterie.schemas import fields_of
 from coterie.values import Error
 
 HEARTBEAT = {"groupId": "g", "generationId": 5, "memberId": "m"}
@@ -190,3 +191,58 @@ def test_every_key_is_found_whatever_its_number():
     for key in (200, 32766, -2):
         with pytest.raises(ArgumentError, match=f"api_key {key} is of no API in the table"):
             codec.layout(key, 0, "request")
+
+
+def test_tagged_fields_of_an_element_are_its_own_whatever_they_hold():
+    """A list within a tagged field is read in between; the next element has none of it."""
+    lines = [" items []struct", "  id int32", "  more []struct #0", "   name string"]
+    fields = fields_of(lines, (0, 0))
+    codec = Codec([wire.Api(7, "Own", 0, 0, 0)], lambda *_: layout_of(fields, 0, True))
+    items = [
+        {"id": 1, "more": [{"name": "a"}, {"name": "b"}]},
+        {"id": 1},
+        {"id": 2, "more": [{"name": "c"}]},
+        {"id": 2},
+    ]
+    frame = codec.encode_response(7, 0, {"items": items})
+    assert codec.decode_response(7, 0, frame).body == {"items": items}
+    filled = codec.decode_response(7, 0, frame, fill=True).body["items"]
+    assert filled == [{"more": [], **item} for item in items]
+    rows = codec.decode_response(7, 0, frame, rows=True).body
+    assert codec.encode_response(7, 0, rows) == frame
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_a_frame_that_ends_inside_its_header_is_refused_there(version):
+    request = wire.encode_request(12, version, HEARTBEAT, correlation_id=0, client_id="\0" * 3)
+    response = wire.encode_response(12, version, {})
+    # key, version, correlation id, client id; an id: with tagged fields from version 4 on
+    for frame, header, decode in (
+        (request, 13 + (version == 4), wire.decode_request),
+        (response, 4 + (version == 4), lambda data: wire.decode_response(12, version, data)),
+    ):
+        for size in range(len(frame)):
+            with pytest.raises(wire.WireError) as caught:
+                decode(frame[:size])
+            assert (caught.value.stage == "header") == (size < header), size
+        assert decode(frame).left_over == 0
+        assert decode(frame + b"ab").left_over == 2
+
+
+def test_numbers_are_read_as_they_are_around_those_that_are_made_once():
+    """A number of one byte is an object that is there already."""
+    numbers = [-(2**31), -1, 0, 1, 254, 255, 256, 257, 2**31 - 1]
+    for number in numbers:
+        frame = wire.encode_request(12, 4, {**HEARTBEAT, "generationId": number})
+        assert wire.decode_request(frame).body["generationId"] == number
+        assert wire.decode_request(frame, rows=True).body[1] == number
+
+
+def test_unknown_tags_may_have_any_number():
+    tags = [(0, b"x"), (127, b""), (128, b"y" * 200), (2**32 - 1, b"z")]
+    frame = wire.encode_request(12, 4, {**HEARTBEAT, "_unknown_tags": tags})
+    assert wire.decode_request(frame, tags=True).body["_unknown_tags"] == tags
+    assert "_unknown_tags" not in wire.decode_request(frame).body
+    for wrong in (-1, 2**32):
+        with pytest.raises(ArgumentError, match="_unknown_tags must be pairs"):
+            wire.encode_request(12, 4, {**HEARTBEAT, "_unknown_tags": [(wrong, b"x")]})

@@ -1,10 +1,12 @@
 """Requests on a simulated network: when they arrive, and what becomes of them under faults."""
 
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
 
-from coterie import Error
+from coterie import CoterieError, Error
 from coterie.testing import Cluster, Consumer, Producer
 from coterie.testing.process import Process
 
@@ -239,3 +241,85 @@ def test_the_state_of_a_client_outlives_its_process():
     line.send()
     line.at(100).network.heal("c")
     assert line.at(1000).answers == [("op", "op", 114)]
+
+
+def silent(line):
+    """The requests that arrive at brokers, which respond to none of them."""
+    requests = []
+    line.cluster._handle = requests.append
+    return requests
+
+
+def test_a_request_belongs_to_the_connection_that_sent_it():
+    line, other = Line(), Line()
+    requests = silent(line)
+    line.send()
+    line.at(7)
+    (request,) = requests
+    for call in (
+        lambda: other.client.answer(request, "wrong"),
+        lambda: other.client.never(request),
+        lambda: other.client.resend(request),
+    ):
+        with pytest.raises(CoterieError, match="another connection"):
+            call()
+    assert (request.response, request.done) == (None, False)
+    line.client.answer(request, "right")
+    assert line.at(14).answers == [("op", "right", 14)]
+    assert (request.response, request.done) == ("right", True)
+
+
+def test_a_request_that_has_ended_is_forgotten():
+    """Answered, timed out, given up, or of a connection that is closed."""
+    for how in ("answer", "never", "forget", "close"):
+        line = Line()
+        line.client.coordinator = 0
+        requests = silent(line)
+
+        def handler(_response):
+            """One of its own for each request."""
+
+        known = weakref.ref(handler)
+        line.client.send_to_coordinator(OPS["op"], handler, timeout_ms=TIMEOUT_MS)
+        del handler
+        line.at(7)
+        if how == "answer":
+            line.client.answer(requests[0], "response")
+        elif how == "never":
+            line.client.never(requests[0])
+        elif how == "forget":
+            line.client.forget_coordinator()
+            assert line.client.coordinator is None
+        else:
+            line.client.close()
+        requests.clear()
+        line.at(2 * TIMEOUT_MS)
+        gc.collect()
+        assert known() is None, how
+
+
+def test_a_timeout_counts_from_the_sending_and_is_the_settings_unless_it_is_given():
+    line = Line().at(50)
+    requests = silent(line)
+    line.client.send(OPS["op"], lambda response: line.answers.append(line.schedule.now_ms))
+    line.send()  # with a timeout of its own
+    line.at(61)
+    for request in requests:
+        line.client.never(request)
+        line.client.never(request)  # it has its timer already
+    line.at(49 + TIMEOUT_MS)
+    assert line.answers == []
+    line.at(50 + TIMEOUT_MS)
+    assert line.answers == [("op", None, 50 + TIMEOUT_MS)]
+    line.at(49 + 30_000)
+    assert len(line.answers) == 1
+    assert line.at(50 + 30_000).answers[1:] == [50 + 30_000]  # request.timeout.ms
+
+
+def test_a_request_that_no_broker_answers_and_that_is_late_already_ends_at_once():
+    line = Line()
+    requests = silent(line)
+    line.send(timeout_ms=5)
+    line.at(7)
+    line.client.never(requests[0])
+    assert line.at(7).answers == [("op", None, 7)]

@@ -24,7 +24,8 @@ class RecordScan:
         The number of the first record.
     columns
         What to return besides ``ALWAYS``: names of ``ROW_DTYPES``, and ``mixed`` of batches; None:
-        all. ``decided_by`` and ``decided_ms`` come with ``number``.
+        all. ``decided_by``, ``decided_ms`` and ``number`` come together, and so do ``disk_bytes``,
+        ``key_size`` and ``value_size``.
     check_crc
         False does not check checksums.
 

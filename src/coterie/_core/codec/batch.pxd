@@ -47,7 +47,7 @@ cdef struct Batch:
     int64_t producer_id          # -1: none
     int16_t producer_epoch
     int32_t base_sequence
-    int32_t record_count
+    int32_t record_count         # only of magic 2
     int codec                    # 0-7
     bint append_time             # LogAppendTime
     bint transactional

@@ -61,7 +61,6 @@ cdef void read_header(Batch* batch) noexcept nogil:
     batch.producer_epoch = -1
     batch.base_sequence = -1
     batch.leader_epoch = -1
-    batch.record_count = -1
     batch.last_offset_delta = 0
     batch.transactional = batch.control = batch.delete_horizon = False
     if batch.magic == 2:
@@ -210,7 +209,7 @@ cdef class Records:
         return 0
 
     cdef int read(self, const Batch* batch) except -1:
-        """Parse all records of a framed batch into `items`. After a Fault there are none."""
+        """Parse all records of a framed batch into `items`, which a Fault leaves undefined."""
         cdef int fault
         cdef const uint8_t* at
         cdef int64_t size
@@ -233,8 +232,6 @@ cdef class Records:
         except CorruptData as error:
             self.detail = str(error)
             fault = FAULT_RECORDS
-        if fault != NO_FAULT:
-            self.count = 0
         return fault
 
     cdef const uint8_t* decompressed_from(self, const Batch* batch, const uint8_t* at,

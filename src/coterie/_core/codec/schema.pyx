@@ -6,7 +6,6 @@ Knows single records; knows no batches and no state. Cost: see `decode` and `enc
 all versions are made at import.
 """
 from libc.stdint cimport int16_t
-from libc.string cimport memset
 
 from coterie._core.checks cimport bytes_of, dict_of, flag_of, int64_of, int64_or_none
 from coterie._core.codec.cursor cimport OK, load_i16, read_i16, remaining
@@ -23,8 +22,7 @@ cdef enum:
 
 cdef dict TYPES = {}, KEYS = {}, VALUES = {}     # by key version; VALUES has lists by version
 cdef list REPLACED = []
-cdef Versions BY_KEY[MAX_KEYS]                  # VALUES, for `walk`
-memset(BY_KEY, 0, sizeof(BY_KEY))
+cdef Versions BY_KEY[MAX_KEYS]                  # VALUES, for `walk`; zeros at first
 
 cdef str TOO_SHORT = "shorter than a version"
 cdef str UNKNOWN = "unknown version"

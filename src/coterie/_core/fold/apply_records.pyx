@@ -257,21 +257,16 @@ cdef int apply_rows(FoldState fold, tuple rows, int64_t producer_id, bint transa
         fold.seq += 1
         return 0
     memset(&batch, 0, sizeof(Batch))
-    batch.magic = 2
     batch.producer_id = producer_id
-    batch.producer_epoch = -1
     batch.base_offset = rows[0][0]
     batch.transactional, batch.control = transactional, control
     lay_out(fold, rows)
-    fold.records.decompressed = True         # copies what is borrowed: `rows` may be freed
     try:
         if control:
             apply_marker(fold, &batch)
         else:
             apply_batch(fold, &batch)
     finally:
-        fold.records.count = 0
-        fold.records.decompressed = False
         fold.seq += 1
     return 0
 
@@ -281,7 +276,6 @@ cdef int lay_out(FoldState fold, tuple rows) except -1:
     cdef Py_ssize_t i = 0
     cdef Record* item
     cdef bytes key, value
-    fold.records.count = 0
     fold.records.reserve(len(rows))
     for row in rows:
         offset, timestamp, key, value = <tuple?>row    # a row of another type may not own its bytes
@@ -295,4 +289,5 @@ cdef int lay_out(FoldState fold, tuple rows) except -1:
             item.value, item.value_size = value, len(value)
         i += 1
     fold.records.count = i
+    fold.records.decompressed = True         # so what is borrowed is copied: `rows` may be freed
     return 0

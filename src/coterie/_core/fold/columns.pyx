@@ -54,16 +54,15 @@ RAW_DTYPES = {"key_at": np.int64, "key_size": np.int32, "value_at": np.int64,
 BATCH_DTYPE = np.dtype([
     ("position", np.int64), ("base_offset", np.int64), ("producer_id", np.int64),
     ("first_row", np.int64), ("size", np.int32), ("leader_epoch", np.int32),
-    ("base_sequence", np.int32), ("producer_epoch", np.int16), ("marker", np.int16),
+    ("base_sequence", np.int32), ("marker", np.int32), ("producer_epoch", np.int16),
     ("magic", np.int8), ("codec", np.int8), ("append_time", np.int8), ("transactional", np.int8),
-    ("control", np.int8), ("delete_horizon", np.int8), ("unused", np.int16)])
+    ("control", np.int8), ("delete_horizon", np.int8)])
 
 cdef struct BatchRow:            # BATCH_DTYPE, field by field: no padding, 56 bytes
     int64_t position, base_offset, producer_id, first_row
-    int32_t size, leader_epoch, base_sequence
-    int16_t producer_epoch, marker
+    int32_t size, leader_epoch, base_sequence, marker
+    int16_t producer_epoch
     int8_t magic, codec, append_time, transactional, control, delete_horizon
-    int16_t unused
 
 
 @cython.final
@@ -190,7 +189,6 @@ cdef class Columns:
         row.marker, row.magic, row.codec = marker, batch.magic, batch.codec
         row.append_time, row.transactional = batch.append_time, batch.transactional
         row.control, row.delete_horizon = batch.control, batch.delete_horizon
-        row.unused = 0
         self.batch_count += 1
         return 0
 

@@ -73,7 +73,6 @@ cdef inline void queue_free(Queue* queue) noexcept:
     free(queue.items)
     free(queue.stamps)
     free(queue.unplaced)
-    queue.items, queue.stamps, queue.unplaced = NULL, NULL, NULL
 
 
 cdef inline bint queue_record(Queue* queue, const Table* table, PlaceCache* cache,

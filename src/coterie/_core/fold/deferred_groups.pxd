@@ -5,7 +5,7 @@ the fold collects many such batches and applies them at once. A batch with a fau
 faults are reported in log order.
 """
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport realloc
 
 from coterie._core.codec.batch cimport V2_HEADER, Batch, Record, in_time
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16
@@ -19,11 +19,6 @@ cdef struct DeferredGroups:
     Batch* items                 # they borrow the bytes of the piece at hand
     int32_t count
     int32_t capacity
-
-
-cdef inline void deferred_free(DeferredGroups* deferred) noexcept:
-    free(deferred.items)
-    deferred.items = NULL
 
 
 cdef inline int deferred_put(DeferredGroups* deferred, const Batch* batch) noexcept nogil:

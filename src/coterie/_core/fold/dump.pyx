@@ -42,12 +42,11 @@ def restore(FoldState fold not None, tuple state not None):
         if fold.table.count:
             raise CoterieError("a partial state can only be restored into an empty fold")
         (columns, tracks, producers, fold.groups, fold.newer, fold.unknown, fold.faults,
-         fold.segments, history, fold.seq, failed, cut, stopped) = state
+         fold.segments, history, fold.seq, fold.failed, fold.cut, fold.stopped) = state
         set_history(fold, None if history is None else restore_history(history))
-        fold.failed, fold.cut, fold.stopped = failed, cut, stopped
-        enter_columns(fold, columns)
         if (tracks is None) != (fold.tracks == NULL):
             raise CorruptData("a partial state tracks keys and the fold does not, or the reverse")
+        enter_columns(fold, columns)
         if tracks is not None:
             ordinal, packed, fold.group_records = tracks
             restore_tracks(fold.tracks, &fold.table, ordinal, packed)

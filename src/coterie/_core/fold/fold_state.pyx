@@ -8,18 +8,17 @@ Source: GroupMetadataManager, LogSegment.recover. Rules: docs/rules/offsets.md#l
 from collections import namedtuple
 
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free
 
 from coterie._core.checks cimport int64_or_none, text_of, texts_of
 from coterie._core.codec.batch cimport Batch, Records, plausible_base
 from coterie._core.fold.commit_queue cimport queue_free
-from coterie._core.fold.deferred_groups cimport deferred_free
 from coterie._core.fold.group_filter cimport filter_add
 from coterie._core.fold.history cimport History
 from coterie._core.fold.keytable cimport table_free, table_init
-from coterie._core.fold.place_cache cimport cache_free, cache_init
-from coterie._core.fold.record_kind cimport parsed_free
+from coterie._core.fold.place_cache cimport cache_free
 from coterie._core.fold.survey cimport Survey
-from coterie._core.fold.tracks cimport tracks_free, tracks_requested
+from coterie._core.fold.tracks cimport tracks_requested
 
 from coterie._core.codec.batch import KINDS
 from coterie.errors import ArgumentError
@@ -45,7 +44,7 @@ cdef class FoldState:
             raise ArgumentError(f"on_fault must be one of {', '.join(ON_FAULT)}, not {on_fault!r}")
         table_init(&self.table)
         table_init(&self.group_filter.names)
-        cache_init(&self.place_cache)
+        table_init(&self.place_cache.names)
         self.records = Records.__new__(Records)
         self.on_fault = ON_FAULT[on_fault]
         self.at_ms = int64_or_none(at_ms, "at_ms")
@@ -66,10 +65,10 @@ cdef class FoldState:
         table_free(&self.table)
         table_free(&self.group_filter.names)
         cache_free(&self.place_cache)
-        tracks_free(&self.requested_tracks)
+        free(self.requested_tracks.items)
         queue_free(&self.queue)
-        deferred_free(&self.deferred)
-        parsed_free(&self.parsed)
+        free(self.deferred.items)
+        free(self.parsed.items)
 
     @property
     def key_count(self):

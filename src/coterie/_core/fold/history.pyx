@@ -18,7 +18,8 @@ from coterie._core.fold.keytable cimport Table, Value
 from coterie._core.fold.name_columns cimport name_at, names_as_bytes
 from coterie._core.fold.history_buffer cimport (
     ABORTED, COMMITTED, PENDING, TOMBSTONE, HistoryBuffer, HistoryRow, buffer_append, buffer_clear,
-    buffer_commit, buffer_free, buffer_init, metadata_start, names_into)
+    buffer_commit, buffer_free, metadata_start, names_into)
+from coterie._core.fold.names cimport names_init
 
 from coterie._core.codec.text import decode_utf8
 
@@ -39,7 +40,7 @@ cdef class History:
     """The decided commits of a fold, in the order of their decision."""
 
     def __cinit__(self):
-        buffer_init(&self.buffer)
+        names_init(&self.buffer.names)
         self.open_transactions = {}
 
     def __dealloc__(self):

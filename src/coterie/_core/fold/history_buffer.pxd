@@ -10,9 +10,9 @@ from libc.string cimport memcpy, memset
 
 from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport load_i32
-from coterie._core.fold.keytable cimport Table, Value, table_free, table_init
+from coterie._core.fold.keytable cimport Table, Value
 from coterie._core.fold.names cimport (
-    Names, Recent, name_number, names_forget, names_free, names_init, names_of)
+    Names, Recent, name_number, names_free, names_of)
 
 cdef enum:
     COMMITTED = 0
@@ -44,11 +44,6 @@ cdef struct HistoryBuffer:
     uint8_t* metadata            # of all rows, end to end
     int64_t metadata_size, metadata_capacity
     Names names
-
-
-cdef inline int buffer_init(HistoryBuffer* buffer) except -1:
-    memset(buffer, 0, sizeof(HistoryBuffer))
-    return names_init(&buffer.names)
 
 
 cdef inline void buffer_free(HistoryBuffer* buffer) noexcept:
@@ -152,11 +147,9 @@ cdef inline void buffer_truncate(HistoryBuffer* buffer, Py_ssize_t count) noexce
 
 
 cdef inline void buffer_clear(HistoryBuffer* buffer) noexcept:
-    """Remove all rows and names; the memory stays allocated."""
+    """Remove all rows and names, between two scans; the memory stays allocated."""
     buffer.count = 0
     buffer.metadata_size = 0
-    buffer.names.failed = False
-    names_forget(&buffer.names)
     table_clear(&buffer.names.groups)
     table_clear(&buffer.names.topics)
 

@@ -15,8 +15,7 @@ from coterie._core.codec.cursor cimport OK
 from coterie._core.fold.keytable cimport (
     Table, coterie_is_ascii, coterie_keyhash, table_free, table_init, table_intern)
 from coterie._core.fold.place_cache cimport (
-    PlaceCache, cache_free, cache_init, cache_add_names, cache_add_place, cache_find_names,
-    cache_find_place)
+    PlaceCache, cache_free, cache_add_names, cache_add_place, cache_find_names, cache_find_place)
 
 cdef enum:
     KEY_FAULTY = -1
@@ -51,12 +50,10 @@ cdef struct KeyIndex:
 
 
 cdef inline int key_index_init(KeyIndex* index) except -1:
-    memset(index, 0, sizeof(KeyIndex))
-    index.requested_groups = -1
     table_init(&index.keys)
     table_init(&index.groups)
     table_init(&index.topics)
-    return cache_init(&index.place_cache)
+    return table_init(&index.place_cache.names)
 
 
 cdef inline void key_index_free(KeyIndex* index) noexcept:
@@ -152,7 +149,7 @@ cdef inline int32_t add_key(KeyIndex* index, const Commit* commit, int32_t group
 
 cdef inline int32_t key_number(KeyIndex* index, const uint8_t* key, int32_t size,
                                int32_t* group) noexcept nogil:
-    """Return the number of a key and fill in its group's. Below 0: KEY_FAULTY,
+    """Return the number of a key and fill in its group's, which is -1 before. Below 0: KEY_FAULTY,
     KEY_NOT_REQUESTED or NO_MEMORY."""
     cdef int32_t names_size = size - KEY_ENDS
     cdef int64_t names = cache_find_names(&index.place_cache, key + 2, names_size), place = -1
@@ -166,7 +163,6 @@ cdef inline int32_t key_number(KeyIndex* index, const uint8_t* key, int32_t size
             return KEY_FAULTY
         names_size = commit.key_size - 4          # without bytes after the key
         names = cache_add_names(&index.place_cache, key + 2, names_size)
-        group[0] = -1
         if names >= 0:
             if not room_for_group(index, names):
                 return NO_MEMORY

@@ -67,7 +67,7 @@ cdef struct Table:
 
 
 cdef inline int table_init(Table* table) except -1:
-    memset(table, 0, sizeof(Table))
+    """Make the slots of a table that is all zeros, as a part of a new object is."""
     table.mask = 1023
     table.slots = <uint64_t*>calloc(table.mask + 1, sizeof(uint64_t))
     if table.slots == NULL:
@@ -81,7 +81,6 @@ cdef inline void table_free(Table* table) noexcept:
     free(table.entries)
     free(table.borrowers)
     free(table.arena)
-    memset(table, 0, sizeof(Table))
 
 
 cdef inline int table_widen(Table* table) noexcept nogil:

@@ -39,12 +39,11 @@ cdef inline int arena_widen(MetadataArena* arena, uint64_t size) noexcept nogil:
 cdef inline const uint8_t* arena_put(MetadataArena* arena, const uint8_t* at,
                                      uint64_t size) noexcept nogil:
     """Copy bytes into the last block, in which the caller has made room; return the copy."""
-    cdef uint8_t* copy = arena.at
-    memcpy(copy, at, size)
+    memcpy(arena.at, at, size)
     arena.at += size
     arena.room -= size
     arena.used += size
-    return copy
+    return arena.at - size
 
 
 cdef inline void arena_free(MetadataArena* arena) noexcept nogil:

@@ -32,7 +32,6 @@ cdef struct Names:
 
 
 cdef inline int names_init(Names* names) except -1:
-    memset(names, 0, sizeof(Names))
     table_init(&names.groups)
     return table_init(&names.topics)
 

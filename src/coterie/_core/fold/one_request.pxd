@@ -37,16 +37,11 @@ cdef struct Request:
     uint32_t batch
 
 
-cdef inline void request_free(Request* request) noexcept:
-    free(request.slots)
-    request.slots = NULL
-
-
 cdef inline void request_begin(Request* request) noexcept nogil:
     """Begin a batch."""
     request.mixed = request.has_previous = request.previous_commits = False
     request.ascending = True
-    request.group = request.names = NULL
+    request.names = NULL
 
 
 cdef inline void request_add(Request* request, const Record* record, bint commits,

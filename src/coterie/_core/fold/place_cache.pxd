@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from coterie._core.codec.cursor cimport load_i32
 from coterie._core.fold.keytable cimport (
-    Table, coterie_equal, coterie_keyhash, table_free, table_init, table_intern)
+    Table, coterie_equal, coterie_keyhash, table_free, table_intern)
 
 cdef enum:
     RECENT = 256                 # slots for names seen last
@@ -39,11 +39,6 @@ cdef struct PlaceCache:
     uint32_t* places             # index in the table + 1; 0: unknown
     uint64_t place_count, place_capacity
     Pair recent[RECENT]
-
-
-cdef inline int cache_init(PlaceCache* cache) except -1:
-    memset(cache, 0, sizeof(PlaceCache))
-    return table_init(&cache.names)
 
 
 cdef inline void cache_free(PlaceCache* cache) noexcept:

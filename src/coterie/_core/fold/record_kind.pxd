@@ -3,7 +3,7 @@
 Parses a commit on the way, so its fields are read once. Builds no Python object.
 """
 from libc.stdint cimport int16_t, int64_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport realloc
 
 from coterie._core.codec.batch cimport FAULT_KEY, FAULT_VALUE, NO_FAULT, Record, in_time
 from coterie._core.codec.cursor cimport OK, load_i16
@@ -31,11 +31,6 @@ cdef struct ParsedRecord:
 cdef struct ParsedRecords:       # of one batch
     ParsedRecord* items
     Py_ssize_t capacity
-
-
-cdef inline void parsed_free(ParsedRecords* parsed) noexcept:
-    free(parsed.items)
-    parsed.items = NULL
 
 
 cdef inline int parsed_reserve(ParsedRecords* parsed, Py_ssize_t count) noexcept nogil:

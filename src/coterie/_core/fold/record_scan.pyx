@@ -30,7 +30,7 @@ from coterie._core.fold.record_rows cimport (
     BYTES_A_ROW, FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, UNKNOWN,
     BatchRow, Rows, decide, grow, link_previous, share_out, weight_of)
 from coterie._core.fold.one_request cimport (
-    Request, repeats_partition, request_add, request_begin, request_free, request_room)
+    Request, repeats_partition, request_add, request_begin, request_room)
 
 import numpy as np
 
@@ -48,6 +48,7 @@ ROW_DTYPES = {
     "disk_bytes": np.int64, "kind": np.int8,
     "outcome": np.int8, "previous": np.int8,
 }
+TOGETHER = (("decided_by", "decided_ms", "number"), ("disk_bytes", "key_size", "value_size"))
 ALWAYS = set("log_offset timestamp offset batch key group kind outcome previous".split())
 BATCH_DTYPE = np.dtype([
     ("position", np.int64), ("producer_id", np.int64), ("first_row", np.int64),
@@ -93,19 +94,22 @@ cdef class RecordScan:
         self.number = int64_of(number, "number")
         self.check_crc = check_crc
         requested = set(ROW_DTYPES | {"mixed": None}) if columns is None else ALWAYS | set(columns)
-        if "disk_bytes" in requested:
-            requested |= {"key_size", "value_size"}
+        for together in TOGETHER:
+            if not requested.isdisjoint(together):
+                requested |= set(together)
         self.dtypes = {name: dtype for name, dtype in ROW_DTYPES.items() if name in requested}
         self.checks_requests = "mixed" in requested
-        self.groups, self.topics = [], []
-        if groups is not None:
+        self.groups, self.topics, self.arrays = [], [], {}
+        if groups is None:
+            self.index.requested_groups = -1
+        else:
             for name in sorted(texts_of(groups, "groups")):
                 self.add_group(name)
             self.index.requested_groups = self.index.groups.count
 
     def __dealloc__(self):
         key_index_free(&self.index)
-        request_free(&self.request)
+        free(self.request.slots)
         free(self.batches)
 
     cdef int add_group(self, str name) except -1:
@@ -157,13 +161,10 @@ cdef class RecordScan:
             end_use(&self.users)
 
     cdef int begin(self, int64_t size) except -1:
-        self.arrays = {}
-        self.newer, self.newer_count = [], 0
+        self.newer, self.newer_count, self.piece_transactional = [], 0, False
         self.rows.count = self.rows.capacity = 0
         self.batch_count = 0
-        self.piece_transactional = False
-        grow(&self.rows, self.dtypes, self.arrays, size // BYTES_A_ROW)
-        return 0
+        return grow(&self.rows, self.dtypes, self.arrays, size // BYTES_A_ROW)
 
     cdef int64_t run(self, const uint8_t* data, int64_t size, int64_t limit, int64_t at) except -1:
         """Read batches up to `limit`, the last one whole; return where the next one begins."""
@@ -418,7 +419,6 @@ cdef class RecordScan:
         if not self.piece_transactional and "decided_by" in out:
             out["decided_by"], out["decided_ms"] = out["number"], out["timestamp"]
         self.arrays = {}
-        self.rows.capacity = 0
         self.groups += names_from(&self.index.groups, <uint32_t>len(self.groups))
         self.topics += names_from(&self.index.topics, <uint32_t>len(self.topics))
         out["newer_keys"] = self.newer[:self.newer_count]

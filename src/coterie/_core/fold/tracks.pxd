@@ -7,7 +7,7 @@ highest. The tracks of two pieces of a log merge, and so do those of a transacti
 Functions for every record are inlined into the fold. Cost: 104 bytes a key.
 """
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport realloc
 from libc.string cimport memset
 
 from coterie._core.codec.batch cimport Record
@@ -41,11 +41,6 @@ cdef struct Tracks:              # keys from `size` on have no track yet
 cdef struct Stamp:               # of a queued record
     int64_t log_offset
     int64_t timestamp
-
-
-cdef inline void tracks_free(Tracks* tracks) noexcept:
-    free(tracks.items)
-    tracks.items = NULL
 
 
 cdef inline int tracks_fit(Tracks* tracks, const Table* table) noexcept nogil:

@@ -47,7 +47,6 @@ cdef class ProtocolCounts:
     cdef int settle(self) except -1:
         """Count each name separately from now on."""
         self.counts = self.as_dict()
-        self.shared = None
         self.sharing = 0
         return 0
 
