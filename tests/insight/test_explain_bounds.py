@@ -114,10 +114,11 @@ def test_the_generation_two_before_is_known_when_a_second_step_is_looked_for(mon
     monkeypatch.setattr(
         timeline,
         "causes_of",
-        lambda life, index, states: calls.append((index, states.get(index - 2))) or [],
+        lambda life, index, *states: calls.append((index, *states)) or [],
     )
     timeline.timeline(life)
-    assert calls[2:] == [(index, {"index": index - 2}) for index in (2, 3, 4)]
+    states = [None, None, *({"index": index} for index in range(5))]
+    assert calls == [(at, states[at + 2], states[at + 1], states[at]) for at in range(5)]
 
 
 LEFT = dict.fromkeys(causes.CAUSE) | {"what": "left_or_evicted", "source": "records"}
@@ -289,7 +290,7 @@ def moves(*times):
     """A client that joined and left alternately."""
     cause = dict.fromkeys(causes.CAUSE) | {"client_id": "c"}
     return [
-        flapping.Move(at_ms, number % 2 == 0, number % 2, number, cause)
+        flapping.Move(at_ms, number % 2 == 0, number % 2, number, cause, 0, True)
         for number, at_ms in enumerate(times)
     ]
 

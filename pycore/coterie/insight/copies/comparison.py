@@ -76,7 +76,7 @@ def compare(copies: Mapping[str, Listing], progress: Progress) -> Iterator[list[
             yield rows
     finally:
         reading.cancel()
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
 
 
 def compare_partition(
