@@ -32,7 +32,7 @@ def life_of(*generations):
         | {"file": "f", "position": 0}
         for at, (time, number) in enumerate(generations)
     ]
-    return GroupHistory("g", [], rows, {})
+    return GroupHistory("g", [], rows, {}, False)
 
 
 @pytest.mark.parametrize(("trusted_from_ms", "found"), [(999, 1), (1000, 1), (1001, 0)])

@@ -99,7 +99,7 @@ def state(protocol, *assigned):
 @pytest.mark.parametrize(("given", "what"), [([0, 1], "cooperative_step"), ([0, 2], "rejoined")])
 def test_a_cooperative_step_gives_out_nothing_that_was_not_held_two_generations_before(given, what):
     older, before = state("cooperative-sticky", [0, 1]), state("cooperative-sticky", [])
-    life = GroupHistory("g", [], [], {})
+    life = GroupHistory("g", [], [], {}, False)
     actual = causes._same_members(life, state("cooperative-sticky", given), before, older)
     assert actual["what"] == what
 
@@ -109,7 +109,7 @@ def test_the_generation_two_before_is_known_when_a_second_step_is_looked_for(mon
     row = {"tombstone": False, "member_count": 0, "generation": 1, "previous_generation": 0}
     row |= dict.fromkeys(("protocol", "leader", "file", "position", "current_state_timestamp"))
     rows = [row | {"timestamp": at, "log_offset": at} for at in range(5)]
-    life = GroupHistory("g", [], rows, {})
+    life = GroupHistory("g", [], rows, {}, False)
     monkeypatch.setattr(GroupHistory, "state", lambda self, index: {"index": index})
     monkeypatch.setattr(
         timeline,
