@@ -103,4 +103,4 @@ def each_partition(
             yield result_of(*ahead.popleft())
     finally:
         reading.cancel()
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
