@@ -180,7 +180,7 @@ def test_a_departure_has_the_members_last_commit_and_when_all_others_had_joined(
         for at, name, committed_ms in ((0, "a", 900), (1, "b", 0), (3, "d", None))
     }
     for known in (
-        (record, None, before), (record, state, None), (record | {"timestamp": None}, state, before),
-        (record, state, before | {"at_ms": None}),
+        (record, None, before), (record, state, None),
+        (record | {"timestamp": None}, state, before), (record, state, before | {"at_ms": None}),
     ):  # fmt: skip
         assert departures_of(row, *known, owners, commits) == {}
