@@ -370,7 +370,7 @@ def test_each_record_of_a_group_is_an_event_with_its_text(tmp_path):
         ("empty", 0, "no members"),
     ]
     assert [(row["generation"], row["previous_generation"]) for row in rows[:5]] == [
-        (0, 0), (1, 0), (1, 1), (1, 1), (2, 1),
+        (0, None), (1, 0), (1, 1), (1, 1), (2, 1),
     ]  # fmt: skip
 
 
