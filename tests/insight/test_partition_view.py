@@ -5,13 +5,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from coterie.insight.asking import QuestionRequest, answer, find_question, missing_groups
+from coterie.insight.asking import QuestionRequest, answer, missing_groups
 from coterie.insight.groups.members_at import members_at, owners_at
 from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.questions import expire, metrics
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.group_replay import GroupReplay
-from coterie.insight.records.log_parts import record_filters_of
+from coterie.insight.records.log_parts import (
+    aggregate_factory,
+    reads_states_only,
+    record_filters_of,
+    states_of,
+)
 from coterie.insight.records.partition_view import PartitionView, RecordFilter, log_of
 from coterie.insight.records.record_columns import is_early
 from coterie.log.clock import Begin
@@ -157,11 +162,42 @@ def test_a_log_with_tracks_serves_for_one_without():
 
 def test_a_question_may_need_all_groups_all_times_and_its_own_states():
     view = PartitionView(0, (), frozenset("g"), AT_MS)
-    filters = record_filters_of(view, find_question("explain"), None)
-    assert set(filters) == {
-        RecordFilter(frozenset("g"), AT_MS), RecordFilter(None, AT_MS),
-        RecordFilter(frozenset("g"), None),
-    }  # fmt: skip
+    own, all_groups, all_times = view.record_filter, RecordFilter(None, AT_MS), RecordFilter(
+        frozenset("g"), None
+    )  # fmt: skip
+    tracked = own._replace(tracking="tracks")
+    states = (tracked, all_groups, tracked)
+    reads, of_states = {"aggregates": None}, {"states": lambda view, parameters: parameters}
+    for question, parameters, expected in (
+        (reads, None, [own, all_groups, all_times]),
+        (reads | of_states, (), [own, all_groups, all_times]),
+        (reads | of_states, states, [tracked, all_groups, all_times]),  # serves for both
+        (of_states, states, [tracked, all_groups]),
+        (of_states, (), [own, all_groups, all_times]),
+    ):
+        found = record_filters_of(view, SimpleNamespace(**question), parameters)
+        assert sorted(found, key=str) == sorted(expected, key=str)
+        assert states_of(view, SimpleNamespace(**question), parameters) == (
+            parameters if "states" in question else ()
+        )
+
+
+@pytest.mark.parametrize(
+    ("has", "in_parts", "states_only"),
+    [({"aggregates"}, True, False), ({"aggregates", "states"}, True, False),
+     ({"states"}, True, True), (set(), False, False)],
+)  # fmt: skip
+def test_a_question_can_be_answered_from_parts_by_its_aggregates_or_states(
+    has, in_parts, states_only
+):
+    question = SimpleNamespace(**dict.fromkeys(has, dict))
+    factory = aggregate_factory(question)
+    assert (factory is not None) == in_parts
+    assert reads_states_only(question) == states_only
+    if states_only:
+        assert factory(None, None) == {}
+    elif in_parts:
+        assert factory is dict
 
 
 # ---- members as of a record

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 
 from coterie._core.fold.record_scan import RecordScan
-from coterie.insight.records import group_log
+from coterie.insight.records import group_log, log_reader
 from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.commit_requests import RequestBatches
 from coterie.insight.records.cut import Cancellation, size_of
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
+from coterie.insight.records.log_reader import End, SurveyedLog
 from coterie.insight.records.record_columns import ABORTED, COMMITTED, PENDING, RecordColumns
 from coterie.log.folders import Segment
+from coterie.state.partial import ScanOptions
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
 
 T0 = 1_795_000_000_123
@@ -111,3 +113,48 @@ def test_records_of_groups_are_sent_in_chunks_that_join_to_the_same_bytes(monkey
     assert [len(chunk) for chunk in chunks] == [7, 7, 6]
     assert b"".join(chunks) == b"keyAAkeyBBBBBBBBBkey"
     assert list(GroupRecords().chunks()) == []
+
+
+def test_a_surveyed_log_knows_which_pieces_wait_for_which_markers(tmp_path, monkeypatch):
+    """Pieces of one batch: some are dropped, then the next part of the log ends what was open."""
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
+
+    def opened(offset, producer):
+        return batch(offset, [commit(T0 + offset, 5)], producer_id=producer, transactional=True)
+
+    def ended(offset, producer, is_commit):
+        return marker(offset, producer, T0 + offset, commit=is_commit)
+
+    def surveyed(first, *batches):
+        path = tmp_path / f"{first:020}.log"
+        path.write_bytes(b"".join(batches))
+        segment = Segment(str(path), 0, first, path.stat().st_size, None)
+        return SurveyedLog([segment], ScanOptions())
+
+    plain = [batch(offset, [commit(T0 + offset, 5)]) for offset in range(9)]
+    log = surveyed(
+        0, opened(0, 5), plain[1], opened(2, 6), ended(3, 5, True), plain[4], opened(5, 5), plain[6]
+    )
+    of_5, of_6 = End(0, 8, T0 + 8), End(1, 9, T0 + 9)
+    first = {5: End(1, 3, T0 + 3)}
+    assert log.tails == [first, first, first, {}, {}, {}, {}]
+    assert (log.count, log.undecided, log.decided_count) == (7, 2, 2)
+    log.drop_pieces(0, 2)
+    assert log.decided_count == 0
+    log.drop_pieces(1, 1)  # the piece of the first marker
+    assert log.tails == [first, {}, {}, {}]
+    log.absorb(surveyed(7, opened(7, 6), ended(8, 5, False), ended(9, 6, True), opened(10, 8)))
+    assert log.tails == [
+        first | {6: of_6}, {6: of_6}, {5: of_5, 6: of_6}, {5: of_5, 6: of_6},
+        {6: of_6}, {6: of_6}, {}, {},
+    ]  # fmt: skip
+    assert (log.count, log.undecided, log.decided_count) == (11, 10, 7)
+    contexts = log.reading_contexts()
+    assert [(one.number, one.tails) for one in contexts] == [
+        (0, log.tails[:4]), (7, log.tails[4:]),
+    ]  # fmt: skip
+    names = [str(tmp_path / f"{begin:020}.log") for begin in (0, 7)]
+    assert [one.files for one in contexts] == [names, names]
+    assert not any(one.check_crc for one in contexts)
+    assert log.reading_context()[:3] == (0, names, log.tails)
+    assert surveyed(20).undecided is None
