@@ -132,3 +132,10 @@ def test_of_equal_copies_the_best_can_be_read_or_has_the_most_records_or_is_the_
     assert statuses("damaged", {"damaged": True}, {"removed": {2}}, {"removed": {2, 3}}) == [
         "same", "best", "same",
     ]  # fmt: skip
+
+
+def test_the_folder_of_a_segment_in_the_present_folder_is_a_dot(tmp_path, monkeypatch):
+    paths = [write_copy(tmp_path / name, history(0, 1, 3)) for name in "ab"]
+    monkeypatch.chdir(f"{paths[0]}/__consumer_offsets-0")
+    rows = compared(f"{0:020}.log", "../../b")
+    assert [row["folder"] for row in rows.values()] == [".", "../../b/__consumer_offsets-0"]
