@@ -5,7 +5,9 @@ pauses, and if members of several groups went at once soon after it.
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from coterie._core.codec.writer import encode_batch
@@ -13,6 +15,7 @@ from coterie.insight.brokerlogs.server_log import LOADED, SERVER, BrokerLogLine
 from coterie.insight.groups.causes import CAUSE
 from coterie.insight.groups.outages import (
     Outage,
+    OutageDetector,
     groups_that_lost_members,
     outage_row,
     rejoin_bound_ms,
@@ -29,6 +32,9 @@ def pieces(request, monkeypatch):
     """The pieces in which a log is read decide nothing."""
     if request.param != "one piece":
         monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
+
+
+T0 = 1_795_000_000_123
 
 
 def reported(folder, records, *, epochs=None, loads=(), cut=None):
@@ -95,6 +101,7 @@ def silent(
         ({"lost": ((b"g1", 10), (b"g2", 1010))}, True),
         ({"lost": ((b"g1", 10), (b"g2", 1011))}, False),
         ({"lost": ((b"g1", 10), (b"g1", 20))}, False),
+        ({"lost": ((b"g1", 2000), (b"g2", 5), (b"g3", 900))}, True),  # two of them at once
         ({"lost": ()}, False),
     ],
 )
@@ -136,6 +143,51 @@ def test_a_leader_epoch_that_rises_from_a_known_one_is_a_change_of_coordinator(
     ]
     for at, row in zip(changes, found, strict=True):
         assert f"leader epoch went from {epochs[at - 1]} to {epochs[at]}" in row[4]
+
+
+def test_a_group_that_is_deleted_after_a_silence_lost_no_members(tmp_path):
+    records = silent()
+    (at,) = (at for at, record in enumerate(records) if record[:2] == (6900, group_key(b"g2")))
+    records[at] = 6900, group_key(b"g2"), None
+    assert reported(tmp_path, records) == []
+
+
+@pytest.mark.parametrize(("since_end", "is_outage"), [(20, True), (21, False)])
+def test_the_last_20_batches_decide_how_many_groups_wrote(tmp_path, since_end, is_outage):
+    records = silent(groups=(b"g1",), commits=25)
+    other = 28 - since_end  # three generations, 25 commits
+    records[other] = commit(records[other][0], group=b"g2")
+    assert len(reported(tmp_path, records)) == is_outage
+
+
+@pytest.mark.parametrize(("since_end", "is_outage"), [(20, False), (21, True)])
+def test_the_longest_pause_before_the_last_20_batches_decides_how_long_a_silence_is(
+    tmp_path, since_end, is_outage
+):
+    records = silent(commits=25)
+    late = 28 - since_end
+    records[late:] = [(at_ms + 600, *rest) for at_ms, *rest in records[late:-1]] + records[-1:]
+    assert len(reported(tmp_path, records)) == is_outage
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "is_whole"), [(None, True), (T0 + 29, True), (T0 + 30, True), (T0 + 31, False)]
+)
+def test_the_records_of_an_outage_are_whole_if_compaction_ended_before_it(since_ms, is_whole):
+    """Twelve batches 10 ms apart, then a batch of three seconds with another leader epoch."""
+    detector = OutageDetector(since_ms)
+    kinds = {"records": int, "until_ms": np.int64, "from_ms": np.int64, "leader_epoch": int,
+             "group": int, "log_offset": int, "position": int}  # fmt: skip
+    rows = [(1, T0 - 80 + 10 * at, T0 - 80 + 10 * at, 4, 0, 70 + at, 900 + at) for at in range(12)]
+    rows.append((2, T0 + 7_000, T0 + 4_000, 6, 0, 90, 950))
+    batches = np.array(rows, list(kinds.items()))
+    detector.take(SimpleNamespace(batches=batches, file_number=1, files=["e.log", "f.log"]))
+    (outage,) = detector.changed.values()
+    assert replace(outage, shown_by="") == Outage(
+        "coordinator_change", "", T0 + 30, T0 + 4_000, 10 if is_whole else None, is_whole, 90,
+        "f.log", 950, T0 + 7_000,
+    )  # fmt: skip
+    assert "from 4 to 6" in outage.shown_by
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 22, 23, 24])
@@ -183,7 +235,6 @@ def test_batches_that_compaction_left_without_a_record_are_no_batches(tmp_path):
     assert row[4].endswith("; the records of that time are compacted")
 
 
-T0 = 1_795_000_000_123
 OUTAGE = Outage("silence", "it was silent", T0, T0 + 7_250, 640, True, 41, "f.log", 73, T0 + 7_300)
 
 
