@@ -113,6 +113,7 @@ def test_records_of_groups_are_sent_in_chunks_that_join_to_the_same_bytes(monkey
     assert [len(chunk) for chunk in chunks] == [7, 7, 6]
     assert b"".join(chunks) == b"keyAAkeyBBBBBBBBBkey"
     assert list(GroupRecords().chunks()) == []
+    assert GroupRecords() not in (5, None)
 
 
 def test_a_surveyed_log_knows_which_pieces_wait_for_which_markers(tmp_path, monkeypatch):
