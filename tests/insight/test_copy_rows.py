@@ -3,6 +3,7 @@
 import pytest
 
 from coterie._core.codec.reader import LogReader
+from coterie.insight.copies import comparison
 from coterie.insight.copies.comparison import compare
 from coterie.log.folders import find_segments
 from coterie.replay.engine import Silent
@@ -139,3 +140,40 @@ def test_the_folder_of_a_segment_in_the_present_folder_is_a_dot(tmp_path, monkey
     monkeypatch.chdir(f"{paths[0]}/__consumer_offsets-0")
     rows = compared(f"{0:020}.log", "../../b")
     assert [row["folder"] for row in rows.values()] == [".", "../../b/__consumer_offsets-0"]
+
+
+class Progress:
+    def __init__(self):
+        self.size, self.read = None, []
+
+    def total(self, size):
+        self.size = size
+
+    def advance(self, size):
+        self.read.append(size)
+
+
+def test_progress_is_of_the_bytes_of_each_partition_in_all_copies(tmp_path):
+    sizes = {}
+    for name, partition, count in (("a", 3, 2), ("a", 10, 7), ("b", 3, 5), ("b", 1, 4)):
+        write_copy(tmp_path / name, history(0, 1, count), partition=partition)
+        folder = tmp_path / name / f"__consumer_offsets-{partition}"
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        sizes[partition] = sizes.get(partition, 0) + size
+    listings = {name: find_segments([str(tmp_path / name)]) for name in "ab"}
+    progress = Progress()
+    rows = list(compare(listings, progress))
+    assert [row["offsets_partition"] for some in rows for row in some] == [1, 1, 3, 3, 10, 10]
+    assert progress.size == sum(sizes.values())
+    assert progress.read == [sizes[partition] for partition in (1, 3, 10)]
+
+
+def test_nothing_is_compared_any_more_once_nobody_waits_for_it(tmp_path, monkeypatch):
+    listing = find_segments([write_copy(tmp_path / "a", history(0, 1, 3))])
+    readings = []
+    monkeypatch.setattr(comparison, "compare_partition", lambda *given: readings.append(given[2]))
+    rows = compare({"a": listing, "b": listing}, Progress())
+    next(rows)
+    assert not readings[0].cancelled
+    rows.close()
+    assert readings[0].cancelled
