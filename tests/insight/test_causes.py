@@ -243,7 +243,9 @@ def test_an_assignment_that_cannot_be_read_shows_nothing(tmp_path):
     ("before", "now", "expected"),
     [
         ({}, {}, None),
-        ({}, {"topics": ("a", "c", "d")}, ("subscription_changed", "+c +d -b")),
+        ({}, {"topics": tuple("ahgfedc")}, ("subscription_changed", "+c +d +e +f +g +h -b")),
+        ({"topics": tuple("ahgfedc")}, {"topics": ("a",)},
+         ("subscription_changed", "-c -d -e -f -g -h")),
         ({}, {"topics": ("b", "a")}, None),
         ({}, {"rack_id": "r"}, ("metadata_changed", "rack none to r")),
         ({"rack_id": "r"}, {}, ("metadata_changed", "rack r to none")),

@@ -225,11 +225,11 @@ def test_a_changed_field_of_a_member_is_named_with_both_values(name, before, now
 
 
 def test_topics_and_expressions_that_a_member_reads_from_now_on_are_named_in_order():
-    before = {"subscribed_topics": ["b", "a", "x"], "subscribed_regex": "o.*", "rack_id": "r"}
-    now = {"subscribed_topics": ["x", "d", "c"], "subscribed_regex": None, "rack_id": "r"}
+    before = {"subscribed_topics": [*"bahgx"], "subscribed_regex": "o.*", "rack_id": "r"}
+    now = {"subscribed_topics": [*"xdcfe"], "subscribed_regex": None, "rack_id": "r"}
     (cause,) = epochs._changes("m", before, now)
     assert cause["what"] == "subscription_changed"
-    assert cause["detail"] == "+c +d -a -b regex o.* to none"
+    assert cause["detail"] == "+c +d +e +f -a -b -g -h regex o.* to none"
     assert list(epochs._changes("m", {"subscribed_topics": None}, {})) == []
 
 
