@@ -177,3 +177,20 @@ def test_nothing_is_compared_any_more_once_nobody_waits_for_it(tmp_path, monkeyp
     assert not readings[0].cancelled
     rows.close()
     assert readings[0].cancelled
+
+
+@pytest.mark.parametrize("segment", ["first", "last"])
+def test_a_batch_whose_last_byte_is_wrong_at_the_end_of_a_segment_is_one_fault(tmp_path, segment):
+    """At the end of the log it is no part of the copy; within the log it is only unreadable."""
+    batches = [*history(0, 1, 2), *history(2, 1, 1, size=9), *history(11, 1, 3),
+               *history(14, 1, 1, size=9)]  # fmt: skip
+    paths = [write_copy(tmp_path / name, batches, cuts=(11,)) for name in "ab"]
+    name = f"{0 if segment == 'first' else 11:020}.log"
+    path = tmp_path / "b" / "__consumer_offsets-0" / name
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    row = compared(*paths)["b"]
+    assert row["faults"] == 1
+    expected = ("same", 23, 0) if segment == "first" else ("behind", 14, 9)
+    assert (row["status"], row["end_offset"], row["records_lacking"]) == expected
