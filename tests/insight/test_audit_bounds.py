@@ -4,7 +4,9 @@ import pytest
 
 from coterie.insight.offsets.commit_findings import in_seconds
 from coterie.insight.offsets.divergence import Live
+from coterie.insight.offsets.loss_counts import LossCounts
 from coterie.insight.questions import audit, audit_groups
+from coterie.insight.questions.audit_loops import partitions_of
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, read_partitions
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
@@ -32,7 +34,7 @@ def life_of(*generations):
         | {"file": "f", "position": 0}
         for at, (time, number) in enumerate(generations)
     ]
-    return GroupHistory("g", [], rows, {})
+    return GroupHistory("g", [], rows, {}, False)
 
 
 @pytest.mark.parametrize(("trusted_from_ms", "found"), [(999, 1), (1000, 1), (1001, 0)])
@@ -78,6 +80,55 @@ def test_the_record_named_follows_the_last_one_that_gives_the_live_members(tmp_p
     live_group = {"group_id": "g", "members": [{"member_id": "a"}, {"member_id": "b"}]}
     (row,) = audit.rows(view, audit.Parameters(only=("divergence",), live=Live({"g": live_group})))
     assert (row["detail"], row["log_offset"]) == ("member c in the log, not live", 2)
+
+
+@pytest.mark.parametrize(("at_ms", "timestamp"), [(0, 0), (-1, None)])
+def test_the_record_named_has_the_time_0_or_none(tmp_path, at_ms, timestamp):
+    (key, value) = commit_key(1, b"g", b"t", 0), commit_value(9, -1, b"", 5)
+    view = facts_of(tmp_path, batch(0, [(at_ms, key, value)]))
+    live_group = {"group_id": "g", "offsets": [{"topic": "t", "partition": 0, "offset": 7}]}
+    (row,) = audit.rows(view, audit.Parameters(only=("divergence",), live=Live({"g": live_group})))
+    assert (row["timestamp"], row["log_offset"]) == (timestamp, 0)
+
+
+def test_what_is_known_of_each_partition_stands_by_topic_and_number():
+    """A finding is of one partition, or lists its partitions; one without a count is one."""
+
+    def place(topic, partition, **fields):
+        return {"topic": topic, "partition": partition, **fields}
+
+    rows = [
+        place("u", 1, count=3, lowest_offset=40, highest_offset=90),
+        place("t", 10),
+        place("u", 1, lowest_offset=50, highest_offset=99),
+        place(None, 0), place("t", None),
+        {"partitions": [place("t", 2, count=5, lowest_offset=7), place("t", 10, count=4)],
+         "topic": "x", "partition": 0},
+    ]  # fmt: skip
+    found = [tuple(row.values()) for row in partitions_of(rows)]
+    assert found == [
+        ("t", 2, 5, 7, None), ("t", 10, 1 + 4, None, None), ("u", 1, 3 + 1, 40, 99),
+    ]  # fmt: skip
+
+
+def test_counts_of_losses_are_those_of_a_groups_partitions():
+    keys = [("g", "t", number) for number in range(3)]
+    losses = LossCounts(
+        {keys[0]: 70, keys[1]: 5, ("h", "t", 2): 900}, {keys[1]: 800, keys[0]: 700},
+        {"g": [None, 600, 650], "h": [1]},
+    )  # fmt: skip
+    rows = [{"topic": topic, "partition": number} for _, topic, number in keys]
+    assert losses.fields_of("g", rows) == {
+        "skipped": 75, "stalled": 2, "stalled_since": 700, "open_transactions": 3,
+        "open_since": 600,
+    }  # fmt: skip
+    assert [(row["skipped"], row["stalled_since"]) for row in rows] == [
+        (70, 700), (5, 800), (0, None),
+    ]  # fmt: skip
+    assert losses.fields_of("x", []) == {
+        "skipped": 0, "stalled": 0, "stalled_since": None, "open_transactions": 0,
+        "open_since": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [0, 1])

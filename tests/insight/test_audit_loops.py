@@ -265,7 +265,7 @@ def test_the_flapping_of_random_moves_is_that_of_a_slow_search(gaps, starts, cou
     points = [(at_ms, (number % 2 == 0) == starts) for number, at_ms in enumerate(times)]
     cause = {"client_id": "c", "member_id": "m", "group_instance_id": None, "client_host": None}
     moves = [
-        flapping.Move(at_ms, joins, not joins, number, {**cause, "what": "joined"})
+        flapping.Move(at_ms, joins, not joins, number, {**cause, "what": "joined"}, 0, True)
         for number, (at_ms, joins) in enumerate(points)
     ]
     expected = slow_flapping(points, count, window_ms)

@@ -12,10 +12,13 @@ from coterie.insight.brokerlogs.server_log import (
     PREPARING,
     REFUSED,
     REPLACED,
+    SEEN,
     BrokerLogIndex,
+    read_request_log,
     read_server_log,
 )
 from coterie.insight.groups.causes import CAUSE
+from support.request_lines import line as logged
 
 T0 = 1_795_000_000_123
 
@@ -263,3 +266,75 @@ def test_a_line_of_the_server_log_names_the_generation_that_results(
     assert (found.what, found.generation, found.member_id) == (what, generation, member)
     assert (found.detail, found.group) == (detail, "" if what == LOADED else "g")
     assert found.at_ms % 1_000 == 867
+
+
+def requested(api, version, request, response):
+    """What a request log says of one request: what, and the fields of a client and its member."""
+    one = logged(api, version, {"groupId": "g"} | request, response, ms=4_000, totalTimeMs=1_500.0,
+                 client="cl")  # fmt: skip
+    *lines, first, last = read_request_log([one])
+    assert first == last == BrokerLogLine("g", SEEN, first.at_ms, REQUESTS)
+    assert first.at_ms % 60_000 == 2_500  # when it came
+    for line in lines:
+        assert (line.group, line.at_ms, line.source) == ("g", first.at_ms, REQUESTS)
+        assert (line.client_id, line.client_host) == ("cl", "/10.0.0.2")
+    return [
+        (line.what, line.generation, line.member_id, line.detail, line.instance_id)
+        for line in lines
+    ]
+
+
+def join(request, **response):
+    """JoinGroup of version 9: a request and its response."""
+    request = {
+        "memberId": "m",
+        "groupInstanceId": "i",
+        "protocolType": "consumer",
+        "protocols": [{"name": "range"}, {"name": "sticky"}],
+        "reason": "why",
+    } | request
+    return "JOIN_GROUP", 9, request, {"errorCode": 0, "memberId": "n", "generationId": 7} | response
+
+
+def beat(epoch, code=0, api="CONSUMER", **fields):
+    request = {"memberId": "m", "instanceId": "i", "memberEpoch": epoch} | fields
+    return f"{api}_GROUP_HEARTBEAT", 0, request, {"errorCode": code}
+
+
+@pytest.mark.parametrize(
+    ("exchange", "expected"),
+    [
+        (join({}), [("joined", 7, "n", "why", "i")]),
+        (join({"memberId": "", "groupInstanceId": None, "reason": None}),
+         [("joined", 7, "n", None, None)]),
+        (join({}, errorCode=82), [("refused", None, "m", "FENCED_INSTANCE_ID", "i")]),
+        (join({"memberId": "", "groupInstanceId": None}, errorCode=81),
+         [("refused", None, None, "GROUP_MAX_SIZE_REACHED", None)]),
+        (join({}, errorCode=23),
+         [("refused", None, "m",
+           "INCONSISTENT_GROUP_PROTOCOL; it offers consumer: range, sticky", "i")]),
+        (join({"protocols": []}, errorCode=23),
+         [("refused", None, "m", "INCONSISTENT_GROUP_PROTOCOL", "i")]),
+        *((join({}, errorCode=code), []) for code in (14, 15, 16, 25, 27, 79)),  # come again
+        (("LEAVE_GROUP", 5, {"members": [
+            {"memberId": "a", "groupInstanceId": None, "reason": "bye"},
+            {"memberId": "", "groupInstanceId": "i", "reason": None},
+         ]}, {"errorCode": 0, "members": []}),
+         [("left", None, "a", "bye", None), ("left", None, None, None, "i")]),
+        (("LEAVE_GROUP", 1, {"memberId": "a"}, {"errorCode": 0}),
+         [("left", None, "a", None, None)]),
+        (("LEAVE_GROUP", 1, {"memberId": "a"}, {"errorCode": 25}), []),
+        *((beat(-1, api=api), [("left", None, "m", None, None)]) for api in
+          ("CONSUMER", "SHARE", "STREAMS")),
+        (beat(-1, 25), []),
+        (beat(-2), []),  # a static member that comes back
+        (beat(0), []),
+        (beat(1, 110), []),
+        (beat(0, 111), [("refused", None, "m", "UNRELEASED_INSTANCE_ID", "i")]),
+        (beat(0, 111, instanceId=None, memberId=""),
+         [("refused", None, None, "UNRELEASED_INSTANCE_ID", None)]),
+        (("JOIN_GROUP", 9, join({})[2], {}), []),  # the broker closed the connection
+    ],
+)  # fmt: skip
+def test_a_request_tells_who_joined_left_or_was_refused_with_all_fields(exchange, expected):
+    assert requested(*exchange) == expected

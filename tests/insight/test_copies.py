@@ -17,6 +17,7 @@ from support import golden_data
 from support.commandline import coterie
 from support.insight.copies import (
     common_until,
+    compared,
     end_of,
     generation,
     history,
@@ -25,12 +26,6 @@ from support.insight.copies import (
 )
 
 SPLIT = history(0, 3, 100), history(100, 3, 50), history(100, 5, 20, time=10_000)
-
-
-def compared(*copies):
-    """The rows of one partition, by copy, without the path above."""
-    (rows,) = compare({copy: find_segments([copy]) for copy in copies}, Silent())
-    return {row["copy"].rpartition("/")[2]: row for row in rows}
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from coterie.insight.groups.departures import (
     suggested,
     summary,
 )
+from coterie.insight.questions.explain_members import departures_of
 
 GONE_MS = 1_795_000_000_123
 
@@ -152,3 +153,34 @@ def test_the_commonest_way_is_first_with_the_times_of_its_departures():
     ]
     assert rows[0]["cause"].startswith("3 of 5 departures suggest clean closes: ")
     assert rows[1]["cause"].startswith("1 of 5 departures suggests an eviction: ")
+
+
+@pytest.mark.parametrize(("event", "gone_ms"), [("generation", GONE_MS - 30), ("empty", GONE_MS)])
+def test_a_departure_has_the_members_last_commit_and_when_all_others_had_joined(event, gone_ms):
+    """The group's state changed 30 ms before the record; nobody joins an empty group."""
+    members = [
+        {"member_id": name, "session_timeout_ms": 40_000 + at, "rebalance_timeout_ms": 70_000 + at}
+        for at, name in enumerate("abcd")
+    ]
+    owners = {("t", number): name for number, name in enumerate("aabbca")}
+    commits = {("t", 0): 500, ("t", 1): 900, ("t", 2): 0, ("t", 4): 700, ("t", 5): 800}
+    causes = [
+        {"what": "left_or_evicted", "member_id": "a", "detail": None},
+        {"what": "left_or_evicted", "member_id": "b", "detail": None},
+        {"what": "restarted", "member_id": "new", "detail": "d"},
+        {"what": "joined", "member_id": "c", "detail": None},
+    ]
+    row = {"event": event, "causes": causes}
+    record = {"timestamp": GONE_MS, "log_offset": 77}
+    before = {"at_ms": GONE_MS - 9_000, "state": {"members": members}}
+    state = {"current_state_timestamp": GONE_MS - 30}
+    found = departures_of(row, record, state, before, owners, commits)
+    assert found == {
+        name: Departure(name, gone_ms, GONE_MS - 9_000, committed_ms, 40_000 + at, 70_000 + at, 77)
+        for at, name, committed_ms in ((0, "a", 900), (1, "b", 0), (3, "d", None))
+    }
+    for known in (
+        (record, None, before), (record, state, None),
+        (record | {"timestamp": None}, state, before), (record, state, before | {"at_ms": None}),
+    ):  # fmt: skip
+        assert departures_of(row, *known, owners, commits) == {}

@@ -12,12 +12,15 @@ from coterie.insight.brokerlogs.server_log import (
     BrokerLogLine,
 )
 from coterie.insight.groups import causes, epochs, flapping, timeline
+from coterie.insight.groups.protocol_switches import row_in_words
 from coterie.insight.questions import explain
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment, subscription
 from coterie.log.folders import find_segments
 from coterie.times import LogClock
+from support.insight import lives
+from support.insight.lives import life, written
 from support.insight.partition_parts import answer_in_parts
 from support.log_writer import (
     batch,
@@ -39,11 +42,11 @@ def explained(folder, *batches, **parameters):
     return list(explain.rows(view, explain.Parameters(**parameters)))
 
 
-def generations(*lives):
+def generations(*records):
     """One batch for each (time in ms, generation, member ids; None: a tombstone)."""
     return [
         batch(offset, [(at_ms, group_key(b"g"), None if ids is None else group_value(number, ids))])
-        for offset, (at_ms, number, ids) in enumerate(lives)
+        for offset, (at_ms, number, ids) in enumerate(records)
     ]
 
 
@@ -99,7 +102,7 @@ def state(protocol, *assigned):
 @pytest.mark.parametrize(("given", "what"), [([0, 1], "cooperative_step"), ([0, 2], "rejoined")])
 def test_a_cooperative_step_gives_out_nothing_that_was_not_held_two_generations_before(given, what):
     older, before = state("cooperative-sticky", [0, 1]), state("cooperative-sticky", [])
-    life = GroupHistory("g", [], [], {})
+    life = GroupHistory("g", [], [], {}, False)
     actual = causes._same_members(life, state("cooperative-sticky", given), before, older)
     assert actual["what"] == what
 
@@ -109,15 +112,16 @@ def test_the_generation_two_before_is_known_when_a_second_step_is_looked_for(mon
     row = {"tombstone": False, "member_count": 0, "generation": 1, "previous_generation": 0}
     row |= dict.fromkeys(("protocol", "leader", "file", "position", "current_state_timestamp"))
     rows = [row | {"timestamp": at, "log_offset": at} for at in range(5)]
-    life = GroupHistory("g", [], rows, {})
+    life = GroupHistory("g", [], rows, {}, False)
     monkeypatch.setattr(GroupHistory, "state", lambda self, index: {"index": index})
     monkeypatch.setattr(
         timeline,
         "causes_of",
-        lambda life, index, states: calls.append((index, states.get(index - 2))) or [],
+        lambda life, index, *states: calls.append((index, *states)) or [],
     )
     timeline.timeline(life)
-    assert calls[2:] == [(index, {"index": index - 2}) for index in (2, 3, 4)]
+    states = [None, None, *({"index": index} for index in range(5))]
+    assert calls == [(at, states[at + 2], states[at + 1], states[at]) for at in range(5)]
 
 
 LEFT = dict.fromkeys(causes.CAUSE) | {"what": "left_or_evicted", "source": "records"}
@@ -289,7 +293,7 @@ def moves(*times):
     """A client that joined and left alternately."""
     cause = dict.fromkeys(causes.CAUSE) | {"client_id": "c"}
     return [
-        flapping.Move(at_ms, number % 2 == 0, number % 2, number, cause)
+        flapping.Move(at_ms, number % 2 == 0, number % 2, number, cause, 0, True)
         for number, at_ms in enumerate(times)
     ]
 
@@ -340,3 +344,82 @@ def test_groups_beyond_the_basic_plane_stand_where_java_puts_them(tmp_path):
     entries = [(5, name.encode(), b"t") for name in reversed(names)]
     rows = of_kind(explained(tmp_path, *commits(0, *entries)), "summary")
     assert [row["group_id"] for row in rows] == names
+
+
+# ---- events of a classic group
+
+
+def timeline_of(folder, *lives):
+    (view,) = read_partitions([written(folder, *lives)])
+    return timeline.timeline(view.histories["g"])
+
+
+def test_each_record_of_a_group_is_an_event_with_its_text(tmp_path):
+    static = lives.member("s-1", groupInstanceId="i")
+    rows = timeline_of(
+        tmp_path, life(1, 0), life(2, 1, static), life(3, 1, static),
+        life(4, 1, lives.member("s-2", groupInstanceId="i")), life(5, 2), life(6, None), life(7, 2),
+    )  # fmt: skip
+    assert [(row["event"], row["member_count"], row["cause"]) for row in rows] == [
+        ("empty", 0, "the group was made; no members"),
+        ("generation", 1, "i (h) joined"),
+        ("rewritten", 1, "the same generation was written again"),
+        ("static_replacement", 1, "static i came back under a new member id; leader is now i"),
+        ("empty", 0, "i left or was evicted; no members"),
+        ("deleted", None, "the group was deleted, or had expired"),
+        ("empty", 0, "no members"),
+    ]
+    assert [(row["generation"], row["previous_generation"]) for row in rows[:5]] == [
+        (0, None), (1, 0), (1, 1), (1, 1), (2, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("between", "until_ms", "duration_ms"),
+    [
+        ([life(2_000, 2, state_ms=1_900), life(4_500, 3, lives.member("b"))], 4_500, 2_600),
+        # Written again, the time without members goes on.
+        ([life(2_000, 2, state_ms=1_900), life(3_000, 2, state_ms=2_900),
+          life(4_500, 3, lives.member("b"))], 4_500, 2_600),
+        ([life(2_000, 2), life(4_500, None)], 4_500, 2_500),  # the state has no time
+        ([life(2_000, 2, state_ms=5_000), life(4_500, None)], 4_500, 0),
+        ([life(2_000, 2, state_ms=0), life(4_500, None)], 4_500, 4_500),
+        ([life(2_000, 2)], None, None),
+        ([life(2_000, 2), life(-1, None)], None, None),
+        ([life(-1, 2), life(4_500, None)], None, None),
+        ([life(-1, 2, state_ms=1_900), life(4_500, None)], 4_500, 2_600),
+    ],
+)  # fmt: skip
+def test_a_time_without_members_ends_with_the_next_record_of_another_kind(
+    tmp_path, between, until_ms, duration_ms
+):
+    rows = timeline_of(tmp_path, life(1_000, 1, lives.member("a")), *between)
+    empty = [row for row in rows if row["event"] == "empty"]
+    assert (empty[0].get("until"), empty[0].get("duration_ms")) == (until_ms, duration_ms)
+    assert not any("until" in row or "duration_ms" in row for row in rows if row is not empty[0])
+
+
+def test_two_times_without_members_are_apart(tmp_path):
+    rows = timeline_of(
+        tmp_path, life(1, 1), life(30, 2, lives.member("a")), life(50, 3), life(90, None)
+    )
+    assert [row.get("duration_ms") for row in rows] == [29, None, 40, None]
+
+
+def test_what_a_server_log_said_of_a_duration_is_not_bounded_by_the_records():
+    rows = [{"event": event, "timestamp": at} for event, at in (("empty", 5), ("generation", 9))]
+    exact = {"duration_ms": 1, "duration_source": "server log"}
+    timeline.bound_waits([rows[0], rows[1] | exact])
+    later = rows[1] | exact
+    timeline.bound_waits([rows[0], later])
+    assert later == rows[1] | exact
+
+
+@pytest.mark.parametrize(
+    ("event", "count", "ending"),
+    [("empty", 0, "; no members"), ("upgraded", 0, "; no members"), ("downgraded", 1, ""),
+     ("generation", 0, "")],
+)  # fmt: skip
+def test_the_text_of_a_row_says_that_it_has_no_members_where_that_is_an_event(event, count, ending):
+    row = {"event": event, "member_count": count, "causes": [LEFT]}
+    assert row_in_words(row) == "m left or was evicted" + ending

@@ -5,19 +5,25 @@ pauses, and if members of several groups went at once soon after it.
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from coterie._core.codec.writer import encode_batch
+from coterie.insight.brokerlogs.server_log import LOADED, SERVER, BrokerLogLine
 from coterie.insight.groups.causes import CAUSE
 from coterie.insight.groups.outages import (
     Outage,
+    OutageDetector,
     groups_that_lost_members,
     outage_row,
     rejoin_bound_ms,
 )
 from coterie.insight.questions import explain
 from coterie.insight.records import log_reader
-from coterie.insight.records.partition_view import read_partitions
+from coterie.log.folders import find_segments
+from support.insight.partition_parts import answer_in_parts
 from support.log_writer import batch, commit, group_key, group_value
 
 
@@ -28,21 +34,37 @@ def pieces(request, monkeypatch):
         monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
 
 
-def reported(folder, records, *, epochs=None):
-    """The outages of a log with one batch a record, as (event, from, until, duration, cause)."""
+T0 = 1_795_000_000_123
+
+
+def reported(folder, records, *, epochs=None, loads=(), cut=None):
+    """The outages of a log with one batch a record, as (event, from, until, duration, cause).
+
+    ``cut``: the number of the batch with which the second of two parts begins.
+    """
     folder = folder / "__consumer_offsets-0"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     data = [
         batch(at, [record], leader_epoch=0 if epochs is None else epochs[at])
+        if record
+        else empty_batch(at, leader_epoch=epochs[at])
         for at, record in enumerate(records)
     ]
-    (folder / f"{0:020}.log").write_bytes(b"".join(data))
-    (view,) = read_partitions([folder])
+    for begin, end in ((0, cut), (cut, None)) if cut else ((0, None),):
+        (folder / f"{begin:020}.log").write_bytes(b"".join(data[begin:end]))
+    lines = tuple(BrokerLogLine("", LOADED, at_ms, SERVER, 0) for at_ms in loads)
+    (segments,) = find_segments([folder]).partitions().values()
+    parameters = explain.Parameters(broker_log_lines=lines)
     return [
         (row["event"], row["timestamp"], row["until"], row["duration_ms"], row["cause"])
-        for row in explain.rows(view, explain.Parameters())
+        for row in answer_in_parts(segments, [] if cut is None else [1], explain, parameters, {})
         if row["event"] in ("silence", "coordinator_change") and row["group_id"] == "g1"
     ]
+
+
+def empty_batch(offset, leader_epoch):
+    """A batch whose only record the cleaner took."""
+    return encode_batch([], offset, leader_epoch=leader_epoch, last_offset_delta=0)
 
 
 def generation(at_ms, group, number, *members):
@@ -79,6 +101,7 @@ def silent(
         ({"lost": ((b"g1", 10), (b"g2", 1010))}, True),
         ({"lost": ((b"g1", 10), (b"g2", 1011))}, False),
         ({"lost": ((b"g1", 10), (b"g1", 20))}, False),
+        ({"lost": ((b"g1", 2000), (b"g2", 5), (b"g3", 900))}, True),  # two of them at once
         ({"lost": ()}, False),
     ],
 )
@@ -122,7 +145,96 @@ def test_a_leader_epoch_that_rises_from_a_known_one_is_a_change_of_coordinator(
         assert f"leader epoch went from {epochs[at - 1]} to {epochs[at]}" in row[4]
 
 
-T0 = 1_795_000_000_123
+def test_a_group_that_is_deleted_after_a_silence_lost_no_members(tmp_path):
+    records = silent()
+    (at,) = (at for at, record in enumerate(records) if record[:2] == (6900, group_key(b"g2")))
+    records[at] = 6900, group_key(b"g2"), None
+    assert reported(tmp_path, records) == []
+
+
+@pytest.mark.parametrize(("since_end", "is_outage"), [(20, True), (21, False)])
+def test_the_last_20_batches_decide_how_many_groups_wrote(tmp_path, since_end, is_outage):
+    records = silent(groups=(b"g1",), commits=25)
+    other = 28 - since_end  # three generations, 25 commits
+    records[other] = commit(records[other][0], group=b"g2")
+    assert len(reported(tmp_path, records)) == is_outage
+
+
+@pytest.mark.parametrize(("since_end", "is_outage"), [(20, False), (21, True)])
+def test_the_longest_pause_before_the_last_20_batches_decides_how_long_a_silence_is(
+    tmp_path, since_end, is_outage
+):
+    records = silent(commits=25)
+    late = 28 - since_end
+    records[late:] = [(at_ms + 600, *rest) for at_ms, *rest in records[late:-1]] + records[-1:]
+    assert len(reported(tmp_path, records)) == is_outage
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "is_whole"), [(None, True), (T0 + 29, True), (T0 + 30, True), (T0 + 31, False)]
+)
+def test_the_records_of_an_outage_are_whole_if_compaction_ended_before_it(since_ms, is_whole):
+    """Twelve batches 10 ms apart, then a batch of three seconds with another leader epoch."""
+    detector = OutageDetector(since_ms)
+    kinds = {"records": int, "until_ms": np.int64, "from_ms": np.int64, "leader_epoch": int,
+             "group": int, "log_offset": int, "position": int}  # fmt: skip
+    rows = [(1, T0 - 80 + 10 * at, T0 - 80 + 10 * at, 4, 0, 70 + at, 900 + at) for at in range(12)]
+    rows.append((2, T0 + 7_000, T0 + 4_000, 6, 0, 90, 950))
+    batches = np.array(rows, list(kinds.items()))
+    detector.take(SimpleNamespace(batches=batches, file_number=1, files=["e.log", "f.log"]))
+    (outage,) = detector.changed.values()
+    assert replace(outage, shown_by="") == Outage(
+        "coordinator_change", "", T0 + 30, T0 + 4_000, 10 if is_whole else None, is_whole, 90,
+        "f.log", 950, T0 + 7_000,
+    )  # fmt: skip
+    assert "from 4 to 6" in outage.shown_by
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 22, 23, 24])
+def test_the_part_that_begins_shortly_before_a_silence_knows_how_steady_the_writing_was(
+    tmp_path, cut
+):
+    """It ends with batch 23: number 22, 21, 20, 1 or 0 of the second part, or one of the first."""
+    found = reported(tmp_path, silent(), cut=cut)
+    assert [row[:4] for row in found] == [("silence", 1900, 6900, 5000)]
+    assert "(before, 0.1 s at most)" in found[0][4]
+
+
+@pytest.mark.parametrize(
+    ("loads", "changes"),
+    [
+        ([], []),
+        ([1000], []),  # at the first record: it is not known since when there was none
+        ([1001], [1]),
+        ([2000], [1]),  # the next record is of the same time
+        ([2001, 3000], [2]),
+        ([5000, 1500], [1, 4]),
+        ([5500], [5]),
+        ([4500], [4]),  # the first that is not before it, though a later one has a lower time
+        ([6001, 9000], []),  # none has come since
+        ([900], []),
+    ],
+)
+def test_the_first_batch_after_a_load_has_a_coordinator_again(tmp_path, loads, changes):
+    times = [1000, 2000, 3000, 3000, 5000, 6000, 4000]
+    records = [commit(at_ms, offset=at, group=b"g1") for at, at_ms in enumerate(times)]
+    records[0] = generation(1000, b"g1", 1, b"x")
+    for cut in (None, 1, 3, 4, 6):
+        found = reported(tmp_path / str(cut), records, loads=loads, cut=cut)
+        assert [row[:3] for row in found] == [
+            ("coordinator_change", times[at - 1], times[at]) for at in changes
+        ], cut
+
+
+def test_batches_that_compaction_left_without_a_record_are_no_batches(tmp_path):
+    """They keep their epoch and the time of their last record (RecordBatch, KAFKA-5443)."""
+    records = [generation(0, b"g1", 1, b"x"), *([] for _ in range(30)), commit(9000, group=b"g1")]
+    (row,) = reported(tmp_path, records, epochs=[3, *([4] * 30), 4])
+    assert row[:4] == ("coordinator_change", 0, 9000, None)
+    assert "leader epoch went from 3 to 4: " in row[4]
+    assert row[4].endswith("; the records of that time are compacted")
+
+
 OUTAGE = Outage("silence", "it was silent", T0, T0 + 7_250, 640, True, 41, "f.log", 73, T0 + 7_300)
 
 

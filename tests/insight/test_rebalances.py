@@ -4,13 +4,35 @@ import json
 
 import pytest
 
+from coterie.insight.groups.rebalances import rebalances
 from coterie.insight.questions import explain, metrics
 from coterie.insight.records.partition_view import read_partitions
+from coterie.messages import encode_key, encode_value
 from support.commandline import coterie_ok
 from support.golden_data import log
 from support.insight.lives import commit, life, member, written
 from support.insight.models import rebalances_by_hand
 from support.log_writer import batch
+
+WHOLE = {
+    "instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h",
+    "subscribedTopicNames": ["t"], "subscribedTopicRegex": "", "rebalanceTimeoutMs": 9_000,
+    "serverAssignor": None, "classicMemberMetadata": None,
+}  # fmt: skip
+
+
+def newer(at_ms, version, data, **key):
+    key = encode_key({"version": version, "data": {"groupId": "g"} | key})
+    return at_ms, key, encode_value(version, {"version": 0, "data": data})
+
+
+def subscribes(at_ms):
+    return newer(at_ms, 5, WHOLE, memberId="a")
+
+
+def epoch(at_ms, number):
+    return newer(at_ms, 3, {"epoch": number, "metadataHash": 0})
+
 
 CASES = ["basic", "default50", "compacted", "connect", "kip848", "transactions"]
 
@@ -96,3 +118,25 @@ def test_generations_that_compaction_may_have_taken_are_not_reported_to_have_fai
     since = "since 1970-01-01T00:00:03.000Z; compacted before"
     assert summary["cause"].startswith("2 rebalances, ")
     assert summary["cause"].endswith(since)
+
+
+def test_rebalances_count_from_the_requested_time_on_over_all_protocols_of_a_group(tmp_path):
+    lives = [life(at, at, member("a")) for at in (1, 2, 3)]
+    up = [life(9, None), subscribes(9), epoch(9, 3)]
+    epochs = [epoch(at, at) for at in (20, 30, 40)]
+    written(tmp_path, *lives, up, *epochs)
+
+    def times(**options):
+        (view,) = read_partitions([tmp_path], **options)
+        found = rebalances(view, view.histories["g"], view.newer_by_group["g"])
+        (head,) = metrics.rows(view, metrics.Parameters())
+        assert head["rebalances"] == len(found)
+        return [row["timestamp"] for row in found]
+
+    # The change of the protocol is none.
+    assert times() == [1, 2, 3, 20, 30, 40]
+    assert times(since_ms=2) == [2, 3, 20, 30, 40]
+    assert times(since_ms=21, at_ms=39) == [30]
+    (view,) = read_partitions([tmp_path])
+    assert len(rebalances(view, view.histories["g"])) == 3  # the rest is a deletion
+    assert len(rebalances(view, None, view.newer_by_group["g"])) == 4

@@ -5,8 +5,11 @@ from collections import defaultdict
 
 import pytest
 
+from coterie.insight.groups import shared_group_ids
+from coterie.insight.groups.shared_group_ids import Subscriber
 from coterie.insight.questions import audit, explain
 from coterie.insight.records.partition_view import read_partitions
+from coterie.insight.render.tables import shortened
 from support.commandline import coterie
 from support.golden_data import GOLDEN, cases, log
 from support.insight.lives import commit, life, member, written
@@ -231,3 +234,92 @@ def test_findings_are_those_of_the_time_that_is_requested(tmp_path):
     assert actual == [3000]
     actual = [row["timestamp"] for row in audited(folder, "--only", "rewind", "--until", 2999)]
     assert actual == [2000]
+
+
+# ---- the rules, from clients and records alone
+
+
+def subscriber(client, *topics, host="/h", readable=True):
+    return Subscriber(client, host, frozenset(topics) if readable else None)
+
+
+def test_subscribers_whose_topics_no_other_application_shares_are_apart():
+    a, b, c = subscriber("a", "t", "u"), subscriber("b", "u", "v"), subscriber("c", "w")
+    unknown, none = subscriber("x", readable=False), subscriber("y")
+    assert shared_group_ids.disjoint([a, b]) == []
+    assert shared_group_ids.disjoint([a, unknown, b, none, c]) == [a, b, c]
+    d = subscriber("d", "v")  # `b` has a topic in common with each of the others
+    assert shared_group_ids.disjoint([a, b, d]) == [a, d]
+    assert shared_group_ids.disjoint([unknown, none, c]) == []
+
+
+def test_clients_stand_by_their_topics_as_far_as_there_is_room():
+    readers = [subscriber(name, "t", host=f"/{name}") for name in "cbad"]
+    others = [subscriber(None, *"zyxw"), subscriber("q", host=None, readable=False)]
+    readers.insert(1, others[0])
+    assert shared_group_ids.in_words([*readers, others[1], readers[0]]) == (
+        "c (c), b (b), a (a), 1 more reading t; a client (h) reading w, x, y, 1 more; q"
+    )
+    assert shared_group_ids.few("abc") == "a, b, c"
+    assert shared_group_ids.few("abcde") == "a, b, c, 2 more"
+    assert shared_group_ids.few(["n" * 200]) == shortened("n" * 200) != "n" * 200
+
+
+def test_a_clients_row_has_its_topics_by_name():
+    topics = ["e", "b", "d", "a", "c"]
+    assert subscriber("c", *topics).as_row() == {
+        "client_id": "c", "client_host": "/h", "topics": sorted(topics),
+    }  # fmt: skip
+    assert subscriber("c", readable=False).as_row()["topics"] is None
+
+
+class CompleteSince:
+    """A view of a log that is complete from a time on."""
+
+    def __init__(self, since_ms):
+        self.since_ms = since_ms
+
+    def is_complete_at(self, at_ms):
+        return at_ms >= self.since_ms
+
+
+def test_of_records_before_the_log_is_complete_the_last_one_counts():
+    items = [({"timestamp": at}, {"timestamp": -9}) for at in (1, 2, 3, 4)]
+    for since_ms, first in ((0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 3)):
+        found = shared_group_ids.since_complete(CompleteSince(since_ms), items)
+        assert found == items[first:]
+
+
+def protocols(folder, *appends):
+    """What is found of several protocols: the evidence, both places and the number of protocols."""
+    return [
+        (row["detail"].replace(" by c (h) reading t", "").replace("consumer/", ""),
+         row["log_offset"], row["previous_log_offset"], row["count"])
+        for row in audited(written(folder, *appends), "--only", "protocols")
+    ]  # fmt: skip
+
+
+def of(at_ms, protocol):
+    """A generation of an assignor; None: the group is deleted, "": it has no members."""
+    if protocol is None:
+        return life(at_ms, None)
+    return life(at_ms, at_ms + 1, *[member("m")] * bool(protocol), protocol=protocol)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["a", "a", "", "a"], []),
+        (["a", "", "b", "a"], [("a, then b", 2, 0, 2)]),
+        (["a", "a", "b", "c", "b"], [("a, then b, then c", 2, 1, 3)]),
+        (["a", None, "b", "b"], []),  # deleted and created again: it starts afresh
+        (["a", None, "b", "c"], [("b, then c", 3, 2, 2)]),
+        (["a", "b", None, "a"], [("a, then b", 1, 0, 2)]),
+        (["a", "b", None, "c"], [("a, then b, then c", 1, 0, 3)]),
+    ],
+)
+def test_several_protocols_of_one_life_are_a_finding_at_the_first_other_one(
+    tmp_path, given, expected
+):
+    appends = [of(at, protocol) for at, protocol in enumerate(given)]
+    assert protocols(tmp_path, *appends) == expected

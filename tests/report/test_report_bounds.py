@@ -94,7 +94,7 @@ def life_of(monkeypatch, *times):
     state = {"protocol_type": "consumer", "generation": 1, "members": [member]}
     monkeypatch.setattr(GroupHistory, "state", lambda self, index: state)
     records = [type("Record", (), {"timestamp": time})() for time in times]
-    return GroupHistory("g", records, [], {})
+    return GroupHistory("g", records, [], {}, False)
 
 
 def test_a_bar_ends_with_the_next_record_and_the_last_with_the_log(monkeypatch):

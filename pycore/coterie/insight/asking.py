@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -101,7 +101,7 @@ class PartitionAnswer:
     """
 
     number: int | None
-    rows: list[Row] = field(repr=False)
+    rows: list[Row]
     present_groups: frozenset[str]
     faults: int
     trusted_from_ms: int | None
@@ -176,7 +176,7 @@ def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAn
         since_ms=request.since_ms,
         progress=progress,
     )
-    if getattr(parameters, "now_ms", 0) is not None:
+    if not hasattr(parameters, "now_ms") or parameters.now_ms is not None:
         yield from each_view(answer_of)
         return
     views = deque(each_view(read_states))  # all partitions, for the newest time of any

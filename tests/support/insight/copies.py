@@ -4,6 +4,9 @@ A history is a list of (base offset, leader epoch, records), a record (offset, t
 """
 
 from coterie._core.codec.writer import encode_batch
+from coterie.insight.copies.comparison import compare
+from coterie.log.folders import find_segments
+from coterie.replay.engine import Silent
 from support import log_writer as write
 
 
@@ -91,3 +94,9 @@ def common_until(copies, ends):
     for here, there in (epochs, epochs[::-1]):
         limits += [o for o in here for p in there if p >= o and there[p] < here[o]]
     return min(limits)
+
+
+def compared(*copies):
+    """The rows of one partition, by copy, without the path above."""
+    (rows,) = compare({copy: find_segments([copy]) for copy in copies}, Silent())
+    return {row["copy"].rpartition("/")[2]: row for row in rows}

@@ -72,8 +72,8 @@ def common_prefix(here: PartitionCopy, there: PartitionCopy) -> Common:
         last = until if different is None else min(until, different)
         removed_there += _only_in(records, other_records, begin, last)
         removed_here += _only_in(other_records, records, begin, last)
-        if different is not None and different < until:
-            until, is_split = different, True
+        if different is not None:  # at or behind `until` only if the epochs differ from there on
+            until, is_split = last, True
             break
     return Common(until, is_split, removed_here, removed_there, faults_here, faults_there)
 
@@ -230,14 +230,12 @@ def records_of(copy: PartitionCopy, headers: NDArray[Any]) -> Records:
 def _only_in(records: Records, others: Records, begin: int, end: int) -> int:
     """Return how many offsets from ``begin`` to before ``end`` only ``records`` have."""
     own = records.offset[(records.offset >= begin) & (records.offset < end)]
-    return int(len(own) - np.isin(own, others.offset, assume_unique=True).sum())
+    return int(len(own) - np.isin(own, others.offset).sum())
 
 
 def _first_difference(one: Records, other: Records) -> int | None:
     """Return the first offset that both have with different records."""
-    offset, at, at_other = np.intersect1d(
-        one.offset, other.offset, assume_unique=True, return_indices=True
-    )
+    offset, at, at_other = np.intersect1d(one.offset, other.offset, return_indices=True)
     different = (one.fields[at] != other.fields[at_other]).any(axis=1)
     different |= (one.sizes[at] != other.sizes[at_other]).any(axis=1)
     same = np.flatnonzero(~different)

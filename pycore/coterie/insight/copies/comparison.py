@@ -69,14 +69,14 @@ def compare(copies: Mapping[str, Listing], progress: Progress) -> Iterator[list[
         return compare_partition(number, segments, reading), read
 
     threads = 1 if size < 2 * UNIT_BYTES_MIN else cores()
-    reading, pool = Cancellation(), ThreadPoolExecutor(threads)
-    try:
-        for rows, read in pool.map(work, numbers):
-            progress.advance(read)
-            yield rows
-    finally:
-        reading.cancel()
-        pool.shutdown(cancel_futures=True)
+    reading = Cancellation()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for rows, read in pool.map(work, numbers):
+                progress.advance(read)
+                yield rows
+        finally:
+            reading.cancel()
 
 
 def compare_partition(

@@ -48,7 +48,8 @@ class PartitionCopy:
     summaries : dict of SegmentSummary
         By the number of the segment, without a batch at the end of the log that cannot be read.
     spans : list of EpochSpan
-        Which offsets were written under which epoch, by the batches and by the checkpoint.
+        Which offsets were written under which epoch, by the batches and by the checkpoint, in no
+        order.
     faults : int
         Batches at the end that cannot be read, and stretches of bytes that are no whole batch.
     """
@@ -65,7 +66,6 @@ class PartitionCopy:
         self._cached = functools.lru_cache(SEGMENTS_OPEN)(self._read)
         for number in reversed(range(len(segments))):
             self._summarize(number)
-        self.spans.reverse()
         if segments and segments[0].partition is not None:
             self.spans += checkpoint_spans(self.folder, self.end_offset)
 
@@ -101,7 +101,7 @@ class PartitionCopy:
                 len(headers),
                 int(headers["records"].sum(dtype=np.int64)),
             )
-            self.spans += reversed(spans_of(headers))
+            self.spans += spans_of(headers)
 
     def _is_unreadable(self, number: int, header: Any) -> bool:
         data, start = self.bytes_of(number), int(header["position"])

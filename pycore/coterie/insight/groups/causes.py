@@ -103,13 +103,15 @@ def cause(
     }
 
 
-def causes_of(history: GroupHistory, index: int, states: Mapping[int, State | None]) -> list[Cause]:
+def causes_of(
+    history: GroupHistory, index: int, state: State, before: State | None, older: State | None
+) -> list[Cause]:
     """Return the causes of a record: the changes since the record before it.
 
-    ``states`` has the decoded group as of this record (not a tombstone) and of the two before it.
+    ``state`` is the decoded group as of this record; ``before`` and ``older`` as of the two before
+    it, None: a tombstone, or no record.
     """
-    row, state, before = history.generations[index], states[index], states.get(index - 1)
-    assert state is not None
+    row = history.generations[index]
     if before is None:
         is_first = index == 0 and row["generation"] > 1
         what = "present" if is_first and not history.from_start else "joined"
@@ -130,7 +132,7 @@ def causes_of(history: GroupHistory, index: int, states: Mapping[int, State | No
     if row["generation"] < row["previous_generation"]:
         causes.append(cause(history, "recreated"))
     if all(known["what"] in QUIET for known in causes) and state["members"]:
-        causes.append(_same_members(history, state, before, states.get(index - 2)))
+        causes.append(_same_members(history, state, before, older))
     causes += [cause(history, what, detail=text) for what, text in leader_notes(state)]
     return causes
 

@@ -40,8 +40,8 @@ class Move(NamedTuple):
     leaves: int
     log_offset: int
     cause: Cause
-    takeovers: int = 0
-    in_rebalance: bool = True
+    takeovers: int
+    in_rebalance: bool
 
 
 class Turn(NamedTuple):

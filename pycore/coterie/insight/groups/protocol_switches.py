@@ -198,7 +198,6 @@ def row_of(history: GroupHistory, index: int, switch: ProtocolSwitch) -> Row:
         "causes": causes,
         "file": record["file"],
         "position": record["position"],
-        "since": None,
     }
 
 

@@ -46,8 +46,8 @@ class ProtocolRecord(NamedTuple):
 
     row: Row
     protocol: str | None
-    history: GroupHistory | None = None
-    number: int = 0  # of the record in the history
+    history: GroupHistory | None  # None: of a newer protocol
+    number: int  # of the record in the history
 
     def subscribers(self) -> list[Subscriber]:
         """Return the classic group's clients as of the record; none for a newer protocol."""
@@ -186,7 +186,7 @@ def several_protocols(view: PartitionView) -> Iterator[SharedGroupId]:
     for record in view.newer_records:
         type_name = TYPE_OF.get(record.version)
         if type_name is not None and record.value is not None:
-            of_newer = ProtocolRecord(record._asdict(), f"{type_name} {NEW_PROTOCOL}")
+            of_newer = ProtocolRecord(record._asdict(), f"{type_name} {NEW_PROTOCOL}", None, 0)
             by_group.setdefault(record.group, []).append(of_newer)
     newer = view.newer_by_group
     for group, records in by_group.items():

@@ -27,17 +27,17 @@ def timeline(history: GroupHistory, instead: Mapping[int, Row] | None = None) ->
     ``instead``: rows that replace those of some records, by record number.
     """
     instead = instead or {}
-    states: dict[int, State | None] = {}
+    state: State | None = None
+    before: State | None = None
     rows: list[Row] = []
     for index, record in enumerate(history.generations):
-        states[index] = history.state(index)
-        states.pop(index - 3, None)
+        older, before, state = before, state, history.state(index)
         if index in instead:
             rows.append(instead[index])
             continue
-        causes = [] if record["tombstone"] else causes_of(history, index, states)
+        causes = [] if state is None else causes_of(history, index, state, before, older)
         rows.append(_row(record, causes))
-    _fill_empty(rows)
+    _fill_empty(rows, history.generations)
     return rows
 
 
@@ -66,7 +66,6 @@ def _row(record: Row, causes: list[Cause]) -> Row:
         "causes": causes,
         "file": record["file"],
         "position": record["position"],
-        "since": record["current_state_timestamp"],
     }
 
 
@@ -93,17 +92,16 @@ def bound_waits(rows: list[Row]) -> None:
                 row |= {"duration_ms": ended - began, SOURCE: RECORDS}
 
 
-def _fill_empty(rows: list[Row]) -> None:
+def _fill_empty(rows: list[Row], records: list[Row]) -> None:
     """Set the end of each time without members; the last one may have none."""
     began: Row | None = None
-    for row in rows:
+    start: int | None = None
+    for row, record in zip(rows, records, strict=True):
         if began is not None and row["event"] != EMPTY:
-            start = began["since"] if began["since"] is not None else began["timestamp"]
             if start is not None and row["timestamp"] is not None:
                 began["until"] = row["timestamp"]
                 began["duration_ms"] = max(row["timestamp"] - start, 0)
             began = None
         if row["event"] == EMPTY and began is None:
-            began = row
-    for row in rows:
-        del row["since"]
+            began, since_ms = row, record["current_state_timestamp"]
+            start = row["timestamp"] if since_ms is None else since_ms

@@ -62,7 +62,7 @@ class GroupHistory:
     records: GroupRecords
     generations: list[dict[str, Any]]
     clients: dict[str, Client]
-    from_start: bool = False
+    from_start: bool
 
     @cached_property
     def taken_over(self) -> frozenset[str]:

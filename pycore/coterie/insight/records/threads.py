@@ -77,7 +77,7 @@ def each_partition(
             yield work(PartitionView(number, segments, only, at_ms, since_ms=since_ms))
             progress.advance(size_of(segments))
         return
-    reading, pool = Cancellation(), ThreadPoolExecutor(threads)
+    reading = Cancellation()
     ahead: deque[tuple[PartitionView, Future[T] | None]] = deque()
 
     def result_of(view: PartitionView, future: Future[T] | None) -> T:
@@ -88,19 +88,19 @@ def each_partition(
             view.cut.close()
         return result
 
-    try:
-        for number, segments in listing.partitions().items():
-            parts = parts_of(
-                segments, part_count(sum(map(parallel_scan.weight, segments)), whole, threads)
-            )
-            view = PartitionView(number, segments, only, at_ms, reading.read, since_ms)
-            if len(parts) > 1:
-                view.cut = CutPartition(parts, pool, threads, reading, progress)
-            if len(ahead) == parallel_scan.AHEAD_PER_THREAD * threads:
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for number, segments in listing.partitions().items():
+                parts = parts_of(
+                    segments, part_count(sum(map(parallel_scan.weight, segments)), whole, threads)
+                )
+                view = PartitionView(number, segments, only, at_ms, reading.read, since_ms)
+                if len(parts) > 1:
+                    view.cut = CutPartition(parts, pool, threads, reading, progress)
+                if len(ahead) == parallel_scan.AHEAD_PER_THREAD * threads:
+                    yield result_of(*ahead.popleft())
+                ahead.append((view, None if view.cut else pool.submit(work, view)))
+            while ahead:
                 yield result_of(*ahead.popleft())
-            ahead.append((view, None if view.cut else pool.submit(work, view)))
-        while ahead:
-            yield result_of(*ahead.popleft())
-    finally:
-        reading.cancel()
-        pool.shutdown(cancel_futures=True)
+        finally:
+            reading.cancel()

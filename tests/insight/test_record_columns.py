@@ -1,0 +1,161 @@
+"""Columns of records, what aggregates ask of them, and readings that end early."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from coterie._core.fold.record_scan import RecordScan
+from coterie.insight.records import group_log, log_reader
+from coterie.insight.records.aggregates import columns_of
+from coterie.insight.records.commit_requests import RequestBatches
+from coterie.insight.records.cut import Cancellation, size_of
+from coterie.insight.records.group_log import GroupRecord, GroupRecords
+from coterie.insight.records.log_reader import End, SurveyedLog
+from coterie.insight.records.record_columns import ABORTED, COMMITTED, PENDING, RecordColumns
+from coterie.log.folders import Segment
+from coterie.state.partial import ScanOptions
+from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
+
+T0 = 1_795_000_000_123
+
+
+def test_a_row_is_a_commit_its_tombstone_or_another_record_in_a_transaction_or_not():
+    data = [
+        batch(0, [commit(T0, 5, partition=3, topic=b"a"), commit(T0, 6, partition=0, topic=b"b")]),
+        batch(2, [(T0, group_key(b"g"), group_value(1, [b"m"]))]),
+        batch(3, [commit(T0, 7, partition=3, topic=b"a")], producer_id=77, transactional=True),
+        marker(4, 77, T0, commit=True),
+        batch(5, [(T0, commit_key(1, b"g", b"b", 0), None)]),
+        batch(6, [commit(T0, 8, partition=4, topic=b"b")], producer_id=78, transactional=True),
+        marker(7, 78, T0, commit=False),
+        batch(8, [commit(T0, 9, partition=9, topic=b"b")], producer_id=79, transactional=True),
+    ]
+    scan = RecordScan()
+    columns, _ = scan.scan(b"".join(data))
+    batches, newer = columns.pop("batches"), columns.pop("newer_keys")
+    piece = RecordColumns(scan, columns, ["0.log"], 0, batches, newer)
+    begins = np.cumsum([0, *map(len, data)]).tolist()
+    rows = {
+        offset: (
+            piece.topics[piece.topic[at]] if piece.topic[at] >= 0 else None,
+            int(piece.partition[at]), bool(piece.tombstone[at]), bool(piece.effective[at]),
+            bool(piece.in_transaction[at]), int(piece.producer_id[at]), int(piece.position[at]),
+        )
+        for at, offset in enumerate(piece.log_offset.tolist())
+    }  # fmt: skip
+    expected = {
+        0: ("a", 3, False, True, False, -1, begins[0]),
+        1: ("b", 0, False, True, False, -1, begins[0]),
+        2: (None, -1, False, False, False, -1, begins[1]),
+        3: ("a", 3, False, True, True, 77, begins[2]),
+        5: ("b", 0, True, True, False, -1, begins[4]),
+        6: ("b", 4, False, False, True, 78, begins[5]),
+        8: ("b", 9, False, False, True, 79, begins[7]),
+    }
+    assert {offset: rows[offset] for offset in expected} == expected
+    outcomes = dict(zip(piece.log_offset.tolist(), piece.outcome.tolist(), strict=True))
+    assert [outcomes[at] for at in (3, 6, 8)] == [COMMITTED, ABORTED, PENDING]
+
+
+def test_one_batch_of_several_requests_anywhere_shows_that_batches_are_no_requests():
+    def pieces(*mixed):
+        found = RequestBatches()
+        for some in mixed:
+            found.take(SimpleNamespace(batches={"mixed": np.array(some, np.bool_)}))
+        return found
+
+    plain, mixed = [0, 0], [0, 1, 0]
+    for order, expected in (
+        ([], True), ([plain, []], True), ([mixed], False), ([mixed, plain], False),
+        ([plain, mixed], False),
+    ):  # fmt: skip
+        assert pieces(*order).one_request_each is expected
+    for one, other, expected in (
+        ([plain], [plain], True), ([mixed], [plain], False), ([plain], [mixed], False),
+    ):  # fmt: skip
+        whole = pieces(*one)
+        whole.absorb(pieces(*other))
+        assert whole.one_request_each is expected
+
+
+def test_aggregates_together_take_the_columns_of_each_or_all():
+    some, more, every = (
+        SimpleNamespace(COLUMNS=frozenset("ab")), SimpleNamespace(COLUMNS=frozenset("bc")),
+        SimpleNamespace(),
+    )  # fmt: skip
+    assert columns_of([some, more]) == frozenset("abc")
+    assert columns_of([some, every, more]) is None
+    assert columns_of([SimpleNamespace(COLUMNS=None)]) is None
+    assert columns_of([]) == frozenset()
+
+
+def test_a_reading_that_is_cancelled_reads_nothing_more_and_yields_no_further_piece(tmp_path):
+    path = tmp_path / "0.log"
+    path.write_bytes(b"0123456789")
+    segments = [Segment(str(path), 0, 0, 10, None), Segment(str(path), 0, 10, 7, None)]
+    assert size_of(segments) == 17
+    reading = Cancellation()
+    assert bytes(reading.read(segments[0])) == b"0123456789"
+    pieces = reading.until_cancelled(iter("abc"))
+    assert [next(pieces), next(pieces)] == ["a", "b"]
+    reading.cancel()
+    assert list(pieces) == []
+    assert bytes(reading.read(segments[0])) == b""
+
+
+def test_records_of_groups_are_sent_in_chunks_that_join_to_the_same_bytes(monkeypatch):
+    monkeypatch.setattr(group_log, "CHUNK_BYTES", 7)
+    records = GroupRecords(
+        GroupRecord("g", at, T0, 2, b"key", bytes([65 + at]) * size, "f", 3)
+        for at, size in enumerate((2, 9, 0))
+    )
+    chunks = list(records.chunks())
+    assert [len(chunk) for chunk in chunks] == [7, 7, 6]
+    assert b"".join(chunks) == b"keyAAkeyBBBBBBBBBkey"
+    assert list(GroupRecords().chunks()) == []
+    assert GroupRecords() not in (5, None)
+
+
+def test_a_surveyed_log_knows_which_pieces_wait_for_which_markers(tmp_path, monkeypatch):
+    """Pieces of one batch: some are dropped, then the next part of the log ends what was open."""
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
+
+    def opened(offset, producer):
+        return batch(offset, [commit(T0 + offset, 5)], producer_id=producer, transactional=True)
+
+    def ended(offset, producer, is_commit):
+        return marker(offset, producer, T0 + offset, commit=is_commit)
+
+    def surveyed(first, *batches):
+        path = tmp_path / f"{first:020}.log"
+        path.write_bytes(b"".join(batches))
+        segment = Segment(str(path), 0, first, path.stat().st_size, None)
+        return SurveyedLog([segment], ScanOptions())
+
+    plain = [batch(offset, [commit(T0 + offset, 5)]) for offset in range(9)]
+    log = surveyed(
+        0, opened(0, 5), plain[1], opened(2, 6), ended(3, 5, True), plain[4], opened(5, 5), plain[6]
+    )
+    of_5, of_6 = End(0, 8, T0 + 8), End(1, 9, T0 + 9)
+    first = {5: End(1, 3, T0 + 3)}
+    assert log.tails == [first, first, first, {}, {}, {}, {}]
+    assert (log.count, log.undecided, log.decided_count) == (7, 2, 2)
+    log.drop_pieces(0, 2)
+    assert log.decided_count == 0
+    log.drop_pieces(1, 1)  # the piece of the first marker
+    assert log.tails == [first, {}, {}, {}]
+    log.absorb(surveyed(7, opened(7, 6), ended(8, 5, False), ended(9, 6, True), opened(10, 8)))
+    assert log.tails == [
+        first | {6: of_6}, {6: of_6}, {5: of_5, 6: of_6}, {5: of_5, 6: of_6},
+        {6: of_6}, {6: of_6}, {}, {},
+    ]  # fmt: skip
+    assert (log.count, log.undecided, log.decided_count) == (11, 10, 7)
+    contexts = log.reading_contexts()
+    assert [(one.number, one.tails) for one in contexts] == [
+        (0, log.tails[:4]), (7, log.tails[4:]),
+    ]  # fmt: skip
+    names = [str(tmp_path / f"{begin:020}.log") for begin in (0, 7)]
+    assert [one.files for one in contexts] == [names, names]
+    assert not any(one.check_crc for one in contexts)
+    assert log.reading_context()[:3] == (0, names, log.tails)
+    assert surveyed(20).undecided is None
