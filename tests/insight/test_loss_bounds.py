@@ -304,3 +304,34 @@ def test_a_transaction_of_one_offset_names_it_and_one_without_a_time_says_so(tmp
     (row,) = rows_of(tmp_path / "4", "open_transaction", opened(0, S))
     assert row["timestamp"] == 0
     assert "since 1970-01-01T00:00:00.000Z: t-0" in row["detail"]
+
+
+def test_an_open_transaction_has_the_last_offset_of_each_partition_by_the_first_commit(tmp_path):
+    def own(at, offsets, producer=5, epoch=3, group=b"g"):
+        header = {"producer_id": producer, "producer_epoch": epoch, "transactional": True}
+        return commit(at, offsets, group), header
+
+    batches = [
+        own(S, {3: 30}),
+        own(S + 1, {3: 1}, 4, 9),
+        own(S + 2, {0: 10, 7: 70}),
+        own(S + 3, {3: 31}, group=b"h"),
+        own(S + 4, {3: 33}),
+        *(own(S + 5 + n, {1: 1}, group=b"i%d" % n) for n in range(3)),
+        commit(S + 60_000, {9: 9}),
+    ]
+    rows = {
+        (row["group_id"], row["log_offset"]): row
+        for row in rows_of(tmp_path, "open_transaction", batches)
+    }
+    detail = "holds 3 offsets since 2026-11-18T11:06:40.000Z: t-3, t-0, t-7"
+    first = rows["g", 0]
+    assert first["detail"].startswith(f"producer 5 (epoch 3) {detail}; also of h, i0, i1")
+    assert (first["count"], first["timestamp"], first["position"]) == (4, S, 0)
+    assert (first["topic"], first["partition"], first["offset"]) == (None, None, None)
+    other = rows["g", 1]
+    assert other["detail"].startswith("producer 4 (epoch 9) holds 1 offset since ")
+    assert (other["count"], other["partition"], other["offset"]) == (1, 3, 1)
+    assert "also of" not in other["detail"]
+    assert len(rows) == 6
+    assert (rows["h", 4]["offset"], rows["h", 4]["timestamp"]) == (31, S + 3)
