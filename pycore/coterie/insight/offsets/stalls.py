@@ -354,7 +354,7 @@ class ActiveSlices:
         sums = np.append(0, np.cumsum(self.ends - self.begins))
         runs = np.searchsorted(self.begins, codes)  # that begin before it
         behind = np.append(0, self.ends)[runs] - codes  # slices of the last one that do not
-        before: Array = sums[runs] - np.where(runs > 0, np.maximum(behind, 0), 0)
+        before: Array = sums[runs] - np.maximum(behind, 0)
         return before
 
 
