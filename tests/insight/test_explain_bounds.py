@@ -340,3 +340,14 @@ def test_groups_beyond_the_basic_plane_stand_where_java_puts_them(tmp_path):
     entries = [(5, name.encode(), b"t") for name in reversed(names)]
     rows = of_kind(explained(tmp_path, *commits(0, *entries)), "summary")
     assert [row["group_id"] for row in rows] == names
+
+
+def test_a_clock_that_went_back_is_told_to_groups_that_had_a_record_before(tmp_path):
+    """`h` has its first record where the time goes back, `g` had one before, `i` begins later."""
+    entries = [(5_000, b"g", b"t"), (3_000, b"h", b"t"), (3_001, b"i", b"t"), (6_000, b"g", b"t")]
+    rows = of_kind(explained(tmp_path, *commits(0, *entries)), "clock_back")
+    assert [(row["group_id"], row["log_offset"], row["duration_ms"]) for row in rows] == [
+        ("g", 1, 2_000)
+    ]
+    assert rows[0]["timestamp"] == 3_000
+    assert rows[0]["cause"].startswith("the time goes back by 2s, from 1970-01-01T00:00:05.000Z")
