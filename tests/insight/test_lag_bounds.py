@@ -5,7 +5,7 @@ import pytest
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import lag
 from coterie.insight.questions.lag import CompleteRange, EndSamples
-from coterie.insight.records.partition_view import read_partitions
+from coterie.insight.records.partition_view import PartitionView, read_partitions
 from support.insight.lives import commit, life, member, written
 
 
@@ -138,3 +138,21 @@ def test_a_log_is_complete_until_the_time_of_its_copy(until_ms, statuses, tmp_pa
     (view,) = read_partitions([written(tmp_path, commit(200, {1: 20}))])
     rows = lag.rows(view, lag.Parameters(ends, log_until_ms=until_ms))
     assert [row["status"] for row in rows] == statuses
+
+
+@pytest.mark.parametrize(
+    ("timed", "at_ms", "end_ms", "time"),
+    [
+        (False, 150, None, 150),
+        (False, 150, 200, 150),
+        (False, None, 200, 200),
+        (False, None, None, None),
+        (True, 150, 200, 200),  # samples have times of their own
+        (True, 150, None, None),
+    ],
+)
+def test_ends_without_a_time_are_of_the_requested_one_or_of_the_end(timed, at_ms, end_ms, time):
+    parameters = lag.Parameters(EndOffsets(timed), at_ms)
+    view = PartitionView(0, (), at_ms=end_ms)
+    assert lag.time_of(view, parameters) == time
+    assert bool(lag.states(view, parameters)) == (not timed and time is None)
