@@ -6,7 +6,10 @@ from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import lag
 from coterie.insight.questions.lag import CompleteRange, EndSamples
 from coterie.insight.records.partition_view import PartitionView, read_partitions
+from coterie.log.folders import find_segments
 from support.insight.lives import commit, life, member, written
+from support.insight.partition_parts import answer_in_parts
+from support.log_writer import batch, marker
 
 
 @pytest.mark.parametrize(
@@ -156,3 +159,41 @@ def test_ends_without_a_time_are_of_the_requested_one_or_of_the_end(timed, at_ms
     view = PartitionView(0, (), at_ms=end_ms)
     assert lag.time_of(view, parameters) == time
     assert bool(lag.states(view, parameters)) == (not timed and time is None)
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "second", "seen"),
+    [
+        (5, [(7, 20), (20, None)], [20, 10]),
+        (18, [(20, 20), (7, None)], [None, 10]),
+        (5, [(7, None), (20, 20)], [10, 20]),
+        (5, [(7, 20), (20, 30)], [20, 30]),
+    ],
+)
+def test_a_transaction_with_two_records_of_a_key_shows_the_last_that_is_in_effect(
+    first_ms, second, seen, tmp_path
+):
+    """A tombstone in a transaction has no effect, so what the one before set is seen again.
+
+    Parts of a log go by the records' own times, and a record may have a later one than its marker.
+    """
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+
+    def within(producer):
+        return {"producer_id": producer, "transactional": True}
+
+    batches = [
+        batch(0, commit(first_ms, {0: 10}), **within(1)),
+        marker(1, 1, first_ms, commit=True),
+        *(
+            batch(2 + n, commit(ms, {0: offset}), **within(2))
+            for n, (ms, offset) in enumerate(second)
+        ),
+        marker(4, 2, 8, commit=True),
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    ends = EndOffsets(True, {("t", 0): (Sample(15, 99), Sample(25, 99))})
+    (segments,) = find_segments([folder]).partitions().values()
+    rows = answer_in_parts(segments, [], lag, lag.Parameters(ends, log_until_ms=30), {})
+    assert [row["offset"] for row in rows] == seen
