@@ -151,3 +151,21 @@ def test_of_a_transaction_only_what_takes_effect_is_a_rewind(tmp_path):
     )
     assert row["cause"] == f"1 offset set back: t-1 90 to 20; {BY_PRODUCER}"
     assert (row["timestamp"], row["log_offset"]) == (T0 + 4, 5)
+
+
+def test_of_time_0_before_the_log_is_complete_nobody_knows_who_had_members(tmp_path):
+    """The last segment begins beyond the end of the one before: the log is complete since 500."""
+    place = tmp_path / "__consumer_offsets-0"
+    place.mkdir()
+    early = [batch(at, commit(0, {0: offset})) for at, offset in enumerate((9, 5))]
+    late = [batch(9 + at, commit(500 + at, {0: offset})) for at, offset in enumerate((8, 4))]
+    for base_offset, batches in ((0, early), (9, late)):
+        (place / f"{base_offset:020}.log").write_bytes(b"".join(batches))
+    (segments,) = find_segments([place]).partitions().values()
+    view = PartitionView(0, segments)
+    rows = [row for row in explain.rows(view, explain.Parameters()) if row["event"] != "commits"]
+    assert view.trusted_from_ms == 500
+    assert [(row["timestamp"], row["cause"].rpartition("; ")[2]) for row in rows[:-1]] == [
+        (0, NOBODY_KNOWS),
+        (501, BY_TOOL),
+    ]

@@ -267,10 +267,16 @@ def test_a_transaction_that_parts_of_a_log_share_is_one(tmp_path, segments, text
         assert [row["cause"] for row in of_kind(rows, explain.COMMITS)] == [text]
 
 
-def test_commits_of_which_the_first_has_no_time_are_there_since_the_least_of_the_others(tmp_path):
-    times = [(at_ms, b"g", b"t") for at_ms in (-1, 700, 500)]
-    (row,) = of_kind(explained(tmp_path, *commits(0, *times)), explain.COMMITS)
-    assert (row["timestamp"], row["until"], row["count"]) == (500, 700, 3)
+@pytest.mark.parametrize(
+    ("times", "first", "last"),
+    [((-1, 700, 500), 500, 700), ((-1, 0, 0), 0, 0), ((-1,), None, None)],
+)
+def test_commits_of_which_the_first_has_no_time_are_there_since_the_least_of_the_others(
+    times, first, last, tmp_path
+):
+    entries = [(at_ms, b"g", b"t") for at_ms in times]
+    (row,) = of_kind(explained(tmp_path, *commits(0, *entries)), explain.COMMITS)
+    assert (row["timestamp"], row["until"], row["count"]) == (first, last, len(times))
 
 
 def test_commits_at_the_time_0_are_there_since_then(tmp_path):

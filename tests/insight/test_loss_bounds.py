@@ -133,6 +133,16 @@ def test_a_stall_names_since_when_until_when_and_the_longest_pause_before(tmp_pa
     assert (row["previous_log_offset"], row["log_offset"]) == (moved, len(batches) - 1)
 
 
+def test_moves_at_the_time_0_count_also_where_a_part_of_the_log_begins(tmp_path):
+    owner = [life(0, 1, member("m", held={"t": [0, 1]}))]
+    others = [commit(0, {1: n}) for n in range(50)]
+    moves = [commit(0, {0: n}) for n in range(11)]
+    later = [commit(1000 * n, {1: 100 + n}) for n in range(1, 61)]
+    batches = [owner, *others, *moves, *later]
+    assert batches[len(batches) // 2] == moves[-1]  # where `rows_of` cuts
+    check(tmp_path, "stall", [("ten moves", 1, batches)])
+
+
 def test_a_removal_ends_a_stand_and_what_comes_after_begins_anew(tmp_path):
     """A partition whose offset was removed does not stand; its moves before count on."""
     cases = stand(60_000)
