@@ -26,8 +26,8 @@ def rows_of(folder, kind, batches, **thresholds):
     (segments,) = find_segments([place]).partitions().values()
     parameters = audit.Parameters(only=(kind,), **thresholds)
     rows = list(audit.rows(PartitionView(0, segments), parameters))
-    cuts = {len(segments) // 2, len(segments) - 1}
-    assert answer_in_parts(segments, cuts, audit, parameters, {}) == rows
+    for cuts in ({len(segments) // 2, len(segments) - 1}, {min(8, len(segments) - 1)}):
+        assert answer_in_parts(segments, cuts, audit, parameters, {}) == rows
     return rows
 
 
@@ -135,12 +135,15 @@ def test_a_stall_names_since_when_until_when_and_the_longest_pause_before(tmp_pa
 
 def test_moves_at_the_time_0_count_also_where_a_part_of_the_log_begins(tmp_path):
     owner = [life(0, 1, member("m", held={"t": [0, 1]}))]
-    others = [commit(0, {1: n}) for n in range(50)]
-    moves = [commit(0, {0: n}) for n in range(11)]
     later = [commit(1000 * n, {1: 100 + n}) for n in range(1, 61)]
-    batches = [owner, *others, *moves, *later]
-    assert batches[len(batches) // 2] == moves[-1]  # where `rows_of` cuts
-    check(tmp_path, "stall", [("ten moves", 1, batches)])
+
+    def case(others, moves):
+        begin = [commit(0, {1: n}) for n in range(others)]
+        return [owner, *begin, *(commit(0, {0: n}) for n in range(moves + 1)), *later]
+
+    cases = [(f"{moves} moves after {others} others", moves == 10, case(others, moves))
+             for moves in (9, 10) for others in (3, 50)]  # fmt: skip
+    check(tmp_path, "stall", cases)
 
 
 def test_a_removal_ends_a_stand_and_what_comes_after_begins_anew(tmp_path):
@@ -345,3 +348,17 @@ def test_an_open_transaction_has_the_last_offset_of_each_partition_by_the_first_
     assert "also of" not in other["detail"]
     assert len(rows) == 6
     assert (rows["h", 4]["offset"], rows["h", 4]["timestamp"]) == (31, S + 3)
+
+
+def test_a_group_that_was_empty_before_the_log_is_complete_may_have_had_members_since(tmp_path):
+    """The last segment begins beyond the end of the one before: the log is complete since 500."""
+    place = tmp_path / "__consumer_offsets-0"
+    place.mkdir()
+    early = [[life(100, 1, member("m"))], [life(200, 2)]]
+    late = [commit(500, {0: 10}), commit(600, {0: 700})]
+    for base_offset, parts in ((0, early), (9, late)):
+        data = b"".join(batch(base_offset + at, one) for at, one in enumerate(parts))
+        (place / f"{base_offset:020}.log").write_bytes(data)
+    (view,) = read_partitions([place])
+    assert view.trusted_from_ms == 500
+    assert list(audit.rows(view, audit.Parameters(only=("skip",)))) == []
