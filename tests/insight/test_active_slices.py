@@ -53,6 +53,7 @@ def test_runs_know_what_a_set_of_slices_knows(early, late, order, stored):
             put(later, others, some)
         slices.absorb(later)
         assert len(slices.begins) <= max(stored, PAIRS)
+        assert slices.slice_ms == SLICE_MS or stored < 1 << 20  # it doubles only if it must
         for since in range(0, 300, 7):
             for pause in (0, 15, 80, 290):
                 rows = {
@@ -72,3 +73,10 @@ def test_who_moves_all_the_time_is_one_run_however_long():
     rows = {"key": np.array([0]), "since": np.array([0]), "pause": np.array([1_000])}
     assert slices.during(keys, rows).tolist() == [True]
     assert len(slices.begins) == 1
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 2), (1 << 16, 2), ((1 << 16) + 1, 8)])
+def test_key_numbers_are_stored_in_two_bytes_if_all_have_room_there(count, size):
+    keys = np.array([0, count - 1], np.int64)
+    assert stalls.small(keys, count).tolist() == keys.tolist()
+    assert stalls.small(keys, count).itemsize == size

@@ -1,5 +1,7 @@
 """Findings of an audit at the limits of its thresholds, from handmade records."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from coterie.insight.offsets.commit_findings import in_seconds
@@ -7,7 +9,12 @@ from coterie.insight.offsets.divergence import Live
 from coterie.insight.offsets.loss_counts import LossCounts
 from coterie.insight.questions import audit, audit_groups
 from coterie.insight.questions.audit_loops import partitions_of
-from coterie.insight.records.partition_view import GroupHistory, PartitionView, read_partitions
+from coterie.insight.records.partition_view import (
+    Client,
+    GroupHistory,
+    PartitionView,
+    read_partitions,
+)
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
 
@@ -147,3 +154,80 @@ def test_a_live_group_without_a_record_is_reported_by_its_own_partition_alone(nu
 )  # fmt: skip
 def test_the_time_of_a_loop_is_told_if_both_its_ends_have_one(first_ms, last_ms, text):
     assert in_seconds(first_ms, last_ms) == text
+
+
+def fights(times, limit, window_ms):
+    """Findings of a static id that is taken over at each of these times."""
+    rows = [
+        {"timestamp": time, "log_offset": 10 + at, "file": f"f{at}", "position": 5 * at,
+         "replaced": [("i", f"m{at}", f"m{at + 1}")]}
+        for at, time in enumerate(times)
+    ]  # fmt: skip
+    history = GroupHistory("g", [], rows, {"m0": Client("c", "/h", "i")})
+    view = SimpleNamespace(is_complete_at=lambda ms: ms is None or ms >= 0)
+    return list(audit_groups.static_fights(view, history, limit, window_ms, ()))
+
+
+@pytest.mark.parametrize(
+    ("times", "limit", "window_ms", "place"),
+    [
+        ((0, 1000, 2000), 3, 2000, (12, 10)),
+        ((0, 1000, 2000), 3, 1999, None),
+        ((0, 1000, 2000), 4, 9000, None),
+        ((0, 9000, 9500, 10_000, 10_100), 3, 1000, (13, 11)),
+        ((0, 9000, 9500, 10_001, 10_500, 10_900), 3, 1000, (14, 12)),
+        ((7000,), 1, 0, (10, 10)),
+        ((0, 500), 2, 500, (11, 10)),
+    ],
+)
+def test_a_static_id_is_contested_by_so_many_takeovers_within_the_window(
+    times, limit, window_ms, place
+):
+    found = fights(times, limit, window_ms)
+    assert [(row["log_offset"], row["previous_log_offset"]) for row in found] == (
+        [] if place is None else [place]
+    )
+    for row in found:
+        assert (row["first"], row["last"], row["count"]) == (times[0], times[-1], len(times))
+        assert row["timestamp"] == times[place[0] - 10]
+        assert row["members"] == [f"m{at + 1}" for at in range(len(times))]
+        assert row["detail"].startswith(f"i taken over {len(times)} times; the records keep")
+        assert "the first client, c (h)" in row["detail"]
+
+
+def test_the_last_twenty_members_that_took_an_id_over_are_named():
+    (row,) = fights(range(25), 3, 10)
+    assert row["members"] == [f"m{at}" for at in range(6, 26)]
+
+
+@pytest.mark.parametrize(
+    ("generations", "details"),
+    [
+        ((3, 3, 4), []),
+        ((4, 3), [("from generation 4 back to 3", 2)]),
+        ((4, 1), [("from generation 4 back to 1", 4)]),
+        ((1, 3, 6), [("generation 2 has no record", 1), ("generations 4 to 5 have no record", 2)]),
+    ],
+)
+def test_generations_go_on_by_one_or_not_at_all(generations, details):
+    life = life_of(*((1000 + at, number) for at, number in enumerate(generations)))
+    gaps = [(gap["detail"], gap["count"]) for gap in audit_groups.generation_gaps(life, None)]
+    assert gaps == details
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"), [((3, 1), "by a (h) 3 times, by b (h) once"), ((1, 2), "by b (h) 2 times")]
+)
+def test_rivals_of_a_request_log_stand_by_how_often_each_took_over(counts, text):
+    takers = ["a"] * counts[0] + ["b"] * counts[1]
+    clients = {f"m{at + 1}": Client(name, "/h", None) for at, name in enumerate(takers)}
+    takeovers = [audit_groups.Takeover({}, f"m{at}", f"m{at + 1}") for at in range(len(takers))]
+    history = SimpleNamespace(taken_over=frozenset(), clients={"m0": Client("z", "/i", "i")})
+    found, rows = audit_groups.rivals(history, takeovers, clients)
+    assert found.startswith(f": {text}")
+    assert found.endswith("first held by z (i) [request log]")
+    assert "not in the request log" not in found
+    assert [row["client_id"] for row in rows] == ["z", *dict.fromkeys(takers)]
+    some = {"m1": clients["m1"]}
+    found, _ = audit_groups.rivals(history, takeovers, some)
+    assert f", {len(takers) - 1} not in the request log, first" in found

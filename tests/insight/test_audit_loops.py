@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections import defaultdict
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from coterie.insight.groups import flapping
 from coterie.insight.questions import audit
 from coterie.insight.records.partition_view import read_partitions
+from coterie.log.folders import find_segments
 from support.commandline import coterie, coterie_ok, fails
 from support.golden_data import incident, log
 from support.insight.lives import commit, life, member, written
+from support.insight.partition_parts import answer_in_parts
+from support.log_writer import batch
 
 
 def found(folder, *options):
@@ -316,3 +319,16 @@ def test_a_finder_decides_which_rows_are_one_finding_and_which_the_time_leaves_o
         ("yet", 1, 0),
     ]
     assert all(list(row) == list(audit.FIELDS) for row in actual)
+
+
+@pytest.mark.parametrize("cuts", [{1, 2, 3}, {2}])
+def test_runs_of_one_offset_go_on_over_the_parts_of_a_log(cuts, tmp_path):
+    parameters = audit.Parameters(only=("no_progress",), no_progress=2)
+    for number, offsets in enumerate(product((1, 2, None), repeat=4)):
+        place = tmp_path / str(number) / "__consumer_offsets-0"
+        place.mkdir(parents=True)
+        for at, offset in enumerate(offsets):
+            (place / f"{at:020}.log").write_bytes(batch(at, commit(at, {0: offset})))
+        (segments,) = find_segments([place]).partitions().values()
+        rows = answer_in_parts(segments, cuts, audit, parameters, {})
+        assert as_slow(rows) == slow_runs([{0: offset} for offset in offsets], 2), offsets

@@ -1,5 +1,8 @@
 """How the times of a member's departure suggest the way it left, at each bound of the rules."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from coterie.insight.groups.departures import (
@@ -12,6 +15,7 @@ from coterie.insight.groups.departures import (
     suggested,
     summary,
 )
+from coterie.insight.offsets.last_commits import CommitTimes
 from coterie.insight.questions.explain_members import departures_of
 
 GONE_MS = 1_795_000_000_123
@@ -184,3 +188,13 @@ def test_a_departure_has_the_members_last_commit_and_when_all_others_had_joined(
         (record | {"timestamp": None}, state, before), (record, state, before | {"at_ms": None}),
     ):  # fmt: skip
         assert departures_of(row, *known, owners, commits) == {}
+
+
+def test_the_last_commit_of_a_partition_is_the_latest_of_neighbouring_spans():
+    entries = np.array([(0, 4), (1, 5), (0, 6)], [("topic", "i4"), ("partition", "i4")])
+    keys = SimpleNamespace(entries=entries, topic_names=["t", "u"])
+    columns = [(2, 0, 99), (3, 0, 90), (3, 1, 60), (4, 0, 70), (5, 2, 80), (6, 0, 95)]
+    times = CommitTimes(*map(np.array, zip(*columns, strict=True)), keys)
+    assert times.of_spans(3, 6) == {("t", 4): 90, ("u", 5): 60, ("t", 6): 80}
+    assert times.of_spans(4, 5) == {("t", 4): 70}
+    assert times.of_spans(7, 9) == {}

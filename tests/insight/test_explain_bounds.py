@@ -271,10 +271,16 @@ def test_a_transaction_that_parts_of_a_log_share_is_one(tmp_path, segments, text
         assert [row["cause"] for row in of_kind(rows, explain.COMMITS)] == [text]
 
 
-def test_commits_of_which_the_first_has_no_time_are_there_since_the_least_of_the_others(tmp_path):
-    times = [(at_ms, b"g", b"t") for at_ms in (-1, 700, 500)]
-    (row,) = of_kind(explained(tmp_path, *commits(0, *times)), explain.COMMITS)
-    assert (row["timestamp"], row["until"], row["count"]) == (500, 700, 3)
+@pytest.mark.parametrize(
+    ("times", "first", "last"),
+    [((-1, 700, 500), 500, 700), ((-1, 0, 0), 0, 0), ((-1,), None, None)],
+)
+def test_commits_of_which_the_first_has_no_time_are_there_since_the_least_of_the_others(
+    times, first, last, tmp_path
+):
+    entries = [(at_ms, b"g", b"t") for at_ms in times]
+    (row,) = of_kind(explained(tmp_path, *commits(0, *entries)), explain.COMMITS)
+    assert (row["timestamp"], row["until"], row["count"]) == (first, last, len(times))
 
 
 def test_commits_at_the_time_0_are_there_since_then(tmp_path):
@@ -423,3 +429,14 @@ def test_what_a_server_log_said_of_a_duration_is_not_bounded_by_the_records():
 def test_the_text_of_a_row_says_that_it_has_no_members_where_that_is_an_event(event, count, ending):
     row = {"event": event, "member_count": count, "causes": [LEFT]}
     assert row_in_words(row) == "m left or was evicted" + ending
+
+
+def test_a_clock_that_went_back_is_told_to_groups_that_had_a_record_before(tmp_path):
+    """`h` has its first record where the time goes back, `g` had one before, `i` begins later."""
+    entries = [(5_000, b"g", b"t"), (3_000, b"h", b"t"), (3_001, b"i", b"t"), (6_000, b"g", b"t")]
+    rows = of_kind(explained(tmp_path, *commits(0, *entries)), "clock_back")
+    assert [(row["group_id"], row["log_offset"], row["duration_ms"]) for row in rows] == [
+        ("g", 1, 2_000)
+    ]
+    assert rows[0]["timestamp"] == 3_000
+    assert rows[0]["cause"].startswith("the time goes back by 2s, from 1970-01-01T00:00:05.000Z")

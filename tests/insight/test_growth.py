@@ -8,10 +8,13 @@ import pytest
 
 from coterie._core.codec.reader import LogReader
 from coterie.insight.questions import growth
+from coterie.insight.records.partition_view import PartitionView
+from coterie.log.folders import find_segments
 from support.commandline import coterie_ok, fails
 from support.golden_data import cases, lines_of, log, records, segments, wide
 from support.insight.models import question_rows
-from support.log_writer import batch, commit_key, commit_value, marker
+from support.insight.partition_parts import answer_in_parts
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 SUMS = ("superseded", "free", "held_transaction", "held_active")
 
@@ -246,6 +249,108 @@ def test_the_tables_say_the_whole_the_biggest_and_what_is_open(tmp_path):
     assert "the biggest 1 of 2" in coterie_ok("growth", folder, "--top", 1).stdout
     over_time = coterie_ok("growth", log("basic"), "--every", "10s").stdout
     assert over_time.count("2026-11-21T05:0") == 4
+
+
+def log_of_each_kind(folder):
+    """A segment with each kind of record, and the active one with a commit and a marker."""
+    folder = folder / "__consumer_offsets-0"
+    folder.mkdir()
+
+    def commit(time, group, topic, partition):
+        return time, commit_key(1, group, topic, partition), commit_value(7, -1, b"", time)
+
+    closed = [
+        batch(0, [(100, group_key(b"g"), group_value(1, [b"m"]))]),
+        batch(1, [commit(200, b"g", b"t", 0), commit(200, b"g", b"t", 1)]),
+        batch(3, [commit(300, b"g", b"u", 0)]),
+        batch(4, [commit(400, b"h", b"t", 0), commit(410, b"g", b"t", 0)]),
+        batch(6, [(500, commit_key(1, b"g", b"t", 1), None)]),
+        batch(7, [(600, b"\0\x63?", b"?" * 99)]),
+        batch(8, [(700, group_key(b"h"), None)]),
+    ]
+    active = [batch(9, [commit(800, b"g", b"t", 0)]), marker(10, 5, 900, commit=True)]
+    (folder / f"{0:020}.log").write_bytes(b"".join(closed))
+    (folder / f"{9:020}.log").write_bytes(b"".join(active))
+    return folder, [len(one) for one in (*closed, *active)]
+
+
+def counts(rows, *names):
+    """The fields of each row, by its group, topic, kind and time."""
+    return {
+        (row["group_id"], row["topic"], row["kind"], row["time"]): tuple(row[n] for n in names)
+        for row in rows
+    }
+
+
+def rows_in_parts(folder, parameters, **options):
+    """Growth of the log as one, and the same of its two segments in parts."""
+    (segments,) = find_segments([folder]).partitions().values()
+    rows = list(growth.rows(PartitionView(0, segments, **options), parameters))
+    assert answer_in_parts(segments, [1], growth, parameters, options) == rows
+    return rows
+
+
+def test_each_kind_of_record_has_its_own_sums(tmp_path):
+    folder, sizes = log_of_each_kind(tmp_path)
+    rows = rows_in_parts(folder, growth.Parameters())
+    names = ("records", "tombstones", "requests", "keys", "superseded_records")
+    assert counts(rows, *names, "first_timestamp", "last_timestamp", "interval_ms") == {
+        ("g", "t", "commits", None): (5, 1, 3, 2, 3, 200, 800, 300),
+        ("g", "u", "commits", None): (1, 0, 1, 1, 0, 300, 300, None),
+        ("h", "t", "commits", None): (1, 0, 1, 1, 0, 400, 400, None),
+        ("g", None, "group", None): (1, 0, 1, 1, 0, 100, 100, None),
+        ("h", None, "group", None): (1, 1, 1, 1, 0, 700, 700, None),
+        (None, None, "unknown", None): (1, 0, 1, 0, 0, 600, 600, None),
+        (None, None, "marker", None): (1, 0, 1, 0, 0, 900, 900, None),
+    }
+    (commits,) = [row for row in rows if row["topic"] == "t" and row["group_id"] == "g"]
+    assert commits["free_bytes"] == sizes[1]  # both records, by those at 410 and 500
+    assert commits["held_active_bytes"] in (sizes[3] // 2, (sizes[3] + 1) // 2)
+    assert sum(row["bytes"] for row in rows) == sum(sizes)
+    assert [row["bytes"] for row in rows] == sorted((row["bytes"] for row in rows), reverse=True)
+
+
+def test_records_of_before_the_requested_time_supersede_and_are_not_counted(tmp_path):
+    folder, _ = log_of_each_kind(tmp_path)
+    rows = rows_in_parts(folder, growth.Parameters(), since_ms=410)
+    names = ("records", "requests", "keys", "superseded_records", "first_timestamp", "interval_ms")
+    assert counts(rows, *names) == {
+        ("g", "t", "commits", None): (3, 2, 2, 1, 410, 390),
+        ("h", None, "group", None): (1, 1, 1, 0, 700, None),
+        (None, None, "unknown", None): (1, 1, 0, 0, 600, None),
+        (None, None, "marker", None): (1, 1, 0, 0, 900, None),
+    }
+
+
+def test_over_time_each_span_has_its_own_records_the_most_bytes_first(tmp_path):
+    folder, _ = log_of_each_kind(tmp_path)
+    rows = rows_in_parts(folder, growth.Parameters(every_ms=400))
+    assert [row["time"] for row in rows] == [0, 0, 0, 400, 400, 400, 400, 800, 800]
+    for time in (0, 400, 800):
+        of_span = [row["bytes"] for row in rows if row["time"] == time]
+        assert of_span == sorted(of_span, reverse=True)
+    assert counts(rows, "records", "requests", "keys", "superseded_records") == {
+        ("g", None, "group", 0): (1, 1, 1, 0),
+        ("g", "t", "commits", 0): (2, 1, 2, 2),
+        ("g", "u", "commits", 0): (1, 1, 1, 0),
+        ("g", "t", "commits", 400): (2, 1, 2, 1),
+        ("h", "t", "commits", 400): (1, 1, 1, 0),
+        ("h", None, "group", 400): (1, 1, 1, 0),
+        (None, None, "unknown", 400): (1, 1, 0, 0),
+        ("g", "t", "commits", 800): (1, 1, 1, 0),
+        (None, None, "marker", 800): (1, 1, 0, 0),
+    }
+
+
+@pytest.mark.parametrize(("step_ms", "is_often"), [(999, True), (1000, False)])
+def test_less_than_a_second_between_commits_is_too_often_by_default(step_ms, is_often, tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    key, value = commit_key(1, b"g", b"t", 0), commit_value(7, -1, b"", 0)
+    batches = [batch(at, [(at * step_ms, key, value)]) for at in range(11)]
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    (row,) = question_rows(tmp_path, growth, growth.Parameters())
+    assert (row["interval_ms"], row["too_often"]) == (step_ms, is_often)
 
 
 def test_both_engines_give_the_same_rows(engine):

@@ -1,11 +1,13 @@
 """Members of consumer groups that do not give up partitions, against Kafka's golden traces."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from coterie.insight.groups.owned_partitions import Revocation
 from coterie.insight.questions import audit, metrics
-from coterie.insight.questions.audit_revocations import REVOCATION, slow_revocations
+from coterie.insight.questions.audit_revocations import REVOCATION, finding, slow_revocations
 from coterie.insight.records.partition_view import read_partitions
 from support.commandline import coterie
 from support.consumer_groups import golden
@@ -57,7 +59,45 @@ def test_a_finding_says_since_when_which_partitions_are_not_given_up(tmp_path):
     ]  # fmt: skip
     (row,) = found(tmp_path / "until", "scenarios/rebalance-timeout", 5_000, start_ms + 6_000)
     assert row["detail"].startswith("c-a (10.0.0.1) has not given up 3 partitions for 6.0 s")
+    assert found(tmp_path / "as long", "scenarios/rebalance-timeout", 6_000, start_ms + 6_000)
     assert found(tmp_path / "less", "scenarios/rebalance-timeout", 6_001, start_ms + 6_000) == []
+
+
+T0 = 1_795_000_000_000
+RECORD = SimpleNamespace(timestamp=T0, time_ms=T0, log_offset=70, file="f", position=9)
+
+
+@pytest.mark.parametrize(
+    ("places", "until_ms", "is_gone", "instance", "text"),
+    [
+        ([("id-1", 4)], None, False, None,
+         "c (h) has not given up 1 partition for 6.0 s, until the end of the log: t-4"),
+        ([("id-1", 4), ("u", 1)], T0 + 2_500, False, "i",
+         "i (h) gave up 2 partitions only after 2.5 s: t-4, u-1"),
+        ([("u", 1), ("id-1", 7), ("id-1", 4)], T0 + 2_500, True, None,
+         "c (h) had not given up 3 partitions for 2.5 s, and is gone: t-4, t-7, u-1"),
+        ([("id-1", number) for number in (8, 4, 5, 6)], T0 + 4_999, True, None,
+         "c (h) had not given up 4 partitions for 5.0 s, and is gone: t-4, t-5, t-6, 1 more"),
+        ([("id-1", 4)], T0 + 5_000, True, None,
+         "c (h) did not give up 1 partition within its rebalance timeout of 5.0 s, and was fenced: "
+         "t-4"),
+    ],
+)  # fmt: skip
+def test_a_finding_says_what_the_member_did_and_when(places, until_ms, is_gone, instance, text):
+    member = {"member_id": "m", "client_id": "c", "client_host": "/h", "upgraded": True}
+    member |= {"group_instance_id": instance, "rebalance_timeout_ms": 5_000}
+    revocation = Revocation(member, frozenset(places), RECORD, until_ms, is_gone)
+    row = finding("g", revocation, T0 + 6_000, {"id-1": "t"})
+    assert row["detail"] == text
+    assert (row["topic"], row["partition"]) == (("t", 4) if len(places) == 1 else (None, None))
+    assert row["partitions"] == [
+        {"topic": topic, "partition": number}
+        for topic, number in sorted(({"id-1": "t"}.get(topic, topic), n) for topic, n in places)
+    ]
+    assert row["always"] == (until_ms is None)
+    assert (row["timestamp"], row["first"], row["last"]) == (T0, T0, until_ms or T0 + 6_000)
+    assert (row["log_offset"], row["file"], row["position"]) == (70, "f", 9)
+    assert (row["group_instance_id"], row["members"]) == (instance, ["m"])
 
 
 def test_a_member_that_gives_up_its_partitions_late_is_a_finding_by_the_threshold(tmp_path):

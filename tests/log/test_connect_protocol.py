@@ -15,35 +15,11 @@ from coterie.insight.records.partition_view import read_partitions
 from coterie.log.connect_protocol import CONNECTOR, read_assignment, read_state, read_work
 from coterie.report import ownership
 from support.commandline import coterie_ok
+from support.connect_workers import assignment, state, work
 from support.golden_data import log, records
 from support.insight.models import question_rows
 
 GROUP = "connect-cluster"
-
-
-def text(value):
-    return struct.pack(">h", len(value)) + value.encode()
-
-
-def work(**connectors):
-    """A list of connectors, each with its tasks."""
-    parts = [
-        text(name) + struct.pack(f">i{len(tasks)}i", len(tasks), *tasks)
-        for name, tasks in connectors.items()
-    ]
-    return struct.pack(">i", len(parts)) + b"".join(parts)
-
-
-def assignment(version, *lists, offset=5, error=0, delay=b""):
-    head = struct.pack(">hh", version, error) + text("lead") + text("http://l/")
-    return head + struct.pack(">q", offset) + b"".join(lists) + delay
-
-
-def state(version, offset, running=None):
-    data = struct.pack(">h", version) + text("http://w/") + struct.pack(">q", offset)
-    if version == 0:
-        return data
-    return data + struct.pack(">i", -1 if running is None else len(running)) + (running or b"")
 
 
 def test_an_eager_worker_runs_what_it_is_assigned():

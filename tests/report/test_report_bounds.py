@@ -44,6 +44,8 @@ def test_a_log_is_from_its_first_record_to_its_newest_and_whole_where_all_partit
     )
     assert (found.from_ms, found.until_ms, found.trusted_from_ms) == (10, 900, 500)
     assert found.compacted == [(0, 500), (1, 300)]
+    assert (found.records, found.partitions, found.faults) == (5, 2, 0)
+    assert found.group_ids == {"g"}
 
 
 def test_the_partitions_with_most_commits_are_drawn_in_order_of_their_number(tmp_path, monkeypatch):
@@ -286,3 +288,11 @@ def test_lanes_are_kept_by_the_time_of_all_their_bars_far_from_1970(monkeypatch)
     assert [row[3] for row in found["members"]] == ["a"]
     assert [bar[1:3] for bar in found["bars"]] == [[day, day + 600], [day + 2000, day + 2500]]
     assert found["left_out"] == {"generations": 5, "members": 2}
+
+
+def test_a_group_without_any_time_is_drawn_at_0(tmp_path):
+    found = gathered(tmp_path, p0=[(0, each(0, commit(-1, 5, committed=-1)))])
+    (detail,) = details(found)
+    assert (found.from_ms, found.until_ms, found.records) == (None, None, 1)
+    assert (detail["extent"], detail["rate"]["at"]) == ([0, 0], [])
+    assert detail["head"]["commits"] == 1

@@ -1,9 +1,12 @@
 """Rows of the views, from hand-made groups: order, epochs, unknown values."""
 
+import struct
+
 import pytest
 
 from coterie.views import groups as views
 from coterie.views import tabular
+from support.connect_workers import assignment, state, work
 
 ASTRAL, LAST = "\U00010000", "\uffff"  # Java: the first of D800 DC00 stands before FFFF
 
@@ -169,3 +172,185 @@ def test_only_members_of_consumer_groups_can_lack_their_target():
         ("late", {"t": [1]}), ("waits", {}), ("behind", {}),
     ]  # fmt: skip
     assert views.unreconciled_rows(whole | {"type": "share"}) == []
+
+
+def test_an_offset_of_a_streams_group_has_no_member():
+    first, second, _ = views.streams_offset_rows(streams())
+    place = {"group": "g", "topic": "in", "leader_epoch": None}
+    assert first == place | {
+        "partition": 0, "current_offset": 5, "log_end_offset": None, "lag": None,
+    }  # fmt: skip
+    assert (second["partition"], second["current_offset"]) == (1, None)
+    bare = streams() | {"topology": None}
+    assert places(views.streams_offset_rows(bare)) == [("in", 0), ("other", 4)]
+    (row,) = views.streams_member_rows(bare)
+    assert row["topology_epoch"] is None
+    (row,) = views.streams_member_rows(streams())
+    assert {name: value for name, value in row.items() if "assignments" not in name} == {
+        "group": "g", "target_assignment_epoch": 8, "topology_epoch": 1, "member": "m",
+        "member_protocol": "streams", "member_epoch": 1, "process": "p", "client_id": "c",
+    }  # fmt: skip
+
+
+def test_a_row_of_an_offset_has_its_owner_or_none():
+    who = member("m", [("t", [0])], client_id="c-1", client_host="/10.0.0.1")
+    offsets = [offset("t", 0, offset=7, leader_epoch=3), offset("t", 1, offset=9)]
+    held, left = views.offset_rows(group(members=[who], offsets=offsets))
+    unknown = {"log_end_offset": None, "lag": None}
+    assert held == unknown | {
+        "group": "g", "topic": "t", "partition": 0, "leader_epoch": 3, "current_offset": 7,
+        "consumer_id": "m", "host": "/10.0.0.1", "client_id": "c-1",
+    }  # fmt: skip
+    assert left == unknown | {
+        "group": "g", "topic": "t", "partition": 1, "leader_epoch": None, "current_offset": 9,
+        "consumer_id": None, "host": None, "client_id": None,
+    }  # fmt: skip
+
+
+def test_members_stand_by_the_number_of_their_partitions_first():
+    members = [member("a", [("t", [1])]), member("b", [("t", [2, 3]), ("u", [0])])]
+    rows = views.offset_rows(group(members=[*members, member("c", [("u", [1, 2])])]))
+    assert [row["consumer_id"] for row in rows] == ["b", "b", "b", "c", "c", "a"]
+
+
+def test_what_open_transactions_hold_stands_beside_what_is_committed():
+    held = [offset("t", 0, offset=50, commit_timestamp=1_500), offset("u", 2, offset=60,
+            commit_timestamp=0)]  # fmt: skip
+    producer = {"producer_id": 4000, "offsets": held}
+    whole = group(offsets=[offset("t", 0, offset=40)], pending_transactional_offsets=[producer])
+    rows = views.open_transaction_rows(whole)
+    assert [tuple(row.values()) for row in rows] == [
+        ("g", 4000, 1_500, "t", 0, 40, 50),
+        ("g", 4000, 0, "u", 2, None, 60),
+    ]
+    style = tabular.TableStyle("consumer", "offsets", False, False)
+    lines = tabular.draw_open_transactions(style, rows).splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["g", "4000", "1970-01-01T00:00:01.500Z", "t", "0", "40", "50"],
+        ["g", "4000", "1970-01-01T00:00:00.000Z", "u", "2", "-", "60"],
+    ]
+
+
+def worker(member_id, assigned, offset=7):
+    return member(member_id) | {"subscription": state(0, offset), "assignment": assigned}
+
+
+def test_a_worker_of_connect_shows_what_it_runs_and_by_which_configuration():
+    delay = struct.pack(">i", 1_500)
+    running = assignment(2, work(b=[-1, 10, 2], a=[-1, 0]), work(), offset=6, delay=delay)
+    workers = [worker("lead", running), worker("lost", b"\0"), worker("x", running)]
+    workers[2]["subscription"] = b"\0"
+    whole = group("classic", protocol_type="connect", leader="lead", members=workers)
+    first, lost, unread = views.worker_rows(whole)
+    assert {name: value for name, value in first.items() if name not in ("host", "group")} == {
+        "consumer_id": "lead", "group_instance_id": None, "client_id": "c",
+        "partitions": first["partitions"], "url": "http://w/", "leader": True,
+        "config_offset": 7, "assigned_config_offset": 6, "delay_ms": 1_500, "error": 0,
+        "connectors": ["a", "b"], "tasks": {"a": [0], "b": [2, 10]},
+    }  # fmt: skip
+    assert (lost["leader"], lost["config_offset"], lost["delay_ms"]) == (False, 7, None)
+    assert (lost["assigned_config_offset"], lost["connectors"], lost["tasks"]) == (None, [], {})
+    assert (unread["url"], unread["config_offset"], unread["delay_ms"]) == (None, None, 1_500)
+
+
+def table(view, rows, *, kind="consumer", old=False, verbose=False, first=True):
+    style = tabular.TableStyle(kind, view, old, verbose)
+    return tabular.draw(style, rows, first=first)
+
+
+def test_only_3_9_prints_the_offsets_of_later_groups_without_a_blank_line():
+    rows = views.offset_rows(group(offsets=[offset("t", 0)]))
+    states = [views.state_row(group())]
+    for view, drawn, old, first, is_blank in (
+        ("offsets", rows, True, False, False), ("offsets", rows, True, True, True),
+        ("offsets", rows, False, False, True), ("state", states, True, False, True),
+    ):  # fmt: skip
+        assert table(view, drawn, old=old, first=first).startswith("\n") == is_blank
+    style = tabular.TableStyle("consumer", "offsets", True, False)
+    assert tabular.draw(style, rows) == table("offsets", rows, old=True, first=True)
+
+
+def test_the_last_column_is_as_wide_as_its_text():
+    rows = views.member_rows(group(members=[member("m", [("t", [0])])]))
+    _, heading, line = table("members", rows).split("\n")[:3]
+    assert (
+        heading
+        == "GROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     "
+    )
+    assert (
+        line == "g               m               /h              c               1               "
+    )
+    states = table("state", [views.state_row(group())]).splitlines()
+    assert (states[1][-9:], states[2][-2:]) == (" #MEMBERS", " 0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "field", "value", "cell"),
+    [
+        ("consumer", False, "assignment_strategy", None, "-"),
+        ("consumer", False, "assignment_strategy", "", "-"),
+        ("consumer", True, "assignment_strategy", None, ""),
+        ("consumer", True, "assignment_strategy", "range", "range"),
+        ("consumer", False, "group_instance_id", None, ""),
+        ("consumer", False, "group_instance_id", "i", "i"),
+        ("consumer", False, "leader_epoch", 0, "0"),
+        ("consumer", False, "leader_epoch", None, "-"),
+        ("consumer", True, "client_id", "", "-"),
+        ("consumer", False, "", "", ""),
+        ("consumer", False, "upgraded", True, "true"),
+        ("consumer", False, "current_assignment", {"u": [2], "t": [10, 9]}, "t:9,10;u:2"),
+        ("consumer", True, "current_assignment", {"u": [2], "t": [10, 9]}, "(10,9), (2)"),
+        ("consumer", False, "current_assignment", {}, "-"),
+        ("share", False, "assignment", {}, ""),
+        ("share", False, "assignment", {"t": [1]}, "t:1"),
+        ("connect", True, "tasks", {"t": [10, 9]}, "t:9,10"),
+        ("connect", True, "tasks", {}, "-"),
+        ("connect", True, "connectors", [], "-"),
+        ("connect", True, "connectors", ["a", "b"], "a,b"),
+    ],
+)
+def test_a_cell_is_as_kafka_prints_it(kind, old, field, value, cell):
+    style = tabular.TableStyle(kind, "members", old, True)
+    assert tabular._cell(style, tabular.TableColumn("HEAD", field), value) == cell
+
+
+def test_a_list_is_names_or_a_table_that_the_longest_name_widens():
+    rows = [
+        {"group": name, "type": "Consumer", "state": "Stable", "protocol_type": "consumer"}
+        for name in ("g", "a" * 16)
+    ]
+    assert tabular.draw_list(rows, ()) == f"g\n{'a' * 16}\n"
+    lines = tabular.draw_list(rows, ("type", "state")).split("\n")
+    assert lines == [
+        "GROUP".ljust(26) + " " + "TYPE".ljust(20) + " " + "STATE".ljust(20),
+        "g".ljust(26) + " " + "Consumer".ljust(20) + " " + "Stable".ljust(20),
+        "a" * 16 + " " * 11 + "Consumer".ljust(20) + " " + "Stable".ljust(20),
+        "",
+    ]
+    assert tabular.draw_list(rows[:1], ("type",)).startswith("GROUP".ljust(26) + "TYPE")
+
+
+def test_rows_as_json_are_one_a_line_with_every_letter_as_it_is():
+    assert tabular.as_json([{"a": "日"}, {"a": None}]) == '[\n{"a": "日"},\n{"a": null}\n]\n'
+    assert tabular.as_json([]) == "[\n]\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "protocol_type", "of", "members"),
+    [
+        ("share", "share", "share", "share"),
+        ("streams", "", "streams", "streams"),
+        ("consumer", "consumer", "consumer", "consumer"),
+        ("streams", "connect", "streams", "streams"),
+        ("classic", "consumer", "consumer", "consumer"),
+        ("classic", None, "consumer", "consumer"),
+        ("classic", "", "consumer", "consumer"),
+        ("classic", "connect", None, "connect"),
+        ("classic", "other", None, "consumer"),
+    ],
+)
+def test_a_group_is_shown_by_the_tool_of_its_kind(kind, protocol_type, of, members):
+    whole = group(kind, protocol_type=protocol_type)
+    assert views.kind_of(whole) == of
+    assert views.drawn_as(whole, "members") == members
+    assert views.drawn_as(whole, "offsets") == (of or "consumer")

@@ -137,9 +137,7 @@ class CommitFindings:
             continues = follows & (first["offset"] == before["offset"]) & (early | ~was_early)
             later._store_single_firsts(occurring, last)
             single = continues & (self.run["count"][keys[occurring]] == 0)
-            store_single(
-                self.run, keys[occurring[single]], select(before, single), first=False, gone=False
-            )
+            store_single(self.run, keys[occurring[single]], select(before, single), gone=False)
             self._join_runs(later, keys, occurring, continues)
         self.rewinds.absorb(later.rewinds, keys)
         self.standstills.absorb(later.standstills, keys)
@@ -154,7 +152,7 @@ class CommitFindings:
         is_open = last["log_offset"][single] == self.first["log_offset"][single]
         for table, keys in ((self.run, single[is_open]), (self.first_run, single[~is_open])):
             place = {name: self.first[name][keys] for name in PLACE}
-            store_single(table, keys, place, first=True, gone=self.first["gone"][keys])
+            store_single(table, keys, place, gone=self.first["gone"][keys])
 
     def _join_runs(
         self, later: CommitFindings, keys: Array, occurring: Array, continues: Array
@@ -236,7 +234,8 @@ class CommitFindings:
         single = grouped.first & ~begins & (run["count"][grouped.keys] == 0)
         before, keys = before_of(commits, grouped.order[single]), grouped.keys[single]
         first = before["log_offset"] == self.first["log_offset"][keys]
-        store_single(run, keys, before, first=first, gone=False)
+        store_single(run, keys, before, gone=False)
+        run["first"][keys] = first
         ended = grouped.keys[begins & grouped.first]
         first = run["first"][ended]
         self.first_run.put_rows(run, ended[first], ended[first])
@@ -432,11 +431,9 @@ def before_of(commits: RecordColumns, rows: Array) -> dict[str, Array]:
     return {name: getattr(commits, f"previous_{name}")[rows] for name in START}
 
 
-def store_single(
-    table: Table, keys: Array, place: Mapping[str, Array], *, first: Any, gone: Any
-) -> None:
+def store_single(table: Table, keys: Array, place: Mapping[str, Array], *, gone: Any) -> None:
     """Store runs that have only one commit, at ``place``."""
-    columns = {"count": 1, "first": first, "gone": gone, **place}
+    columns = {"count": 1, "gone": gone, **place}
     for name in START:
         columns[f"first_{name}"] = place[name]
     for name, values in columns.items():

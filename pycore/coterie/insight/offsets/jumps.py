@@ -166,7 +166,7 @@ class Jumps:
         effective, keys = commits.effective, commits.key
         follows = (commits.previous == COMMIT) & ~commits.tombstone
         follows &= ~is_before(commits.previous_timestamp, self.trusted_from_ms)
-        step = np.where(follows, commits.offset - commits.previous_offset, 0)
+        step = steps_forward(follows, commits.previous_offset, commits.offset)
         firsts = store_firsts(self.first, commits)
         self.first["span"][keys[firsts]] = np.where(
             commits.in_transaction[firsts], -1, self.spans.of(commits, firsts)
@@ -259,7 +259,7 @@ class Jumps:
         follows = ~first["gone"] & (before["before"] == COMMIT)
         follows &= ~is_before(before["timestamp"], self.trusted_from_ms)
         step = np.zeros(len(keys), np.int64)
-        step[occurring] = np.where(follows, first["offset"] - before["offset"], 0)
+        step[occurring] = steps_forward(follows, before["offset"], first["offset"])
         boundary = {
             "key": numbers,
             "step": step[occurring],
@@ -336,7 +336,6 @@ class Jumps:
         compared = np.maximum(ordinary[of_pair], 1)
         chosen = larger & (rows["step"] >= TIMES_LARGER * compared)
         chosen &= (steps[of_pair] >= LEAST_STEPS) & (rows["before"] > 0)
-        chosen &= rows["step"] >= max(self.skip_by, LEAST_RECORDS)
         return select(rows, chosen), compared[chosen]
 
     def _is_too_fast(self, view: PartitionView, jump: Jump) -> bool:
@@ -367,6 +366,12 @@ class Jumps:
         for other, *values in zip(ordinary.tolist(), *columns, strict=True):
             at = dict(zip(STEP, values, strict=True))
             yield Jump(names[at["key"]], at, self.files[at["file"]], None if other < 0 else other)
+
+
+def steps_forward(follows: Array, before: Array, offset: Array) -> Array:
+    """Return how far commits moved on; 0: back, not at all, or no commit that ``follows``."""
+    step: Array = np.where(follows, np.maximum(offset - before, 0), 0)
+    return step
 
 
 def elapsed_ms(now: Array, before: Array) -> Array:

@@ -9,7 +9,7 @@ from coterie.insight.offsets.loss_findings import Losses, Thresholds
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView
 
-DEFAULT = Thresholds(rewind_by=None)
+DEFAULT = Thresholds()
 Row = dict[str, Any]
 
 

@@ -52,7 +52,7 @@ class Thresholds:
 
     skip_by: int | None = 1
     skip_rate: int = 1000
-    rewind_by: int | None = 1
+    rewind_by: int | None = None
     stall_ms: int | None = 60_000
     open_ms: int | None = 10_000
 

@@ -42,6 +42,7 @@ RUNS_STORED = 1 << 20  # of slices, of all groups and topics; beyond, slices bec
 NEW_SLICES = 1 << 16  # that wait until they are merged into the runs
 SLICE_BITS = 40
 SLICE = (1 << SLICE_BITS) - 1
+LEAST_SLICE_MS = 8  # of which SLICE_BITS bits count those up to the year 2248
 NEVER = -1
 UNKNOWN_MS = 1 << 40  # longer than any pause
 MOVE = ("ms", *PLACE)
@@ -98,7 +99,7 @@ class Stalls:
 
     def __init__(self, stall_ms: int, trusted_from_ms: int | None = None) -> None:
         self.stall_ms, self.trusted_from_ms = stall_ms, trusted_from_ms
-        self.active = ActiveSlices(max(stall_ms // SLICES, 1))
+        self.active = ActiveSlices(max(stall_ms // SLICES, LEAST_SLICE_MS))
         self.keys = Keys()
         self.files: list[str] = []
         self.first = Table(gone=(np.bool_, True), **PLACES)  # record of each key in this part
@@ -286,10 +287,15 @@ class ActiveSlices:
     def add(self, keys: Keys, of: Array, ms: Array) -> None:
         """Add moves of some keys at some times."""
         if len(of):
-            codes = self._numbers(keys, of) << SLICE_BITS | ms // self.slice_ms
+            codes = self._numbers(keys, of) << SLICE_BITS | self._slice_of(ms)
             self.recent.append(distinct(codes))
             if sum(map(len, self.recent)) > NEW_SLICES:
                 self._settle()
+
+    def _slice_of(self, ms: Array) -> Array:
+        """Return the slice that each time is in; later ones than there are bits for are in one."""
+        slices: Array = np.minimum(ms // self.slice_ms, SLICE - 1)
+        return slices
 
     def _settle(self) -> None:
         if self.recent:
@@ -336,8 +342,8 @@ class ActiveSlices:
         """Return in which pauses the topic moved in half of the slices; bool."""
         self._settle()
         base = self._numbers(keys, rows["key"]) << SLICE_BITS
-        first = rows["since"] // self.slice_ms + 1
-        last = (rows["since"] + rows["pause"]) // self.slice_ms  # not included
+        first = self._slice_of(rows["since"]) + 1
+        last = self._slice_of(rows["since"] + rows["pause"])  # not included
         count = np.maximum(last - first, 0)
         moved = self._before(base + first + count) - self._before(base + first)
         active: Array = (count >= LEAST_SLICES) & (moved * 2 >= count)
@@ -348,7 +354,7 @@ class ActiveSlices:
         sums = np.append(0, np.cumsum(self.ends - self.begins))
         runs = np.searchsorted(self.begins, codes)  # that begin before it
         behind = np.append(0, self.ends)[runs] - codes  # slices of the last one that do not
-        before: Array = sums[runs] - np.where(runs > 0, np.maximum(behind, 0), 0)
+        before: Array = sums[runs] - np.maximum(behind, 0)
         return before
 
 
@@ -359,7 +365,7 @@ def small(keys: Array, count: int) -> Array:
 
 def pauses(ms: Array, since: Array) -> Array:
     """Return the time between moves, 0 where one is ``NEVER``, or if time went back."""
-    passed = np.where((ms < 0) | (since < 0), 0, ms - since)
+    passed = np.where(since < 0, 0, ms - since)
     clipped: Array = np.clip(passed, 0, UNKNOWN_MS - 1)
     return clipped
 

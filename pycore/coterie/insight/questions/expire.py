@@ -73,11 +73,7 @@ RULES = {
     "unknown": "removed, and the log has lost the commit",
 }
 EVERY_COMMIT = {"empty_commit", "not_subscribed", "standalone"}
-COMMIT = {  # fields of a key's track: its last commit
-    "offset": "commit_offset",
-    "commit_timestamp": "commit_timestamp",
-    "expire_timestamp": "expire_timestamp",
-}
+COMMIT = "commit_offset", "commit_timestamp", "expire_timestamp"  # of a key's track: its last
 
 
 @dataclass(frozen=True)
@@ -179,7 +175,12 @@ def standing(
 
 
 def expiry_of(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, bool]:
-    """Return an offset's expiry rule, the start of its retention, and whether it never expires."""
+    """Return an offset's expiry rule, the start of its retention, and whether it never expires.
+
+    The rule of an offset whose commit is not in the log is not known.
+    """
+    if offset["commit_timestamp"] is None:
+        return "unknown", -1, True
     topics = head["subscribed_topics"]
     since_ms = -1 if head["current_state_timestamp"] is None else head["current_state_timestamp"]
     if head["type"] == "classic":
@@ -205,14 +206,8 @@ def removed(view: PartitionView, present_keys: set[Key]) -> Iterator[OffsetState
         log_offset = int(row["last_log_offset"])
         if key in present_keys or not view.is_requested(removed_ms, log_offset):
             continue
-        commit = {name: int(row[field]) for name, field in COMMIT.items()}
-        has_commit = row["commit"] > 0
-        offset = _offset(commit if has_commit else None, *key[1:])
-        head = head_before(view, key[0], log_offset)
-        if has_commit:
-            yield OffsetState(key[0], head, offset, *expiry_of(head, offset), False, removed_ms)
-        else:
-            yield OffsetState(key[0], head, offset, "unknown", -1, True, False, removed_ms)
+        commit = [int(row[name]) for name in COMMIT] if row["commit"] > 0 else [None, None]
+        yield removed_state(view, key, log_offset, removed_ms, *commit)
 
 
 def removed_earlier(view: PartitionView, removals: KeyRemovals) -> Iterator[OffsetState]:
@@ -224,32 +219,36 @@ def removed_earlier(view: PartitionView, removals: KeyRemovals) -> Iterator[Offs
     if not columns:
         return
     for removal in removals.rows(select(columns, columns["resumed"])):
-        if not view.is_requested(removal.removed_ms, removal.tombstone.log_offset):
-            continue
-        commit = None
-        if removal.offset is not None and removal.commit_ms is not None:
-            commit = {
-                "offset": removal.offset,
-                "commit_timestamp": removal.commit_ms,
-                "expire_timestamp": -1,
-            }
-        group, topic, partition = removal.key
-        head = head_before(view, group, removal.tombstone.log_offset)
-        offset = _offset(commit, topic, partition)
-        rule = ("unknown", -1, True) if commit is None else expiry_of(head, offset)
-        yield OffsetState(group, head, offset, *rule, False, removal.tombstone.timestamp)
+        place = removal.tombstone
+        if view.is_requested(removal.removed_ms, place.log_offset):
+            commit = removal.offset, removal.commit_ms
+            yield removed_state(view, removal.key, place.log_offset, place.timestamp, *commit)
 
 
-def _offset(commit: dict[str, int] | None, topic: str, partition: int) -> dict[str, Any]:
-    """Return a removed offset; ``commit``: its last commit, None: no longer in the log."""
-    expire_ms = -1 if commit is None else commit["expire_timestamp"]
-    return {
+def removed_state(
+    view: PartitionView,
+    key: Key,
+    log_offset: int,
+    removed_ms: int,
+    offset: int | None,
+    commit_ms: int | None,
+    expire_ms: int | None = -1,
+) -> OffsetState:
+    """Return the state of a removed offset before its tombstone.
+
+    ``log_offset``, ``removed_ms``: the tombstone's. ``offset``, ``commit_ms``: None if the last
+    commit is no longer in the log.
+    """
+    group, topic, partition = key
+    head = head_before(view, group, log_offset)
+    committed = {
         "topic": topic,
         "partition": partition,
-        "offset": None if commit is None else commit["offset"],
-        "commit_timestamp": None if commit is None else commit["commit_timestamp"],
+        "offset": offset,
+        "commit_timestamp": commit_ms,
         "expire_timestamp": None if expire_ms == -1 else expire_ms,
     }
+    return OffsetState(group, head, committed, *expiry_of(head, committed), False, removed_ms)
 
 
 def head_before(view: PartitionView, group: str, log_offset: int) -> dict[str, Any]:

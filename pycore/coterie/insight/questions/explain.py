@@ -367,7 +367,7 @@ def place_of(row: Row) -> int:
     return place
 
 
-def commit_row(span: Span, counts_requests: bool = True) -> Row:
+def commit_row(span: Span, counts_requests: bool) -> Row:
     """Return the row for a group's commits in a span."""
     requests = span.requests if counts_requests else None
     partitions = causes.counted(span.partitions, "partition")

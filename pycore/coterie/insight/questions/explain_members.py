@@ -125,7 +125,7 @@ def departures_of(
     last: dict[str, int] = {}
     for place, member in owners.items():
         if member in left and place in committed:
-            last[member] = max(committed[place], last.get(member, 0))
+            last[member] = max(committed[place], last.get(member, committed[place]))
     return {
         member["member_id"]: Departure(
             member["member_id"],

@@ -194,7 +194,7 @@ def is_since(view: PartitionView, commit_ms: int, log_offset: int) -> bool:
     return begin is not None and log_offset >= begin.next_offset
 
 
-def change_of(offset: int | None, latest: int | None, is_whole: bool = True) -> str:
+def change_of(offset: int | None, latest: int | None, is_whole: bool) -> str:
     """Return how the latest offset differs from the offset at the time."""
     if offset is None and not is_whole:
         return UNKNOWN

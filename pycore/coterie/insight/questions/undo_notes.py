@@ -50,25 +50,24 @@ def removed_since(
     view: PartitionView, removals: KeyRemovals, at_ms: int, retention_ms: int
 ) -> dict[Key, Removed]:
     """Return the first removal of each key after a time (epoch ms), with its reason."""
-    rows = [row for row in removals.rows() if row.removed_ms is not None and row.removed_ms > at_ms]
+    rows = [
+        (row, ms) for row in removals.rows() if (ms := row.removed_ms) is not None and ms > at_ms
+    ]
     groups = groups_by_moment(rows)
     first: dict[Key, Removed] = {}
-    for row in rows:
+    for row, removed_ms in rows:
         if row.key in first:
             first[row.key] = first[row.key]._replace(again=first[row.key].again + 1)
             continue
-        assert row.removed_ms is not None  # selected above
-        reason = reason_of(view, row, retention_ms)
-        if reason == DELETED and len(groups_near(groups, row.key[1], row.removed_ms)) > 1:
+        reason = reason_of(view, row, removed_ms, retention_ms)
+        if reason == DELETED and len(groups_near(groups, row.key[1], removed_ms)) > 1:
             reason = TOPIC_DELETED
-        first[row.key] = Removed(row.removed_ms, reason, 0, row.resumed is not None)
+        first[row.key] = Removed(removed_ms, reason, 0, row.resumed is not None)
     return first
 
 
-def reason_of(view: PartitionView, removal: KeyRemoval, retention_ms: int) -> str:
+def reason_of(view: PartitionView, removal: KeyRemoval, removed_ms: int, retention_ms: int) -> str:
     """Return why an offset was removed, by its group's records alone."""
-    if removal.offset is None or removal.removed_ms is None:
-        return UNKNOWN
     group, topic, partition = removal.key
     head = expire.head_before(view, group, removal.tombstone.log_offset)
     offset = {
@@ -78,24 +77,26 @@ def reason_of(view: PartitionView, removal: KeyRemoval, retention_ms: int) -> st
         "expire_timestamp": None,
     }
     rule, base_ms, retained = expire.expiry_of(head, offset)
+    if rule == UNKNOWN:
+        return UNKNOWN
     if retained:
         return TOPIC_DELETED if rule == "subscribed" else DELETED
-    return EXPIRED if removal.removed_ms >= base_ms + retention_ms else DELETED
+    return EXPIRED if removed_ms >= base_ms + retention_ms else DELETED
 
 
-def groups_by_moment(rows: Iterable[KeyRemoval]) -> dict[tuple[str, int], set[str]]:
+def groups_by_moment(rows: Iterable[tuple[KeyRemoval, int]]) -> dict[tuple[str, int], set[str]]:
     """Return the groups that lost offsets of a topic, by topic and second."""
     groups: dict[tuple[str, int], set[str]] = {}
-    for row in rows:
+    for row, removed_ms in rows:
         group, topic, _ = row.key
-        groups.setdefault((topic, (row.removed_ms or 0) // MOMENT_MS), set()).add(group)
+        groups.setdefault((topic, removed_ms // MOMENT_MS), set()).add(group)
     return groups
 
 
 def groups_near(groups: dict[tuple[str, int], set[str]], topic: str, at_ms: int) -> set[str]:
     """Return the groups that lost offsets of a topic at about a time."""
-    second = at_ms // MOMENT_MS
-    near = (groups.get((topic, second + shift), set()) for shift in (-1, 0, 1))
+    before = at_ms // MOMENT_MS - 1
+    near = (groups.get((topic, second), set()) for second in range(before, before + 3))
     return set().union(*near)
 
 
