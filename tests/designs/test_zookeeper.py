@@ -38,11 +38,13 @@ def nodes(zookeeper):
 class Client:
     """A client that writes down what reaches it."""
 
-    def __init__(self, zookeeper, timeout_ms=6000, **times):
+    def __init__(self, zookeeper, timeout_ms=6000, delivery_ms=5, reconnect_ms=500):
         self.events = []
         self.expired = 0
         self.connection = Connection(
-            zookeeper, "c", timeout_ms, lambda *e: self.events.append(e), self._ended, **times
+            *(zookeeper, "c", timeout_ms, lambda *e: self.events.append(e), self._ended),
+            delivery_ms=delivery_ms,
+            reconnect_ms=reconnect_ms,
         )
 
     def _ended(self):

@@ -98,7 +98,7 @@ class ZkClient:
             return None
         return data
 
-    def ask(self, function: Callable[..., object], *args: object, count: int = 1) -> Routine:
+    def ask(self, function: Callable[..., object], *args: object, count: int) -> Routine:
         """Do several reads at once; they count as ``count`` operations."""
         answer = yield from self.connection.call(function, *args, count=count)
         return answer

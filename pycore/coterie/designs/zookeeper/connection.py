@@ -46,8 +46,8 @@ class Connection:
         received: Callable[[str, str], None],
         expired: Callable[[], None],
         *,
-        delivery_ms: int = 5,
-        reconnect_ms: int = 500,
+        delivery_ms: int,
+        reconnect_ms: int,
     ) -> None:
         self.zookeeper = zookeeper
         self.name = name
