@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions
-from coterie_spark.replay_job import merging, scanning
+from coterie_spark.replay_job import scanning
 from support import log_writer as write
 
 pa = pytest.importorskip("pyarrow")
@@ -57,7 +57,9 @@ def test_a_stored_state_that_is_gone_or_damaged_is_named(tmp_path):
     (tmp_path / "damaged.state").write_bytes(b"x")
     refused = ("gone", "No such file or directory"), ("damaged", "these bytes are no partial state")
     for name, why in refused:
-        with pytest.raises(CoterieError, match=rf"{name}\.state: {why}; start with a new checkpoint"):
+        with pytest.raises(
+            CoterieError, match=rf"{name}\.state: {why}; start with a new checkpoint"
+        ):
             following.stored_state(tmp_path / f"{name}.state")
 
 
@@ -130,5 +132,7 @@ def test_a_state_table_is_a_link_to_that_of_the_last_batch(tmp_path, follower):
         for _ in range(2):
             (out / ".groups.parquet.new").symlink_to("nowhere")  # of one that was interrupted
             follower.link(batch_id)
-            assert (out / "groups.parquet").readlink().as_posix() == f".batch-{batch_id}/groups.parquet"
+            assert (
+                out / "groups.parquet"
+            ).readlink().as_posix() == f".batch-{batch_id}/groups.parquet"
     assert sorted(path.name for path in out.iterdir()) == [".batch-0", ".batch-7", "groups.parquet"]
