@@ -48,8 +48,7 @@ def test_a_batch_adds_only_its_own_history_to_what_is_stored(tmp_path):
         assert stored == {0: f"0-{batch_id}-0.state"}
     counts, names = of_batch(tmp_path, stored, 2, [])
     assert counts == dict.fromkeys(HISTORY, 0)
-    kept = following.stored_state(tmp_path / names[0])
-    (group,) = kept.groups()
+    (group,) = following.stored_state(tmp_path / names[0]).groups()
     assert (group["generation"], len(group["offsets"])) == (2, 1)
 
 
@@ -78,14 +77,14 @@ def test_the_folders_are_made_or_taken_if_they_are_empty(tmp_path, follower):
         (tmp_path / "b/check/coterie/batch.json").unlink()
         assert list((tmp_path / "a/out").iterdir()) == []
     (tmp_path / "a/out/x").touch()
-    with pytest.raises(CoterieError, match="out: is not empty, and .*coterie has no state for it"):
+    with pytest.raises(CoterieError, match=r"out: is not empty, and .* has no state for it"):
         follower.begin({"group": "g"})
 
 
 def test_what_began_otherwise_is_not_gone_on_with(tmp_path, follower):
     follower.begin({"group": "g"})
     follower.begin({"group": "g"})
-    with pytest.raises(CoterieError, match="follows with source {'group': 'g'}, not {}"):
+    with pytest.raises(CoterieError, match=r"follows with source {'group': 'g'}, not {}"):
         follower.begin({})
     other = following.Follower(tmp_path / "a/out", tmp_path / "b/check", TABLES[:1])
     with pytest.raises(CoterieError, match="follows with tables"):
@@ -108,15 +107,15 @@ def test_what_an_unfinished_batch_left_is_removed_and_nothing_else(tmp_path, fol
     follower.begin({})
     out, folder = tmp_path / "a/out", tmp_path / "b/check/coterie"
     follower.remove_leftovers({}, -1)  # there is nothing
-    kept = ["commits.parquet/part-00000003-00000.parquet", ".batch-3/x", ".batch-2/x"]
+    others = ["commits.parquet/part-00000003-00000.parquet", ".batch-3/x", ".batch-2/x"]
     left = ["commits.parquet/part-00000004-00000.parquet", ".batch-4/x", ".parts/x"]
-    for name in (*kept, *left):
+    for name in (*others, *left):
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).touch()
     for name in ("0-3-0.state", "0-4-0.state"):
         (folder / name).touch()
     follower.remove_leftovers({0: "0-3-0.state"}, 3)
-    assert [name for name in (*kept, *left) if (out / name).exists()] == kept
+    assert [name for name in (*others, *left) if (out / name).exists()] == others
     assert sorted(path.name for path in folder.iterdir()) == ["0-3-0.state", "batch.json"]
     assert not (out / ".batch-4").exists()
     assert not (out / ".parts").exists()
