@@ -337,3 +337,18 @@ def test_a_file_that_the_cleaner_wrote_larger_under_its_name_is_read_from_its_st
     assert log.ends({}) == {"0": 200}
     (piece,) = log.pieces({"0": 2}, {"0": 200})
     assert (piece.start, piece.end) == (0, len(some_batch(0, 200)))
+
+
+def test_a_stream_that_is_to_end_reads_only_what_was_there_then(tmp_path):
+    """Trigger.AvailableNow: neither newer batches nor partitions that come later."""
+    reader = pytest.importorskip("coterie_spark.source.stream_reader", reason="needs pyspark")
+    first = GrowingLog(tmp_path, 3)
+    first.append(some_batch(0, 2))
+    stream = reader.StreamPositions([str(tmp_path)], None, None)
+    stream.prepare()
+    first.append(some_batch(2, 3))
+    GrowingLog(tmp_path, 4).append(some_batch(0, 3))
+    assert stream.advance({}, None) == {"3": 2, "4": 0}
+    assert stream.latest == {"3": 5, "4": 3}
+    assert stream.advance({"3": 5}, None) == {"3": 5, "4": 0}  # a restart was further already
+    assert reader.StreamPositions([str(tmp_path)], None, None).advance({}, 1) == {"3": 2, "4": 3}
