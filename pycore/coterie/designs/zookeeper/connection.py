@@ -128,7 +128,6 @@ class Connection:
         """End the client's process; its session ends by its timeout."""
         self.cut()
         self._is_closed = True
-        self._in_flight.clear()
 
     def _reconnect(self) -> None:
         self._reconnect_timer = None
