@@ -141,7 +141,7 @@ def test_a_point_lists_everything_in_order():
     names = [f"t/{number}" for number in range(11)] + ["u/0"]
     assert list(consumer["next_offsets"]) == names
     assert list(consumer["consumed"]) == ["t/9", "t/10", "u/0"]
-    assert first["consumers"]["c"]["owner_nodes"] == sorted(names[:6] + ["u/0"])
+    assert first["consumers"]["c"]["owner_nodes"] == sorted([*names[:6], "u/0"])
     assert list(first["kafka_offsets"]) == [f"{group} {name}" for group in "gh" for name in names]
     assert first["kafka_offsets"]["g t/9"] == 0
     several = first["partitions_that_several_believe_theirs"]
