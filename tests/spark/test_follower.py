@@ -128,10 +128,10 @@ def test_a_state_table_is_a_link_to_that_of_the_last_batch(tmp_path, follower):
     assert list(out.iterdir()) == []
     for batch_id in (0, 7):
         (out / f".batch-{batch_id}/groups.parquet").mkdir(parents=True)
-        for _ in range(2):
-            (out / ".groups.parquet.new").symlink_to("nowhere")  # of one that was interrupted
+        for was_interrupted in (False, True):
+            if was_interrupted:
+                (out / ".groups.parquet.new").symlink_to("nowhere")
             follower.link(batch_id)
-            assert (
-                out / "groups.parquet"
-            ).readlink().as_posix() == f".batch-{batch_id}/groups.parquet"
+            link = (out / "groups.parquet").readlink()
+            assert link.as_posix() == f".batch-{batch_id}/groups.parquet"
     assert sorted(path.name for path in out.iterdir()) == [".batch-0", ".batch-7", "groups.parquet"]

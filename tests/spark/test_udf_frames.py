@@ -141,6 +141,7 @@ def test_answers_have_the_index_of_the_rows():
     gone = frames.expired(*(pd.Series(column, index=index, dtype="Int64") for column in columns))
     chosen_by = frames.select_protocol(pd.Series([[["a"]], [["b"]]], index=index))
     assert list(gone.index) == list(chosen_by.index) == index
+    assert gone.tolist() == [False, False]
 
 
 @given(BEATS)

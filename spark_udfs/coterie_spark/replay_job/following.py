@@ -146,7 +146,7 @@ class Follower:
     def write(self, batch: Mapping[str, Any]) -> None:
         """Make a batch the last one."""
         with atomic_write(self.folder / BATCH) as file:
-            file.write_text(json.dumps({**self.settings, **batch}, indent=1))
+            file.write_text(json.dumps({**self.settings, **batch}))
 
     def __call__(self, states: DataFrame, batch_id: int) -> None:
         """Add the states of a batch, unless they were added before."""
