@@ -183,7 +183,8 @@ def test_a_consumer_registers_with_the_time_of_the_clock():
     }
 
 
-def test_requests_are_fetches_and_those_to_the_offset_manager():
+@pytest.mark.parametrize("is_dual", [True, False])
+def test_requests_are_fetches_and_those_to_the_offset_manager(is_dual):
     """A fetch for the partition and one for each message, a read of its offset, three commits."""
     ran = played(
         topic("t", (0,)),
@@ -192,7 +193,8 @@ def test_requests_are_fetches_and_those_to_the_offset_manager():
         *({"op": "commit", "consumer": "c", "at": 10_000 + at} for at in range(2)),
         {"op": "close", "consumer": "c", "at": 20_000},
         settle(30_000),
-        consumer={"offsets.storage": "kafka", "dual.commit.enabled": "false"},
+        consumer={"offsets.storage": "kafka", "dual.commit.enabled": is_dual},
     )
+    assert ("/consumers/group1/offsets/t/0" in ran.points[0]["znodes"]) == is_dual
     assert ran.costs["requests"] == (1 + 1 + 2) + 1 + 3
     assert ran.points[0]["kafka_offsets"] == {"group1 t/0": 2}

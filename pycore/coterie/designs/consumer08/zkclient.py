@@ -149,9 +149,8 @@ class ZkClient:
     def stop_listening(self) -> None:
         """Drop all listeners."""
         self._listens_to_sessions = False
-        self._child_listeners.clear()
-        self._data_listeners.clear()
-        self._deleted_listeners.clear()
+        for listeners in (self._child_listeners, self._data_listeners, self._deleted_listeners):
+            listeners.clear()
 
     def watch_what_is_read(self, paths: Iterable[str]) -> None:
         """Set the data watches that a read of these nodes sets, for nodes with listeners.
