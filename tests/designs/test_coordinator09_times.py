@@ -189,3 +189,19 @@ def test_times_that_a_scenario_does_not_give_are_those_of_kafka():
     assert made.consumers["c"].session_timeout_ms == 30_000
     assert made.ledgers["group1"].ranges_of("c") == {("t", 0): [[0, 1]]}  # from the start
     assert [one.text for one in made.logged[:1]] == ["Start up & discover coordinator"]
+
+
+def test_who_stops_to_join_again_commits_first():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    made.run_until(50_000)
+    made.produce("t", 1, 2)
+    made.notes.clear()
+    made.set_topic("t", 3)
+    made.run_until(60_000)
+    (at_ms,) = {note[0] for note in made.notes if note[1] == "gives_up"}
+    assert [note[1:] for note in made.notes if note[0] == at_ms] == [
+        *(("committed", "c", "t", 0, 0), ("gives_up", "c", "t", 0)),
+        *(("committed", "c", "t", 1, 2), ("gives_up", "c", "t", 1)),
+    ]
+    assert 50_030 < at_ms <= 50_030 + HEARTBEAT_MS + 2 * 7
