@@ -10,7 +10,7 @@ TIMES = {
     "session_timeout_ms": 9_000, "heartbeat_frequency": 4, "auto_commit_ms": 0,
 }  # fmt: skip
 ATTEMPT_MS = 4 * 7 + 300  # the search and the join, there and back, and a pause
-CAUGHT_UP_MS = 7 + 30 + 2_000  # a search elects; the broker is told, and reads the group
+CAUGHT_UP_MS = 7 + 30 + 2_000  # a search elects; the watch fires, and the broker reads the group
 JOINED_MS = 7 * ATTEMPT_MS + 3 * 7  # the first join that arrives later: the eighth
 PART_MS = JOINED_MS + 7
 HEARTBEAT_MS = 9_000 // 4

@@ -65,8 +65,8 @@ def test_an_offset_outside_the_log_is_out_of_range(offset):
     ]:
         refused = fetch(cluster, broker, 0, partition=partition)
         assert refused == {"error": error, **empty}
-        asked = {"topic": "t", "partition": partition, "time": -1, "max_offsets": 1}
-        assert ask(cluster, broker, "offsets", **asked) == {"error": error, "offsets": []}
+        fields = {"topic": "t", "partition": partition, "time": -1, "max_offsets": 1}
+        assert ask(cluster, broker, "offsets", **fields) == {"error": error, "offsets": []}
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_an_offset_outside_the_log_is_out_of_range(offset):
 def test_offsets_before_a_time_are_at_most_so_many_the_latest_first(time, most, offsets):
     cluster = started({"t": [[0]], "empty": [[0]]}, 0)
     cluster.produce("t", 0, 4)
-    asked = {"partition": 0, "time": time, "max_offsets": most}
-    assert ask(cluster, 0, "offsets", topic="t", **asked) == {"error": 0, "offsets": offsets}
-    of_empty = ask(cluster, 0, "offsets", topic="empty", **asked)["offsets"]
+    fields = {"partition": 0, "time": time, "max_offsets": most}
+    assert ask(cluster, 0, "offsets", topic="t", **fields) == {"error": 0, "offsets": offsets}
+    of_empty = ask(cluster, 0, "offsets", topic="empty", **fields)["offsets"]
     assert of_empty == ([0] if offsets else [])
 
 
@@ -424,15 +424,15 @@ def test_a_step_that_is_none_is_refused(step, why):
 
 
 def test_messages_may_be_none_and_an_event_without_fields_ends_sessions():
-    asked = {"topic": "t", "partition": 0, "offset": 0, "fetch_size": 999}
+    fields = {"topic": "t", "partition": 0, "offset": 0, "fetch_size": 999}
     found = run(
         START,
         {"event": "produce", "topic": "t", "partition": 0, "count": 0},
         {"event": "produce", "topic": "t", "partition": 0, "count": 2},
         {"event": "stop", "broker": 0},
-        {"api": "fetch", "broker": 1, **asked},
+        {"api": "fetch", "broker": 1, **fields},
         {"event": "all sessions have ended"},
-        {"api": "fetch", "broker": 1, **asked},
+        {"api": "fetch", "broker": 1, **fields},
     )
     assert [one["error"] for one in found] == [Error.NOT_LEADER_OR_FOLLOWER, 0]
     assert found[1]["offsets"] == [0, 1]
