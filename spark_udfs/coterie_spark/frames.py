@@ -94,7 +94,7 @@ def _array_ms(name: str, array: pa.Array, null: int | None = None) -> np.ndarray
         if null is None:
             raise ArgumentError(f"{name} must not be null")
         array = array.fill_null(null)
-    numbers: np.ndarray[Any, Any] = array.to_numpy(zero_copy_only=False)
+    numbers: np.ndarray[Any, Any] = array.to_numpy()
     return numbers
 
 

@@ -8,8 +8,10 @@ import re
 
 import pytest
 
-from coterie.designs import COSTS, DESIGNS, compare, page
+from coterie.designs import COSTS, DESIGNS, Comparison, Run, compare, page, read_scenario
+from coterie.designs.bars import PartitionBar
 from coterie.designs.shipped import path_of
+from coterie.designs.timeline import Timeline
 from support.commandline import coterie_ok, fails, folder_of
 from support.designs.comparison_pages import HOSTILE, data_of, large, made
 
@@ -181,6 +183,167 @@ def test_marks_are_put_together_as_little_as_there_is_room_for(step):
     assert str(span_ms).rstrip("0") in ("1", "2", "5")
     assert all(at % span_ms == 0 for at, _ in marks)
     assert page.merge_marks([5, 5, 9]) == ([[5, 2], [9, 1]], 1)
+
+
+def comparison(events, *names, timelines=None):
+    """Runs of designs of these names: only their timelines matter."""
+    scenario = read_scenario({"name": "s", "events": events})
+    runs = {}
+    for name in names:
+        timeline = Timeline()
+        for entry in (timelines or {}).get(name, ()):
+            timeline.add(*entry)
+        runs[name] = Run([], timeline, dict.fromkeys(COSTS), {})
+    return Comparison(scenario, runs)
+
+
+def settle(at):
+    return {"at": at, "op": "settle", "point": 1}
+
+
+TOPICS = [
+    {"at": 0, "op": "create_topic", "topic": name, "replicas": [[0]] * 3} for name in ("u", "t")
+]
+STARTS = [
+    {"at": 100, "op": "start", "consumer": name, "group": "g", "subscription": {"t": 1, "u": 1}}
+    for name in "abc"
+]
+
+
+def test_lanes_show_the_same_partitions_in_order_with_their_owners_and_rebalances():
+    timelines = {
+        "one": [
+            *((1_500, "owns", "c", "u", 1), (1_700, "rebalance_began", "c")),
+            *((2_600, "owns", "a", "u", 1), (2_600, "owns", "a", "t", 2)),
+            *((2_600, "rebalance_began", "a"), (2_600, "rebalance_began", "b")),
+            (3_900, "gives_up", "c", "u", 1),
+        ],
+        "two": [(9_900, "owns", "b", "t", 2)],
+    }
+    found = comparison([*TOPICS, *STARTS, settle(9_999)], *timelines, timelines=timelines)
+    data = page.page_data(found)
+    assert data["until_ms"] == 9_999
+    assert data["partitions"] == ["t/0", "t/1", "t/2", "u/0", "u/1", "u/2"]
+    one, two = data["lanes"]
+    named = {
+        lane["design"]: [
+            [*bar[:3], lane["owners"][bar[3]]] for bar in lane["bars"] if bar[0] in (2, 4)
+        ]
+        for lane in (one, two)
+    }
+    assert named["one"] == [
+        *([2, 100, 2_600, []], [2, 2_600, 9_999, ["a"]], [4, 100, 1_500, []]),
+        *([4, 1_500, 2_600, ["c"]], [4, 2_600, 3_900, ["a", "c"]], [4, 3_900, 9_999, ["a"]]),
+    ]
+    assert named["two"] == [
+        *([2, 100, 9_900, []], [2, 9_900, 9_999, ["b"]], [4, 100, 9_999, []]),
+    ]
+    assert one["rebalances"] == {"marks": [[1_700, 1], [2_600, 2]], "span_ms": 1}
+    assert one["owners"] == [[], ["a"], ["c"], ["a", "c"]]
+    assert one["tints"] == [0, 0, 1, 0]  # that of the first owner, by name
+    assert data["marks"] == [[0, 2], [100, 3], [9_999, 1]]
+    assert data["mark_ms"] == 1
+    assert data["left_out"] == {"partitions": 0, "ops": 0}
+
+
+def test_partitions_that_are_shared_longest_come_first_then_those_without_an_owner(monkeypatch):
+    """Summed over the lanes; of equals the first by name."""
+    timelines = {
+        "one": [
+            *((100, "owns", "a", "t", number) for number in range(3)),
+            *((200, "owns", "b", "t", 2), (300, "owns", "b", "t", 1)),
+            *((300, "owns", "a", "u", 1), (400, "owns", "a", "u", 0)),
+        ],
+        "two": [(500, "owns", name, "t", 1) for name in "ab"],
+    }
+    found = comparison([*TOPICS, *STARTS, settle(999)], *timelines, timelines=timelines)
+    ranked = ["t/1", "t/2", "u/2", "u/0", "u/1", "t/0"]
+    for most in range(1, 7):
+        monkeypatch.setattr(page, "PARTITIONS", most)
+        data = page.page_data(found)
+        assert data["partitions"] == sorted(ranked[:most])
+        assert data["left_out"]["partitions"] == 6 - most
+
+
+def test_as_many_partitions_are_shown_as_there_is_room_for_their_bars(monkeypatch):
+    """In the lane that has most of them."""
+    timelines = {
+        "one": [],
+        "two": [
+            *((200, "owns", "a", "t", 0), (301, "owns", "b", "t", 0)),
+            *((402, "owns", "c", "t", 0), (503, "gives_up", "a", "t", 0)),
+        ],
+    }
+    found = comparison([*TOPICS, *STARTS, settle(999)], *timelines, timelines=timelines)
+    for bars, shown in ((1, 1), (5, 1), (6, 2), (9, 5), (10, 6)):
+        monkeypatch.setattr(page, "BARS", bars)
+        data = page.page_data(found)
+        assert len(data["partitions"]) == shown
+        assert [len(lane["bars"]) for lane in data["lanes"]] == [shown, min(bars, shown + 4)]
+        assert [lane["left_out"] for lane in data["lanes"]] == [0, max(0, shown + 4 - bars)]
+
+
+def test_the_newest_bars_are_those_with_the_latest_ends_in_their_order():
+    bars = [
+        PartitionBar(("g", "t", number), 0, end, ())
+        for number, end in enumerate([5_900, 5_100, 9_000, 5_500])
+    ]
+    assert page.newest(bars, 2) == [bars[0], bars[2]]
+    assert page.newest(bars, 3) == [bars[0], bars[2], bars[3]]
+
+
+def test_the_ops_that_are_shown_are_the_first_ones(monkeypatch):
+    monkeypatch.setattr(page, "SHOWN_OPS", 4)
+    data = page.page_data(comparison([*TOPICS, *STARTS, settle(999)], "one"))
+    assert [op[0] for op in data["ops"]] == [0, 0, 100, 100]
+    assert data["left_out"]["ops"] == 2
+    empty = page.page_data(comparison([], "one"))
+    assert (empty["until_ms"], empty["ops"], empty["left_out"]["ops"]) == (0, [], 0)
+
+
+def test_an_op_is_shown_by_its_name_and_the_fields_that_were_given():
+    events = [
+        {"op": "create_topic", "topic": "t", "replicas": [[0], [0]]},
+        {"op": "start", "consumer": "c", "as": "d", "whitelist": "t", "async": True, "streams": 3},
+        {"op": "start", "consumer": "e", "subscription": {"t": 1, "u": 2}, "config": {"x": "y"}},
+        {"op": "produce", "topic": "t", "partition": 0, "count": 0},
+        {"op": "znode_create", "path": "/a", "ephemeral": False},
+        {"op": "coordinator_stop", "moment": ""},
+    ]
+    ops = read_scenario({"events": [{"at": 5, **event} for event in events]}).ops
+    assert [page.op_text(op) for op in ops] == [
+        "create_topic topic=t replicas=2 partitions",
+        "start consumer=c group=group1 whitelist=t streams=3 as=d async=True",
+        "start consumer=e group=group1 subscription=t:1,u:2 streams=1 config=x:y",
+        "produce topic=t partition=0 count=0",
+        "znode_create path=/a",
+        "coordinator_stop group=group1",
+    ]
+
+
+def test_partitions_of_several_groups_have_the_names_of_their_groups():
+    one, other = ("g", "t", 0), ("h", "t", 0)
+    assert page.names_of([one]) == ["t/0"]
+    assert page.names_of([one, other]) == ["g t/0", "h t/0"]
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "most", "marks", "span_ms"),
+    [
+        ([1_999, 1_001, 1_999], 2, [[1_001, 1], [1_999, 2]], 1),
+        ([9, 4, 5], 2, [[4, 2], [8, 1]], 2),
+        ([5, 7, 9], 2, [[5, 3]], 5),
+        ([1_999, 1_001, 2_000], 2, [[1_000, 2], [2_000, 1]], 1_000),
+        ([1_999, 1_001, 2_000], 1, [[0, 3]], 5_000),
+        ([2_999, 1_001, 2_000], 2, [[1_000, 1], [2_000, 2]], 1_000),
+        ([], 2, [], 1),
+    ],
+)
+def test_marks_are_put_together_by_1_2_5_10_ms_until_there_are_few(
+    monkeypatch, times_ms, most, marks, span_ms
+):
+    monkeypatch.setattr(page, "MARKS", most)
+    assert page.merge_marks(times_ms) == (marks, span_ms)
 
 
 # ---- the command

@@ -138,3 +138,52 @@ def test_messages_to_a_partition_whose_replicas_are_down_are_refused_and_counted
     assert ran.counted["refused"] == 5
     (point,) = ran.points
     assert point["consumers"]["a"]["consumed"] == {"t/0": [[0, 9]], "t/1": [[0, 4]]}
+
+
+@pytest.mark.parametrize("design", COORDINATED)
+def test_a_point_lists_consumers_and_partitions_in_order_with_what_each_has_consumed(design):
+    """In groups h and g; of the first, one is cut off, so another has taken its partitions."""
+    more = {"subscription": {"u": 1, "t": 1}}
+    events = [
+        *(topic("u", [0]), topic("t", *[[0]] * 11)),
+        *(start("b", 1_000, group="h", **more), start("a", 2_000, group="g", **more)),
+        *(produce(number, 1, at=50_000) for number in (10, 9)),
+        {"at": 50_000, "op": "produce", "topic": "u", "partition": 0, "count": 1},
+        {"at": 50_000, "op": "zk_cut", "consumer": "b"},
+        *(start("d", 60_000, group="h", **more), start("c", 61_000, group="h", **more)),
+        {"at": 200_000, "op": "crash", "consumer": "d"},
+        {"at": 200_000, "op": "close", "consumer": "a"},
+    ]
+    (point,) = run(scenario(*events, settle(200_000)) | {}, design).points[:1]
+    names = [*(f"t/{number}" for number in range(11)), "u/0"]
+    assert list(point["consumers"]) == ["a", "b", "c", "d"]
+    states = {name: one["state"] for name, one in point["consumers"].items()}
+    assert states == {"a": "closed", "b": "running", "c": "running", "d": "crashed"}
+    consumer = point["consumers"]["b"]
+    assert list(consumer["next_offsets"]) == names
+    assert list(consumer["consumed"].items()) == [
+        (name, [[0, 0]]) for name in ("t/9", "t/10", "u/0")
+    ]
+    assert consumer["next_offsets"] == {name: int(name in consumer["consumed"]) for name in names}
+    assert consumer["generation"] >= 1
+    assert consumer["in_group"]
+    several = point["partitions_that_several_believe_theirs"]
+    of_c = sorted(point["consumers"]["c"]["next_offsets"])
+    assert several == {f"h {name}": ["b", "c"] for name in of_c}
+    assert [place.split()[1] for place in several] == sorted(
+        of_c, key=lambda name: (name[0], int(name[2:]))
+    )
+    unowned = point["partitions_without_consumer"]
+    assert unowned == []  # nobody of g subscribes, and b believes that it owns those of h
+
+
+@pytest.mark.parametrize("design", COORDINATED)
+def test_partitions_of_a_crashed_consumer_have_no_consumer_for_a_time(design):
+    given = topic("u", [0]), topic("t", [0], [0]), start("a", 1_000, subscription={"t": 1, "u": 1})
+    late = start("b", 100_000, subscription={"t": 1})
+    crash = {"at": 150_000, "op": "crash", "consumer": "a"}
+    (point, *_) = run(scenario(*given, late, crash, settle(150_000)), design).points
+    owned = [f"group1 {name}" for name in sorted(point["consumers"]["b"]["next_offsets"])]
+    places = [f"group1 t/{number}" for number in range(2)]
+    assert point["partitions_without_consumer"] == [one for one in places if one not in owned]
+    assert len(owned) == 1

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from coterie.designs import DESIGNS, ScenarioError, bounds, read_scenario, run
-from coterie.designs.ledger import Ledger
+from coterie.designs.ledger import Ledger, Ledgers
 from coterie.errors import CoterieError
 from coterie.schedule import BULK, Schedule, TooManySteps
 from support.commandline import coterie
@@ -110,6 +110,30 @@ def test_heartbeats_are_at_least_a_millisecond_apart(schedules, timeout_ms):
     assert ran.points[0]["at"] == until_ms
 
 
+def test_the_limit_is_for_each_consumer_and_what_it_may_look_at_at_each_op():
+    """Two consumers, five partitions, six ops."""
+    events = [
+        TOPIC,
+        {"at": 1, "op": "add_partitions", "topic": "t", "replicas": [[0]] * 3},
+        {**START, "consumer": "a"},
+        {**START, "consumer": "b"},
+        {"at": 1500, "op": "crash", "consumer": "a"},
+    ]
+    limit = bounds.step_limit(read_scenario(scenario(*events, until_ms=2000)))
+    assert limit == bounds.IDLE_STEPS + bounds.STEPS_PER_PAIR * 2 * (6 + 5)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "place"), [(0, 1), (999, 1), (1000, 3), (1999, 3), (2000, 3), (2001, 3)]
+)
+def test_a_run_that_takes_too_long_names_the_first_op_after_it_or_else_the_last(at_ms, place):
+    checked = read_scenario(scenario(TOPIC, START, {**START, "consumer": "d"}, until_ms=2000))
+    schedule = Schedule()
+    schedule.run_until(at_ms)
+    refused = bounds.refusal(checked, "today", schedule, TooManySteps("too many"))
+    assert str(refused) == f"events[{place}]: today stopped at {at_ms} ms: too many"
+
+
 def test_the_limit_grows_with_what_happens_and_not_with_time():
     short = scenario(TOPIC, START, until_ms=2000)
     long = scenario(TOPIC, START, until_ms=2**53)
@@ -196,3 +220,75 @@ def test_owners_are_counted_of_watched_partitions_alone_by_topic_and_number():
     ledger.take("b", [("u", 0), ("t", 10)])
     expected = [(("t", 9), 0), (("t", 10), 1), (("u", 0), 2), (("u", 1), 0)]
     assert list(ledger.owner_counts().items()) == expected
+
+
+def test_a_ledger_notes_what_each_owner_consumes_commits_and_gives_up():
+    """Without a commit, a consumer begins where the group began, or at the end."""
+    notes = []
+    ledger = Ledger(from_start=False, note=lambda *note: notes.append(note))
+    place, other = ("t", 3), ("u", 0)
+    ledger.produce(place, 4)
+    ledger.take("a", [place, other])
+    ledger.take("a", [place])  # it has it
+    ledger.produce(place, 2)
+    ledger.produce(place, 1)
+    ledger.commit("a", [place, other])
+    ledger.commit("a", [place])  # nothing new
+    ledger.produce(place, 5)
+    ledger.give("a", [place], commit=False)
+    ledger.give("a", [place], commit=True)  # it is not its own any more
+    ledger.take("b", [place])
+    ledger.give("b", [place], commit=True)
+    ledger.commit("b", [place])
+    ledger.take("a", [place])
+    assert notes == [
+        ("owns", "a", *place),
+        ("owns", "a", *other),
+        ("consumed", "a", *place, 4, 5),
+        ("consumed", "a", *place, 6, 6),
+        ("committed", "a", *place, 7),
+        ("committed", "a", *other, 0),
+        ("consumed", "a", *place, 7, 11),
+        ("gives_up", "a", *place),
+        ("owns", "b", *place),
+        ("consumed", "b", *place, 7, 11),
+        ("committed", "b", *place, 12),
+        ("gives_up", "b", *place),
+        ("owns", "a", *place),
+    ]
+    assert ledger.ranges_of("a") == {place: [[4, 11]]}
+    assert ledger.owned_by("a") == {place: 12, other: 0}
+
+
+def test_ranges_are_apart_where_messages_were_left_out_or_consumed_again():
+    ledger, place = Ledger(), ("t", 0)
+    ledger.take("a", [place])
+    ledger.produce(place, 2)
+    ledger.commit("a", [place])
+    ledger.produce(place, 3)
+    ledger.give("a", [place], commit=False)
+    for _ in range(2):
+        ledger.take("a", [place])
+        ledger.give("a", [place], commit=False)
+    ledger.take("b", [place])
+    ledger.give("b", [place], commit=True)
+    ledger.produce(place, 4)
+    ledger.take("b", [place])
+    ledger.take("a", [place])
+    assert ledger.ranges_of("a") == {place: [[0, 4], [2, 4], [2, 8]]}
+    assert ledger.ranges_of("b") == {place: [[2, 8]]}
+    assert ledger.ranges_of("c") == {}
+
+
+def test_messages_are_for_groups_that_come_later_too():
+    notes = []
+    ledgers = Ledgers(from_start=True, note=lambda *note: notes.append(note))
+    ledgers.produce(("t", 0), 3)
+    assert ledgers.open("g") is ledgers.open("g")
+    ledgers.produce(("t", 0), 2)
+    ledgers.open("h").take("a", [("t", 0)])
+    ledgers.open("g").take("b", [("t", 0)])
+    assert [note for note in notes if note[0] == "consumed"] == [
+        ("consumed", "a", "t", 0, 0, 4),
+        ("consumed", "b", "t", 0, 0, 4),
+    ]

@@ -7,57 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.designs.zookeeper import (
-    Connection,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    ZooKeeper,
-    ZooKeeperError,
-)
-from coterie.schedule import Schedule, Task
+from coterie.designs.zookeeper import NodeExists, NoNode, NotEmpty, ZooKeeperError
+from support.designs.zookeeper_clients import Client, nodes, service
 
 NAMES = ("a", "b")
 PATHS = ["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/b"]
 paths = st.sampled_from(PATHS)
 quick = settings(max_examples=150, deadline=None)
-
-
-def service(tick_ms=500):
-    schedule = Schedule()
-    return schedule, ZooKeeper(schedule, tick_ms=tick_ms)
-
-
-def nodes(zookeeper):
-    """Path, data and owner of every node but the root."""
-    return {
-        path: (node.data, node.owner) for path, node in zookeeper.tree.nodes.items() if path != "/"
-    }
-
-
-class Client:
-    """A client that writes down what reaches it."""
-
-    def __init__(self, zookeeper, timeout_ms=6000, **times):
-        self.events = []
-        self.expired = 0
-        self.connection = Connection(
-            zookeeper, "c", timeout_ms, lambda *e: self.events.append(e), self._ended, **times
-        )
-
-    def _ended(self):
-        self.expired += 1
-
-    def ask(self, function, *args):
-        """Ask for something as a task; give the list that the answer comes into."""
-        answers = []
-
-        def run():
-            answers.append((yield from self.connection.call(function, *args)))
-
-        Task(self.connection.zookeeper.schedule, run())
-        return answers
-
 
 changes = st.lists(
     st.one_of(

@@ -6,12 +6,15 @@ import pickle
 import shutil
 import tempfile
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import CoterieError
 from coterie._core.codec.reader import LogReader
+from coterie.errors import LogError
+from coterie.log.folders import Segment
 from coterie_spark.source import positions
 from coterie_spark.source.positions import LogPositions, bytes_of_piece
 from support import log_writer as write
@@ -64,6 +67,7 @@ def test_pieces_of_any_triggers_join_to_the_whole_batches_of_the_log(steps):
                 pieces = log.pieces(position, after)
                 assert LogPositions([home]).pieces(position, after) == pieces
                 assert (after == position) == (not pieces)
+                assert all(piece.start < piece.end for piece in pieces)
                 taken, position = taken + read([home], pieces), after
                 assert broker.whole.startswith(taken)
         assert taken == broker.whole
@@ -80,7 +84,12 @@ def test_a_limit_is_shared_and_each_partition_yields_a_batch(tmp_path):
     assert advance(log, {"0": 5, "1": 2, "2": 5}, 1) == {"0": 6, "1": 2, "2": 6}
 
 
-def test_headers_are_of_the_batches_within_a_limit_and_tell_whether_that_is_all(tmp_path):
+@pytest.mark.parametrize("window", [1, positions.LEAST_WINDOW])
+def test_headers_are_of_the_batches_within_a_limit_and_tell_whether_that_is_all(
+    tmp_path, monkeypatch, window
+):
+    """A window that ends with the file does not show that there is no more."""
+    monkeypatch.setattr(positions, "LEAST_WINDOW", window)
     broker, log = GrowingLog(tmp_path), LogPositions([tmp_path])
     for offset in range(4):
         broker.append(some_batch(offset))
@@ -91,7 +100,8 @@ def test_headers_are_of_the_batches_within_a_limit_and_tell_whether_that_is_all(
             headers, is_end = positions.headers_from(segment, start * size, limit)
             count = min(max(limit // size, 1), 4 - start)
             assert headers["position"].tolist() == [n * size for n in range(start, start + count)]
-            assert is_end == (start + count == 4)
+            is_all = start + count == 4
+            assert is_end == is_all or (is_all and window == 1)
 
 
 def test_a_batch_larger_than_the_window_is_read_whole(tmp_path, monkeypatch):
@@ -138,6 +148,105 @@ def test_offsets_that_compaction_removed_unread_are_reported(tmp_path, caplog):
     log.pieces({"0": 2}, {"0": 7})
     (record,) = caplog.records
     assert "3 of the offsets from 2 to 6 are gone" in record.getMessage()
+
+
+def log_of_segments(home, *counts):
+    """A partition with so many batches, of two records each, in its segments."""
+    broker, offset = GrowingLog(home), 0
+    for number, count in enumerate(counts):
+        if number:
+            broker.roll(offset)
+        for _ in range(count):
+            broker.append(some_batch(offset, 2))
+            offset += 2
+    return broker
+
+
+def test_a_place_is_after_the_last_batch_that_ends_before_an_offset(tmp_path):
+    log_of_segments(tmp_path, 2, 3)
+    size = len(some_batch(0, 2))
+    expected = {0: (0, 0), 1: (0, 0), 2: (0, 1), 3: (0, 1), 4: (0, 2)}
+    expected |= {6: (1, 1), 7: (1, 1), 8: (1, 2), 9: (1, 2), 10: (1, 3)}
+    for is_known in (False, True):
+        log = LogPositions([tmp_path])
+        if is_known:
+            assert log.ends({}) == {"0": 10}  # which marks the last batch of a file
+        for offset, (index, batches) in expected.items():
+            (segments,) = log.segments().values()
+            assert log.locate(segments, offset) == (index, batches * size), offset
+
+
+def test_a_limit_holds_across_segments(tmp_path):
+    log_of_segments(tmp_path, 2, 2)
+    size = len(some_batch(0, 2))
+    for batches, after in ((1, 2), (2, 4), (3, 6), (4, 8)):
+        assert advance(LogPositions([tmp_path]), {}, batches * size) == {"0": after}
+
+
+def test_a_limit_is_for_partitions_with_new_batches_alone(tmp_path):
+    """One has only bytes that are no whole batch yet, another a single new batch."""
+    size = len(some_batch(0))
+    for number, count in enumerate([4, 1, 1]):
+        broker = GrowingLog(tmp_path, number)
+        for offset in range(count):
+            broker.append(some_batch(offset))
+    broker.append(some_batch(1, 50), torn=1)
+    log = LogPositions([tmp_path])
+    assert advance(log, {"2": 1}, 2 * size) == {"0": 1, "1": 1, "2": 1}
+    assert advance(log, {"1": 1, "2": 1}, 4 * size) == {"0": 4, "1": 1, "2": 1}
+
+
+def test_a_partition_without_a_batch_has_no_end(tmp_path):
+    GrowingLog(tmp_path)
+    assert LogPositions([tmp_path]).ends({}) == {}
+
+
+def test_an_empty_file_without_an_offset_in_its_name_does_not_hide_those_before(tmp_path):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / "a.log").write_bytes(some_batch(0, 3))
+    (folder / "b.log").touch()
+    assert LogPositions([tmp_path]).ends({"0": 0}) == {"0": 3}
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        (100, [100, 100, 100, 100 + 2**31 - 1, 100 + 2**31 - 1]),
+        (None, [100, 100, 100 + 2**31, 100 + 2**31, 100 + 2**31]),
+    ],
+)
+def test_a_batch_is_at_most_31_bits_behind_the_first_offset_of_its_segment(base, expected):
+    """A damaged one repeats the offset before it."""
+    last = [100, 99, 100 + 2**31, 100 + 2**31 - 1, 7]
+    headers = np.array([(offset,) for offset in last], dtype=[("last_offset", np.int64)])
+    segment = Segment("x.log", 0, base, 1, None)
+    assert positions.places(headers, segment, 50).tolist() == expected
+    assert positions.places(headers[1:2], segment, 50).tolist() == [99 if base is None else 50]
+
+
+@pytest.mark.parametrize("map_from", [1, 1 << 20])
+def test_a_range_of_a_file_has_its_bytes_whether_they_are_mapped_or_read(
+    tmp_path, monkeypatch, map_from
+):
+    monkeypatch.setattr(positions, "MAP_FROM_BYTES", map_from)
+    body = bytes(range(200))
+    (tmp_path / "x.log").write_bytes(body)
+    segment = Segment(str(tmp_path / "x.log"), 0, 0, len(body), None)
+    for start, end in ((0, None), (0, 7), (3, 7), (3, None), (190, 250)):
+        assert bytes(positions.read_range(segment, start, end)) == body[start:end]
+
+
+def test_a_log_that_is_renamed_again_and_again_is_given_up_after_some_attempts():
+    attempts = []
+
+    def renamed():
+        attempts.append(len(attempts))
+        raise LogError("x.log: gone") from FileNotFoundError()
+
+    with pytest.raises(LogError, match="gone"):
+        positions.settled(renamed)
+    assert len(attempts) == positions.ATTEMPTS
 
 
 def test_a_position_behind_the_end_of_the_log_is_refused(tmp_path):
@@ -228,3 +337,18 @@ def test_a_file_that_the_cleaner_wrote_larger_under_its_name_is_read_from_its_st
     assert log.ends({}) == {"0": 200}
     (piece,) = log.pieces({"0": 2}, {"0": 200})
     assert (piece.start, piece.end) == (0, len(some_batch(0, 200)))
+
+
+def test_a_stream_that_is_to_end_reads_only_what_was_there_then(tmp_path):
+    """Trigger.AvailableNow: neither newer batches nor partitions that come later."""
+    reader = pytest.importorskip("coterie_spark.source.stream_reader", reason="needs pyspark")
+    first = GrowingLog(tmp_path, 3)
+    first.append(some_batch(0, 2))
+    stream = reader.StreamPositions([str(tmp_path)], None, None)
+    stream.prepare()
+    first.append(some_batch(2, 3))
+    GrowingLog(tmp_path, 4).append(some_batch(0, 3))
+    assert stream.advance({}, None) == {"3": 2, "4": 0}
+    assert stream.latest == {"3": 5, "4": 3}
+    assert stream.advance({"3": 5}, None) == {"3": 5, "4": 0}  # a restart was further already
+    assert reader.StreamPositions([str(tmp_path)], None, None).advance({}, 1) == {"3": 2, "4": 3}

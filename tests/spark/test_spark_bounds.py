@@ -18,9 +18,9 @@ from coterie.state.schemas import SCHEMAS
 from coterie_spark import frames, traces
 from coterie_spark.replay_job import driver, hadoop, merging, plan, scanning, writing
 from coterie_spark.replay_job.arrow import MAX_MS, spark_schema, to_spark
-from coterie_spark.replay_job.frame import OffsetRun
+from coterie_spark.replay_job.frame import OffsetRun, rows_worker
 from coterie_spark.source import decoded
-from support.log_writer import batch, commit, commit_key, each
+from support.log_writer import batch, commit, commit_key, each, group_key, group_value
 from support.trace_data import header, join
 
 pa = pytest.importorskip("pyarrow")
@@ -114,6 +114,58 @@ def test_each_cut_knows_the_offset_that_its_first_batch_should_have():
     assert [expected for _, _, expected in cuts] == [-1, 2, 4]
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("mib", "cores", "piece_mib"),
+    [(600, 1, 128), (600, 2, 100), (600, 4, 50), (600, 8, 32), (90, 1, 32)],
+)
+def test_a_piece_is_a_share_for_three_tasks_of_a_core_within_bounds(mib, cores, piece_mib):
+    segments = [segment(size=mib // 2 * MIB), segment(size=mib // 2 * MIB)]
+    assert plan.piece_bytes(segments, cores) == piece_mib * MIB
+
+
+@pytest.mark.parametrize(
+    ("cores", "limit", "counts"),
+    [
+        (1, None, [10, 10, 10]),  # a share for three tasks of a core
+        (2, None, [5] * 6),
+        (50, None, [4] * 7 + [2]),  # at least 4 MiB
+        (1, 6 * MIB, [6] * 5),
+    ],
+)
+def test_tasks_get_equal_shares_and_no_more_once_they_are_full(cores, limit, counts):
+    pieces = plan.pieces_of([segment(size=MIB, path=f"{at}.log") for at in range(30)], {})
+    tasks = plan.deal(pieces, cores, limit)
+    assert [len(unit) for (unit,) in tasks] == counts
+
+
+def test_a_piece_without_bytes_weighs_nothing_and_holds_nothing():
+    piece = plan.Piece(segment(), 0, 0, 0, -1)
+    assert piece.weight == 0
+    state = scanning.scan_unit([piece], ScanOptions(), lambda _: memoryview(batch(0, [commit(5)])))
+    assert state.groups() == []
+
+
+def test_a_unit_is_named_by_its_first_piece_and_reads_each_segment_once():
+    first, second = each(0, commit(5), commit(6, partition=1))
+    two = [segment(3, size=len(first), path=f"{at}.log") for at in range(2)]
+    data, read = {"0.log": first + second, "1.log": second}, []
+
+    def bytes_of(one):
+        read.append(one.path)
+        return memoryview(data[one.path])
+
+    cuts = {0: [(0, len(first), -1), (len(first), -1, 1)]}
+    tasks = plan.deal(plan.pieces_of(two, cuts), 1)
+    assert len(tasks) == 1
+    numbers = pa.RecordBatch.from_pydict({"id": pa.array([0], pa.int64())})
+    rows = scanning.scan_worker(tasks, ScanOptions(), bytes_of)([numbers])
+    assert {(row["partition"], row["number"]) for b in rows for row in b.to_pylist()} == {(3, 0)}
+    assert read == ["0.log", "1.log"]
+
+
 def test_a_compressed_segment_weighs_what_it_inflates_to():
     assert plan.Piece(segment(compression="gz"), 0, 0, -1, -1).weight == 100 * plan.INFLATION
     assert plan.Piece(segment(), 0, 20, -1, -1).weight == 80
@@ -155,10 +207,37 @@ def test_a_record_that_came_twice_is_applied_once_and_the_newest_is_known():
         run.add(offset, time, *commit(time, offset)[1:])
     list(run.finish())
     (read,) = run.fold.segments
-    assert read.file == f"{TOPIC}-3"
-    assert (read.records, read.first_offset, read.last_offset) == (2, 5, 6)
-    assert read.max_timestamp == 900
+    keys_and_values = sum(len(part) for part in commit(900, 5)[1:] + commit(500, 6)[1:])
+    assert read == Scanned(f"{TOPIC}-3", 5, keys_and_values, 0, 2, 5, 6, 900, False, 900)
     assert [row[1] for row in run.fold.history.rows()] == [5, 6]
+
+
+def test_rows_become_a_state_for_each_run_and_a_time_that_is_null_is_unknown():
+    key, value = commit(7)[1:]
+    rows = [
+        *((key, value, 1, 3, 50, 0), (key, value, 1, 4, None, 0), (key, None, 1, 9, 60, 1)),
+        *((key, value, None, 9, None, 1), (key, value, 2, 8, 70, 0), (key, value, 2, None, 7, 0)),
+    ]
+    names = ("key", "value", "partition", "offset", "timestamp", "run")
+    kinds = (pa.binary(), pa.binary(), pa.int32(), pa.int64(), pa.int64(), pa.int64())
+    schema = pa.schema(list(zip(names, kinds, strict=True)))
+    batches = [scanning.rows_of(schema, *rows[:2]), scanning.rows_of(schema, *rows[2:])]
+    made = list(rows_worker(ScanOptions())(batches))
+    found = []
+    for partition, error, body in merging.states_in(made):
+        found.append((partition, error and error.partition(";")[0]))
+        if error is None:
+            fold = PartialState.from_bytes(body).partitions[partition]
+            found[-1] += tuple(read[4:8] for read in fold.segments)
+    assert found == [
+        (1, None, (2, 3, 4, 50)),  # records, first and last offset, newest time
+        (1, None, (1, 9, 9, 60)),
+        (None, None, (1, 9, 9, -1)),
+        (2, "a row of partition 2 has a null in the column 'offset'"),
+    ]
+    assert [row["number"] for b in made for row in b.to_pylist()] == [0, 1, 1, 0]
+    (whole,) = rows_worker(ScanOptions())(batches[:1])
+    assert [one for one, *_ in merging.states_in([whole])] == [1]
 
 
 # ---- decoded records
@@ -180,6 +259,32 @@ def test_a_tombstone_has_a_partition_and_no_offset():
     data = batch(0, [(5, commit_key(1, b"g", b"t", 3), None)])
     (row,) = rows_of(data)
     assert (row["partition"], row["offset"], row["tombstone"]) == (3, None, True)
+
+
+def test_no_bytes_are_not_null():
+    pairs = (b"", b""), (None, None), (b"k", b""), (None, b"v")
+    rows = rows_of(batch(0, [(5, key, value) for key, value in pairs]))
+    assert [(row["key"], row["value"]) for row in rows] == [*pairs]
+    assert [row["tombstone"] for row in rows] == [value is None for _, value in pairs]
+    assert {row["batch_position"] for row in rows} == {0}
+
+
+def test_fields_of_groups_are_each_records_own_in_every_window(monkeypatch):
+    monkeypatch.setattr(decoded, "ROWS_AT_ONCE", 2)
+    members = [[b"a"], [], [b"b", b"c"], [b"a"], []]
+    values = [(5, group_key(b"g"), group_value(at, ids)) for at, ids in enumerate(members)]
+    rows = rows_of(b"".join(each(0, *values, commit(5))))
+    assert [row["members"] for row in rows] == [*map(len, members), None]
+    assert [row["generation"] for row in rows] == [*range(5), None]
+    assert [row["leader"] for row in rows] == ["a", None, "b", "a", None, None]
+
+
+@pytest.mark.parametrize("ms", [decoded.FIRST_MS - 1, decoded.FIRST_MS, -5, decoded.LAST_MS + 1])
+def test_a_time_of_a_commit_is_shown_from_the_year_1_to_9999(ms):
+    (row,) = rows_of(batch(0, [commit(5, committed=ms)]), names=["commit_timestamp"])
+    shown = row["commit_timestamp"]
+    assert (shown is None) == (not decoded.FIRST_MS <= ms <= decoded.LAST_MS)
+    assert ms != decoded.FIRST_MS or shown.timetuple()[:6] == (1, 1, 1, 0, 0, 0)
 
 
 @pytest.mark.parametrize("ms", [0, decoded.LAST_MS, decoded.LAST_MS + 1])
@@ -258,6 +363,7 @@ def test_events_of_a_trace_are_numbered_through_and_its_error_is_one_more(tmp_pa
     assert not any(row["error"] for row in whole)
     (wrong,) = traced(tmp_path, *events, {"at": 5, "op": "sing"})
     assert wrong["number"] == 1
+    assert '"é"' in traced(tmp_path, header(), join(0, 1, group_id="é"))[0]["line"]
     assert "sing" in wrong["error"]
 
 

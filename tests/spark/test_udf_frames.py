@@ -33,10 +33,17 @@ def test_offsets_expire_row_by_row_whatever_changes(rows, ext):
     assert frames.expired(*series).tolist() == [is_expired(*row) for row in rows]
 
 
-@pytest.mark.parametrize("expire", [NEVER, -(2**53) - 1])
-def test_an_expiry_that_a_null_has_rounded_is_no_answer_where_it_could_be_wrong(expire):
-    near = [expire - (expire > 0)] * 2
-    columns = ([0, 0], [None, expire], near, [1, 1])
+@pytest.mark.parametrize(
+    ("expire", "now"),
+    [
+        (NEVER, NEVER - 1),
+        (-(2**53) - 1, -(2**53) - 1),
+        (2**53 + 1, 2**53),
+        (-(2**53) - 1, -(2**53)),
+    ],
+)
+def test_an_expiry_that_a_null_has_rounded_is_no_answer_where_it_could_be_wrong(expire, now):
+    columns = ([0, 0], [None, expire], [now, now], [1, 1])
     series = [pa.array(column, pa.int64()).to_pandas() for column in columns]
     with pytest.raises(ArgumentError, match=r"beyond 2\*\*53.*coalesce\(expire_ms, -1\)"):
         frames.expired(*series)
@@ -126,3 +133,29 @@ def test_sessions_end_in_order_whatever_the_batches(beats, size):
     found = frames.ended_in_order(table.to_batches(max_chunksize=size))
     rows = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
     assert rows == sessions(beats)
+
+
+def test_answers_have_the_index_of_the_rows():
+    index = [7, 3]
+    columns = ([0, 0], [None, 5], [4, 4], [9, 9])
+    gone = frames.expired(*(pd.Series(column, index=index, dtype="Int64") for column in columns))
+    chosen_by = frames.select_protocol(pd.Series([[["a"]], [["b"]]], index=index))
+    assert list(gone.index) == list(chosen_by.index) == index
+    assert gone.tolist() == [False, False]
+
+
+@given(BEATS)
+def test_the_table_function_of_sql_ends_the_same_sessions(beats):
+    """Spark calls it for one member at a time, in order of time."""
+    udfs = pytest.importorskip("coterie_spark.udfs", reason="needs the extra spark")
+    make, names = udfs.table_function(), ("member", "heartbeat_ms", "timeout_ms")
+    ended = []
+    beats = sorted(beats, key=lambda beat: (beat[0] is None, beat[0] or "", beat[1]))
+    for who in dict.fromkeys(member for member, _, _ in beats):
+        of_member = make()
+        for beat in beats:
+            if beat[0] == who:
+                ended += of_member.eval(dict(zip(names, beat, strict=True)))
+        ended += of_member.terminate()
+    assert ended == sessions(beats)
+    assert list(make().terminate()) == []

@@ -46,8 +46,7 @@ class Ledger:
                 start = self._starts.setdefault(place, 0 if self.from_start else end)
                 owners[consumer] = self.committed.get(place, start)
                 self._note("owns", consumer, *place)
-                if owners[consumer] < end:
-                    self._consume(consumer, place)
+                self._consume(consumer, place)
 
     def give(self, consumer: str, places: Iterable[TopicPartition], *, commit: bool) -> None:
         """Stop a consumer's fetching of partitions, with or without a commit of its progress."""

@@ -171,11 +171,12 @@ def merge_marks(times_ms: Iterable[int]) -> tuple[list[list[int]], int]:
 
 
 def op_text(op: Op) -> str:
-    """Return an op as text: its name and fields, without its time and defaults."""
+    """Return an op as text: its name and fields, without its time and what is empty or false."""
     texts = [OP_NAMES[type(op)]]
     for field in dataclasses.fields(op):
         value = getattr(op, field.name)
-        if field.name not in ("at", "place") and value not in (None, "", False, {}):
+        is_empty = value is False or value in (None, "", {})
+        if field.name not in ("at", "place") and not is_empty:
             texts.append(f"{field.name.rstrip('_')}={value_text(value)}")
     return " ".join(texts)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_MS = ((1 << 63) - 1) // 1000
+MAX_MS = (1 << 63) // 1000
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
@@ -74,5 +74,5 @@ def _offsets(array: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))

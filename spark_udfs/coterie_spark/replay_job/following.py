@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.arguments import walked
 from coterie.atomic_file import atomic_write
-from coterie.errors import ArgumentError, CorruptData, CoterieError, shown
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.folders import find_segments
 from coterie.ordering import partition_order
 from coterie.replay.pieces import join_pieces
@@ -79,7 +79,7 @@ def stored_state(file: Path) -> PartialState:
     """Return a stored state; raise CoterieError if it is gone or damaged."""
     try:
         return PartialState.from_bytes(file.read_bytes())
-    except (OSError, CorruptData) as error:
+    except (OSError, CoterieError) as error:
         raise CoterieError(f"{file}: {getattr(error, 'strerror', error)}; {ANEW}") from None
 
 
@@ -146,7 +146,7 @@ class Follower:
     def write(self, batch: Mapping[str, Any]) -> None:
         """Make a batch the last one."""
         with atomic_write(self.folder / BATCH) as file:
-            file.write_text(json.dumps({**self.settings, **batch}, indent=1))
+            file.write_text(json.dumps({**self.settings, **batch}))
 
     def __call__(self, states: DataFrame, batch_id: int) -> None:
         """Add the states of a batch, unless they were added before."""

@@ -53,7 +53,7 @@ def lines_of(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
 @contextmanager
 def whole_files(spark: SparkSession, segments: Iterable[Segment]) -> Iterator[None]:
     """Make each file one split of the queries that run in the block."""
-    largest = max((segment.size for segment in segments), default=0) + 1
+    largest = max(segment.size for segment in segments) + 1
     # A split has at least as many bytes as the cost of opening a file.
     with set_meanwhile(spark, dict.fromkeys((_SPLIT_BYTES, _OPEN_BYTES), str(largest))):
         yield
@@ -82,8 +82,8 @@ def _pieces(batches: scanning.Batches) -> Iterator[tuple[str, int, list[bytes]]]
         if not batch.num_rows:
             continue
         names = pa.array(path).dictionary_encode()
-        codes = names.indices.to_numpy(zero_copy_only=False)
-        starts = start.to_numpy(zero_copy_only=False)
+        codes = names.indices.to_numpy()
+        starts = start.to_numpy()
         ends = np.flatnonzero((np.diff(codes) != 0) | (np.diff(starts) != 0)) + 1
         bounds = [0, *ends.tolist(), batch.num_rows]
         for first, last in pairwise(bounds):

@@ -187,7 +187,7 @@ class Rows:
         return dictionary(np.where(self.kind == MARKER, len(names) - 1, numbers), names, self.pa)
 
     def _of_marker(self, kind: pa.DataType) -> pa.Array:
-        return dictionary(self.of_batch("marker"), ("ABORT", "COMMIT"), self.pa, top=1)
+        return dictionary(self.of_batch("marker"), ("ABORT", "COMMIT"), self.pa)
 
     def _of_group_id(self, kind: pa.DataType) -> pa.Array:
         return dictionary(self.rows("group"), self.columns["groups"], self.pa)
@@ -270,12 +270,9 @@ def group_value(value: bytes | None) -> dict[str, Any] | None:
     return fields
 
 
-def dictionary(
-    numbers: NDArray[Any], names: Collection[str | None], pa: Any, top: int | None = None
-) -> pa.Array:
-    """Return names by number; null for a number below 0 or above ``top``."""
-    last = len(names) - 1 if top is None else top
-    missing = (numbers < 0) | (numbers > last)
+def dictionary(numbers: NDArray[Any], names: Collection[str | None], pa: Any) -> pa.Array:
+    """Return names by number; null for a number that names none."""
+    missing = (numbers < 0) | (numbers >= len(names))
     indices = pa.array(np.where(missing, 0, numbers).astype(np.int32), mask=missing)
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), pa.string())).cast(
         pa.string()

@@ -68,7 +68,7 @@ class Brokers:
     """
 
     def __init__(
-        self, zookeeper: ZooKeeper, ids: Sequence[int], *, up: bool = True, deletes: bool = False
+        self, zookeeper: ZooKeeper, ids: Sequence[int], *, up: bool, deletes: bool
     ) -> None:
         self.ids = tuple(ids)
         self.alive: set[int] = set()
@@ -146,7 +146,7 @@ class Brokers:
         self.alive.discard(broker)
         self._zookeeper.delete(f"{BROKERS}/{broker}")
         for partition in self._partitions_on(broker):
-            if broker in partition.in_sync and len(partition.in_sync) > 1:
+            if broker in partition.in_sync:
                 partition.in_sync.remove(broker)
             if partition.leader == broker:
                 self._elect(partition)
@@ -217,7 +217,6 @@ class Brokers:
                 del self.topics[topic]
                 self._zookeeper.delete(f"{TOPICS}/{topic}")
                 for partition in partitions:
-                    partition.leader = None
                     self._drop(partition)
 
     def _drop(self, partition: HostedPartition) -> None:

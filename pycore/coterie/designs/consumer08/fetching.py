@@ -83,7 +83,6 @@ class Fetchers:
             partition = self._brokers.partition(topic, number)
             if partition is not None:
                 partition.readers.pop(self, None)
-        self._fetched = {}
         self._leaderless = {}
         self._register_search()
 

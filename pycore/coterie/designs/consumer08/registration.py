@@ -48,7 +48,7 @@ class Subscription:
         """Return the streams of each subscribed topic; ``present`` has all topics."""
         if not self.by_filter:
             return dict(self.streams)
-        text, count = self.streams[0]
+        ((text, count),) = self.streams
         matches = compiled(text).fullmatch
         white = self.pattern == WHITE
         return {

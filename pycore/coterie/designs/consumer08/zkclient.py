@@ -98,7 +98,7 @@ class ZkClient:
             return None
         return data
 
-    def ask(self, function: Callable[..., object], *args: object, count: int = 1) -> Routine:
+    def ask(self, function: Callable[..., object], *args: object, count: int) -> Routine:
         """Do several reads at once; they count as ``count`` operations."""
         answer = yield from self.connection.call(function, *args, count=count)
         return answer
@@ -149,9 +149,8 @@ class ZkClient:
     def stop_listening(self) -> None:
         """Drop all listeners."""
         self._listens_to_sessions = False
-        self._child_listeners.clear()
-        self._data_listeners.clear()
-        self._deleted_listeners.clear()
+        for listeners in (self._child_listeners, self._data_listeners, self._deleted_listeners):
+            listeners.clear()
 
     def watch_what_is_read(self, paths: Iterable[str]) -> None:
         """Set the data watches that a read of these nodes sets, for nodes with listeners.

@@ -57,7 +57,7 @@ class CoordinatedMember:
     topics: tuple[str, ...]
     session_timeout_ms: int
     host: str
-    deadline_ms: int = 0
+    deadline_ms: int = field(init=False)
     partitions: tuple[tuple[str, int], ...] = ()
     connection: Any = None  # of a consumer that joined without an id
     pending_join: tuple[Any, int] | None = None  # sender and number of its JoinGroup
@@ -70,7 +70,7 @@ class CoordinatedGroup:
 
     name: str
     state: CoordinatorState
-    generation_id: int = 0
+    generation_id: int = field(init=False)
     strategy: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     members: dict[str, CoordinatedMember] = field(default_factory=dict)

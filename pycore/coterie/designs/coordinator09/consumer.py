@@ -105,7 +105,6 @@ class CoordinatedConsumer:
     def _end(self) -> None:
         self._enter(ConsumerState.DOWN)
         self.number += 1
-        self.delayed.clear()
 
     # The network
 

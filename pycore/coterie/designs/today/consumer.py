@@ -20,7 +20,7 @@ class _Metadata(dict[str, int]):
         super().__init__({topic: cluster.get(topic, 0) for topic in own})
         self._cluster = dict(cluster)
 
-    def get(self, topic: str, default: Any = 0) -> Any:
+    def get(self, topic: str, default: Any = None) -> Any:
         return self._cluster.get(topic, 0)
 
 

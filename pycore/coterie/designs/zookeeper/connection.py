@@ -46,8 +46,8 @@ class Connection:
         received: Callable[[str, str], None],
         expired: Callable[[], None],
         *,
-        delivery_ms: int = 5,
-        reconnect_ms: int = 500,
+        delivery_ms: int,
+        reconnect_ms: int,
     ) -> None:
         self.zookeeper = zookeeper
         self.name = name
@@ -128,7 +128,6 @@ class Connection:
         """End the client's process; its session ends by its timeout."""
         self.cut()
         self._is_closed = True
-        self._in_flight.clear()
 
     def _reconnect(self) -> None:
         self._reconnect_timer = None

@@ -48,7 +48,7 @@ class ZooKeeper:
         Sessions end at multiples of it.
     """
 
-    def __init__(self, schedule: Schedule, *, tick_ms: int = 500) -> None:
+    def __init__(self, schedule: Schedule, *, tick_ms: int) -> None:
         self.schedule = schedule
         self.tick_ms = tick_ms
         self.tree = Tree()

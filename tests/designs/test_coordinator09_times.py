@@ -1,0 +1,207 @@
+"""The 0.9 design on the clock: each message, wait and timeout takes the time of the settings."""
+
+import pytest
+
+from coterie.designs.coordinator09 import CoordinatorSettings, CoordinatorSimulation
+
+TIMES = {
+    "delivery_ms": 7, "watch_ms": 30, "catch_up_ms": 2_000, "retry_ms": 300,
+    "request_timeout_ms": 2_500, "join_patience_ms": 5_000, "broker_session_ms": 6_400,
+    "session_timeout_ms": 9_000, "heartbeat_frequency": 4, "auto_commit_ms": 0,
+}  # fmt: skip
+ATTEMPT_MS = 4 * 7 + 300  # the search and the join, there and back, and a pause
+CAUGHT_UP_MS = 7 + 30 + 2_000  # a search elects; the watch fires, and the broker reads the group
+JOINED_MS = 7 * ATTEMPT_MS + 3 * 7  # the first join that arrives later: the eighth
+PART_MS = JOINED_MS + 7
+HEARTBEAT_MS = 9_000 // 4
+
+
+def cluster(brokers=(0,), **times):
+    notes = []
+    made = CoordinatorSimulation(
+        brokers,
+        CoordinatorSettings(**TIMES | times),
+        note=lambda *note: notes.append(note),
+    )
+    made.notes = notes
+    made.set_topic("t", 2)
+    return made
+
+
+def logged(made, text):
+    """When something was logged, from whom, and its detail."""
+    return [(one.at_ms, one.source, one.detail) for one in made.logged if one.text == text]
+
+
+def requests_at(made, *times_ms):
+    found = []
+    for at_ms in times_ms:
+        made.run_until(at_ms)
+        found.append(made.costs.requests)
+    return found
+
+
+def test_a_consumer_joins_as_soon_as_the_coordinator_has_caught_up():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    made.run_until(PART_MS)
+    broker = "broker 0"
+    assert logged(made, "Catch up") == [(37, broker, "group1")]
+    assert [at for at, _, _ in logged(made, "Ready")] == [CAUGHT_UP_MS]
+    assert logged(made, "Prepare for rebalance") == [(JOINED_MS, broker, "group1")]
+    assert logged(made, "wrote generation") == [(JOINED_MS, broker, "1")]
+    assert logged(made, "Part of a group") == [(PART_MS, "c", "1")]
+    assert made.notes == [
+        (JOINED_MS, "rebalance_began", "", "group1", "a consumer joins"),
+        (JOINED_MS, "rebalance_ended", "", "group1", 1),
+        *((PART_MS, "owns", "c", "t", number) for number in range(2)),
+    ]
+    assert (made.costs.rebalances, made.costs.took_part) == (1, 1)
+    assert made.costs.last_rebalance_ms == JOINED_MS
+
+
+def test_each_message_is_a_request_and_heartbeats_come_some_times_in_a_session():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    third = PART_MS + 2 * HEARTBEAT_MS
+    times = (0, 13, 14, ATTEMPT_MS - 1, ATTEMPT_MS, PART_MS - 1, PART_MS, third - 1, third)
+    assert requests_at(made, *times) == [1, 1, 2, 2, 3, 16, 17, 18, 19]
+    (ready, _, _), shown = logged(made, "Ready")[0], logged(made, "Ready")[-1]
+    assert (ready, shown[0]) == (CAUGHT_UP_MS, PART_MS + 7)  # the first heartbeat arrives
+
+
+def test_a_consumer_that_is_cut_off_is_dead_after_its_session_and_looks_for_a_coordinator():
+    """Its session begins with its last heartbeat, and for itself with the last response."""
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    last = PART_MS + 2 * HEARTBEAT_MS
+    made.run_until(last + 14)
+    made.cut("c")
+    made.run_until(60_000)
+    assert logged(made, "is dead") == [(last + 7 + 9_000, "broker 0", "c-1")]
+    assert logged(made, "Rediscover coordinator") == [(last + 14 + 9_000, "c", "1")]
+
+
+def test_a_search_that_a_broker_never_answers_is_sent_to_the_next_one_after_a_time():
+    made = cluster((0, 1))
+    dying = ["received"]
+    made.dies = lambda broker, boundary, group: boundary in dying and bool(dying.pop())
+    made.start_consumer("c", ["t"])
+    assert requests_at(made, 7, 2_499, 2_500) == [1, 1, 2]
+    assert [made.is_up(broker) for broker in (0, 1)] == [False, True]
+
+
+def test_a_join_that_is_never_answered_is_waited_for_longer_than_a_session():
+    made = cluster()
+    dying = ["joined"]
+    made.dies = lambda broker, boundary, group: boundary in dying and bool(dying.pop())
+    made.start_consumer("c", ["t"])
+    sent = JOINED_MS - 7
+    assert requests_at(made, sent, sent + 13_999, sent + 14_000) == [16, 16, 17]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_refused_connection_is_known_after_a_delivery_or_two_and_tried_again(is_cut):
+    """A consumer that is cut off sends nothing; otherwise the request finds no broker."""
+    made = cluster()
+    made.stop_broker(0)
+    made.start_consumer("c", ["t"])
+    if is_cut:
+        made.run_until(300)  # in the pause
+        made.cut("c")
+        made.run_until(314)
+        again = 314 + 7 + 300
+        assert requests_at(made, again - 1, again) == [2, 3]
+    else:
+        assert requests_at(made, 313, 314, 627, 628) == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("sessions", [(9_000, 20_500), (20_500, 9_000)])
+def test_a_rebalance_waits_for_the_longest_session_of_a_member(sessions):
+    """One is silent, but for heartbeats that keep its session alive at the coordinator."""
+    made = cluster()
+    for name, timeout_ms in zip("ab", sessions, strict=True):
+        made.start_consumer(name, ["t"], session_timeout_ms=timeout_ms)
+    made.run_until(50_000)
+    silent = "ab"[sessions.index(20_500)]
+    made.hold(silent)
+    made.set_topic("t", 3)
+    made.run_until(100_000)
+    prepared = [at for at, _, why in logged(made, "rebalance") if why == "topics changed"]
+    assert prepared == [50_030]
+    written = [at for at, _, _ in logged(made, "wrote generation") if at > 50_000]
+    assert written[0] == 50_030 + 20_500
+
+
+def test_offsets_are_committed_at_each_interval_since_the_start():
+    made = cluster(auto_commit_ms=3_100)
+    made.start_consumer("c", ["t"])
+    for at_ms in (4_000, 6_300, 15_000):
+        made.run_until(at_ms)
+        made.produce("t", 1, 2)
+    made.run_until(20_000)
+    assert [note for note in made.notes if note[1] == "committed"] == [
+        (3_100, "committed", "c", "t", 0, 0),
+        (3_100, "committed", "c", "t", 1, 0),
+        (6_200, "committed", "c", "t", 1, 2),
+        (9_300, "committed", "c", "t", 1, 4),
+        (15_500, "committed", "c", "t", 1, 6),
+    ]
+    heartbeats = (20_000 - PART_MS) // HEARTBEAT_MS + 1
+    assert made.costs.requests == 16 + heartbeats + 20_000 // 3_100
+
+
+def test_a_crash_commits_nothing_and_a_close_commits_and_leaves():
+    committed = {}
+    for end in ("crash", "close"):
+        made = cluster()
+        made.start_consumer("c", ["t"])
+        made.run_until(5_000)
+        made.produce("t", 1, 2)
+        getattr(made.consumers["c"], end)()
+        committed[end] = dict(made.ledgers["group1"].committed)
+        made.run_until(5_007)
+        assert [at for at, *_ in logged(made, "left")] == ([] if end == "crash" else [5_007])
+    assert committed == {"crash": {}, "close": {("t", 0): 0, ("t", 1): 2}}
+
+
+def test_a_broker_stops_at_once_or_is_missed_after_its_session():
+    """Stopped by a scenario, its node goes at once; where it dies, with its session."""
+    for session_ms in (0, 3_000):
+        made = cluster((0, 1))
+        made.start_consumer("c", ["t"])
+        made.run_until(20_000)
+        made.stop_broker(made.coordinator_of("group1"), session_ms=session_ms)
+        made.run_until(40_000)
+        assert [at for at, *_ in logged(made, "Catch up")] == [37, 20_000 + session_ms + 30]
+
+
+def test_times_that_a_scenario_does_not_give_are_those_of_kafka():
+    """session.timeout.ms and auto.commit.interval.ms of 2015, a broker's session in ZooKeeper."""
+    settings = CoordinatorSettings()
+    assert (settings.session_timeout_ms, settings.auto_commit_ms) == (30_000, 60_000)
+    assert (settings.broker_session_ms, settings.heartbeat_frequency) == (6_000, 3)
+    made = CoordinatorSimulation((0,))
+    made.set_topic("t", 1)
+    made.produce("t", 0, 2)
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    assert made.consumers["c"].session_timeout_ms == 30_000
+    assert made.ledgers["group1"].ranges_of("c") == {("t", 0): [[0, 1]]}  # from the start
+    assert [one.text for one in made.logged[:1]] == ["Start up & discover coordinator"]
+
+
+def test_who_stops_to_join_again_commits_first():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    made.run_until(50_000)
+    made.produce("t", 1, 2)
+    made.notes.clear()
+    made.set_topic("t", 3)
+    made.run_until(60_000)
+    (at_ms,) = {note[0] for note in made.notes if note[1] == "gives_up"}
+    assert [note[1:] for note in made.notes if note[0] == at_ms] == [
+        *(("committed", "c", "t", 0, 0), ("gives_up", "c", "t", 0)),
+        *(("committed", "c", "t", 1, 2), ("gives_up", "c", "t", 1)),
+    ]
+    assert 50_030 < at_ms <= 50_030 + HEARTBEAT_MS + 2 * 7
