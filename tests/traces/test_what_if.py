@@ -164,7 +164,7 @@ def test_the_last_join_of_a_trace_is_followed_by_no_request_of_the_replay():
 
 
 def test_a_client_that_is_evicted_again_joins_again():
-    """The second heartbeat of each pair comes before the answer to this join: it is not repeated."""
+    """The second heartbeat of each pair comes before the answer to this join; it makes none."""
     beats = [heartbeat(at, at) for at in (10_000, 10_500, 19_000, 19_600, 28_000, 28_700)]
     recorded, changed = what_if(load_trace(begun(*beats, until=29_000)), SHORT_SESSION)
     assert (recorded.session_evictions, recorded.refused_requests) == (0, 0)

@@ -162,7 +162,7 @@ def test_a_session_cannot_be_scaled_by_client():
 
 
 def test_a_group_is_in_one_state_at_each_time_also_when_its_type_changes():
-    """It has a first state when the first member has joined, at 0, and converts at 20 s and 60 s."""
+    """It has a first state when the first member joins, at 0, and converts at 20 s and 60 s."""
     story = Story()
     old = Member(story.coordinator, "g", client_id="a", topics=["t"])
     new = story.member("b")
