@@ -179,5 +179,5 @@ def _is_whole(value: object) -> bool:
 def write_copy_state(folder: Path, state: CopyState) -> None:
     """Write the state of a partition's copy, whole or not at all."""
     with atomic_write(folder / STATE_FILE) as temporary:
-        text = json.dumps({"version": VERSION, **asdict(state)}, indent=1)
+        text = json.dumps({"version": VERSION, **asdict(state)})
         temporary.write_text(f"{text}\n", encoding="utf-8")
