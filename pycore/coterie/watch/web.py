@@ -105,7 +105,7 @@ class Web:
         access: Access,
         keep_ms: int,
         now_ms: Callable[[], int],
-        reload_s: int = 60,
+        reload_s: int,
         read: Callable[[ReadRequest], bytes] | None = None,
     ) -> None:
         self.watcher, self.steps, self.access = watcher, steps, access
