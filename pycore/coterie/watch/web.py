@@ -243,7 +243,7 @@ def group_of(query: str) -> str | None:
     groups = parameters.get("group", [])
     if len(groups) > 1:
         raise Refusal(HTTPStatus.BAD_REQUEST, "group is given more than once")
-    return groups[0] if groups else None
+    return next(iter(groups), None)
 
 
 def json_rows(rows: Any) -> Answer:
