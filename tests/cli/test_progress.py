@@ -160,7 +160,7 @@ def test_no_bar_stands_on_the_terminal_when_a_line_of_the_output_is_written(tmp_
             streams[like] = self.bytes
 
     monkeypatch.setattr(commandline, "Stream", Recorded)
-    for command in (("verify",), ("explain", "--format", "csv")):
+    for command in (("verify",), ("growth", "--format", "csv")):
         has_bar.clear()
         name, *options = command
         shown = coterie(name, tmp_path, *options)
