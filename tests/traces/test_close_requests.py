@@ -102,8 +102,10 @@ def answer(number, error, at=0):
     return {"at": at, "event": "response", "id": number, "op": "heartbeat", "error": error}
 
 
-def without_end():
-    """Return three close steps that no order answers as the broker did, and how to run them."""
+@pytest.fixture
+def without_end(monkeypatch):
+    """Three close steps that no order answers as the broker did, and how to run them."""
+    monkeypatch.setattr(answered_order, "EVENTS_MAX", 99)
     runs = []
 
     def lines_of(steps):
@@ -113,8 +115,8 @@ def without_end():
     return [step(number, number / 4, "g", number) for number in range(3)], lines_of, runs
 
 
-def test_steps_stay_in_order_if_no_other_order_has_fewer_wrong_answers():
-    steps, lines_of, runs = without_end()
+def test_steps_stay_in_order_if_no_other_order_has_fewer_wrong_answers(without_end):
+    steps, lines_of, runs = without_end
     assert in_answered_order(steps, lines_of, 0) == (steps, 3)
     assert runs[0] == [0, 1, 2]
     assert sorted(map(tuple, runs[1:])) == [(0, 2, 1), (1, 0, 2)]
@@ -124,15 +126,15 @@ def test_steps_stay_in_order_if_no_other_order_has_fewer_wrong_answers():
     ("most", "runs", "wrong"),
     [(2, 0, 0), (3, 1, 3), (5, 1, 3), (6, 2, 3), (8, 2, 3), (9, 3, 3), (99, 3, 3)],
 )
-def test_attempts_play_a_number_of_events_at_most(monkeypatch, most, runs, wrong):
-    steps, lines_of, tries = without_end()
+def test_attempts_play_a_number_of_events_at_most(without_end, monkeypatch, most, runs, wrong):
+    steps, lines_of, tries = without_end
     monkeypatch.setattr(answered_order, "EVENTS_MAX", most)
     assert in_answered_order(steps, lines_of, 0) == (steps, wrong)
     assert len(tries) == runs
 
 
-def test_an_order_that_cannot_be_run_is_none():
-    steps, _, _ = without_end()
+def test_an_order_that_cannot_be_run_is_none(without_end):
+    steps, _, _ = without_end
 
     def lines_of(steps):
         first = steps[0][0].line == steps[1][0].line - 1 == 0

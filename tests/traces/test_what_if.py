@@ -170,6 +170,7 @@ def test_a_client_that_is_evicted_again_joins_again():
     assert (recorded.session_evictions, recorded.refused_requests) == (0, 0)
     assert (changed.session_evictions, changed.refused_requests) == (3, 6)
     assert changed.generations == 4
+    assert changed.ms_in_state["CompletingRebalance"] == 500  # each but the first syncs at once
 
 
 def test_a_client_that_becomes_static_joins_once_without_the_join_that_makes_an_id():
