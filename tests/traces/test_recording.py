@@ -5,7 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from coterie import ArgumentError, Batch, GroupCoordinator, OffsetAndMetadata, load_trace, run_trace
+from coterie import (
+    ArgumentError,
+    Batch,
+    CoterieError,
+    GroupCoordinator,
+    OffsetAndMetadata,
+    load_trace,
+    run_trace,
+)
 from coterie.events import MemberFenced, MemberReconciled, Unanswered
 from coterie.operations import OPERATIONS
 from coterie.testing import Member
@@ -341,6 +349,24 @@ def test_a_refused_request_is_no_part_of_a_recording(recorded):
     came = lines()
     assert ops(came) == ["describe_group"]
     assert list(run_trace(came)) == did(coordinator)
+
+
+def test_an_id_that_was_made_for_a_refused_request_takes_no_number(recorded):
+    numbers = iter(range(100, 200))
+    coordinator, lines = recorded(
+        member_ids=lambda prefix: f"{prefix[:1]}/{next(numbers)}" + "x" * (len(prefix) - 1),
+        config={"group.initial.rebalance.delay.ms": 0},
+    )
+    fields = {"protocol_type": "consumer", "protocols": {"range": b""}}
+    with pytest.raises(CoterieError, match="must return at most 32767 bytes"):
+        coordinator.join_group("g", **fields, client_id="c" * 32_767)
+    joined = coordinator.join_group("g", **fields, client_id="c").response
+    assert joined.member_id == "c/101"  # the refused one had the first
+    coordinator.leave_group("g", [joined.member_id])
+    came = list(run_trace(lines()))
+    assert came[-1]["members"] == [
+        {"member_id": "c-00000001", "group_instance_id": None, "error": "NONE"}
+    ]
 
 
 def test_a_recording_is_written_in_any_thread(tmp_path):
