@@ -1,6 +1,7 @@
 """Outputs, tables and warnings of commands at their limits."""
 
 import os
+import shutil
 
 import pytest
 
@@ -87,14 +88,31 @@ def test_the_folder_that_one_stands_in_is_not_overwritten(tmp_path, monkeypatch)
 def test_a_folder_and_a_file_have_the_permissions_of_any_that_is_new(tmp_path, mask):
     before = os.umask(mask)
     try:
-        with whole_folder(str(tmp_path / "folder"), overwrite=False):
-            pass
+        with whole_folder(str(tmp_path / "folder"), overwrite=False) as part:
+            assert part.stat().st_mode & 0o7777 == 0o700  # of this user alone until it is whole
         with whole_file(str(tmp_path / "file"), overwrite=False):
             pass
     finally:
         os.umask(before)
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~mask
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_what_cannot_be_removed_hides_neither_the_failure_nor_the_success(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+
+    def cannot(path, ignore_errors=False, **_):
+        if not ignore_errors:
+            raise PermissionError(path)
+
+    monkeypatch.setattr(shutil, "rmtree", cannot)
+    with pytest.raises(ZeroDivisionError), whole_folder(str(target), overwrite=False):
+        raise ZeroDivisionError
+    assert not target.exists()
+    for text in ("old", "new"):
+        with whole_folder(str(target), overwrite=True) as part:
+            (part / "groups.json").write_text(text)
+    assert (target / "groups.json").read_text() == "new"
 
 
 def test_corrupt_places_of_all_partitions_are_counted(tmp_path):

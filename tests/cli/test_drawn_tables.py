@@ -12,21 +12,10 @@ from coterie.insight.questions import growth as of_growth
 from coterie.insight.questions import lag as of_lag
 from coterie.insight.questions import undo as of_undo
 from coterie.times import format_time
+from support.drawn import cells, of
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 NOW = 100 * DAY
-
-
-def cells(table):
-    """The lines of a table: heading -> cell."""
-    return [
-        dict(zip(table.headings, line, strict=True)) for line in zip(*table.columns, strict=True)
-    ]
-
-
-def of(fields, **values):
-    """A row with these values; all others are None."""
-    return dict.fromkeys(fields) | values
 
 
 # ---- expire

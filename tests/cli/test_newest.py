@@ -1,8 +1,11 @@
 """The time range of a log, as messages about ``--at`` and ``--log-until`` say it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from coterie.cli import newest
+from coterie.cli.failures import Failed
 from coterie.times import format_time
 from support.commandline import coterie_ok, fails
 from support.log_writer import batch, commit
@@ -57,3 +60,23 @@ def test_wrong_usage_is_refused_before_a_log_is_asked_for_its_times(tmp_path, na
     ends.write_text("time,topic,partition,offset\n300,t,0,3\n")
     fails(name, log, option, ends, says="no record with a time")
     fails(name, log, option, ends, "--overwrite", status=2, says="--overwrite is for --out FILE")
+
+
+@pytest.mark.parametrize("times_ms", [[5, -1, 7], [-1, -1, 0, 3], [0], [-1, 9], [-1, -1, 8]])
+def test_answers_wait_for_a_record_with_a_time_and_come_once_each_in_their_order(times_ms):
+    """The time of the newest record so far is known with the first answer that comes."""
+    found = newest.Newest("--now")
+    known = []
+    for part in found.of(SimpleNamespace(newest_ms=ms) for ms in times_ms):
+        known.append(part.newest_ms)
+        assert found.ms >= 0
+    assert (known, found.ms) == (times_ms, max(times_ms))
+
+
+@pytest.mark.parametrize("times_ms", [[], [-1], [-1, -1]])
+def test_without_any_time_no_answer_comes(times_ms):
+    found = newest.Newest("--now")
+    came = []
+    with pytest.raises(Failed, match="--now TIME"):
+        came.extend(found.of(SimpleNamespace(newest_ms=ms) for ms in times_ms))
+    assert came == []

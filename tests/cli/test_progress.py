@@ -131,3 +131,39 @@ def test_a_bar_on_the_terminal_takes_nothing_from_the_output(command, tmp_path, 
     assert "reading" in shown.stderr
     assert quiet.stdout
     assert (shown.stdout, shown.returncode) == (quiet.stdout, quiet.returncode)
+
+
+def test_no_bar_stands_on_the_terminal_when_a_line_of_the_output_is_written(tmp_path, monkeypatch):
+    """Of the second partition on, for the bar appears with the first that was read."""
+    for number in range(3):
+        folder = tmp_path / f"__consumer_offsets-{number}"
+        folder.mkdir()
+        back = [batch(at, [commit(ms)]) for at, ms in enumerate((900_000, 1_000))]
+        (folder / f"{0:020}.log").write_bytes(b"".join(back) + b"\xff" * 40)
+    monkeypatch.setattr(progress, "AFTER_S", 0)
+    streams, has_bar = {}, []
+
+    class Output(io.BytesIO):
+        def write(self, data):
+            drawn = streams[sys.__stderr__].getvalue().rsplit(ERASE.encode(), 1)[-1]
+            has_bar.append(b"reading" in drawn)
+            return super().write(data)
+
+    class Recorded(TerminalForErrors):
+        def __init__(self, like):
+            super().__init__(like)
+            if like is sys.__stdout__:
+                self.bytes = Output()
+                self.text = io.TextIOWrapper(self.bytes, like.encoding, write_through=True)
+            else:
+                self.bytes = self.text.buffer
+            streams[like] = self.bytes
+
+    monkeypatch.setattr(commandline, "Stream", Recorded)
+    for command in (("verify",), ("growth", "--format", "csv")):
+        has_bar.clear()
+        name, *options = command
+        shown = coterie(name, tmp_path, *options)
+        assert "reading" in shown.stderr
+        assert len(shown.stdout.splitlines()) > 2
+        assert not any(has_bar), name

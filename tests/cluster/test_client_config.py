@@ -3,6 +3,7 @@
 import pytest
 
 from coterie import ConfigError
+from coterie.cli.clusters import cluster_of
 from coterie.cluster.client_config import ClientConfig, read_client_config
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -71,3 +72,14 @@ def test_an_error_of_a_login_shows_no_password():
         _ = config.jaas
     assert "secret" not in str(raised.value)
     assert ClientConfig().jaas.module == ""
+
+
+@pytest.mark.parametrize(("again", "notes"), [({}, 1), ({"again": False}, 1), ({"again": True}, 0)])
+def test_properties_without_an_effect_are_named_at_the_first_connection(
+    tmp_path, capfd, again, notes
+):
+    pytest.importorskip("aiokafka")
+    file = tmp_path / "client.properties"
+    file.write_text("linger.ms=5\nacks=all\n")
+    cluster_of("broker:9092", str(file), **again)
+    assert capfd.readouterr().err == f"coterie: {file}: no effect here: acks, linger.ms\n" * notes

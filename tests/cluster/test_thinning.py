@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 
 import pytest
 
@@ -131,6 +132,29 @@ def test_a_copy_that_is_killed_anywhere_has_the_same_state(folder, batches, monk
     assert not list(folder.glob("*.cleaned"))
     if names(folder) != list(range(0, RECORDS, SEGMENT)):
         assert data_of(folder) == b"".join(compacted(batches))
+
+
+def test_old_segments_go_once_what_replaces_them_is_on_the_disk(folder, batches, monkeypatch):
+    """The bytes of the new file, then its name; else a failing disk could lose both."""
+    done, path = [], type(folder)
+
+    def synced(number):
+        status = os.fstat(number)
+        done.append("folder" if stat.S_ISDIR(status.st_mode) else status.st_size)
+
+    def recorded(name, real):
+        def work(self, *arguments, **options):
+            done.append(name)
+            return real(self, *arguments, **options)
+
+        return work
+
+    monkeypatch.setattr(os, "fsync", synced)
+    for name in ("replace", "unlink"):
+        monkeypatch.setattr(path, name, recorded(name, getattr(path, name)))
+    run(folder, broker_of(compacted(batches)))
+    size = sum(map(len, compacted(batches)[:KEYS]))
+    assert done == [size, "replace", "folder", "unlink", "unlink"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from coterie.designs import Scenario, ScenarioError, read_scenario, run
 from coterie.errors import ArgumentError
-from support.commandline import coterie
+from support.commandline import coterie, coterie_ok
 
 
 def scenario(*events, **config):
@@ -137,6 +137,17 @@ def test_who_started_again_or_is_closing_yet_can_be_cut_and_a_group_may_come_lat
     later = {"op": "coordinator_stop", "group": "other"}, {**START, "as": "d", "group": "other"}
     for events in ((close, START, cut, close), ({**close, "async": True}, cut), later):
         assert len(read_scenario(scenario(TOPIC, START, *events)).ops) == 2 + len(events)
+
+
+def test_an_output_has_a_line_for_each_value_and_letters_as_they_are(tmp_path):
+    """As the expected results in shared/golden/zk08."""
+    good = scenario(TOPIC, START, {"op": "settle", "point": 1, "at": 20_000})
+    (tmp_path / "gé.json").write_text(json.dumps(good | {"name": "gé"}), encoding="utf-8")
+    coterie_ok("designs", "run", tmp_path / "gé.json", "--out", tmp_path / "out")
+    (path,) = (tmp_path / "out").iterdir()
+    lines = path.read_text("utf-8").split("\n")
+    assert lines[:3] == ["{", ' "name": "gé",', ' "points": [']
+    assert lines[-3:] == [" ]", "}", ""]
 
 
 def test_the_command_says_one_line_for_each_wrong_file_and_runs_the_others(tmp_path):

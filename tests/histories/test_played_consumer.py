@@ -3,6 +3,7 @@
 The client is a stand-in.
 """
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -47,6 +48,14 @@ def test_a_thread_answers_what_it_is_asked_in_order():
     value, error = thread.answer(WAIT_S)
     assert (value, type(error)) == (None, AttributeError)
     assert thread.answer(0) is None
+    thread.abandon()
+    thread.join(WAIT_S)
+
+
+def test_a_client_that_never_ends_keeps_no_process():
+    thread = ClientThread(Counter, "of member-7")
+    (started,) = (one for one in threading.enumerate() if one.name == "of member-7")
+    assert started.daemon
     thread.abandon()
     thread.join(WAIT_S)
 

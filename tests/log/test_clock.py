@@ -20,6 +20,7 @@ from coterie.log import clock
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import find_segments
 from coterie.log.set_back import SetBack
+from coterie.log.time_range import TimeRange
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN, cases, log
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
@@ -126,6 +127,36 @@ def test_a_log_since_a_time_is_what_is_not_of_the_time_before(
         assert (early == (piece.log_offset < view.since_begin.log_offset)).all()
 
 
+@given(steps=STEPS, rolls=ROLLS, since_ms=st.none() | AT, until_ms=st.none() | AT)
+def test_records_of_a_range_go_by_their_own_times_and_those_of_the_logs_order_are_counted(
+    steps, rolls, since_ms, until_ms, tmp_path_factory
+):
+    chosen = TimeRange(written(tmp_path_factory.mktemp("clock"), steps, rolls), since_ms, until_ms)
+    own = {
+        number for number, (ms, _, _) in enumerate(steps)
+        if ms == -1
+        or ((since_ms is None or ms >= since_ms) and (until_ms is None or ms <= until_ms))
+    }  # fmt: skip
+    assert {n for n, (ms, _, _) in enumerate(steps) if chosen.has(ms, n)} == own
+    by_order = set(range(len(steps)))
+    if until_ms is not None:
+        by_order = {number for number, _ in until(steps, until_ms)}
+    if since_ms is not None:
+        before = {number for number, _ in until(steps, since_ms - 1)}
+        if not any(ms >= since_ms for ms, _, _ in steps):  # all that has a time is earlier
+            by_order -= {number for number, (ms, _, _) in enumerate(steps) if ms >= 0}
+        else:
+            begins = [n for n, (ms, _, _) in enumerate(steps) if ms >= since_ms or n not in before]
+            by_order -= set(range(min(begins)))
+    assert (chosen.more, chosen.fewer) == (len(by_order - own), len(own - by_order))
+    note = chosen.note(7)
+    if by_order == own:
+        assert note is None
+    else:
+        assert note.startswith("partition 7: records are chosen by their own times")
+        assert f"choose {chosen.more} more and {chosen.fewer} fewer" in note
+
+
 @given(steps=STEPS, rolls=ROLLS, at_ms=AT)
 def test_undo_names_the_offset_by_record_times_where_it_differs(
     steps, rolls, at_ms, tmp_path_factory
@@ -219,6 +250,41 @@ def test_of_a_partitions_steps_back_the_note_has_the_longest_and_of_none_it_says
     notes.take(9, steps, None)
     (line,) = notes.notes()
     assert line.startswith("times go back in partition 9, by up to 1m: ")
+
+
+@pytest.mark.parametrize(("places", "lines"), [(5, 5), (6, 6), (7, 6)])
+def test_five_places_where_order_and_times_differ_are_named_and_the_others_counted(places, lines):
+    notes = ClockNotes()
+    for number in range(places):
+        notes.take(number, [], clock.Cut("f", 0, 40 + number, 7_000, 1 + number))
+    said = list(notes.notes())
+    assert len(said) == lines
+    assert said[1].startswith("partition 1: as of 1970-01-01T00:00:07.000Z, the log ends before ")
+    assert said[1].endswith("offset 41; by record times, 2 batches from there on would count")
+    assert said[0].endswith("by record times, 1 batch from there on would count")
+    if places > 5:
+        assert said[5] == f"the same holds for {places - 5} more places"
+
+
+@pytest.mark.parametrize(("partitions", "where"), [(5, "4"), (6, "4 and 1 more")])
+def test_up_to_five_partitions_whose_times_go_back_are_named(partitions, where):
+    notes = ClockNotes()
+    for number in range(partitions):
+        notes.take(number, [clock.ClockStep("f", 0, 5, 9_000, 7_000)], None)
+    (line,) = notes.notes()
+    assert f", partition {where}, by up to 2s: " in line.replace("2.0 s", "2s")
+
+
+def test_a_beginning_with_earlier_records_is_named_and_by_times_it_is_the_other_way_round():
+    notes = ClockNotes(by_times=True)
+    notes.take(3, [], clock.Cut("f", 0, 40, 7_000, 2), clock.Begin(20, 21, 5_000, 3))
+    notes.take(4, [], None, clock.Begin(20, 21, 5_000, 0))
+    cut, begin = notes.notes()
+    assert cut.endswith("offset 40; 2 batches from there on count here by their own times")
+    assert begin == (
+        "partition 3: since 1970-01-01T00:00:05.000Z, the log begins at offset 20; by record "
+        "times, 3 batches from there on would not count"
+    )
 
 
 def batches_at(*times_ms):

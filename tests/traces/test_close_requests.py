@@ -1,12 +1,16 @@
-"""Which requests of a log may have come in the other order, against a short model."""
+"""Which requests of a log may have come in the other order, and which order answers show."""
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.traces import answered_order
+from coterie.traces.answered_order import in_answered_order, run_of
 from coterie.traces.close_requests import ATTEMPTS, close_pairs, swapped, swaps
 from coterie.wire.exchanges import Connection, Exchange
+from support.trace_data import header, join
 
 
 def step(number, handled_ms, group, connection):
@@ -84,3 +88,77 @@ def test_a_request_may_come_a_millisecond_after_the_answer_for_times_are_cut():
     steps = [step(0, 0, "g", 0), step(1, 1.5, "g", 1), step(2, 2.0, "g", 2), step(3, 2.25, "g", 3)]
     steps[0][0].sent_ms = 1.0
     assert list(close_pairs(steps, 0)) == [(1, 2)]
+
+
+def beats(count):
+    """Return heartbeats of an unknown member, each a line of a trace of its own time."""
+    return [
+        {"at": number, "op": "heartbeat", "id": number, "group_id": "g", "generation_id": 1,
+         "member_id": "m"} for number in range(1, count + 1)
+    ]  # fmt: skip
+
+
+def answer(number, error, at=0):
+    return {"at": at, "event": "response", "id": number, "op": "heartbeat", "error": error}
+
+
+@pytest.fixture
+def without_end(monkeypatch):
+    """Three close steps that no order answers as the broker did, and how to run them."""
+    monkeypatch.setattr(answered_order, "EVENTS_MAX", 99)
+    runs = []
+
+    def lines_of(steps):
+        runs.append([each[0].line for each in steps])
+        return [header(), *beats(3)], [answer(number, "NONE") for number in (1, 2, 3)]
+
+    return [step(number, number / 4, "g", number) for number in range(3)], lines_of, runs
+
+
+def test_steps_stay_in_order_if_no_other_order_has_fewer_wrong_answers(without_end):
+    steps, lines_of, runs = without_end
+    assert in_answered_order(steps, lines_of, 0) == (steps, 3)
+    assert runs[0] == [0, 1, 2]
+    assert sorted(map(tuple, runs[1:])) == [(0, 2, 1), (1, 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("most", "runs", "wrong"),
+    [(2, 0, 0), (3, 1, 3), (5, 1, 3), (6, 2, 3), (8, 2, 3), (9, 3, 3), (99, 3, 3)],
+)
+def test_attempts_play_a_number_of_events_at_most(without_end, monkeypatch, most, runs, wrong):
+    steps, lines_of, tries = without_end
+    monkeypatch.setattr(answered_order, "EVENTS_MAX", most)
+    assert in_answered_order(steps, lines_of, 0) == (steps, wrong)
+    assert len(tries) == runs
+
+
+def test_an_order_that_cannot_be_run_is_none(without_end):
+    steps, _, _ = without_end
+
+    def lines_of(steps):
+        first = steps[0][0].line == steps[1][0].line - 1 == 0
+        return ([header(), *beats(3)] if first else []), [answer(1, "NONE")]
+
+    assert run_of([], []) is None
+    assert in_answered_order(steps, lines_of, 0) == (steps, 3)
+    assert in_answered_order(steps, lambda _: ([], []), 0) == (steps, 0)
+
+
+@pytest.mark.parametrize(
+    ("expected", "wrong"),
+    [
+        ([answer(2, "NONE", 5), answer(1, "NONE", 9)], [0, 1]),  # of the later request first
+        ([answer(2, "UNKNOWN_MEMBER_ID"), answer(1, "NONE")], [0]),
+        ([answer(1, "UNKNOWN_MEMBER_ID")], [1]),
+        ([answer(number, "UNKNOWN_MEMBER_ID") for number in (3, 2, 1)], [2]),
+    ],
+)
+def test_the_wrong_answers_are_in_the_order_of_the_requests(expected, wrong):
+    assert run_of([header(), *beats(2)], expected).wrong == wrong
+
+
+def test_a_run_shows_when_each_group_changes_its_state():
+    trace = [header(group_initial_rebalance_delay_ms=1000), join(70, 1), join(500, 2, "h"),
+             {"at": 1499, "op": "advance"}]  # fmt: skip
+    assert run_of(trace, []).changed_at == {"g": {70, 1070}, "h": {500}}

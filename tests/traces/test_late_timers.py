@@ -68,3 +68,5 @@ def test_a_delay_of_none_stays_if_the_answers_do_not_show_another():
     log = [member_joins(0, "a", 1, 0.5, members="a"), member_joins(90, "b", 2, 10, new=True),
            member_joins(90, "a", 2, 5)]  # fmt: skip
     assert different(log, 0) == ([], {DELAY: 0})
+    wrong, config = different([*log, member_beats(200, "a", 2, 99)], 0)  # as with any delay
+    assert (len(wrong), config) == (1, {DELAY: 0})

@@ -5,7 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from coterie import ArgumentError, Batch, GroupCoordinator, OffsetAndMetadata, load_trace, run_trace
+from coterie import (
+    ArgumentError,
+    Batch,
+    CoterieError,
+    GroupCoordinator,
+    OffsetAndMetadata,
+    load_trace,
+    run_trace,
+)
 from coterie.events import MemberFenced, MemberReconciled, Unanswered
 from coterie.operations import OPERATIONS
 from coterie.testing import Member
@@ -148,6 +156,50 @@ def test_what_was_asked_of_a_resigned_coordinator_is_said_and_left_out(recorded)
     left_out = [line["left_out"]["op"] for line in came if "left_out" in line]
     assert left_out == ["heartbeat", "offset_commit"]
     assert list(run_trace(came))[-2:] == did(coordinator)[before:]
+
+
+@pytest.mark.parametrize(("away_ms", "repeats"), [(5000, 0), (5001, 1), (10_000, 1), (12_500, 2)])
+def test_while_a_coordinator_is_away_its_failover_is_repeated_every_five_seconds(
+    recorded, away_ms, repeats
+):
+    """Below the shortest session that brokers allow, so that none ends meanwhile."""
+    coordinator, lines = recorded()
+    coordinator.advance(70)
+    coordinator.resign()
+    coordinator.advance(70 + away_ms)
+    coordinator.begin_load(), coordinator.finish_load()
+    header, *events = lines()
+    failovers = [70, *(70 + 5000 * number for number in range(1, repeats + 1)), 70 + away_ms]
+    assert [event["at"] for event in events if event["op"] == "failover"] == failovers
+    assert [event["at"] for event in events] == sorted(event["at"] for event in events)
+    every = " and every 5000 ms" if repeats else ""
+    assert f"from 70 to {70 + away_ms} ms" in header["doc"]
+    assert f"stands for it at either end{every}, and 0 requests" in header["doc"]
+
+
+def test_a_failover_is_repeated_a_thousand_times_at_most_and_anew_for_the_next_one(recorded):
+    coordinator, lines = recorded()
+    coordinator.resign()
+    coordinator.advance(6_000_000)
+    coordinator.begin_load(), coordinator.finish_load()
+    coordinator.resign()
+    coordinator.advance(6_006_000)
+    at = [event["at"] for event in lines()[1:] if event["op"] == "failover"]
+    assert at == [*range(0, 5_000_001, 5000), 6_000_000, 6_000_000, 6_005_000]
+
+
+def test_a_request_while_away_repeats_the_failover_before_it(recorded):
+    coordinator, lines = recorded()
+    coordinator.resign()
+    coordinator.advance(5000)
+    coordinator.heartbeat("g", 1, "m")
+    coordinator.advance(5001)
+    coordinator.heartbeat("g", 2, "n")
+    assert not any("at" in event.get("left_out", ()) for event in lines())
+    events = [(event["at"], event.get("left_out", event).get("generation_id", event["op"]))
+              for event in lines()[1:]]  # fmt: skip
+    assert events == [(0, "failover"), (5000, "advance"), (5000, 1), (5000, "failover"),
+                      (5001, "advance"), (5001, 2)]  # fmt: skip
 
 
 def test_what_concerns_the_log_alone_is_recorded_of_a_resigned_coordinator(recorded):
@@ -297,6 +349,24 @@ def test_a_refused_request_is_no_part_of_a_recording(recorded):
     came = lines()
     assert ops(came) == ["describe_group"]
     assert list(run_trace(came)) == did(coordinator)
+
+
+def test_an_id_that_was_made_for_a_refused_request_takes_no_number(recorded):
+    numbers = iter(range(100, 200))
+    coordinator, lines = recorded(
+        member_ids=lambda prefix: f"{prefix[:1]}/{next(numbers)}" + "x" * (len(prefix) - 1),
+        config={"group.initial.rebalance.delay.ms": 0},
+    )
+    fields = {"protocol_type": "consumer", "protocols": {"range": b""}}
+    with pytest.raises(CoterieError, match="must return at most 32767 bytes"):
+        coordinator.join_group("g", **fields, client_id="c" * 32_767)
+    joined = coordinator.join_group("g", **fields, client_id="c").response
+    assert joined.member_id == "c/101"  # the refused one had the first
+    coordinator.leave_group("g", [joined.member_id])
+    came = list(run_trace(lines()))
+    assert came[-1]["members"] == [
+        {"member_id": "c-00000001", "group_instance_id": None, "error": "NONE"}
+    ]
 
 
 def test_a_recording_is_written_in_any_thread(tmp_path):

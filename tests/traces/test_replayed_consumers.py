@@ -64,6 +64,11 @@ def test_a_client_with_another_epoch_sends_its_own(epoch, details, sent):
     assert client(changed=(5, TWO)).request(epoch, details) == sent
 
 
+@pytest.mark.parametrize(("epoch", "details"), [(0, owning(JOINING, None)), (9, BEAT), (0, BEAT)])
+def test_the_first_request_of_a_client_is_that_of_the_trace(epoch, details):
+    assert ConsumerClient().request(epoch, details) == (epoch, details)
+
+
 @pytest.mark.parametrize("error", FENCED)
 def test_a_fenced_client_joins_with_all_that_it_named_and_nothing_owned(error):
     one = client()

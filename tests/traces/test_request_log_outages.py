@@ -89,6 +89,31 @@ def member(first_s, later_s, connection):
         yield line("HEARTBEAT", 4, who, {"errorCode": 0}, 1000 * s, "c", f"{AT}:{connection}")
 
 
+def failovers_at(made):
+    return [event["at"] for event in made.trace[1:] if event["op"] == "failover"]
+
+
+def test_an_outage_has_a_failover_at_each_end_and_more_at_half_of_the_shortest_session():
+    instant = commit(0, ms=11_000, connection=f"{AT}:5000-0-3")
+    instant = re.sub(r'(TimeMs": )[\d.]+', r"\g<1>0.0", instant)  # came and was answered at once
+    made = import_request_log([commit(0, ms=1000, connection=f"{AT}:4000-0-3"), instant])
+    assert [event["op"] for event in made.trace[1:]] == [
+        "offset_commit", "failover", "failover", "failover", "offset_commit",
+    ]  # fmt: skip
+    assert failovers_at(made) == [1, 5001, 10_001]  # without a session as if it were 10 s
+    lines = [*member(1, (), ""), list(member(1, (9,), "5000-0-3"))[2]]
+    made = import_request_log(lines, {"group.initial.rebalance.delay.ms": 0})
+    assert failovers_at(made) == [11, 3011, 6011, 8000]  # of 6 s: from the sync to the heartbeat
+
+
+def test_an_outage_right_behind_the_first_request_is_one():
+    """The end of a transaction counts from its response on."""
+    request = {"transactionalId": "x", "producerId": 7, "producerEpoch": 0, "committed": True}
+    end = line("END_TXN", 3, request, {"errorCode": 0}, 1000, connection=f"{AT}:4000-0-3")
+    made = import_request_log([end, commit(0, ms=20_000, connection=f"{AT}:5000-0-3")])
+    assert len(made.outages) == 1
+
+
 def answers(made):
     return [one["error"] for one in run_trace(made.trace) if one["event"] == "response"]
 

@@ -110,6 +110,23 @@ def test_a_line_that_is_cut_or_changed_is_named(wrong, message, tmp_path):
     assert "Traceback" not in ran.stderr
 
 
+def test_a_request_of_which_nothing_was_passed_on_is_counted_by_its_first_item():
+    made = import_request_log([commit(0), commit(16, 29, ms=2), commit(29, 16, 16, ms=3)])
+    assert made.left_out == {
+        "OFFSET_COMMIT: the coordinator was not ready": 1,
+        "OFFSET_COMMIT: refused before the coordinator": 1,
+    }
+
+
+def test_responses_are_in_the_order_of_their_times():
+    """A join waits for others; a commit that came later is answered before."""
+    made = import_request_log([
+        commit(0, ms=100, group="b", connection=f"{AT}:4000-1"),
+        join(160, "", 79, connection=f"{AT}:4001-2", total_ms=90),
+    ])  # fmt: skip
+    assert [answer["op"] for answer in made.expected] == ["offset_commit", "join_group"]
+
+
 def test_only_a_vote_that_can_be_tied_needs_a_brokers_way_with_ties():
     join = {"groupId": "g", "memberId": "", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 5,
             "protocolType": "consumer"}  # fmt: skip
@@ -142,9 +159,13 @@ def test_groups_of_protocols_that_no_trace_has_are_left_out_whole_and_counted_by
         line("LIST_GROUPS", 4, {"statesFilter": []}, {"errorCode": 0, "groups": listed}, 7),
         line("DELETE_GROUPS", 2, {"groupsNames": ["new", "g"]}, {"results": logged}, 8),
         line("DELETE_GROUPS", 2, {"groupsNames": ["new"]}, {"results": logged[:1]}, 9),
+        heartbeat("other", 10),
+        line("DELETE_GROUPS", 2, {"groupsNames": ["other", "new"]},
+             {"results": [logged[0] | {"groupId": "other"}, logged[0]]}, 11),
     ])  # fmt: skip
     assert made.left_out == {
         "group 'new': of a newer protocol": 4,
+        "group 'other': of a newer protocol": 2,  # the first of the groups of a request
         "SHARE_GROUP_HEARTBEAT: refused": 1,
     }
     assert [event["op"] for event in made.trace[1:]] == [
@@ -312,13 +333,14 @@ def test_without_markers_the_end_of_a_transaction_decides_it():
     ("name", "deleted", "cleaned"),
     [
         (
-            "Coordinator 1]: Removed 2 offsets associated with deleted partitions: t-0, t-1.",
+            "Coordinator 1]: Removed 2 offsets associated with deleted partitions: u-x-7, t-1, "
+            "t-0.",
             "MetadataManager brokerId=1]",
             "Removed 7 expired offsets in 2 milliseconds.",
         ),
         (
             "Coordinator id=1 topic=__consumer_offsets partition=3] Generated 2 tombstone records "
-            "in 0 milliseconds while deleting offsets for partitions [t-0, t-1].",
+            "in 0 milliseconds while deleting offsets for partitions [u-x-7, t-1, t-0].",
             "Coordinator id=1 topic=__consumer_offsets partition=1]",
             "Generated 2 tombstone records while cleaning up group metadata in 0 milliseconds.",
         ),
@@ -331,7 +353,7 @@ def test_a_server_log_says_when_offsets_were_removed(name, deleted, cleaned):
         f"{at.format(3)}{deleted} {cleaned} (kafka.coordinator.group.GroupMetadataManager)\n",
         f"{at.format(4)}{deleted} {cleaned.replace('7', '0').replace('ed 2', 'ed 0')} (k)\n",
     ]))  # fmt: skip
-    assert [removal.partitions for removal in found] == [(("t", 0), ("t", 1)), ()]
+    assert [removal.partitions for removal in found] == [(("t", 0), ("t", 1), ("u-x", 7)), ()]
     assert found[1].at_ms - found[0].at_ms == 1000
 
 
@@ -428,12 +450,12 @@ def deletion(ms, *topics, version=6, connection=CONNECTION):
 
 def test_a_deletion_of_a_topic_removes_the_offsets_that_were_committed():
     made = import_request_log([
-        commit(0, 0, ms=1, topic="t"), commit(0, ms=2, topic="u", group="h"),
+        commit(0, 0, 0, 0, 0, ms=1, topic="t"), commit(0, ms=2, topic="u", group="h"),
         deletion(10, ("t", 0), ("u", 29)), fetch("g", 20, -1),
         commit(0, ms=30, topic="t", group="new"), fetch("new", 40, 10),
     ])  # fmt: skip
     events = [event for event in made.trace if event.get("op") == "delete_partitions"]
-    partitions = [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
+    partitions = [{"topic": "t", "partition": number} for number in range(5)]
     assert [event["partitions"] for event in events] == [partitions]
     assert responses(made) == expected(made)
 

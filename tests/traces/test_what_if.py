@@ -5,7 +5,9 @@ from dataclasses import asdict
 import pytest
 
 from coterie import load_trace
-from coterie.traces.whatif import Changes, what_if
+from coterie.events import Response
+from coterie.traces.whatif import Changes, Summary, _recorded, _Replay, what_if
+from coterie.values import Error
 from support.doc_pages import blocks
 from support.trace_data import header, join
 
@@ -83,3 +85,111 @@ def test_a_member_whose_join_is_answered_that_it_is_unknown_joins_again_without_
     assert (recorded.refused_requests, changed.refused_requests) == (0, 1)
     assert recorded.rebalances == 2  # of either member's first join
     assert changed.rebalances == 3  # and its join without an id, which begins another
+
+
+def test_the_rows_name_the_measures():
+    assert Summary(1, 2, 3, 4, 5, 6, {"Empty": 7, "Stable": 8}).rows() == {
+        "rebalances": 1,
+        "generations": 2,
+        "evicted by session timeout": 3,
+        "evicted by rebalance timeout": 4,
+        "evicted by sync timeout": 5,
+        "refused requests": 6,
+        "ms in Empty": 7,
+        "ms in Stable": 8,
+    }
+
+
+def both(*events, until, **changes):
+    return what_if(load_trace([*events, {"at": until, "op": "advance"}]), Changes(**changes))
+
+
+def test_each_state_of_each_group_lasts_until_the_next_one():
+    """Two groups, a second apart: 1 s until the first generation, 0.5 s until the sync."""
+    times = {}
+    events = [header(group_initial_rebalance_delay_ms=1000)]
+    for at, group, number in ((700, "g", 1), (1800, "h", 11)):
+        of_group = {"group_id": group, "member_id_of": number}
+        events += [
+            join(at, number, group),
+            SYNC | of_group | {"at": at + 1500, "id": number + 1, "assignments": []},
+            leave(at + 2300, number + 2, number) | {"group_id": group},
+        ]
+    times = {"Empty": (20_000 - 3000) + (20_000 - 4100), "PreparingRebalance": 2 * 1000,
+             "CompletingRebalance": 2 * 500, "Stable": 2 * 800}  # fmt: skip
+    events = [events[0], *sorted(events[1:], key=lambda event: event["at"])]
+    for summary in both(*events, until=20_000):
+        assert summary.ms_in_state == times
+
+
+def test_evictions_are_counted_by_their_cause():
+    """Behaviours since 2.8 also evict a member that does not sync within its rebalance timeout."""
+    events = [header(group_initial_rebalance_delay_ms=1000)]
+    times = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 5000}
+    events += [
+        join(0, 1, "one"),  # its session ends after 10 s
+        *(join(0, number, "syncs", **times) for number in (2, 3, 4)),  # no one ever does
+        *(join(0, number, "joins", **times) for number in (5, 6)),  # the leader again, alone
+        *({**SYNC, "at": 2100, "id": 10 + one, "group_id": group, "member_id_of": one,
+           "assignments": []} for one, group in ((1, "one"), (5, "joins"), (6, "joins"))),
+        join(2200, 20, "joins", **times),
+        {**join(2200, 21, "joins", **times), "member_id_of": 5},
+    ]  # fmt: skip
+    del events[-1]["member_id"]
+    for summary in both(*events, until=20_000):
+        evictions = summary.session_evictions, summary.rebalance_evictions, summary.sync_evictions
+        assert evictions == (1, 1, 3 + 2)  # the two of the last generation do not sync, too
+
+
+@pytest.mark.parametrize("generation", [-1, 0, 1, 5])
+def test_a_request_of_a_client_that_never_joined_stays_as_it_is(generation):
+    """A commit without a generation is accepted of an empty group (validateOffsetCommit)."""
+    commit = {"at": 5, "op": "offset_commit", "id": 1, "group_id": "g", "member_id": "m",
+              "generation_id": generation,
+              "offsets": [{"topic": "t", "partition": 0, "offset": 5}]}  # fmt: skip
+    trace = load_trace([header(), commit])
+    replay = _Replay(trace, Changes())
+    replay.run()
+    responses = {event.id: event.response for event in replay.events if isinstance(event, Response)}
+    assert responses == _recorded(trace)
+    accepted = responses[1].partitions[0].error is Error.NONE
+    assert accepted == (generation == -1)
+
+
+def test_the_last_join_of_a_trace_is_followed_by_no_request_of_the_replay():
+    for summary in both(header(), join(0, 7, require_known_member_id=True), until=20_000):
+        assert (summary.rebalances, summary.generations) == (0, 0)
+    for summary in both(header(), join(0, 7), until=5000):
+        assert summary.ms_in_state["CompletingRebalance"] == 2000
+
+
+def test_a_client_that_is_evicted_again_joins_again():
+    """The second heartbeat of each pair comes before the answer to this join; it makes none."""
+    beats = [heartbeat(at, at) for at in (10_000, 10_500, 19_000, 19_600, 28_000, 28_700)]
+    recorded, changed = what_if(load_trace(begun(*beats, until=29_000)), SHORT_SESSION)
+    assert (recorded.session_evictions, recorded.refused_requests) == (0, 0)
+    assert (changed.session_evictions, changed.refused_requests) == (3, 6)
+    assert changed.generations == 4
+    assert changed.ms_in_state["CompletingRebalance"] == 500  # each but the first syncs at once
+
+
+def test_a_client_that_becomes_static_joins_once_without_the_join_that_makes_an_id():
+    first = join(0, 1, require_known_member_id=True)
+    second = {key: value for key, value in join(1, 2, member_id_of=1).items() if key != "member_id"}
+    trace = header(group_initial_rebalance_delay_ms=1000), first, second, SYNC | {"id": 3}
+    for summary in both(*trace, until=5000, static=frozenset({"c"})):
+        assert (summary.rebalances, summary.generations, summary.refused_requests) == (1, 1, 0)
+        assert summary.ms_in_state["Stable"] == 3500
+
+
+def test_a_scaled_session_is_that_of_its_clients_alone():
+    events = (
+        header(group_initial_rebalance_delay_ms=0),
+        join(0, 1, "g"),
+        join(0, 2, "h", client_id="d"),
+    )
+    syncs = [{**SYNC, "at": 1, "id": 2 + one, "group_id": group, "member_id_of": one,
+              "assignments": []} for one, group in ((1, "g"), (2, "h"))]  # fmt: skip
+    recorded, changed = both(*events, *syncs, until=9000, scale_session={"d": 0.7})
+    assert (recorded.session_evictions, changed.session_evictions) == (0, 1)
+    assert changed.ms_in_state["Stable"] == 8999 + (7000 + 1 - 1)

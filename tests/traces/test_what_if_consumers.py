@@ -114,6 +114,8 @@ def test_a_client_that_becomes_static_is_not_missed_while_it_restarts():
     assert recorded.rebalances == 4  # two join, one leaves and comes back
     assert changed.rebalances == 2
     assert changed.refused_requests == 0
+    for summary in (recorded, changed):  # who leaves is not evicted
+        assert (summary.session_evictions, summary.rebalance_evictions) == (0, 0)
 
 
 def test_a_member_that_does_not_revoke_is_an_eviction_by_the_rebalance_timeout():
@@ -157,3 +159,21 @@ def test_a_session_cannot_be_scaled_by_client():
         CoterieError, match="the session of 'a' in group 'g' is a setting of the br"
     ):
         story.what_if(scale_session={"a": 0.5})
+
+
+def test_a_group_is_in_one_state_at_each_time_also_when_its_type_changes():
+    """It has a first state when the first member joins, at 0, and converts at 20 s and 60 s."""
+    story = Story()
+    old = Member(story.coordinator, "g", client_id="a", topics=["t"])
+    new = story.member("b")
+    story.run(old, s=20)
+    story.run(old, new, s=20)
+    old.leave()
+    story.run(new, s=20)
+    new.leave()
+    story.run(Member(story.coordinator, "g", client_id="c", topics=["t"]), s=20)
+    recorded, changed = story.what_if()
+    assert recorded == changed
+    assert sum(recorded.ms_in_state.values()) == 80_000
+    assert recorded.ms_in_state["PreparingRebalance"] == 2 * 3000  # the initial delay, twice
+    assert (recorded.session_evictions, recorded.rebalance_evictions) == (0, 0)

@@ -81,7 +81,7 @@ class Logs:
             return ()
         segments = [segment.path for segment in self.listing.segments]
         folders = {os.path.dirname(path) for path in segments if path not in self.paths}
-        return (*self.paths, *sorted(folders), *segments)
+        return (*self.paths, *folders, *segments)
 
 
 @contextlib.contextmanager

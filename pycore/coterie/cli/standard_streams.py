@@ -50,7 +50,4 @@ def _open_null(descriptor: int, flags: int) -> None:
     try:
         os.fstat(descriptor)
     except OSError:
-        null = os.open(os.devnull, flags)
-        if null != descriptor:
-            os.dup2(null, descriptor)
-            os.close(null)
+        os.open(os.devnull, flags)  # gets the lowest that is closed: the earlier ones are open

@@ -204,11 +204,12 @@ def login_of(file: Path) -> str:
     try:
         with open(file, "rb", buffering=0) as opened:
             check_private(opened, f"--basic-auth {file}", file)
-            lines = read_limited(opened, LOGIN_BYTES_MAX).decode("utf-8").splitlines()
+            text = read_limited(opened, LOGIN_BYTES_MAX).decode("utf-8")
     except OSError as error:
         raise ArgumentError(f"--basic-auth {file}: cannot be read: {error.strerror}") from None
     except (FileTooLarge, UnicodeDecodeError) as error:
         raise ArgumentError(f"--basic-auth {file}: {error}") from None
-    if len(lines) != 1 or not all(lines[0].partition(":")):
+    line, *others = text.splitlines() or [""]
+    if others or not all(line.partition(":")):
         raise ArgumentError(f"--basic-auth {file}: it must have one line, USER:PASSWORD")
-    return lines[0]
+    return line

@@ -145,7 +145,7 @@ def complete_until_ms(listing: Listing) -> int | None:
         See :func:`read_copy_state`.
     """
     folders = {str(Path(segment.path).parent) for segment in listing.segments}
-    states = [read_copy_state(folder) for folder in sorted(folders)]
+    states = [read_copy_state(folder) for folder in folders]
     times = [None if state is None else state.complete_until_ms for state in states]
     known = [time for time in times if time is not None]
     return min(known) if known and len(known) == len(times) else None
@@ -179,5 +179,5 @@ def _is_whole(value: object) -> bool:
 def write_copy_state(folder: Path, state: CopyState) -> None:
     """Write the state of a partition's copy, whole or not at all."""
     with atomic_write(folder / STATE_FILE) as temporary:
-        text = json.dumps({"version": VERSION, **asdict(state)}, indent=1)
+        text = json.dumps({"version": VERSION, **asdict(state)})
         temporary.write_text(f"{text}\n", encoding="utf-8")

@@ -256,6 +256,6 @@ class PlayedCluster(Cluster):
             )
             self.schedule.call_later(load_ms, fault.cancel)
 
-    def create_topic(self, name: str, partitions: int, interval_ms: int | None = 1000) -> None:
+    def create_topic(self, name: str, partitions: int, interval_ms: int | None = None) -> None:
         """Refuse: only an application's producer would write to it, and a play has none."""
         raise CoterieError(f"outputs: a play has no producer for {name!r}")

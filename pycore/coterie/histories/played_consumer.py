@@ -131,8 +131,10 @@ class PlayedConsumer:
         if self._woken is not None:
             self._woken.set()
 
-    def commit(self, offsets: Mapping[Any, Any] | None = None, timeout_ms: int = 60_000) -> None:
-        """Commit offsets, by default all positions, and wait until it is done."""
+    def commit(
+        self, offsets: Mapping[Any, Any] | None = None, timeout_ms: int | None = None
+    ) -> None:
+        """Commit offsets, by default all positions, and wait until the client has."""
         chosen = self._committing(offsets)
         try:
             self._ask(lambda client: client.commit(None if offsets is None else chosen))
@@ -179,8 +181,8 @@ class PlayedConsumer:
         """Return who it is, for a transactional producer; a play has none."""
         return ConsumerGroupMetadata(self._cluster.group_id, -1, "", None)
 
-    def close(self, timeout_ms: int = 30_000) -> None:
-        """Leave the group."""
+    def close(self, timeout_ms: int | None = None) -> None:
+        """Leave the group; the client has its own time for it."""
         if not self._closed:
             self._ask(lambda client: client.close())
             self.end()

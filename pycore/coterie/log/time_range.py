@@ -50,8 +50,8 @@ class TimeRange:
             is_since = True
         elif self.begin is not None and log_offset < self.begin.log_offset:
             is_since = False
-        if self.cut is not None:
-            is_until = log_offset < self.cut.log_offset
+        if self.cut is not None:  # before it, records of the first later batch go by their own
+            is_until = is_until and log_offset < self.cut.log_offset
         in_order = is_since and is_until
         self.more += in_order and not chosen
         self.fewer += chosen and not in_order

@@ -36,7 +36,7 @@ class Run(NamedTuple):
     """
 
     wrong: list[int]
-    changed_at: dict[str, set[int]]
+    changed_at: dict[str | None, set[int]]
 
 
 def in_answered_order(
@@ -58,7 +58,7 @@ def in_answered_order(
         if at is None:
             return steps, len(best.wrong)
         group, better = group_of(steps[at]), None
-        changed_ms = {start_ms + at for at in best.changed_at.get(group or "", ())}
+        changed_ms = {start_ms + at for at in best.changed_at.get(group, ())}
         for other in chain(swaps(steps, at), moves(steps, at, changed_ms)):
             left -= len(steps)
             if left < 0:
@@ -80,7 +80,7 @@ def run_of(trace: Lines, expected: Lines) -> Run | None:
         return None
     lines = (difference.expected or difference.actual or {} for difference in
              compare_responses(expected, came))  # fmt: skip
-    changed_at: dict[str, set[int]] = defaultdict(set)
+    changed_at: dict[str | None, set[int]] = defaultdict(set)
     for line in came:
         if line["event"] in CHANGES:
             changed_at[line["group_id"]].add(line["at"])

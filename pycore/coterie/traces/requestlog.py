@@ -147,7 +147,7 @@ def import_request_log(
     by_time = in_order(exchanges(lines, out.left_out))
     config = dict(config or {})
     newer = _left_out_groups(by_time, config)
-    classic_only = config.get("coterie.behaviour", CLASSIC_ONLY[0]) in CLASSIC_ONLY
+    classic_only = {**DEFAULTS, **config}["coterie.behaviour"] in CLASSIC_ONLY
     topics = _topics(by_time)
     steps = _steps(out, by_time, newer, removals)
     for _, event, answer in steps:

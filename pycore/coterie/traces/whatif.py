@@ -38,6 +38,7 @@ _REJOIN = {Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATION, Error.UNKNOWN_
 _STALE = {Error.ILLEGAL_GENERATION, Error.STALE_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID,
           Error.GROUP_ID_NOT_FOUND}  # fmt: skip
 _SESSION, _KNOWN_ID = 2, 6  # indices into a join's details
+_NO_GENERATION = -1  # of a request that has none, as a join, and of a client before its first one
 _HEARTBEAT, _GROUP_CONFIG = NUMBER["consumer_group_heartbeat"], NUMBER["group_config"]
 CLASSIC_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
 _GROUP_SESSION = "consumer.session.timeout.ms"  # of a group's own settings
@@ -81,14 +82,15 @@ class Summary:
 class _Client:
     """A client of a group: its member id and generation in the changed run."""
 
-    recorded_generation: int = -1
+    recorded_generation: int = _NO_GENERATION
     member_id: str = ""
-    generation_id: int = -1
+    generation_id: int = _NO_GENERATION
     join: tuple[Any, ...] | None = None
     group_id: str | None = None
     instance: str | None = None
     consumer: ConsumerClient = field(default_factory=ConsumerClient)
     last_ms: int = 0  # of its last request as a member
+    is_joining: bool = False  # a join of the replay's own is not answered
 
 
 def _recorded(trace: Trace) -> dict[int, Any]:
@@ -123,7 +125,6 @@ class _Replay:
         self.session_ms: dict[str | None, int] = {}  # of groups with a timeout of their own
         self.session_evictions = self.rebalance_evictions = 0  # of consumer groups
         self.answers = _recorded(trace)
-        self.clients: dict[Any, _Client] = {}
         self.by_id: dict[tuple[str | None, str], _Client] = {}
         self.owner: dict[int, _Client] = {}
         self.assigned: dict[str, bytes] = {}
@@ -203,12 +204,13 @@ class _Replay:
         recorded = self.answers.get(request_id)
         if recorded is not None and recorded.member_id:
             self.by_id[group_id, recorded.member_id] = client
-        # A client that became static has its id: the recorded second join is not necessary.
+        # A client that became static gets its id with its first generation: the second join, with
+        # the id that the first one got in the recorded run, is not necessary.
         became_static = client_id in self.changes.static
-        if became_static and client.member_id and member and client.generation_id < 0:
+        if became_static and member and client.generation_id == _NO_GENERATION:
             return
-        self.ask(NUMBER["join_group"], request_id, group_id, -1, client.member_id, instance,
-                 client.join)  # fmt: skip
+        self.ask(NUMBER["join_group"], request_id, group_id, _NO_GENERATION, client.member_id,
+                 instance, client.join)  # fmt: skip
 
     def as_member(
         self, op: int, request_id: int, group_id: str | None, generation: int, member: str,
@@ -286,7 +288,7 @@ class _Replay:
         members = tuple(
             (self.client_of(group_id, m, i).member_id if m else m, i) for m, i in details
         )
-        self.ask(NUMBER["leave_group"], request_id, group_id, -1, None, None, members)
+        self.ask(NUMBER["leave_group"], request_id, group_id, _NO_GENERATION, None, None, members)
 
     def react(self, *, timers: bool = False) -> None:
         """Take the new responses; a client that has to join again does so."""
@@ -313,7 +315,7 @@ class _Replay:
                 self.rejoin(client)
 
     def joined(self, client: _Client, event: Any, recorded: Any) -> None:
-        answer = event.response
+        answer, client.is_joining = event.response, False
         if answer.member_id:
             client.member_id = answer.member_id
         if recorded is not None and recorded.error == Error.NONE:
@@ -331,8 +333,9 @@ class _Replay:
                 self.rejoin(client)  # in the recorded run it had no reason to
 
     def rejoin(self, client: _Client) -> None:
-        if client.join is not None:
-            self.inject("join_group", client, -1, client.join)
+        if client.join is not None and not client.is_joining:
+            client.is_joining = True
+            self.inject("join_group", client, _NO_GENERATION, client.join)
 
     def resync(self, client: _Client, answer: Any) -> None:
         plans = {m.member_id: self.assigned.get(m.member_id, b"") for m in answer.members}

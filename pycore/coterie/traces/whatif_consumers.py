@@ -69,7 +69,7 @@ class ConsumerClient:
             self.recorded_epoch, self.recorded_owned = 0, None
         elif response.error == Error.NONE:
             self.recorded_epoch = max(response.member_epoch, 0)
-            if response.member_epoch < 0:
+            if self.recorded_epoch == 0:
                 self.recorded_owned = None
             elif response.assignment is not None:
                 self.recorded_owned = owned_of(response.assignment)
@@ -85,7 +85,7 @@ class ConsumerClient:
             return None
         self.rejoins = False
         self.epoch = max(response.member_epoch, 0)
-        if response.member_epoch < 0:
+        if self.epoch == 0:
             self.owned = None
         if response.assignment is None:
             return None

@@ -49,8 +49,8 @@ class ReadSegment:
     end: int
     proof: int
     identity: Identity
-    waiting: int = 0  # bytes behind ``end``
-    is_damaged: bool = False  # these bytes are the beginning of no batch
+    waiting: int  # bytes behind ``end``
+    is_damaged: bool  # these bytes are the beginning of no batch
 
 
 class PartitionFiles:

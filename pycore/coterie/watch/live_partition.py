@@ -62,7 +62,7 @@ class LivePartition:
     """
 
     def __init__(
-        self, number: int | None, trusted_from_ms: int | None, *, counts_all: bool = False
+        self, number: int | None, trusted_from_ms: int | None, *, counts_all: bool
     ) -> None:
         self.number = number
         self.counts_all = counts_all

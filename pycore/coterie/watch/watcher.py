@@ -189,7 +189,7 @@ class Watcher:
 
     def save(self) -> None:
         """Store the totals of the partitions that have new records."""
-        for number in sorted(self.unsaved, key=str):
+        for number in tuple(self.unsaved):
             self._save(number)
 
     def _save(self, number: int | None) -> None:

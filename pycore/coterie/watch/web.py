@@ -105,7 +105,7 @@ class Web:
         access: Access,
         keep_ms: int,
         now_ms: Callable[[], int],
-        reload_s: int = 60,
+        reload_s: int,
         read: Callable[[ReadRequest], bytes] | None = None,
     ) -> None:
         self.watcher, self.steps, self.access = watcher, steps, access
@@ -243,7 +243,7 @@ def group_of(query: str) -> str | None:
     groups = parameters.get("group", [])
     if len(groups) > 1:
         raise Refusal(HTTPStatus.BAD_REQUEST, "group is given more than once")
-    return groups[0] if groups else None
+    return next(iter(groups), None)
 
 
 def json_rows(rows: Any) -> Answer:
