@@ -12,6 +12,7 @@ import pytest
 
 from coterie.errors import CoterieError
 from coterie.server import Broker
+from coterie.server.ending import end_other_tasks
 from coterie.server.running import Running
 from support.commandline import default_sigint
 from support.patience import HANG_S
@@ -349,3 +350,19 @@ def test_a_broker_names_its_settings_without_effect_once(capfd):
     assert capfd.readouterr().err == (
         "settings that have no effect here: default.replication.factor, process.roles\n"
     )
+
+
+def test_the_other_tasks_of_a_loop_end_whatever_they_raise():
+    async def fail():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("at its end")
+
+    async def end():
+        tasks = [asyncio.ensure_future(fail()), asyncio.ensure_future(asyncio.Event().wait())]
+        await asyncio.sleep(0)
+        await end_other_tasks()
+        return [task.cancelled() or str(task.exception()) for task in tasks]
+
+    assert asyncio.run(end()) == ["at its end", True]

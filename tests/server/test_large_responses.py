@@ -412,3 +412,30 @@ def test_a_long_response_that_has_begun_is_finished_whatever_is_unread():
     assert not transport.written  # it has more slices to make
     peering.loop.run()
     assert correlation_ids(b"".join(transport.written)) == [1]
+
+
+def test_what_waits_for_room_is_called_in_order_once_there_is_some_and_it_is_not_withdrawn():
+    unsent, called = Unsent(most_copied=10), []
+
+    def first():
+        called.append(1)
+        unsent.add(0, 3)  # its response
+        unsent.subtract(0, 0)
+
+    second, third = (lambda: called.append(2)), (lambda: called.append(3))
+    unsent.add(100, 10)
+    assert unsent.is_full
+    for go_on in (first, second, third, third):
+        unsent.wait(go_on)
+    unsent.subtract(50, 0)
+    assert not called
+    unsent.forget(second)
+    unsent.subtract(0, 1)
+    assert (called, unsent.copied, unsent.stored) == ([1], 12, 50)
+    unsent.subtract(50, 2)
+    assert called == [1]  # at the limit there is none
+    unsent.subtract(0, 1)
+    assert called == [1, 3]
+    assert not unsent.is_full
+    unsent.wake()
+    assert called == [1, 3]
