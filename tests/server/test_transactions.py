@@ -496,3 +496,25 @@ def test_a_transaction_times_out_counted_from_its_first_partitions():
     coordinated.add(producer, 1)
     coordinated.move(2 * CHECK_MS)
     assert coordinated.states()[-1] is State.COMPLETE_ABORT
+
+
+def test_an_id_that_was_loaded_expires_a_week_after_its_last_record():
+    it = Coordinated()
+    it.init()
+    it.move(3 * HOUR_MS)
+    it.own.load()
+    it.move(WEEK_MS - 3 * HOUR_MS - 1)
+    assert it.log()[-1].value is not None
+    it.move(HOUR_MS + 1)
+    assert it.log()[-1].value is None
+
+
+def test_no_client_knows_the_new_way_to_end_a_transaction_before_it_has_partitions():
+    """clientTransactionVersion is a tagged field, which 0 leaves out (TransactionLogValue)."""
+    cluster = playing.Server(CONFIG, kafka="4.1").cluster
+    it = Coordinated()
+    it.cluster, it.own = cluster, cluster.transactions
+    it.own.ready()
+    it.init()
+    assert it.log()[-1].value[:2] == b"\0\1"
+    assert it.log()[-1].value[-1:] == b"\0"
