@@ -50,7 +50,10 @@ def test_a_named_listener_has_its_protocol_and_its_own_limits():
 def test_an_empty_host_is_every_address_and_advertised_by_the_name_of_the_machine():
     places, advertised = chosen_listeners({"listeners": "PLAINTEXT://:9092"}, ())
     assert places == (Place("plaintext", "0.0.0.0", 9092),)
-    assert advertised == (Place("plaintext", os.uname().nodename, 9092),)
+    own_name = os.uname().nodename
+    assert advertised == (Place("plaintext", own_name, 9092),)
+    settings = {"listeners": "PLAINTEXT://h:1", "advertised.listeners": "PLAINTEXT://:9"}
+    assert chosen_listeners(settings, ())[1] == (Place("plaintext", own_name, 9),)
 
 
 def test_the_command_line_overrides_listeners_and_keeps_what_is_advertised():
