@@ -8,6 +8,7 @@ from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError,
 from coterie.extras import missing_module
 from coterie.operations import OPERATIONS
 from coterie.ordering import key_order, partition_order, place_order
+from coterie.properties import read_properties
 from coterie.values import Batch, Error, LeaveMember, left, listed
 
 
@@ -116,3 +117,9 @@ def test_only_what_a_broker_does_by_itself_is_in_no_trace():
     """A trace has the requests of clients and what happens to the log; loads come from it."""
     assert {name for name, row in OPERATIONS.items() if not row.traced} == {
         "resign", "begin_load", "finish_load"}  # fmt: skip
+
+
+def test_a_backslash_that_is_escaped_escapes_nothing():
+    """java.util.Properties."""
+    found = read_properties(b"a\\\\=b\nc\\=d=e\n")
+    assert found == {"a\\": ("b", 1), "c=d": ("e", 2)}
