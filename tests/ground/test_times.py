@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.times import format_duration, format_time, parse_duration, parse_time
+from coterie.times import LogClock, format_duration, format_time, parse_duration, parse_time
 
 FIRST, LAST = datetime(1970, 1, 1), datetime(9999, 12, 30)  # noqa: DTZ001
 MOMENTS = st.datetimes(min_value=FIRST, max_value=LAST)
@@ -95,3 +95,20 @@ def test_a_length_is_shown_in_its_two_greatest_units():
     assert format_duration(0) == "0s"
     assert format_duration(day + 5) == "1d"
     assert format_duration(day + 5 * 60_000) == "1d"  # two units that follow one another
+
+
+def test_local_times_that_occur_twice_are_the_later_ones_once_the_first_have_passed():
+    """Berlin, 2026-10-25: from 3:00 back to 2:00 (the zone +02:00, then +01:00)."""
+    clock = LogClock("Europe/Berlin")
+    hour_ms, midnight_ms = 3_600_000, 1_792_879_200_000
+    for text, ms in (
+        ("2026-10-25 00:00:00,000", 0),
+        ("2026-10-25 02:30:00,250", 2.5 * hour_ms + 250),
+        ("2026-10-25 02:29:55,5", 2.5 * hour_ms - 4500),  # out of order by five seconds
+        ("2026-10-25 02:29:54", 3.5 * hour_ms - 6000),  # by more: it is an hour later
+        ("2026-10-25 02:10:00", 3.0 * hour_ms + 600_000),
+        ("2026-10-25 03:00:00", 4.0 * hour_ms),
+        ("2026-10-25 01:00:00", 1.0 * hour_ms),  # occurs once, however late its line is
+    ):
+        assert clock.ms(text) == midnight_ms + ms, text
+    assert LogClock().ms("1970-01-01 00:00:01,5") == 1500

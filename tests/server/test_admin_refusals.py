@@ -237,6 +237,15 @@ CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
         (topic(partitions=-1, replicas=-1, assigned=[(0, [1, 1])]),
          (INVALID_ASSIGNMENT,
           "The manual partition assignment includes the broker 1 more than once.")),
+        (topic(partitions=-1, replicas=-1, assigned=[(0, [9, 1, 9, 1])]),
+         (INVALID_ASSIGNMENT,
+          "The manual partition assignment includes the broker 1 more than once.")),
+        (topic(partitions=-1, replicas=-1, assigned=[(0, [9, 9])]),
+         (INVALID_ASSIGNMENT, "The manual partition assignment includes broker 9, but no such "
+          "broker is registered.")),
+        (topic(partitions=-1, replicas=-1, assigned=[(0, [1, 1, 0])]),
+         (INVALID_ASSIGNMENT, "The manual partition assignment includes broker 0, but no such "
+          "broker is registered.")),
         (topic(partitions=-1, replicas=-1, assigned=[(0, [1, 9, 7])]),
          (INVALID_ASSIGNMENT, "The manual partition assignment includes broker 7, but no such "
           "broker is registered.")),

@@ -89,11 +89,13 @@ def test_the_trace_lies_in_its_file_after_the_end(tmp_path):
     file = tmp_path / "one.trace.jsonl"
     with Broker(QUICK, clock="virtual", trace=file) as broker:
         joined(sockets.connect(broker))
+        broker.advance(45_000)
     lines = list(run_trace(file.read_text(encoding="utf-8").splitlines()))
     assert [line["op"] for line in lines if line["event"] == "response"] == [
         "join_group",
         "sync_group",
     ]
+    assert [line["to"] for line in lines if line["event"] == "transition"][-1] == "Empty"
 
 
 def test_faults_and_requests_are_there_for_a_test(broker):
@@ -103,6 +105,40 @@ def test_faults_and_requests_are_there_for_a_test(broker):
     assert sockets.ask(connection, "ListGroups", 0, {})["errorCode"] == 0
     assert fault.count == 1
     assert [each["api"] for each in broker.requests()] == ["ListGroups", "ListGroups"]
+
+
+def test_a_fault_delays_the_responses_to_one_client_for_its_group(broker):
+    """docs/testing.md: the delay is of the broker's clock."""
+    fault = broker.fail("Heartbeat", delay_ms=1500, times=None, client_id="slow", group_id="g")
+    body = asking.heartbeat("g", "m", 1)
+    for client_id, group in (("quick", "g"), ("slow", "h")):
+        peer = sockets.connect(broker)
+        beat = {**body, "groupId": group}
+        assert sockets.ask(peer, "Heartbeat", 0, beat, client_id=client_id)["errorCode"] == 25
+    slow = sockets.connect(broker)
+    for number in range(2):
+        slow.send(asking.request("Heartbeat", 0, body, client_id="slow"))
+        while len(broker.requests()) < 3 + number:
+            pass
+        broker.advance(1499)
+        slow.s.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            slow.s.recv(1)
+        slow.s.setblocking(True)
+        broker.advance(1)
+        assert len(slow.frame(HANG_S)) == 6
+    assert (fault.count, fault.left) == (2, None)
+
+
+def test_a_coordinator_moves_to_no_broker_that_is_unknown(broker):
+    connection = sockets.connect(broker)
+    joined(connection)
+    events = len(broker.timeline)
+    with pytest.raises(ArgumentError, match=r"node must be one of \[1\], not 2"):
+        broker.move_coordinator("g", 2)
+    assert len(broker.timeline) == events
+    broker.move_coordinator("g", 1)
+    assert len(broker.timeline) > events
 
 
 def test_a_broker_that_is_killed_closes_at_once_and_comes_back_with_its_groups(broker):
@@ -204,7 +240,14 @@ def test_a_peer_that_never_reads_is_held_and_the_others_are_not(broker):
         ({"listen": "sasl_plaintext://127.0.0.1:0"}, "sasl_users"),
         ({"topics": {"a/b": 1}}, "a/b"),
         ({"topics": {"a": 0}}, "a must be"),
+        ({"topics": {"a": 100_001}}, "a must be"),
         ({"topics": "orders"}, "orders"),
+        ({"topics": {5: 1}}, "topics must be {name: partitions}, not of 5"),
+        ({"topics": {("a",): 1}}, "topics must be {name: partitions}"),
+        ({"topics": ["a", 5]}, "topics must be {name: partitions}, not of 5"),
+        ({"listen": ()}, "listen must name an address"),
+        ({"listen": "ssl://127.0.0.1:0"}, "a listener with TLS needs tls"),
+        ({"tls": {"cert": "c.pem"}}, "tls must be"),
         ({"topics": {"__consumer_offsets": 3}}, "offsets.topic.num.partitions"),
         ({"topics": {"__transaction_state": 1}}, "transaction.state.log.num.partitions"),
         ({"seed": "x"}, "seed"),

@@ -147,8 +147,10 @@ def test_a_password_is_never_shown(peer):
 
 def test_a_setting_without_effect_here_is_named_in_the_log(server, peer):
     limit = ("listener.name.plaintext.max.connections", "9")
-    alter(peer, ("num.io.threads", "9"), ("log.segment.bytes", "1000"), limit)
-    assert server.log_lines == ["dynamic settings without effect here: 'num.io.threads'"]
+    threads = ("num.network.threads", "4"), ("num.io.threads", "9")
+    alter(peer, *threads, ("log.segment.bytes", "1000"), limit)
+    names = "'num.io.threads', 'num.network.threads'"
+    assert server.log_lines == [f"dynamic settings without effect here: {names}"]
 
 
 @pytest.mark.parametrize(
@@ -209,3 +211,33 @@ def test_the_limits_of_connections_change_while_the_server_runs(server, peer):
     taken = [name for name in ["plaintext", "ssl"] * 3 if peers.accepts(object(), name, 1)]
     assert taken == ["plaintext", "ssl", "plaintext"]
     assert peers.accepts(object(), "plaintext", 1) is False
+
+
+def test_the_settings_of_a_broker_are_in_the_order_of_their_names_and_those_of_its_release():
+    for kafka, known in (("3.9", True), ("4.1", False)):
+        body = {"resources": [{"resourceType": BROKER, "resourceName": "1"}]}
+        found = ask(Server({}, kafka=kafka).connect(), "DescribeConfigs", 4, body)
+        rows = {row["name"]: row for row in found["results"][0]["configs"]}
+        assert list(rows) == sorted(rows)
+        assert len(rows) == len(found["results"][0]["configs"])
+        assert ("offsets.commit.required.acks" in rows) is known
+        assert "group.consumer.regex.refresh.interval.ms" not in rows
+        assert not rows["log.segment.bytes"]["readOnly"]  # it can be set dynamically
+        assert rows["node.id"]["readOnly"]
+
+
+def test_synonyms_are_described_on_request_only(peer):
+    rows = [{"resourceType": BROKER, "resourceName": "1",
+             "configurationKeys": ["log.segment.bytes"]}]  # fmt: skip
+    for requested in (True, False):
+        body = {"resources": rows, "includeSynonyms": requested}
+        (row,) = ask(peer, "DescribeConfigs", 4, body)["results"][0]["configs"]
+        assert bool(row["synonyms"]) is requested
+        assert (row["configSource"], row["value"]) == (DEFAULT, "1073741824")
+
+
+def test_dynamic_defaults_are_described_in_the_order_of_their_names(peer):
+    for name, value in (("num.io.threads", "9"), ("log.segment.bytes", "2000"),
+                        ("background.threads", "11")):  # fmt: skip
+        assert alter(peer, (name, value), name="") == OK
+    assert list(describe(peer, "")) == ["background.threads", "log.segment.bytes", "num.io.threads"]

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
 from coterie.errors import CoterieError
 from coterie.server import Broker
+from coterie.server.ending import end_other_tasks
 from coterie.server.running import Running
 from support.commandline import default_sigint
 from support.patience import HANG_S
@@ -218,7 +220,7 @@ def test_a_wait_ends_whether_it_begins_before_or_after_what_happens(broker):
 
 
 def test_a_group_that_does_not_exist_is_dead(broker):
-    assert broker.wait_for("none", state="Dead") is None
+    assert broker.wait_for("none", state="Dead", timeout_s=86_400) is None  # the longest wait
 
 
 def test_a_wait_that_is_over_says_the_state_and_what_the_group_waits_for(broker):
@@ -231,6 +233,76 @@ def test_a_wait_that_is_over_says_the_state_and_what_the_group_waits_for(broker)
         "group 'g' is PreparingRebalance with 1 member, not Stable with 2 members, after 0 s; "
         "it waits for joins until 3000; the clock is at 0"
     )
+
+
+def test_a_wait_says_the_time_of_the_clock_from_its_first_one_on(broker):
+    for moved_ms, now_ms in ((2345, 2345), (1_000, 3345)):
+        broker.advance(moved_ms)
+        with pytest.raises(CoterieError, match=f"the clock is at {now_ms}$"):
+            broker.wait_for("g", members=1, timeout_s=0)
+
+
+def test_a_wait_of_another_thread_ends_with_the_broker(monkeypatch):
+    begun, ended = threading.Event(), []
+    wait_for = Running.wait_for
+
+    async def begin(self, *args, **how):
+        begun.set()
+        await wait_for(self, *args, **how)
+
+    monkeypatch.setattr(Running, "wait_for", begin)
+    broker = Broker()
+
+    def wait():
+        with pytest.raises(CancelledError):
+            broker.wait_for("g", members=1, timeout_s=HANG_S)
+        ended.append(True)
+
+    with broker:
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        begun.wait()
+    waiting.join()
+    assert ended
+
+
+def test_a_broker_that_has_stopped_takes_no_calls_and_can_start_again():
+    broker = Broker(topics=["t"])
+    for _ in range(2):
+        with broker:
+            assert [thread.daemon for thread in broker_threads()] == [True]  # a program can end
+            with pytest.raises(CoterieError, match="runs already"):
+                broker.__enter__()
+            assert broker.requests() == []
+        with pytest.raises(CoterieError, match="does not run"):
+            broker.requests()
+        broker.stop()  # again: nothing happens
+
+
+def test_after_a_start_in_a_loop_that_failed_the_same_broker_can_start():
+    async def enter(broker):
+        async with broker:
+            return broker.addresses
+
+    with Broker() as other:
+        broker = Broker(listen=other.bootstrap_servers)
+        with pytest.raises(CoterieError, match="cannot be listened on"):
+            asyncio.run(enter(broker))
+        address = other.bootstrap_servers
+    assert asyncio.run(enter(broker)) == [address]
+    assert not broker_threads()
+
+
+def test_a_broker_that_is_killed_or_started_twice_is_so_once(broker):
+    connection = sockets.connect(broker)
+    broker.kill()
+    broker.kill()
+    connection.closed(HANG_S)
+    address = broker.bootstrap_servers
+    broker.start()
+    broker.start()
+    assert broker.addresses == [address]
+    assert sockets.ask(sockets.connect(broker), "ListGroups", 0, {})["errorCode"] == 0
 
 
 @pytest.mark.parametrize(
@@ -278,3 +350,19 @@ def test_a_broker_names_its_settings_without_effect_once(capfd):
     assert capfd.readouterr().err == (
         "settings that have no effect here: default.replication.factor, process.roles\n"
     )
+
+
+def test_the_other_tasks_of_a_loop_end_whatever_they_raise():
+    async def fail():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("at its end")
+
+    async def end():
+        tasks = [asyncio.ensure_future(fail()), asyncio.ensure_future(asyncio.Event().wait())]
+        await asyncio.sleep(0)
+        await end_other_tasks()
+        return [task.cancelled() or str(task.exception()) for task in tasks]
+
+    assert asyncio.run(end()) == ["at its end", True]

@@ -52,6 +52,30 @@ def test_a_frame_of_such_a_length_closes_before_its_bytes_come(server, size):
     assert peer.connection.closing
 
 
+@pytest.mark.parametrize("api", ["ApiVersions", "Heartbeat"])  # one is answered by the core
+def test_a_frame_has_at_most_socket_request_max_bytes(api):
+    body = heartbeat("g", "m", 1) if api == "Heartbeat" else {}
+    sent = request(api, 0, body)
+    for most, answers in ((len(sent) - 4, 1), (len(sent) - 5, 0)):
+        server = Server({"socket.request.max.bytes": most})
+        peer = server.connect()
+        peer.send(sent)
+        assert len(frames_of(peer.take())) == answers
+        assert peer.connection.closing is (answers == 0)
+
+
+def test_a_frame_needs_the_four_bytes_of_a_key_and_a_version(server):
+    for frame, reason in (
+        (b"\0\x12\0", "a frame that is too short for a header"),
+        (b"\0\x12\0\0", "ApiVersions 0 does not parse"),
+    ):
+        lines = Server()
+        peer = lines.connect()
+        peer.send(framed(frame))
+        assert peer.connection.closing
+        assert reason in lines.log_lines[0]
+
+
 def test_a_wrong_frame_behind_one_that_waits_is_seen_once_that_is_answered(server):
     first, second = server.connect(), server.connect()
     member_id, _ = member(first, "g")
@@ -165,6 +189,7 @@ def test_a_call_is_answered_once(server):
 
 def test_what_is_answered_to_a_peer_that_is_gone_is_lost(server):
     peer = server.connect()
+    peer.send(VERSIONS)
     calls = []
     server.dispatcher.observer = lambda call, handler: calls.append(call)
     peer.send(VERSIONS)

@@ -400,3 +400,12 @@ def test_a_trace_of_the_server_has_the_topics_and_gives_the_same_responses(serve
         ]
         for row in live
     ]  # fmt: skip
+
+
+def test_groups_that_cannot_be_described_come_first_in_their_order(peer):
+    for group_id in ("g", "h"):
+        join(peer, groupId=group_id)
+    rows = describe(peer, "g", "none", "h", "absent")
+    assert [(row["groupId"], row["errorCode"]) for row in rows] == [
+        ("none", 69), ("absent", 69), ("g", 0), ("h", 0),
+    ]  # fmt: skip

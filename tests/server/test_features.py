@@ -154,3 +154,32 @@ def test_all_answers_name_the_same_controller_of_several_brokers():
         ask(peer, "DescribeCluster", 0, {})["controllerId"],
     }
     assert controllers == {1}
+
+
+def test_results_are_in_the_order_of_names_and_a_refused_update_leaves_the_others(peer):
+    """FeatureControlManager of Kafka 3.9 collects them in a TreeMap."""
+    rows = [
+        {"feature": name, "maxVersionLevel": level, "upgradeType": kind}
+        for name, level, kind in (
+            ("other", 1, UPGRADE), ("metadata.version", 16, SAFE), ("kraft.version", 1, UPGRADE),
+        )
+    ]  # fmt: skip
+    found = ask(peer, "UpdateFeatures", 1, {"featureUpdates": rows})
+    assert [(each["feature"], each["errorCode"]) for each in found["results"]] == [
+        ("kraft.version", 0), ("metadata.version", INVALID_UPDATE), ("other", INVALID_UPDATE),
+    ]  # fmt: skip
+    assert features(peer, 4)[1] == {"metadata.version": 21, "kraft.version": 1}
+
+
+def test_the_controller_of_several_brokers_leads_the_quorum_and_checks_updates():
+    server = Server({})
+    for number in (3, 2):
+        server.cluster.nodes[number] = Node(number, dict(server.node.addresses))
+    peer = server.connect()
+    topics = [{"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}]
+    found = ask(peer, "DescribeQuorum", 2, {"topics": topics})
+    (partition,) = found["topics"][0]["partitions"]
+    assert partition["leaderId"] == 1
+    assert [each["replicaId"] for each in partition["currentVoters"]] == [1]
+    assert sorted(each["replicaId"] for each in partition["observers"]) == [2, 3]
+    assert "Local controller 1 only" in update(peer, "metadata.version", 22)[1]

@@ -1,5 +1,8 @@
 """Fetch: when it is answered, how much it returns, and the responses of a session."""
 
+import gc
+import weakref
+
 import pytest
 
 from coterie._core.codec.writer import encode_batch
@@ -377,3 +380,34 @@ def test_a_session_is_of_names_or_of_ids(server):
     session = ask(peer, "Fetch", 11, asking((0, 0), sessionEpoch=0, maxWaitMs=0))["sessionId"]
     other = {**asking(sessionEpoch=1, sessionId=session), "topics": []}
     assert ask(peer, "Fetch", 17, other)["errorCode"] == 106
+
+
+def fetched_after_a_write(server, peer):
+    log(server).produce(batch(b"v"))
+    assert partitions(answer(peer, "Fetch", 11)) == {0: (0, [0], 1), 1: (0, [], 0)}
+
+
+def fetched_after_its_time(server, peer):
+    server.run(500)
+    assert partitions(answer(peer, "Fetch", 11)) == {0: (0, [], 0), 1: (0, [], 0)}
+
+
+def lost(server, peer):
+    peer.leave()
+
+
+@pytest.mark.parametrize("end", [fetched_after_a_write, fetched_after_its_time, lost])
+def test_a_fetch_that_has_ended_waits_nowhere_and_is_freed_at_once(server, end):
+    peer = server.connect()
+    peer.send(request("Fetch", 11, asking((0, 0), (1, 0))))
+    (fetch,) = map(weakref.ref, log(server, 0).waiters)
+    assert [*map(weakref.ref, log(server, 1).waiters)] == [fetch]
+    gc.disable()
+    try:
+        end(server, peer)
+        assert fetch() is None
+    finally:
+        gc.enable()
+    assert not log(server, 0).waiters
+    assert not log(server, 1).waiters
+    assert server.cluster.waits.next_deadline_ms() is None

@@ -1,6 +1,7 @@
 """Waits for a group: it is looked at once as the wait begins and once at each change."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -171,6 +172,8 @@ def test_what_a_group_of_kafka_4_waits_for_is_told_by_its_members():
     for name in ("one", "two"):
         ask(peer, "ConsumerGroupHeartbeat", 1, {**body, "memberId": name})
     assert told() == "waits for one to reach epoch 2; the clock is at 5"
+    target = replace(server.cluster.groups.snapshot("g"), group_epoch=7)  # is not computed yet
+    assert pending_work(target, 5) == "waits for one to reach epoch 2; the clock is at 5"
     owned = ask(peer, "ConsumerGroupHeartbeat", 1, {
         "groupId": "g", "memberId": "one", "memberEpoch": 1, "topicPartitions": None})  # fmt: skip
     if owned["memberEpoch"] == 1:  # it has to give its partition up first

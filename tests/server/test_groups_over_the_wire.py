@@ -197,3 +197,29 @@ def test_a_request_that_fails_closes_its_connection_and_no_other(watched):
     beat = heartbeat("g", member_id, generation)
     assert ask(good, "Heartbeat", 3, beat)["errorCode"] == 0
     assert member(server.connect(), "h")
+
+
+def test_a_recorder_gets_each_call_with_the_time_since_it_began():
+    server = Server({"group.initial.rebalance.delay.ms": 3000})
+    server.run(1234)
+    calls = []
+
+    class Recorder:
+        def begin(self, **how):
+            calls.append(("begin", how))
+
+        def ask(self, at_ms, op, request_id, compiled):
+            calls.append((op, at_ms))
+
+        def advance(self, at_ms):
+            calls.append(("advance", at_ms))
+
+    server.cluster.groups.record_into(Recorder())
+    server.run(250)
+    peer = server.connect()
+    peer.send(request("JoinGroup", 3, joining("g")))
+    server.run(3000)
+    assert answer(peer, "JoinGroup", 3)["generationId"] == 1
+    assert calls[0] == (
+        "begin", {"now_ms": 0, "deferred": False, "loaded": False, "periodic": True})  # fmt: skip
+    assert calls[1:3] == [("join_group", 250), ("advance", 3250)]

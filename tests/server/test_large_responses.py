@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from coterie import wire
 from coterie.server.api.fetch_frame import fetch_frame
 from coterie.server.net.backlog import SLICE_BUFFERS, SLICE_BYTES, TURN_BYTES, Backlog
+from coterie.server.net.listener import Peer
 from coterie.server.services.data.fetch_sessions import PartitionRow
 from coterie.server.services.data.records import RecordRange
 from coterie.server.services.data.segment import StoredBatch
 from coterie.server.unsent import Unsent
 from support.server.asking import ask, correlation_ids, frames_of, heartbeat, request
-from support.server.transports import Peering
+from support.server.transports import Peering, Transport
 from support.server.writing import batch
 
 FETCH, MB = 1, 1 << 20
@@ -219,6 +220,7 @@ def test_readers_write_in_turn_and_one_iteration_writes_a_bounded_number_of_byte
         peering.loop.turn()
         sizes = [transport.size for transport in transports]
         assert sum(sizes) - before <= TURN_BYTES + SLICE_BYTES
+        assert before or sum(sizes) >= TURN_BYTES
         assert max(sizes) - min(sizes) <= 2 * SLICE_BYTES
         before = sum(sizes)
     assert min(sizes) > 60 * 100_000
@@ -279,7 +281,7 @@ def waits_for_data(peering):
     body = {"replicaId": -1, "maxWaitMs": 700, "minBytes": 1, "maxBytes": MB,
             "topics": [{"topic": "t", "partitions": [partition]}]}  # fmt: skip
     transport.protocol.data_received(request("Fetch", 12, body))
-    return transport, lambda: None  # the response is due at 700
+    return transport, peering.heart.tick  # the response is due at 700
 
 
 def receives_a_large_response(peering):
@@ -310,7 +312,7 @@ def test_a_connection_is_idle_from_its_last_bytes_in_either_direction_on(begin):
     fill(peering.server, 40, 20_000)
     waits = peering.server.cluster.waits
     transport, act = begin(peering)
-    waits.advance(700)
+    peering.loop.now_s = 0.7
     act()
     waits.advance(1699)
     assert transport.ended is None
@@ -320,9 +322,11 @@ def test_a_connection_is_idle_from_its_last_bytes_in_either_direction_on(begin):
 
 
 def test_a_connection_is_idle_from_its_start_on():
+    """A handshake of TLS takes time between the peer and its connection."""
     peering = Peering({"connections.max.idle.ms": 1000})
-    peering.server.cluster.waits.advance(700)
-    _, transport = peering.connect()
+    peer, transport = Peer(peering.peers, peering.server.node, peering.listener), Transport()
+    peering.loop.now_s = 0.7
+    peer.connection_made(transport)
     peering.server.cluster.waits.advance(1699)
     assert transport.ended is None
     peering.server.cluster.waits.advance(1700)
@@ -408,3 +412,30 @@ def test_a_long_response_that_has_begun_is_finished_whatever_is_unread():
     assert not transport.written  # it has more slices to make
     peering.loop.run()
     assert correlation_ids(b"".join(transport.written)) == [1]
+
+
+def test_what_waits_for_room_is_called_in_order_once_there_is_some_and_it_is_not_withdrawn():
+    unsent, called = Unsent(most_copied=10), []
+
+    def first():
+        called.append(1)
+        unsent.add(0, 3)  # its response
+        unsent.subtract(0, 0)
+
+    second, third = (lambda: called.append(2)), (lambda: called.append(3))
+    unsent.add(100, 10)
+    assert unsent.is_full
+    for go_on in (first, second, third, third):
+        unsent.wait(go_on)
+    unsent.subtract(50, 0)
+    assert not called
+    unsent.forget(second)
+    unsent.subtract(0, 1)
+    assert (called, unsent.copied, unsent.stored) == ([1], 12, 50)
+    unsent.subtract(50, 2)
+    assert called == [1]  # at the limit there is none
+    unsent.subtract(0, 1)
+    assert called == [1, 3]
+    assert not unsent.is_full
+    unsent.wake()
+    assert called == [1, 3]

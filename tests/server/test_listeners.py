@@ -6,7 +6,7 @@ import pytest
 
 from coterie.errors import ArgumentError, ConfigError
 from coterie.server import Broker
-from coterie.server.listeners import chosen_listeners
+from coterie.server.listeners import chosen_listeners, listener_names
 from coterie.server.net.listener import host_of
 from coterie.server.options import Place
 from support.server import sockets
@@ -50,7 +50,10 @@ def test_a_named_listener_has_its_protocol_and_its_own_limits():
 def test_an_empty_host_is_every_address_and_advertised_by_the_name_of_the_machine():
     places, advertised = chosen_listeners({"listeners": "PLAINTEXT://:9092"}, ())
     assert places == (Place("plaintext", "0.0.0.0", 9092),)
-    assert advertised == (Place("plaintext", os.uname().nodename, 9092),)
+    own_name = os.uname().nodename
+    assert advertised == (Place("plaintext", own_name, 9092),)
+    settings = {"listeners": "PLAINTEXT://h:1", "advertised.listeners": "PLAINTEXT://:9"}
+    assert chosen_listeners(settings, ())[1] == (Place("plaintext", own_name, 9),)
 
 
 def test_the_command_line_overrides_listeners_and_keeps_what_is_advertised():
@@ -65,9 +68,45 @@ def test_a_listener_that_is_not_advertised_gives_its_own_address():
     assert advertised == (None, Place("ssl", "k", 3))
 
 
+def test_names_and_protocols_are_of_any_case_and_lists_may_have_blanks():
+    settings = {
+        "listeners": " inside://:1 , OUTSIDE://h:2,controller://:9093 ",
+        "advertised.listeners": "outside://k:3, Controller://c:9093",
+        MAP: "Inside:plaintext, OUTSIDE:Sasl_Ssl,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "Controller",
+        "inter.broker.listener.name": "inside",
+    }
+    places, advertised = chosen_listeners(settings, ())
+    assert places == (
+        Place("plaintext", "0.0.0.0", 1, "INSIDE"), Place("sasl_ssl", "h", 2, "OUTSIDE"),
+    )  # fmt: skip
+    own_name = os.uname().nodename
+    assert advertised == (
+        Place("plaintext", own_name, 1, "INSIDE"), Place("sasl_ssl", "k", 3, "OUTSIDE"),
+    )  # fmt: skip
+    assert listener_names(settings) >= {"inside", "outside", "controller", "plaintext", "sasl_ssl"}
+
+
+def test_without_any_listener_the_default_counts_and_nothing_is_advertised():
+    assert chosen_listeners({}, (), default="h:5") == ((Place("plaintext", "h", 5),), ())
+    places, advertised = chosen_listeners({"listeners": "PLAINTEXT://h:1"}, ["g:2"], default="h:5")
+    assert (places, advertised) == ((Place("plaintext", "g", 2),), ())
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_each_listener_is_advertised_or_none(count):
+    listens, advertises = ["ssl://a:1", "b:2"], [f"c:{number}" for number in range(count)]
+    if count:
+        with pytest.raises(ArgumentError, match="give one for each listener"):
+            chosen_listeners({}, listens, advertises)
+    else:
+        assert chosen_listeners({}, listens, advertises)[1] == ()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"listeners": "PLAINTEXT://h:1", MAP: ":PLAINTEXT"}, "NAME:PROTOCOL"),
         ({"listeners": "A://h:1"}, "A is no protocol"),
         ({"listeners": "PLAINTEXT//h:1"}, "listeners: an address is"),
         ({"listeners": "PLAINTEXT://h:1", MAP: "PLAINTEXT:TLS"}, "NAME:PROTOCOL"),

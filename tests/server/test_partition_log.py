@@ -258,3 +258,34 @@ def test_a_segment_ends_with_the_first_record_that_is_a_week_later():
     for time_ms, count in ((1000, 1), (1000 + week_ms, 1), (1001 + week_ms, 2)):
         partition.produce(batch(b"v", time_ms=time_ms))
         assert len(partition.segment_starts()) - 1 == count  # the last one is the end
+
+
+def test_retention_is_checked_every_five_minutes():
+    """log.retention.check.interval.ms of Kafka."""
+    server = playing.Server(None)
+    topic = server.cluster.topics.create("t", 1, {"retention.ms": "1"})
+    (partition,) = topic.partitions
+    for number in range(2):
+        partition.append_records([(server.cluster.now_ms, b"k", b"v")])
+        server.run(299_999)
+        assert (partition.log_start_offset, partition.size > 0) == (number, True)
+        server.run(1)
+        assert (partition.log_start_offset, partition.size) == (number + 1, 0)
+
+
+def test_producers_are_forgotten_a_day_after_their_last_record_at_the_next_check():
+    """producer.id.expiration.ms, and its check every ten minutes."""
+    server = playing.Server(None)
+    (partition,) = server.cluster.topics.create("t", 1).partitions
+    day_ms, check_ms = 86_400_000, 600_000
+    first_ms, second_ms = server.cluster.now_ms, server.cluster.now_ms + 1
+    partition.produce(of_producer(0, producer_id=2, time_ms=first_ms))
+    partition.produce(of_producer(0, producer_id=3, time_ms=second_ms))
+    server.run(day_ms - 1)
+    assert partition.producers.known.keys() == {2, 3}
+    server.run(1)
+    assert partition.producers.known.keys() == {3}
+    server.run(check_ms - 1)
+    assert partition.producers.known.keys() == {3}
+    server.run(1)
+    assert not partition.producers.known

@@ -143,3 +143,11 @@ def test_who_wrote_nothing_for_long_is_forgotten_but_not_in_a_transaction():
     partition.produce(of_producer(0, producer_id=3, time_ms=1, transactional=True))
     partition.producers.forget(before_ms=1000)
     assert sorted(partition.producers.known) == [2, 3]
+
+
+def test_a_coordinator_of_epoch_minus_1_fences_none():
+    """WriteTxnMarkers has the epoch as int32, and a marker keeps it."""
+    partition = log()
+    for coordinator_epoch in (-1, 0):
+        assert int(partition.append_marker(2, 0, coordinator_epoch, True, 1)) == 0
+    assert int(partition.append_marker(2, 0, -1, True, 1)) == 52

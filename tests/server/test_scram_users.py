@@ -107,3 +107,8 @@ def test_the_salted_password_is_not_in_the_list_of_requests():
     watch = server.dispatcher.observer = Watch(server.cluster)
     alter(server.connect(), upsertions=[upsertion("carol")])
     assert watch.requests[-1]["body"] == {}
+
+
+def test_all_users_are_described_in_the_order_of_their_names(peer):
+    alter(peer, upsertions=[upsertion("dave"), upsertion("aaron")])
+    assert list(describe(peer)) == ["aaron", *sorted(USERS), "dave"]

@@ -1,7 +1,5 @@
 """What falls due later in a server: by deadline, then in the order of asking."""
 
-from types import SimpleNamespace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,31 +70,24 @@ def test_timers_fire_in_order_although_most_of_them_were_cancelled(delays_ms, ra
 
 def test_many_cancelled_timers_take_no_room():
     timers = Timers()
+    timers.call_later(1_000_000, lambda: None)
     for _ in range(10_000):
         timers.call_later(1_000_000, lambda: None).cancel()
     assert len(timers._heap) < 200
+    assert len(timers) == 1
 
 
-class Moving(Loop):
-    """A loop whose time is set by the test."""
-
-    now_s = 5000.0
-
-    def __init__(self):
-        super().__init__()
-        self.beats = []
-
-    def time(self):
-        return self.now_s
-
-    def call_at(self, when, function):
-        self.beats.append((when, function))
-        return SimpleNamespace(cancel=lambda: self.beats.remove((when, function)))
+def test_only_a_timer_that_becomes_the_earliest_one_is_reported():
+    timers, reports = Timers(50), []
+    timers.on_armed = lambda: reports.append(timers.next_deadline_ms())
+    for length_ms in (30, 40, 30, 20, 25):
+        timers.call_later(length_ms, lambda: None)
+    assert reports == [80, 70]
 
 
 def beating(*, virtual):
     """A cluster that a loop drives, whose own clock is far from that of the loop."""
-    cluster, loop = playing.Server(None).cluster, Moving()
+    cluster, loop = playing.Server(None).cluster, Loop(now_s=5000.0)
     cluster.waits = Timers()
     return cluster, loop, Heart(loop, cluster, virtual=virtual)
 
@@ -142,6 +133,35 @@ def test_an_earlier_deadline_moves_the_beat_and_a_later_one_does_not():
         loop.run()
         ((when, _),) = loop.beats
         assert due_s <= when < due_s + 0.001
+
+
+def test_what_falls_due_moves_no_time_by_itself():
+    """Waits come first; a step of the time within them, as a received message makes it, is none."""
+    cluster, loop, heart = beating(virtual=False)
+    start_ms, times = cluster.now_ms, []
+
+    def step():
+        heart.tick()
+        times.append((cluster.waits.now_ms - 5_000_000, cluster.now_ms - start_ms))
+
+    cluster.waits.call_later(200, step)
+    cluster.waits.call_later(300, step)
+    loop.now_s = 5000.7
+    heart.tick()
+    assert times == [(200, 0), (300, 0)]
+    assert cluster.now_ms == start_ms + 700
+
+
+def test_a_heart_that_is_stopped_schedules_no_more_beats():
+    cluster, loop, heart = beating(virtual=False)
+    cluster.waits.call_later(100, lambda: None)
+    loop.run()
+    assert loop.beats
+    heart.stop()
+    assert not loop.beats
+    cluster.waits.call_later(50, lambda: None)
+    cluster.timers.call_at(cluster.now_ms + 50, lambda: None)
+    assert not loop.soon
 
 
 def test_without_a_deadline_there_is_no_beat_and_the_next_deadline_has_one():

@@ -311,3 +311,15 @@ def test_a_name_collides_with_no_topic_that_was_deleted(peer):
         assert make(peer, {"name": alike})[0]["errorCode"] == 17
         deleted = ask(peer, "DeleteTopics", 5, {"topicNames": [name]})["responses"]
         assert [row["errorCode"] for row in deleted] == [0]
+
+
+def test_a_topic_that_was_deleted_has_no_name_and_no_id(server, peer):
+    make(peer, {"name": "a"})
+    topic_id = server.cluster.topics.get("a").topic_id
+    assert server.cluster.topics.by_id(topic_id).name == "a"
+    ask(peer, "DeleteTopics", 6, {"topics": [{"name": None, "topicId": topic_id}]})
+    assert server.cluster.topics.by_id(topic_id) is None
+    (again,) = ask(peer, "DeleteTopics", 6, {"topics": [{"name": None, "topicId": topic_id}]})[
+        "responses"
+    ]
+    assert again["errorCode"] == 100  # UNKNOWN_TOPIC_ID

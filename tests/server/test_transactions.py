@@ -3,13 +3,10 @@
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from coterie.errors import CorruptData
 from coterie.messages import LogReader
 from coterie.server.services.data.topics import STATE_TOPIC
-from coterie.server.services.txn.records import Value, key_bytes, read_key, read_value, value_bytes
+from coterie.server.services.txn.records import Value, key_bytes, read_value, value_bytes
 from coterie.server.services.txn.transaction import State
 from coterie.values import Error
 from support.server import playing
@@ -430,64 +427,6 @@ def test_a_topic_that_is_gone_needs_no_marker():
     assert it.states()[-1] is State.COMPLETE_COMMIT
 
 
-# Of the schemas TransactionLogKey 0 and TransactionLogValue 0: big-endian, lengths in 2 bytes for
-# texts and 4 for lists.
-def test_records_have_the_bytes_of_their_schema():
-    assert key_bytes("ab").hex() == "000000026162"
-    value = Value(1, 2, 3, State.ONGOING, {"t": [5, 6]}, 7, 8)
-    assert value_bytes(value).hex() == (
-        "0000" "0000000000000001" "0002" "00000003" "01"
-        "00000001" "0001" "74" "00000002" "00000005" "00000006"
-        "0000000000000007" "0000000000000008"
-    )  # fmt: skip
-    assert value_bytes(value._replace(status=0, partitions=None)).hex() == (
-        "0000" "0000000000000001" "0002" "00000003" "00" "ffffffff"
-        "0000000000000007" "0000000000000008"
-    )  # fmt: skip
-
-
-# Written by Kafka 4.1.1's class TransactionLogValue.
-@pytest.mark.parametrize(
-    ("client_version", "tags"),
-    [(0, "00"), (2, "0102020002")],
-)
-def test_records_of_version_1_have_the_bytes_that_kafka_4_writes(client_version, tags):
-    topics = {"orders": [0, 2], "t": [1]}
-    times = (1700000000123, 1700000000001)
-    value = Value(7, 3, 60000, State.ONGOING, topics, *times, client_version)
-    data = bytes.fromhex(
-        "0001000000000000000700030000ea600103076f726465727303000000000000000200027402000000010000"
-        f"00018bcfe5687b0000018bcfe56801{tags}"
-    )
-    assert value_bytes(value, 1) == data
-    assert read_value(data) == value
-    empty = value._replace(status=State.EMPTY, partitions=None, start_ms=-1)
-    assert value_bytes(empty, 1).hex() == (
-        f"0001000000000000000700030000ea6000000000018bcfe5687bffffffffffffffff{tags}"
-    )
-
-
-def test_records_of_version_1_are_read():
-    compact = "000100000000000000010002000000030102027403"
-    rest = "00000005000000060000000000000000070000000000000008010902ffff"
-    expected = Value(1, 2, 3, State.ONGOING, {"t": [5, 6]}, 7, 8)
-    assert read_value(bytes.fromhex(compact + rest)) == expected
-
-
-@given(
-    st.text(max_size=20),
-    st.dictionaries(st.text(max_size=9), st.lists(st.integers(0, 99), max_size=4), max_size=4),
-)
-def test_records_come_back_as_they_were(name, partitions):
-    assert read_key(key_bytes(name)) == name
-    value = Value(2**63 - 1, 2**15 - 1, 2**31 - 1, 1, partitions, -1, 0)
-    data = value_bytes(value)
-    assert read_value(data) == value
-    for size in range(len(data)):
-        with pytest.raises(CorruptData):
-            read_value(data[:size])
-
-
 def test_a_transaction_times_out_counted_from_its_first_partitions():
     coordinated = Coordinated()
     producer = coordinated.init(timeout_ms=3 * CHECK_MS)
@@ -496,3 +435,25 @@ def test_a_transaction_times_out_counted_from_its_first_partitions():
     coordinated.add(producer, 1)
     coordinated.move(2 * CHECK_MS)
     assert coordinated.states()[-1] is State.COMPLETE_ABORT
+
+
+def test_an_id_that_was_loaded_expires_a_week_after_its_last_record():
+    it = Coordinated()
+    it.init()
+    it.move(3 * HOUR_MS)
+    it.own.load()
+    it.move(WEEK_MS - 3 * HOUR_MS - 1)
+    assert it.log()[-1].value is not None
+    it.move(HOUR_MS + 1)
+    assert it.log()[-1].value is None
+
+
+def test_no_client_knows_the_new_way_to_end_a_transaction_before_it_has_partitions():
+    """clientTransactionVersion is a tagged field, which 0 leaves out (TransactionLogValue)."""
+    cluster = playing.Server(CONFIG, kafka="4.1").cluster
+    it = Coordinated()
+    it.cluster, it.own = cluster, cluster.transactions
+    it.own.ready()
+    it.init()
+    assert it.log()[-1].value[:2] == b"\0\1"
+    assert it.log()[-1].value[-1:] == b"\0"

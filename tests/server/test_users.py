@@ -98,6 +98,7 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path):
         ({"salt": SALT, "iterations": 10**9}, "4096 to 1000000, not 1000000000"),
         ({"salt": "not base64", "iterations": 4096}, "salt must be base64"),
         ({"salt": "", "iterations": 4096}, "salt must be base64"),
+        ({"salt": f"{SALT[:4]}*{SALT[4:]}", "iterations": 4096}, "salt must be base64"),
         ({"salt": 1, "iterations": 4096}, "salt must be base64, not 1"),
         ({"stored_key": KEYS["sha-256"]}, "has keys beside a password"),
         ({"rounds": 1}, "rounds is not known"),

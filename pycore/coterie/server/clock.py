@@ -18,11 +18,10 @@ _FEW = 64  # so many cancelled timers are not worth a sweep
 class Timer:
     """A function that is called at its time, unless it is cancelled before."""
 
-    __slots__ = ("_timers", "at_ms", "function")
+    __slots__ = ("_timers", "function")
 
-    def __init__(self, timers: Timers, at_ms: int, function: Callable[[], None]) -> None:
+    def __init__(self, timers: Timers, function: Callable[[], None]) -> None:
         self._timers = timers
-        self.at_ms = at_ms
         self.function: Callable[[], None] | None = function
 
     def cancel(self) -> None:
@@ -53,7 +52,7 @@ class Timers:
 
     def call_at(self, at_ms: int, function: Callable[[], None]) -> Timer:
         """Call the function at this time; if the time has passed, at the next move."""
-        timer = Timer(self, at_ms, function)
+        timer = Timer(self, function)
         heappush(self._heap, (at_ms, next(self._order), timer))
         if self._heap[0][2] is timer and self.on_armed is not None:
             self.on_armed()

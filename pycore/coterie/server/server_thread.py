@@ -93,21 +93,13 @@ class ServerThread:
             return function(running)
 
         running = self._running()
-        return self.wait(run())
+        return self._wait(run())
 
-    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the server's thread, and return what it returns.
+    def run(self, function: Callable[[Running], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function of the server in its thread, and return what it returns."""
+        return self._wait(function(self._running()))
 
-        Raises
-        ------
-        CoterieError
-            As :meth:`call`.
-        """
-        try:
-            self._running()
-        except CoterieError:
-            coroutine.close()
-            raise
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
@@ -115,10 +107,6 @@ class ServerThread:
         except BaseException:
             future.cancel()
             raise
-
-    def run(self, function: Callable[[Running], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine function of the server in its thread, and return what it returns."""
-        return self.wait(function(self._running()))
 
     def _running(self) -> Running:
         if not self.is_here:
@@ -155,7 +143,6 @@ class ServerThread:
             loop.run_until_complete(self._task)
         finally:
             loop.run_until_complete(end_other_tasks())  # calls of other threads, too
-            loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
 
     async def _serve(self) -> None:

@@ -1,19 +1,20 @@
 """Connections on transports without a socket, in a loop that only runs what it is to call."""
 
-from coterie.server.clock import Timers
+from types import SimpleNamespace
+
 from coterie.server.cluster import Listener
 from coterie.server.net.listener import Heart, Peer, Peers
 from support.server import playing
 
 
 class Loop:
-    """The time of a loop, which stands, and the functions that it is to call."""
+    """The time of a loop, which a test moves, and the functions that it is to call."""
 
-    def __init__(self):
-        self.soon = []
+    def __init__(self, now_s=0.0):
+        self.now_s, self.soon, self.beats = now_s, [], []
 
     def time(self):
-        return 0.0
+        return self.now_s
 
     def call_soon(self, function):
         self.soon.append(function)
@@ -21,7 +22,8 @@ class Loop:
     call_soon_threadsafe = call_soon
 
     def call_at(self, when, function):
-        return None
+        self.beats.append((when, function))
+        return SimpleNamespace(cancel=lambda: self.beats.remove((when, function)))
 
     def turn(self):
         """One iteration: call what is to be called now."""
@@ -41,9 +43,13 @@ class Transport:
     def __init__(self, room=None):
         self.reads, self.written, self.ended = True, [], None
         self.room, self.protocol = room, None
+        self.socket, self.waiting_bytes = None, 0
 
     def get_extra_info(self, name):
-        return ("127.0.0.1", 1) if name == "peername" else None
+        return {"peername": ("127.0.0.1", 1), "socket": self.socket}.get(name)
+
+    def get_write_buffer_size(self):
+        return self.waiting_bytes
 
     def pause_reading(self):
         self.reads = False
@@ -84,11 +90,10 @@ class Peering:
     def __init__(self, config=None):
         self.server = playing.Server(config)
         self.server.cluster.topics.create("t", 1)
-        self.server.cluster.waits = Timers()
         self.loop = Loop()
         self.server.dispatcher.call_soon = self.loop.call_soon
-        heart = Heart(self.loop, self.server.cluster, virtual=False)
-        self.peers = Peers(self.server.dispatcher, heart)
+        self.heart = Heart(self.loop, self.server.cluster, virtual=False)
+        self.peers = Peers(self.server.dispatcher, self.heart)
         self.listener = Listener()
         self.server.node.addresses[self.listener] = ("127.0.0.1", 1)
 

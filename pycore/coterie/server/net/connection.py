@@ -148,7 +148,6 @@ class Connection:
             if call is not None and call.on_close is not None:
                 call.on_close()
             self._buffer.clear()
-            self._position = 0
             self.go_on()
 
     def close_later(self) -> None:

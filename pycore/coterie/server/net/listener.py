@@ -159,6 +159,7 @@ class Peer(asyncio.Protocol):
 
     connection: Connection
     transport: asyncio.Transport
+    active_ms: int
 
     def __init__(self, peers: Peers, node: Node, listener: Listener) -> None:
         self._peers, self._node, self._listener = peers, node, listener
@@ -171,11 +172,10 @@ class Peer(asyncio.Protocol):
         # By one call of a thread: more, once the peer has read so many without a pause; 0: it did
         # pause, and the transport writes the rest of the response.
         self._send_bytes = SLICE_BYTES
-        self._tick()
-        self.active_ms = 0
 
     def handshake_failed(self, peername: object, error: OSError) -> None:
         """Log why a peer's TLS handshake failed."""
+        self._tick()
         line = f"{host_of(peername)}: {handshake_failure(error)}; the connection closes"
         self._peers.cluster.log_limited("handshake", line)
 
@@ -225,7 +225,7 @@ class Peer(asyncio.Protocol):
             self._queue()
         elif connection.output:
             data = cast(list[bytes], connection.output)
-            self.transport.write(data[0] if len(data) == 1 else b"".join(data))
+            self.transport.write(b"".join(data))
             data.clear()
             self.active_ms = self._waits.now_ms
         if connection.closing:
@@ -323,7 +323,8 @@ class Peer(asyncio.Protocol):
         self._backlog = None
         self._send_bytes = self._send_bytes or SLICE_BYTES
         self._end_sender()
-        self._go_on()
+        self.connection.write_paused = False
+        self.connection.go_on()
 
     def _close_when_sent(self) -> None:
         if self._backlog is None or not (self._backlog.size or self._is_sending):
@@ -355,12 +356,6 @@ class Peer(asyncio.Protocol):
             if self._backlog.size:
                 return self._peers.turns.add(self)
         return self._end_backlog()
-
-    def _go_on(self) -> None:
-        """Handle requests again."""
-        self.connection.write_paused = False
-        self.connection.go_on()
-        self._read_or_pause()
 
     def eof_received(self) -> bool:
         """Close when the peer has closed its side, as Kafka does."""

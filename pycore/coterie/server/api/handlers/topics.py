@@ -178,20 +178,18 @@ def _assigned(call: Call, assignments: list[Body]) -> int:
 
 
 def _replicas(call: Call, brokers: list[int]) -> None:
-    """Refuse an invalid replica list."""
-    message = None
-    if not brokers:
-        message = "The manual partition assignment includes an empty replica list."
-    elif len(set(brokers)) < len(brokers):
-        twice = next(b for b in sorted(brokers) if brokers.count(b) > 1)
-        message = f"The manual partition assignment includes the broker {twice} more than once."
-    else:
-        unknown = [b for b in sorted(brokers) if b not in call.cluster.nodes]
-        if unknown:
-            message = (
-                f"The manual partition assignment includes broker {unknown[0]}, "
-                "but no such broker is registered."
-            )
+    """Refuse an invalid replica list; its brokers are checked in the order of their ids."""
+    beginning = "The manual partition assignment includes"
+    message = None if brokers else f"{beginning} an empty replica list."
+    previous = None
+    for broker in sorted(brokers):
+        if broker not in call.cluster.nodes:
+            message = f"{beginning} broker {broker}, but no such broker is registered."
+        elif broker == previous:
+            message = f"{beginning} the broker {broker} more than once."
+        if message is not None:
+            break
+        previous = broker
     if message is not None:
         raise EntryError(Error.INVALID_REPLICA_ASSIGNMENT, message)
 
