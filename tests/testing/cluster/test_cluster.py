@@ -275,3 +275,12 @@ def test_requests_are_counted():
     coordinator.offset_commit("g", {FIRST: 5})
     coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
     assert coordinator.requests == 4
+
+
+def test_a_cluster_keeps_no_events_of_its_coordinator():
+    story = Story(1, {"coterie.behaviour": "4.1"})
+    story.start("a")
+    story.start("b", {"group.id": "h", "group.protocol": "consumer"})
+    story.poll(30_000)
+    story.pass_time(30_000)
+    assert story.cluster.coordinator.events == []

@@ -189,6 +189,16 @@ def test_what_is_under_way_when_the_line_is_cut_waits_until_it_heals(
     assert line.answers == [("op", "op", answered_ms)]
 
 
+def test_a_request_that_stalls_twice_arrives_once():
+    line = Line()
+    line.network.cut("c")
+    line.send()
+    line.at(100).network.heal("c")
+    line.at(103).network.cut("c")  # it is on its way again
+    line.at(200).network.heal("c")
+    assert line.at(1000).arrived == [("op", 207)]
+
+
 def test_what_is_under_way_when_the_line_is_cut_times_out_at_its_time():
     line = Line().at(50)
     line.send()
