@@ -171,7 +171,7 @@ def test_a_shared_clock_moves_all_whose_time_is_behind_or_whose_deadline_is_due(
     assert (moves, clock.now_ms) == ([("two", 16)], 16)
 
 
-def test_a_shared_clock_asks_all_before_it_moves_and_tells_all_after_it_even_if_one_fails():
+def test_a_shared_clock_checks_all_before_it_moves_and_reports_to_all_after_it_even_if_one_fails():
     clock, calls = SharedClock(), []
 
     def fails(now_ms):
