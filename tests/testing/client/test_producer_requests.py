@@ -395,3 +395,17 @@ def test_calls_of_a_producer_without_transactions_are_refused(cluster):
     one.send("out", "x", partition=0)
     one.flush()
     assert end_offsets(cluster) == [1, 0, 0]
+
+
+def test_a_closed_producer_refuses_every_call(cluster):
+    calls = {
+        "init_transactions": (), "begin_transaction": (), "commit_transaction": (),
+        "abort_transaction": (), "send_offsets_to_transaction": (OFFSETS, NOBODY),
+        "send": ("out", "x"), "flush": (),
+    }  # fmt: skip
+    assert {name for name in vars(Producer) if not name.startswith("_")} - {"close"} == calls.keys()
+    one = producer(cluster)
+    one.close()
+    for name, given in calls.items():
+        with pytest.raises(IllegalStateError, match="this producer has been closed"):
+            getattr(one, name)(*given)

@@ -315,3 +315,70 @@ def test_calls_refuse_what_they_cannot_use(call, error, named):
         call(consumer)
     consumer.seek(FIRST, 2**63 - 1)
     assert consumer.position(FIRST) == 2**63 - 1
+
+
+CALLS = {
+    "subscribe": (["orders"],), "unsubscribe": (), "assign": ([FIRST],), "assignment": (),
+    "subscription": (), "poll": (0,), "commit": (), "commit_async": (), "committed": ([FIRST],),
+    "position": (FIRST,), "seek": (FIRST, 0), "seek_to_beginning": (), "seek_to_end": (),
+    "pause": ([FIRST],), "resume": ([FIRST],), "paused": (), "beginning_offsets": ([FIRST],),
+    "end_offsets": ([FIRST],), "offsets_for_times": ({FIRST: 0},), "current_lag": (FIRST,),
+    "partitions_for": ("orders",), "group_metadata": (), "enforce_rebalance": (),
+}  # fmt: skip
+
+
+def test_a_closed_consumer_refuses_every_call():
+    # KafkaConsumer.acquireAndEnsureOpen
+    public = {name for name in vars(Consumer) if not name.startswith("_")}
+    assert public - {"close", "wakeup"} == CALLS.keys()
+    for settings in (CLASSIC, CONSUMER):
+        story = Story(2, CONFIG)
+        consumer = story.start("a", settings)
+        story.poll()
+        consumer.close()
+        story.notes.clear()
+        began_ms = story.cluster.now_ms
+        for name, given in CALLS.items():
+            with pytest.raises(IllegalStateError, match="this consumer has been closed"):
+                getattr(consumer, name)(*given)
+        assert (story.notes, story.cluster.now_ms) == ([], began_ms)
+
+
+@EACH
+def test_partitions_are_given_up_in_their_order_whatever_was_read_last(settings):
+    for ends in ("unsubscribe", "close"):
+        story = Story(4, CONFIG, interval_ms=400)
+        consumer = story.start("a", settings | {"max.poll.records": 1})
+        story.poll(10_000)  # it reads the partitions in turns
+        story.take_calls()
+        consumer.seek(("orders", 0), 0)
+        for _ in range(3):
+            consumer.poll(500)
+        getattr(consumer, ends)()
+        assert story.take_calls() == [("a", "revoked", [0, 1, 2, 3])]
+
+
+def test_a_group_of_the_consumer_protocol_follows_the_topics_of_the_cluster():
+    story, consumer = subscribed(CONSUMER, ["orders", "later"])
+    story.poll(10_000)
+    assert consumer.assignment() == {FIRST, SECOND}
+    cluster = story.cluster
+    for change, expected in (
+        (lambda: cluster.add_partitions("orders", 3), {FIRST, SECOND, ("orders", 2)}),
+        (lambda: cluster.create_topic("later", 1), {FIRST, SECOND, ("orders", 2), ("later", 0)}),
+        (lambda: cluster.delete_topic("orders"), {("later", 0)}),
+    ):
+        change()
+        story.poll(12_000)
+        assert consumer.assignment() == expected
+
+
+def test_a_poll_that_waits_gets_the_first_record_of_a_topic_that_begins_to_produce():
+    story = Story(1, interval_ms=None)
+    consumer = story.start("a", subscribe=False)
+    consumer.assign([FIRST])
+    consumer.poll(1000)
+    cluster = story.cluster
+    cluster.schedule.call_later(500, cluster.produce, "orders", 3000)
+    (record,) = consumer.poll(60_000)
+    assert (record.timestamp, cluster.now_ms) == (4500, 4500 + cluster.latency_ms)
