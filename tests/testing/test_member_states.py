@@ -322,3 +322,17 @@ def test_a_new_subscription_is_checked_and_replaces_the_one_before(recorded):
     one.send()
     fields = recorded.of("consumer_group_heartbeat")[-1][1]
     assert (fields["subscribed_topic_names"], fields["subscribed_topic_regex"]) == (["u"], "t.*")
+
+
+def test_the_time_between_polls_begins_with_the_member_and_with_each_poll():
+    recorded = Recorder({"coterie.behaviour": "4.1"}, 5_000_000)
+    recorded.set_topics({"t": 2})
+    one, _ = member(recorded, rebalance_timeout_ms=20_000)
+    assert one.heartbeat().member_epoch == 1  # it joins, and is not late
+    recorded.advance_by(19_999)
+    one.poll()
+    recorded.advance_by(19_999)
+    assert one.heartbeat().member_epoch == 1
+    recorded.advance_by(1)
+    assert one.heartbeat().member_epoch == -1
+    assert one.state is MemberState.STALE
