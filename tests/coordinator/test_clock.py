@@ -162,7 +162,7 @@ def test_a_shared_clock_moves_all_whose_time_is_behind_or_whose_deadline_is_due(
     clock.advance(3)
     assert moves == [("one", 15), ("two", 15)]
     moves.clear()
-    one.deadlines_ms = [14]  # an interruption has left it
+    one.deadlines_ms, two.deadlines_ms = [14], [20]  # an interruption has left the first one
     clock.move(15)
     assert (moves, clock.now_ms) == ([("one", 15)], 15)
     one.now_ms = 20  # it has gone ahead

@@ -82,6 +82,10 @@ def test_a_value_without_some_fields_has_their_defaults():
         "value": compile_values(
             "offset_commit", ("g", -1, "", None, {("t", 1): OffsetAndMetadata(5)}, 9, -1)
         ),
+        "nothing": compile_values(
+            "offset_commit",
+            ("g", -1, "", None, {("t", 1): OffsetAndMetadata(5, None, None, None, None)}, 9, -1),
+        ),
         "number": compile_values("offset_commit", ("g", -1, "", None, {("t", 1): 5}, 9, -1)),
     }
     for row in rows.values():
