@@ -243,3 +243,26 @@ def test_a_snapshot_says_time_0_and_says_where_there_is_none():
     assert coordinator.snapshot("g").current_state_timestamp == 0
     loaded = GroupCoordinator(log=[Batch(0, records=(COMMITTED,))])
     assert loaded.snapshot("k").current_state_timestamp == 0
+
+
+def test_an_index_counts_the_appends_that_are_in_flight_now():
+    coordinator = GroupCoordinator(appends="deferred")
+    for number in range(9):
+        coordinator.offset_commit("g", {("t", number): 5})
+    appends = coordinator.appends
+    model = [*appends]
+    for change in (
+        lambda: (appends.popleft(), model.pop(0)),
+        lambda: (appends.pop(), model.pop()),
+        lambda: (model[2].complete(), model.pop(2)),
+        lambda: (coordinator.offset_commit("h", {("t", 0): 5}), model.append(appends[-1])),
+    ):
+        assert [appends[at] for at in range(-len(model), len(model))] == model * 2
+        change()
+        assert [appends[at] for at in range(-len(model), len(model))] == model * 2
+    appends.clear()
+    for at in (0, 1, -1):
+        with pytest.raises(IndexError):
+            appends[at]
+    with pytest.raises(IndexError):
+        appends.pop()

@@ -4,7 +4,7 @@ import pytest
 
 from coterie import ArgumentError, CoterieError, GroupCoordinator, load_trace
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie.coordinator.clock import SharedClock
+from coterie.coordinator.clock import SharedClock, run_until
 from coterie.coordinator.config import coordinator_config
 from support.trace_data import header, join
 
@@ -111,3 +111,88 @@ def test_a_core_begins_at_time_0_and_writes_at_once_unless_told_otherwise():
     assert (core.now_ms, core.deferred, core.unsettled) == (0, False, False)
     core = Coordinator(coordinator_config(None), 7, deferred=True)
     assert (core.now_ms, core.deferred) == (7, True)
+
+
+class Timers:
+    """An object on virtual time with deadlines; it writes down when it is moved, and to where."""
+
+    def __init__(self, *deadlines_ms, now_ms=0, name="", moves=None):
+        self.now_ms, self.name = now_ms, name
+        self.deadlines_ms = sorted(deadlines_ms)
+        self.moves = [] if moves is None else moves
+
+    def next_deadline_ms(self):
+        return self.deadlines_ms[0] if self.deadlines_ms else None
+
+    def advance(self, now_ms):
+        assert now_ms >= self.now_ms
+        self.now_ms = now_ms
+        self.deadlines_ms = [ms for ms in self.deadlines_ms if ms > now_ms]
+        self.moves.append((self.name, now_ms) if self.name else now_ms)
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "moves"),
+    [(19, [10, 19]), (20, [10, 20]), (21, [10, 20]), (5, [5]), (10, [10, 10]), (0, [0])],
+)
+def test_running_until_something_is_done_goes_from_deadline_to_deadline(limit_ms, moves):
+    timers = Timers(10, 20, 30)
+    run_until(timers, lambda: timers.now_ms >= 20, limit_ms)
+    assert timers.moves == moves
+
+
+def test_running_until_a_time_that_has_passed_stays_at_the_present():
+    for deadlines_ms in ((), (60,), (40,)):  # none, a later one, and one that is overdue
+        timers = Timers(*deadlines_ms, now_ms=50)
+        run_until(timers, lambda: False, 45)
+        assert set(timers.moves) == {50}
+    timers = Timers(60, now_ms=50)
+    run_until(timers, lambda: True, 100)
+    assert timers.moves == []
+
+
+def test_a_shared_clock_moves_all_whose_time_is_behind_or_whose_deadline_is_due():
+    clock, moves = SharedClock(), []
+    one, two = Timers(10, 15, name="one", moves=moves), Timers(15, name="two", moves=moves)
+    for each in (one, two):
+        clock.add(each)
+    clock.move(12)
+    assert moves == [("one", 10), ("two", 10), ("one", 12), ("two", 12)]
+    moves.clear()
+    clock.advance(3)
+    assert moves == [("one", 15), ("two", 15)]
+    moves.clear()
+    one.deadlines_ms, two.deadlines_ms = [14], [20]  # an interruption has left the first one
+    clock.move(15)
+    assert (moves, clock.now_ms) == ([("one", 15)], 15)
+    one.now_ms = 20  # it has gone ahead
+    moves.clear()
+    clock.move(16)
+    assert (moves, clock.now_ms) == ([("two", 16)], 16)
+
+
+def test_a_shared_clock_checks_all_before_it_moves_and_reports_to_all_after_it_even_if_one_fails():
+    clock, calls = SharedClock(), []
+
+    def fails(now_ms):
+        raise OSError(f"at {now_ms}")
+
+    for name, advance in (("a", None), ("b", fails)):
+        clock.add(
+            Timers(name=name, moves=calls),
+            advance=advance,
+            check=lambda name=name: calls.append(f"check {name}"),
+            moved=lambda name=name: calls.append(f"moved {name}"),
+        )
+    for _ in range(2):  # it can be moved again
+        calls.clear()
+        with pytest.raises(OSError, match="at"):
+            clock.advance(5)
+        assert [call for call in calls if isinstance(call, str)] == [
+            "check a", "check b", "moved a", "moved b",
+        ]  # fmt: skip
+    clock.add(Timers(now_ms=clock.now_ms), check=lambda: fails("check"))
+    calls.clear()
+    with pytest.raises(OSError, match="at check"):
+        clock.advance(5)
+    assert calls == ["check a", "check b"]

@@ -3,7 +3,7 @@
 import pytest
 
 from coterie import ConfigError, GroupCoordinator
-from coterie.coordinator.config import DEFAULTS, coordinator_config
+from coterie.coordinator.config import DEFAULTS, coordinator_config, parse_setting
 
 INT, LONG = 2**31 - 1, 2**63 - 1
 KAFKAS = {  # name -> default, least, largest
@@ -55,3 +55,42 @@ def test_consumer_groups_are_of_kafka_4(behaviour, has_them):
         else:
             with pytest.raises(ConfigError, match="consumer groups need coterie"):
                 request()
+
+
+def test_the_servers_assignors_are_some_of_two_in_their_order():
+    name = "group.consumer.assignors"
+    for value, chosen in (("range", ("range",)), (" range , uniform", ("range", "uniform")),
+                          (["uniform"], ("uniform",)), (("range", "uniform"), ("range", "uniform")),
+                          (None, ("uniform", "range"))):  # fmt: skip
+        assert coordinator_config({name: value})[name] == chosen
+    for wrong in ("", "range,", "sticky", ["range", "sticky"], [], (), 5, {"range": 1}):
+        with pytest.raises(ConfigError, match=name):
+            coordinator_config({name: wrong})
+
+
+def test_a_choice_is_one_of_its_names_and_nothing_is_its_default():
+    for name, value, chosen in (
+        ("group.consumer.migration.policy", "UPGRADE", "upgrade"),
+        ("coterie.cleanup", "periodic", "periodic"), ("coterie.ties", None, "first"),
+        ("group.max.size", None, INT),
+    ):  # fmt: skip
+        assert coordinator_config({name: value})[name] == chosen
+    for name in ("group.consumer.migration.policy", "coterie.cleanup", "coterie.behaviour"):
+        for wrong in ("other", 5, ["periodic"]):
+            with pytest.raises(ConfigError, match=f"{name} must be one of"):
+                coordinator_config({name: wrong})
+    for wrong in ([("group.max.size", 5)], 5):
+        with pytest.raises(ConfigError, match="must be a mapping"):
+            coordinator_config(wrong)
+    with pytest.raises(ConfigError, match=r"did you mean 'group\.max\.size'"):
+        coordinator_config({"group.max.sizes": 5})
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [("a=5", ("a", 5)), ("a=-5", ("a", -5)), ("a=b=c", ("a", "b=c")), ("a=", ("a", ""))],
+)
+def test_a_setting_of_a_command_line_is_a_name_and_a_number_or_text(text, setting):
+    assert parse_setting(text) == setting
+    with pytest.raises(ConfigError, match="must be KEY=VALUE"):
+        parse_setting("a")

@@ -39,7 +39,7 @@ class Counter:
         self.closed = True
 
 
-def test_a_thread_answers_what_it_is_asked_in_order():
+def test_a_thread_answers_requests_in_order():
     thread = ClientThread(Counter, "one")
     assert thread.answer(WAIT_S) == (None, None)  # it is made
     thread.ask(lambda client: client.double(4))
@@ -161,7 +161,7 @@ def subscribed(played, listener=None, places=(FIRST, SECOND)):
     listener = listener or Listener()
     played.consumer.subscribe(["t"], listener)
     played.client.batches = [
-        lambda told: told.on_partitions_assigned(list(places)),
+        lambda listener: listener.on_partitions_assigned(list(places)),
         [record(number, 4 + number) for _, number in places],
     ]
     played.consumer.poll(2000)
@@ -187,8 +187,8 @@ def test_the_listener_is_called_by_the_program_and_decides_what_is_assigned(play
     listener = subscribed(played)
     assert played.consumer.assignment() == {FIRST, SECOND}
     played.client.batches = [
-        lambda told: told.on_partitions_revoked([FIRST]),
-        lambda told: told.on_partitions_lost([SECOND]),
+        lambda listener: listener.on_partitions_revoked([FIRST]),
+        lambda listener: listener.on_partitions_lost([SECOND]),
     ]
     played.consumer.poll(0)
     assert played.consumer.assignment() == {SECOND}
@@ -204,7 +204,7 @@ def test_a_listener_without_on_partitions_lost_gets_them_as_revoked(played):
     calls = []
     old = SimpleNamespace(on_partitions_revoked=calls.append)
     subscribed(played, old)
-    played.client.batches = [lambda told: told.on_partitions_lost([SECOND])]
+    played.client.batches = [lambda listener: listener.on_partitions_lost([SECOND])]
     played.consumer.poll(0)
     assert calls == [[SECOND]]
 
@@ -212,7 +212,10 @@ def test_a_listener_without_on_partitions_lost_gets_them_as_revoked(played):
 def test_what_a_listener_raises_first_ends_the_poll_once(played):
     played.consumer.subscribe(["t"], Listener("assigned", "revoked"))
     played.client.batches = [
-        lambda told: (told.on_partitions_revoked([FIRST]), told.on_partitions_assigned([FIRST]))
+        lambda listener: (
+            listener.on_partitions_revoked([FIRST]),
+            listener.on_partitions_assigned([FIRST]),
+        )
     ]
     with pytest.raises(KafkaError, match="'revoked'"):
         played.consumer.poll(0)
@@ -222,7 +225,7 @@ def test_what_a_listener_raises_first_ends_the_poll_once(played):
 def test_positions_that_are_unknown_are_looked_up_while_a_poll_waits(played):
     played.client.places = {FIRST: 7}
     subscribed(played, places=[FIRST])
-    played.client.batches = [lambda told: told.on_partitions_assigned([SECOND])]
+    played.client.batches = [lambda listener: listener.on_partitions_assigned([SECOND])]
     played.taken()
     played.consumer.poll(1500)
     assert played.consumer.positions() == {FIRST: 5}
@@ -268,14 +271,14 @@ def test_commits_take_a_millisecond_and_are_noted_with_their_outcome(played):
 def test_the_callback_of_an_asynchronous_commit_runs_in_a_later_poll(played):
     subscribed(played)
     played.noted()
-    told = []
-    played.consumer.commit_async({FIRST: 9}, lambda *outcome: told.append(outcome))
+    outcomes = []
+    played.consumer.commit_async({FIRST: 9}, lambda *outcome: outcomes.append(outcome))
     played.consumer.commit_async()
     chosen = {FIRST: OffsetAndMetadata(9)}
-    assert told == []
+    assert outcomes == []
     played.consumer.poll(0)
     played.consumer.poll(0)
-    assert told == [(chosen, None)]
+    assert outcomes == [(chosen, None)]
     kinds = [kind for _, kind, _ in played.noted()]
     assert kinds == ["commit", "commit", "committed", "committed"]
 

@@ -46,7 +46,7 @@ def annotated(lines, *rows):
     return rows[-1]
 
 
-def told(one):
+def cause_of(one):
     (only,) = one["causes"]
     return only["what"], only["detail"], only["source"]
 
@@ -112,7 +112,7 @@ def test_a_join_has_the_reason_of_its_own_member_and_generation(detail, expected
         line(JOINED, 1, REQUESTS, generation=5, member_id="x", detail="of x"),
         line(JOINED, 2, REQUESTS, generation=5, member_id="m", detail=detail),
     ]
-    assert told(annotated(lines, row(5, 10, cause("joined", "m")))) == expected
+    assert cause_of(annotated(lines, row(5, 10, cause("joined", "m")))) == expected
 
 
 def test_a_static_member_is_the_client_that_joined_first_with_its_member_id():
@@ -136,7 +136,7 @@ def test_what_a_broker_log_said_already_stays():
 
 
 def rejoined(*joins, leader="leader", reason=None):
-    """Who is told to have joined first; a join: time, member."""
+    """Who is reported to have joined first; a join: time, member."""
     lines = [
         line(JOINED, at_ms, REQUESTS, generation=5, member_id=member, client_id=f"c-{member}",
              client_host=f"/{member}", instance_id=f"i-{member}", detail=f"why {member}")
@@ -167,7 +167,7 @@ def test_the_coordinator_says_whose_join_began_the_rebalance():
 
 
 @pytest.mark.parametrize(
-    ("what", "detail", "said", "expected"),
+    ("what", "detail", "event", "expected"),
     [
         ("left_or_evicted", None, LEFT, ("left", "closed", "server log")),
         ("left_or_evicted", None, EVICTED, ("evicted", "closed", "server log")),
@@ -175,16 +175,16 @@ def test_the_coordinator_says_whose_join_began_the_rebalance():
         ("restarted", "m", EVICTED, ("restarted_evicted", "m", "server log")),
     ],
 )
-def test_a_departure_is_what_the_first_line_of_the_member_says(what, detail, said, expected):
+def test_a_departure_is_what_the_first_line_of_the_member_says(what, detail, event, expected):
     """The detail of a member that restarted is its former member id."""
     lines = [
         line(LEFT, 7, member_id="m", detail="later"),
-        line(said, 5, member_id="m", detail="closed"),
+        line(event, 5, member_id="m", detail="closed"),
         line(LEFT, 1, member_id="n", detail="another member"),
     ]
     member = "m" if detail is None else "n"
     found = annotated(lines, row(4, 0), row(5, 10, cause(what, member, detail=detail)))
-    assert told(found) == expected
+    assert cause_of(found) == expected
 
 
 @pytest.mark.parametrize(
@@ -194,12 +194,12 @@ def test_a_line_of_an_instance_counts_between_the_two_records(at_ms, is_about):
     lines = [line(LEFT, at_ms, instance_id="i", detail="by hand")]
     gone = cause("left_or_evicted", "m", group_instance_id="i")
     found = annotated(lines, row(4, 1_000), row(5, 2_000, gone))
-    assert told(found) == (
+    assert cause_of(found) == (
         ("left", "by hand", "server log") if is_about else ("left_or_evicted", None, "records")
     )
-    assert told(annotated(lines, row(4, None), row(5, None, gone)))[0] == "left"
+    assert cause_of(annotated(lines, row(4, None), row(5, None, gone)))[0] == "left"
     other = cause("left_or_evicted", "m", group_instance_id="j")
-    assert told(annotated(lines, row(4, 0), row(5, 9_000, other)))[0] == "left_or_evicted"
+    assert cause_of(annotated(lines, row(4, 0), row(5, 9_000, other)))[0] == "left_or_evicted"
 
 
 def refusals(rows, *lines):
@@ -221,13 +221,13 @@ def test_refused_joins_of_one_client_between_two_rows_share_one():
         refused(3_000, "late"),
     ]
     found = refusals(rows, *lines)
-    told_rows = [
+    shown = [
         one["generation"] if "generation" in one else (
             one["causes"][0]["client_id"], one["timestamp"] - T0, one["until"] - T0, one["count"],
         )
         for one in found
     ]  # fmt: skip
-    assert told_rows == [
+    assert shown == [
         ("early", 999, 999, 1), 1, 2, 3,
         ("c", 1_000, 1_000, 1), ("c", 1_001, 2_999, 2), ("c", 1_002, 1_002, 1), 4,
         ("late", 3_000, 3_000, 1),

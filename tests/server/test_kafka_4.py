@@ -11,7 +11,7 @@ from coterie.server import Broker
 from coterie.server.services.txn.transaction import LAST_EPOCH
 from support.commandline import fails
 from support.server.asking import ask, commit, request
-from support.server.playing import BROKER, Server
+from support.server.playing import Server, server_of_kafka_4
 from support.server.writing import batch, of_producer
 
 NO_ID = "A" * 22
@@ -20,9 +20,7 @@ UNKNOWN_ID, FENCED, INVALID_STATE, OLD_FENCED, NOT_MAPPED = 100, 90, 48, 47, 49
 
 @pytest.fixture
 def server():
-    made = Server(BROKER, kafka="4.1")
-    made.cluster.topics.create("t", 2)
-    return made
+    return server_of_kafka_4()
 
 
 @pytest.fixture

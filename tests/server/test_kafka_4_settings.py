@@ -6,15 +6,13 @@ import pytest
 
 from coterie.server import Broker
 from support.server.asking import ask, request
-from support.server.playing import BROKER, Server
+from support.server.playing import Server, server_of_kafka_4
 from support.server.writing import batch
 
 
 @pytest.fixture
 def server():
-    made = Server(BROKER, kafka="4.1")
-    made.cluster.topics.create("t", 2)
-    return made
+    return server_of_kafka_4()
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ def test_without_a_time_of_a_record_a_segment_ages_from_its_making(now_ms, is_fu
 
 def test_the_index_has_an_entry_once_more_bytes_than_its_interval_came():
     segment = Segment(0, 0)
-    kept = [segment.append(b"x" * 50, n, n, 0, 0, 100, 0).indexed for n in range(8)]
-    assert kept == [False, False, False, True, False, False, True, False]
+    indexed = [segment.append(b"x" * 50, n, n, 0, 0, 100, 0).indexed for n in range(8)]
+    assert indexed == [False, False, False, True, False, False, True, False]
     assert [segment.bound_behind(position) for position in (0, 150, 151, 300, 301)] == [
         3, 3, 6, 6, None,
     ]  # fmt: skip
@@ -74,33 +74,33 @@ def test_a_read_of_sizes_ends_with_the_batch_that_begins_below_the_end():
     assert [segment.index_of(offset) for offset in (0, 4, 5, 6, 9, 10)] == [0, 0, 1, 2, 2, 3]
 
 
-@pytest.mark.parametrize(("age_ms", "kept"), [(500, 1), (501, 0)])
-def test_a_segment_goes_when_it_is_over_its_age(age_ms, kept):
+@pytest.mark.parametrize(("age_ms", "retained"), [(500, 1), (501, 0)])
+def test_a_segment_goes_when_it_is_over_its_age(age_ms, retained):
     clock = Clock(1000)
     partition = log(clock, retention_ms=500)
     partition.produce(batch(b"v", time_ms=1000))
     clock.now_ms = 1000 + age_ms
     partition.retain()
-    assert partition.size == kept * SIZE
-    assert partition.log_start_offset == 1 - kept
+    assert partition.size == retained * SIZE
+    assert partition.log_start_offset == 1 - retained
     assert everything(partition, 1) is not None
 
 
 @pytest.mark.parametrize(
-    ("settings", "kept"),
+    ("settings", "retained"),
     [({"retention_ms": -1}, 3), ({"retention_ms": 0}, 0), ({"retention_bytes": 0}, 0),
      ({"retention_bytes": SIZE}, 1), ({"retention_bytes": SIZE + 1}, 2),
      ({"retention_bytes": 2 * SIZE}, 2), ({"retention_bytes": 3 * SIZE}, 3),
      ({"retention_ms": 0, "deleted": False, "compacted": True}, 3)],
 )  # fmt: skip
-def test_retention_keeps_what_is_within_both_limits(settings, kept):
+def test_retention_keeps_what_is_within_both_limits(settings, retained):
     clock = Clock(1000)
     partition = log(clock, segment_bytes=SIZE, **{"retention_ms": -1, **settings})
     for _ in range(3):
         partition.produce(batch(b"v", time_ms=1000))
     clock.now_ms = 1001
     partition.retain()
-    assert (partition.size, partition.log_start_offset) == (kept * SIZE, 3 - kept)
+    assert (partition.size, partition.log_start_offset) == (retained * SIZE, 3 - retained)
     assert partition.log_end_offset == 3
 
 
@@ -132,8 +132,8 @@ def test_aborted_transactions_are_those_with_records_between_two_offsets():
         partition.append_marker(producer_id, 0, 0, False, 1000)
     reads = {(0, 1): [0], (0, 3): [0], (2, 3): [0], (3, 3): [], (2, 4): [0, 9], (3, 4): [9],
              (5, 9): [9], (6, 9): []}  # fmt: skip
-    for (offset, behind), wanted in reads.items():
-        assert [each.producer_id for each in partition.aborted(offset, behind)] == wanted
+    for (offset, behind), expected in reads.items():
+        assert [each.producer_id for each in partition.aborted(offset, behind)] == expected
     assert partition.producers.aborted == [(0, 0, 2), (9, 3, 5)]
 
 

@@ -153,8 +153,8 @@ INVALID, SOON, DONE, ENDS = (
     ],
 )
 def test_the_end_is_answered_by_the_state(state, commit, abort):
-    asked = transaction(state)
-    assert (asked.answer_to_end(True), asked.answer_to_end(False)) == (commit, abort)
+    one = transaction(state)
+    assert (one.answer_to_end(True), one.answer_to_end(False)) == (commit, abort)
 
 
 FENCED, UNKNOWN = Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING
@@ -172,11 +172,11 @@ WITH_BUMP = {
 
 @pytest.mark.parametrize("state", WITH_BUMP, ids=lambda state: state.name)
 def test_the_end_of_a_client_that_expects_the_next_epoch_is_answered_by_state_and_epoch(state):
-    asked = transaction(state)
+    one = transaction(state)
     present, before = WITH_BUMP[state]
     for epoch, answers in ((5, present), (4, before), (3, (FENCED,) * 2), (6, (FENCED,) * 2)):
-        for committed, wanted in zip((True, False), answers, strict=True):
-            assert asked.answer_to_end_with_bump(71, epoch, committed) == wanted, (epoch, committed)
+        for committed, expected in zip((True, False), answers, strict=True):
+            assert one.answer_to_end_with_bump(71, epoch, committed) == expected, (epoch, committed)
 
 
 @pytest.mark.parametrize("state", WITH_BUMP, ids=lambda state: state.name)
@@ -184,26 +184,26 @@ def test_the_last_epoch_of_the_producer_id_before_is_a_repetition_of_the_end(sta
     """It missed the response that had the new id, whose epoch is still 0."""
     answers = WITH_BUMP[state][1] if state in (COMPLETE_COMMIT, COMPLETE_ABORT) else (FENCED,) * 2
     new = transaction(state, producer_epoch=0)
-    for committed, wanted in zip((True, False), answers, strict=True):
-        assert new.answer_to_end_with_bump(72, LAST, committed) == wanted
+    for committed, expected in zip((True, False), answers, strict=True):
+        assert new.answer_to_end_with_bump(72, LAST, committed) == expected
     used = transaction(state, producer_epoch=1)
-    for committed, (asked, producer_id, epoch) in product(
+    for committed, (one, producer_id, epoch) in product(
         (True, False), ((new, 72, LAST - 1), (used, 72, LAST), (new, 73, LAST))
     ):
-        assert asked.answer_to_end_with_bump(producer_id, epoch, committed) is UNKNOWN
+        assert one.answer_to_end_with_bump(producer_id, epoch, committed) is UNKNOWN
 
 
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name)
 def test_a_record_has_the_state_that_is_loaded_from_it(state):
-    kept = transaction(state, partitions=frozenset([B, A, ("t", 2)]))
+    stored = transaction(state, partitions=frozenset([B, A, ("t", 2)]))
     partitions = None if state is EMPTY else {"t": [0, 2], "u": [3]}
     value = Value(71, 5, 60_001, int(state), partitions, 2_003, 1_002, 1)
-    assert kept.value() == value
+    assert stored.value() == value
     loaded = Transaction.loaded("x", value)
     forgotten = {"last_producer_id": -1, "last_producer_epoch": -1}
     if state is EMPTY:
         forgotten["partitions"] = frozenset()
-    assert changes(kept, loaded) == forgotten
+    assert changes(stored, loaded) == forgotten
 
 
 def test_a_transaction_starts_with_its_first_partitions_not_with_those_added_later():

@@ -16,11 +16,11 @@ class Recorder(GroupCoordinator):
 
     def of(self, op):
         """The arguments and fields of all requests of an operation."""
-        return [(args, fields) for _, asked, args, fields in self.seen if asked == op]
+        return [(args, fields) for _, name, args, fields in self.seen if name == op]
 
     def times(self, op):
         """When the requests of an operation came."""
-        return [at for at, asked, _, _ in self.seen if asked == op]
+        return [at for at, name, _, _ in self.seen if name == op]
 
 
 def _recorded(op):

@@ -93,6 +93,7 @@ def test_the_protocol_chooses_the_class(coordinator):
         ({"protocol": []}, "protocol must be one of"),
         ({"protocol": "consumer", "assignor": "roundrobin"}, "assignor is no option"),
         ({"protocol": "consumer", "session_timeout_ms": 6000}, "session_timeout_ms is no option"),
+        ({"protocol": "consumer", "session_timeout_ms": 45e3}, "session_timeout_ms is no option"),
         ({"protocol": "consumer", "heartbeat_interval_ms": 1}, "heartbeat_interval_ms is no opt"),
         ({"protocol": "consumer", "subscribed_topic_regex": ""}, "subscribed_topic_regex must not"),
         ({"protocol": "consumer", "auto_commit_interval_ms": -1}, "auto_commit_interval_ms"),

@@ -83,9 +83,9 @@ SYNC = {"groupId": "g", "generationId": 4, "memberId": "m", "groupInstanceId": "
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_sync_before_version_5_tells_the_protocol_of_the_generation(version, code):
     of_protocol = ("protocolType", "protocolName")
-    told = {"errorCode": code, "protocolType": "t2", "protocolName": "p2", "assignment": "AQ=="}
-    request, response = (SYNC, told) if version == 5 else (
-        without(SYNC, *of_protocol), without(told, *of_protocol)
+    answer = {"errorCode": code, "protocolType": "t2", "protocolName": "p2", "assignment": "AQ=="}
+    request, response = (SYNC, answer) if version == 5 else (
+        without(SYNC, *of_protocol), without(answer, *of_protocol)
     )  # fmt: skip
     groups = {"g": {"type": "consumer", "name": "sticky"}, "h": {"type": "x", "name": "y"}}
     ((event, answer),) = read("SYNC_GROUP", version, request, response, groups)
@@ -243,9 +243,9 @@ def test_a_fetch_of_offsets_is_of_several_groups_since_version_8():
               {"groupId": "h", "memberId": None, "memberEpoch": -1,
                "topics": [{"name": "t", "partitionIndexes": [3]}]}]  # fmt: skip
     request = {"groups": groups, "requireStable": False}
-    told = fetched(committedLeaderEpoch=6)
+    topics = fetched(committedLeaderEpoch=6)
     answers = [{"groupId": "g", "topics": [], "errorCode": 25},
-               {"groupId": "h", "topics": told, "errorCode": 0}]  # fmt: skip
+               {"groupId": "h", "topics": topics, "errorCode": 0}]  # fmt: skip
     assert read("OFFSET_FETCH", 9, request, {"groups": answers}) == [
         (
             {"op": "offset_fetch", "group_id": "g", "require_stable": False, "member_id": "m",
@@ -323,12 +323,12 @@ def test_groups_are_listed_by_state_and_type_where_the_version_has_them():
     request = {"statesFilter": ["Stable"], "typesFilter": ["classic"]}
     ((event, answer),) = read("LIST_GROUPS", 5, request, {"errorCode": 14, "groups": rows})
     assert event == {"op": "list_groups", "states": ["Stable"], "types": ["classic"]}
-    told = {"group_id": "g", "protocol_type": "consumer", "state": "Stable", "type": "classic"}
-    assert answer == {"error": "COORDINATOR_LOAD_IN_PROGRESS", "groups": [told]}
+    listed = {"group_id": "g", "protocol_type": "consumer", "state": "Stable", "type": "classic"}
+    assert answer == {"error": "COORDINATOR_LOAD_IN_PROGRESS", "groups": [listed]}
     rows = [{"groupId": "g", "protocolType": "consumer"}]
     ((event, answer),) = read("LIST_GROUPS", 2, {}, {"errorCode": 0, "groups": rows})
     assert event == {"op": "list_groups", "states": [], "types": []}
-    assert answer["groups"] == [{**told, "state": None, "type": None}]
+    assert answer["groups"] == [{**listed, "state": None, "type": None}]
 
 
 OWNED = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [3, 4]}]
@@ -363,7 +363,7 @@ def test_a_consumer_group_is_described_with_its_members(version):
         return {"topicPartitions": [{"topicId": f"{'A' * 20}A{number}", "topicName": f"t{number}",
                                      "partitions": [number]}]}  # fmt: skip
 
-    def told(number):
+    def as_answered(number):
         return [{"topic_id": f"{'A' * 20}A{number}", "topic": f"t{number}", "partitions": [number]}]
 
     member = {"memberId": "m", "instanceId": "i", "rackId": "r", "memberEpoch": 4, "clientId": "c2",
@@ -379,7 +379,7 @@ def test_a_consumer_group_is_described_with_its_members(version):
     as_read = {
         "member_id": "m", "instance_id": "i", "rack_id": "r", "member_epoch": 4, "client_id": "c2",
         "client_host": "/h2", "subscribed_topic_names": ["t"], "subscribed_topic_regex": "t.*",
-        "assignment": told(1), "target_assignment": told(2),
+        "assignment": as_answered(1), "target_assignment": as_answered(2),
         **({"member_type": 0} if version == 1 else {}),
     }  # fmt: skip
     assert steps == [
@@ -399,5 +399,5 @@ def test_a_consumer_group_is_described_with_its_members(version):
      (9999, "UNKNOWN_SERVER_ERROR"), (130, "STREAMS_INVALID_TOPOLOGY"),
      (131, "STREAMS_INVALID_TOPOLOGY_EPOCH"), (132, "STREAMS_TOPOLOGY_FENCED")],
 )  # fmt: skip
-def test_an_error_is_told_by_its_name(code, name):
+def test_an_error_is_shown_by_its_name(code, name):
     assert name_of(code) == name

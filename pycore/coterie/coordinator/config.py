@@ -112,7 +112,7 @@ def _assignors(value: Any) -> tuple[str, ...]:
 def _like(name: Any) -> str:
     from difflib import get_close_matches  # only for the message
 
-    near = get_close_matches(str(name)[:60], DEFAULTS, n=1) if isinstance(name, str) else []
+    near = get_close_matches(str(name)[:60], DEFAULTS) if isinstance(name, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -72,7 +72,7 @@ def metadata(fields: Fields) -> str:
     return "" if value is None else text(value, "metadata", _MOST_BYTES)
 
 
-def boolean(fields: Fields, name: str, default: bool = False) -> bool:
+def boolean(fields: Fields, name: str, default: bool) -> bool:
     """Return a bool field, or its default."""
     value = fields.get(name)
     return default if value is None else arguments.boolean(value, name)

@@ -216,9 +216,9 @@ class ClassicMember(Member, protocol="classic"):
             self.generation_id = -1
         else:
             self._give_up("revoked")
+        self.needs_join = True
         retriable = {Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS,
                      Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE,
                      Error.COORDINATOR_LOAD_IN_PROGRESS}  # fmt: skip
         if error not in retriable:
             raise refusal(self, what, error)
-        self.needs_join = True

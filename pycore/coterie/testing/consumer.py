@@ -96,7 +96,6 @@ class ConsumerMember(Member, protocol="consumer"):
 
     def poll(self) -> None:
         """Act as a consumer's poll, with its background thread: run callbacks, heartbeat if due."""
-        self._alive()
         self._polled_ms = self.coordinator.now_ms
         for _ in range(8):  # a join, a revocation and its acknowledgement need three
             self.reconcile()
@@ -325,7 +324,6 @@ class ConsumerMember(Member, protocol="consumer"):
 
     def _clear(self) -> None:
         self.assignment, self.positions = {}, {}
-        self._member.clear()
 
     def _rejoin(self) -> None:
         self._member.join()

@@ -101,15 +101,10 @@ class ConsumerState:
     def leave(self, *, static: bool) -> None:
         """Take the epoch of the heartbeat that leaves."""
         self.member_epoch = LEAVE_STATIC_EPOCH if static else LEAVE_EPOCH
-        self.current, self._sent = NONE, {}
 
     def fence(self) -> None:
         """Leave the group behind, as the coordinator has removed the member."""
         self.state, self.member_epoch = MemberState.FENCED, JOIN_EPOCH
-
-    def clear(self) -> None:
-        """Forget all assignments."""
-        self.current = self.target = NONE
 
     def send_all(self) -> None:
         """Send all fields in the next heartbeat: this one may not have arrived."""
@@ -152,8 +147,6 @@ class ConsumerState:
             self.target = LocalAssignment(self.target.number + 1, partitions)
         if self.target != self.current:
             self.state = MemberState.RECONCILING
-        elif self.state in (MemberState.RECONCILING, MemberState.JOINING):
-            self.state = MemberState.STABLE
         return changed
 
     def resolved(self, names: Mapping[str, str]) -> LocalAssignment:

@@ -111,6 +111,13 @@ class Server:
             waits.advance(waits.now_ms + step)
 
 
+def server_of_kafka_4():
+    """A broker 4.1 with a topic of two partitions."""
+    server = Server(BROKER, kafka="4.1")
+    server.cluster.topics.create("t", 2)
+    return server
+
+
 class Peer:
     """The other end of a connection, in the terms of the player's own."""
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from coterie import Error
+from coterie import ArgumentError, Error, OffsetAndMetadata
 from coterie.testing import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -18,7 +18,7 @@ from coterie.testing import (
 )
 from support.consumers import Story
 
-FIRST = ("orders", 0)
+FIRST, SECOND, THIRD = (("orders", number) for number in range(3))
 OFFSETS = {FIRST: 7}
 
 
@@ -296,3 +296,142 @@ def test_the_commit_before_a_rebalance_is_repeated_while_that_may_help(strategy)
     assert [what for _, what, _ in story.take_calls()] == (
         ["revoked", "assigned"] if strategy == "range" else ["assigned"]
     )
+
+
+@pytest.mark.parametrize(
+    ("offsets", "named"),
+    [
+        ([FIRST], "offsets must map partitions to offsets"),
+        ({FIRST: -1}, "an offset must be from 0"),
+        ({FIRST: OffsetAndMetadata(-1)}, "an offset must be from 0"),
+        ({FIRST: 2**63}, "an offset"),
+        ({FIRST: "7"}, "an offset"),
+        ({FIRST: OffsetAndMetadata(7, metadata=5)}, "metadata"),
+        ({FIRST: OffsetAndMetadata(7, leader_epoch=2**31)}, "leader_epoch"),
+        ({("orders",): 7}, "a partition must be a pair"),
+        ({("orders", -1): OffsetAndMetadata(7)}, "a partition must be from 0"),
+    ],
+)
+def test_offsets_that_no_partition_has_are_refused(story, offsets, named):
+    for call in (story.consumers["a"].commit, story.consumers["a"].commit_async):
+        with pytest.raises(ArgumentError, match=named):
+            call(offsets)
+    assert story.of("commit") == []
+
+
+def test_committed_offsets_come_back_with_all_their_fields(story):
+    consumer = story.consumers["a"]
+    offsets = {FIRST: OffsetAndMetadata(2**63 - 1, 4, "one"), SECOND: OffsetAndMetadata(0, 3, "")}
+    consumer.commit(offsets)
+    assert consumer.committed([SECOND, THIRD, FIRST]) == {**offsets, THIRD: None}
+
+
+@pytest.mark.parametrize("large", [FIRST, SECOND, THIRD])
+def test_an_error_of_any_partition_is_raised_and_the_others_are_committed(story, large):
+    consumer = story.consumers["a"]
+    offsets = {tp: OffsetAndMetadata(7) for tp in (FIRST, SECOND, THIRD)}
+    offsets[large] = OffsetAndMetadata(7, metadata="x" * 4097)  # offset.metadata.max.bytes
+    with pytest.raises(KafkaError, match="OFFSET_METADATA_TOO_LARGE"):
+        consumer.commit(offsets)
+    found = consumer.committed([FIRST, SECOND, THIRD])
+    assert [tp for tp, at in found.items() if at is None] == [large]
+
+
+def test_a_commit_from_outside_of_an_active_group_fails(story):
+    # ConsumerCoordinator.OffsetCommitResponseHandler: UNKNOWN_MEMBER_ID
+    other = story.start("other", subscribe=False)
+    other.assign([FIRST])
+    with pytest.raises(CommitFailedError):
+        other.commit(OFFSETS)
+    assert other.assignment() == {FIRST}
+
+
+def test_a_commit_of_nothing_waits_for_asynchronous_ones_up_to_its_timeout(story):
+    # KafkaConsumer.commitSync: waits for the completion of pending asynchronous commits
+    done = []
+    consumer = story.consumers["a"]
+    story.cluster.network.slow("a", 500)
+    consumer.commit_async(OFFSETS, lambda *outcome: done.append(outcome))
+    began_ms = story.cluster.now_ms
+    with pytest.raises(KafkaTimeoutError):
+        consumer.commit({}, timeout_ms=700)
+    assert (story.cluster.now_ms - began_ms, done) == (700, [])
+    consumer.commit({})
+    assert story.cluster.now_ms - began_ms == 2 * (500 + 1)
+    assert done == [({FIRST: OffsetAndMetadata(7)}, None)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_asynchronous_commit_looks_for_the_coordinator_once(fails):
+    # ConsumerCoordinator.commitOffsetsAsync: pendingAsyncCommits
+    story = Story(interval_ms=None)
+    consumer, done = story.start("a", subscribe=False), []
+    if fails:
+        story.cluster.network.fail("a", "find_coordinator", Error.COORDINATOR_NOT_AVAILABLE)
+    consumer.commit_async(OFFSETS, lambda *outcome: done.append(outcome))
+    consumer.assign([SECOND])
+    for _ in range(3):  # the look-up, the commit, and the callback
+        consumer.poll(100)
+    ((offsets, failure),) = done
+    assert offsets == {FIRST: OffsetAndMetadata(7)}
+    assert type(failure) is (RetriableCommitFailedError if fails else type(None))
+    assert (committed(story) is None) == fails
+
+
+@pytest.mark.parametrize(("timeout_ms", "waited_ms"), [(5000, 1002), (700, 700)])
+def test_close_waits_for_the_answers_to_asynchronous_commits(timeout_ms, waited_ms):
+    story = Story(interval_ms=None)
+    consumer, done = story.start("a", subscribe=False), []
+    consumer.committed([FIRST])
+    story.cluster.network.slow("a", 500)
+    consumer.commit_async(OFFSETS, lambda *outcome: done.append(outcome))
+    began_ms = story.cluster.now_ms
+    consumer.close(timeout_ms)
+    assert story.cluster.now_ms - began_ms == waited_ms
+    assert done == []  # Kafka's client does not run them either
+
+
+def test_close_finds_the_coordinator_for_asynchronous_commits():
+    story = Story(interval_ms=None)
+    consumer = story.start("a", subscribe=False)
+    consumer.commit_async(OFFSETS)
+    consumer.close()
+    assert story.cluster.call("offset_fetch", "g").partitions[0].offset == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "backoffs"),
+    [
+        (Error.COORDINATOR_LOAD_IN_PROGRESS, True),
+        (Error.NOT_COORDINATOR, True),
+        (Error.UNSTABLE_OFFSET_COMMIT, True),
+        (Error.UNKNOWN_TOPIC_OR_PARTITION, False),
+        (Error.GROUP_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_a_fetch_of_committed_offsets_is_repeated_while_that_may_help(story, error, backoffs):
+    # ConsumerCoordinator.OffsetFetchResponseHandler
+    consumer = story.consumers["a"]
+    consumer.commit(OFFSETS)
+    story.cluster.network.fail("a", "offset_fetch", error, times=3)
+    began_ms = story.cluster.now_ms
+    if backoffs:
+        assert committed(story).offset == 7
+        assert round(story.cluster.now_ms - began_ms, -2) == 100 + 200 + 400
+    else:
+        with pytest.raises(KafkaError):
+            committed(story)
+        assert story.cluster.now_ms - began_ms == 2
+    story.cluster.network.end_faults("a")
+    story.cluster.network.fail("a", "offset_fetch", Error.NOT_COORDINATOR, times=1000)
+    began_ms = story.cluster.now_ms
+    with pytest.raises(KafkaTimeoutError, match="committed offsets were not found in time"):
+        consumer.committed([FIRST], timeout_ms=2500)
+    assert story.cluster.now_ms - began_ms == 2500
+
+
+@pytest.mark.parametrize("fault", ["lose_request", "lose_response"])
+def test_a_fetch_of_committed_offsets_is_repeated_after_a_disconnection(story, fault):
+    story.consumers["a"].commit(OFFSETS)
+    getattr(story.cluster.network, fault)("a", "offset_fetch")
+    assert committed(story).offset == 7

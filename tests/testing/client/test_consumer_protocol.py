@@ -315,3 +315,30 @@ def test_classic_members_are_replaced_one_by_one():
 def test_settings_of_the_other_protocol_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         Consumer(Cluster({"orders": 1}), SETTINGS | PROTOCOL | settings)
+
+
+def test_a_member_that_was_late_twice_stays_out_each_time_until_it_polls():
+    group = Story(3, CONFIG)
+    a = group.start("a", PROTOCOL | {"max.poll.interval.ms": 20_000}, subscribe=False)
+    a.subscribe(["orders"])  # without a listener nothing waits for a poll
+    for _ in range(2):
+        group.poll(10_000)
+        assert len(a.assignment()) == 3
+        group.pass_time(60_000)
+        assert group.cluster.call("consumer_group_describe", ["g"]).groups[0].members == ()
+
+
+def test_a_member_that_is_fenced_during_the_commit_before_a_rebalance_is_assigned_anew():
+    group = joined(RARELY)
+    group.start("b", PROTOCOL)
+    network = group.cluster.network
+    network.slow("a", 4000)
+    while not group.of("commit"):
+        group.poll(200)
+    network.fail("a", "consumer_group_heartbeat", Error.FENCED_MEMBER_EPOCH)
+    group.poll(60_000)
+    network.slow("a", 0)
+    group.poll(60_000)
+    assert network.host("a").faults == []
+    assert sorted(map(len, group.owned().values())) == [1, 2]
+    assert ("a", "lost", [0, 1, 2]) in group.take_calls()

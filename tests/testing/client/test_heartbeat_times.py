@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from coterie import Error, GroupCoordinator
-from support.consumers import Story
+from support.consumers import Recorder, Story
 
 CLASSIC, CONSUMER = {"heartbeat.interval.ms": 3000}, {"group.protocol": "consumer"}
 PROTOCOLS = pytest.mark.parametrize(
@@ -142,3 +142,131 @@ def test_a_member_that_joins_has_no_generation_yet():
     assert consumer.group_metadata().generation_id == -1
     story.poll(10_000)
     assert consumer.group_metadata().generation_id == 1
+
+
+@PROTOCOLS
+def test_without_latency_heartbeats_come_exactly_at_the_interval(settings, interval_ms):
+    story = Story(1, {"coterie.behaviour": "4.1"}, latency_ms=0, make_coordinator=Beats)
+    story.start("a", settings)
+    story.poll(20_000)
+    assert set(gaps(story.cluster.coordinator.beats_ms[-3:])) == {interval_ms}
+
+
+@PROTOCOLS
+def test_a_member_is_late_max_poll_interval_ms_after_its_last_poll(settings, interval_ms):
+    # Heartbeat.pollTimeoutExpired; AbstractHeartbeatRequestManager.pollTimer
+    story, _ = joined(settings | {"max.poll.interval.ms": 20_000})
+    story.pass_time(1234)
+    story.consumers["a"].poll(0)
+    polled_ms = story.cluster.now_ms
+    story.pass_time(60_000)
+    assert [at - polled_ms for at, _, kind, _ in story.notes if kind == "late"] == [20_000]
+
+
+def test_all_times_of_a_member_begin_anew_with_the_answer_to_its_join():
+    # Heartbeat.resetTimeouts, when the heartbeat thread goes on
+    story = Story(1, interval_ms=None, make_coordinator=Beats)
+    a = story.start("a", CLASSIC | {"max.poll.interval.ms": 5000})
+    a.poll(10)
+    story.pass_time(4000)
+    answered_ms = story.cluster.now_ms  # the answer came before, and is read now
+    a.committed([("orders", 0)])
+    story.pass_time(60_000)
+    assert [at for at, _, kind, _ in story.notes if kind == "late"] == [answered_ms + 5000]
+    assert story.cluster.coordinator.beats_ms == [answered_ms + 3000 + LATENCY_MS]
+
+
+def test_the_session_begins_anew_with_each_generation():
+    # else the coordinator would be given up after a rebalance that took longer than the session
+    story = Story(2, interval_ms=None, make_coordinator=Recorder)
+    settings = CLASSIC | {"session.timeout.ms": 10_000, "max.poll.interval.ms": 20_000}
+    for name in "ab":
+        story.start(name, settings)
+        story.poll(10_000)
+    story.consumers.pop("b")  # it polls no more, and the rebalance waits for it
+    story.consumers["a"].enforce_rebalance()
+    story.poll(30_000)
+    recorded = story.cluster.coordinator
+    *_, (synced_ms, _, (_, generation, member), _) = (
+        one for one in recorded.seen if one[1] == "sync_group"
+    )
+    beats_ms = [
+        at for at, op, args, _ in recorded.seen
+        if op == "heartbeat" and args == ("g", generation, member)
+    ]  # fmt: skip
+    assert generation == 3
+    assert beats_ms[0] - synced_ms == 3000
+
+
+def await_beat(story, beats_ms):
+    while not beats_ms:
+        story.pass_time(1)
+
+
+def looks_up(story, ms=50):
+    """Whether a client looks for its coordinator within a time."""
+    story.cluster.network.fail("a", "find_coordinator", Error.COORDINATOR_NOT_AVAILABLE)
+    story.pass_time(ms)
+    found = not story.cluster.network.host("a").faults
+    story.cluster.network.end_faults("a")
+    return found
+
+
+@pytest.mark.parametrize(("healed_ms", "expected"), [(-10, False), (1, True)])
+def test_a_session_without_an_answer_ends_with_a_look_up_of_the_coordinator(healed_ms, expected):
+    # Heartbeat.sessionTimeoutExpired: markCoordinatorUnknown; it is checked with each heartbeat
+    session_ms = 5 * (3000 + LATENCY_MS)
+    story, beats_ms = joined(CLASSIC | {"session.timeout.ms": session_ms})
+    await_beat(story, beats_ms)
+    story.cluster.network.cut("a")
+    story.pass_time(session_ms + healed_ms)
+    story.cluster.network.heal("a")
+    assert looks_up(story) == expected
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("fault", ["lose_request", "lose_response"])
+def test_a_heartbeat_that_is_lost_costs_the_coordinator_and_is_sent_again(
+    settings, interval_ms, fault
+):
+    op = "consumer_group_heartbeat" if "group.protocol" in settings else "heartbeat"
+    story, beats_ms = joined(settings)
+    getattr(story.cluster.network, fault)("a", op)
+    while story.cluster.network.host("a").faults:
+        story.pass_time(1)
+    assert looks_up(story, 150)
+    beats_ms.clear()
+    story.pass_time(400)
+    assert len(beats_ms) == 1
+
+
+def test_a_new_generation_begins_with_the_first_backoff():
+    story, beats_ms = joined(CLASSIC)
+    network, error = story.cluster.network, Error.COORDINATOR_LOAD_IN_PROGRESS
+    network.fail("a", "heartbeat", error, times=2)
+    while network.host("a").faults:
+        story.poll(10, 10)
+    story.consumers["a"].enforce_rebalance()
+    beats_ms.clear()
+    began_ms = story.cluster.now_ms
+    network.fail("a", "heartbeat", error)
+    story.poll(5000)
+    assert len(story.of("assigned")) == 2
+    assert round(beats_ms[0] - began_ms - 3000, -2) == 100
+
+
+def test_a_heartbeat_of_a_former_generation_that_is_refused_changes_nothing():
+    # AbstractCoordinator.HeartbeatResponseHandler: generationUnchanged
+    story, beats_ms = joined(CLASSIC)
+    network = story.cluster.network
+    await_beat(story, beats_ms)
+    network.slow("a", 1000)
+    story.pass_time(3100)  # a heartbeat is under way
+    network.slow("a", 0)
+    network.fail("a", "heartbeat", Error.UNKNOWN_MEMBER_ID)
+    story.consumers["a"].enforce_rebalance()
+    story.consumers["a"].poll(100)
+    assert story.consumers["a"].group_metadata().generation_id == 2
+    story.poll(10_000)
+    assert network.host("a").faults == []
+    assert [kind for _, _, kind, _ in story.notes if kind in ("lost", "fenced")] == []

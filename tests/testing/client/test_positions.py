@@ -342,3 +342,41 @@ def test_calls_that_need_a_group_are_refused_without_one():
             call()
     consumer.assign([FIRST])
     assert offsets(consumer.poll(5000)) == [0]  # the end was 0 when it began
+
+
+def test_a_position_that_the_application_seeks_during_a_look_up_stays():
+    # SubscriptionState.maybeSeekUnvalidated; OffsetFetch for what is still initializing
+    for begin in (lambda c: None, lambda c: c.seek_to_end()):
+        story, consumer = reader()
+        consumer.commit({FIRST: 2})
+        story.pass_time(10_000)
+        begin(consumer)
+        story.cluster.schedule.call_later(1, consumer.seek, FIRST, 5)
+        assert offsets(consumer.poll(100))[0] == 5
+
+
+def test_an_error_of_a_position_is_raised_when_no_records_are_left_to_return():
+    # FetchCollector.collectFetch: an exception waits while there are records
+    story = Story(2)
+    consumer = story.start("a", {"auto.offset.reset": "none"}, subscribe=False)
+    consumer.assign([FIRST, SECOND])
+    consumer.seek(FIRST, 0)
+    consumer.seek(SECOND, 1000)
+    story.pass_time(4000)
+    assert {record.partition for record in consumer.poll(0)} == {0}
+    with pytest.raises(OffsetOutOfRangeError):
+        consumer.poll(0)
+
+
+@pytest.mark.parametrize(("isolation", "lag"), [("read_uncommitted", 6), ("read_committed", 4)])
+def test_the_lag_counts_from_the_position_to_the_end_that_the_consumer_may_read(isolation, lag):
+    story, consumer = reader({"isolation.level": isolation}, interval_ms=None)
+    log = story.cluster.topics["orders"].logs[0]
+    assert consumer.current_lag(FIRST) is None  # no position yet
+    for number in range(9):
+        log.append(0, None, number, producer_id=7 if number == 7 else None)
+    consumer.seek(FIRST, 3)
+    story.pass_time(10)
+    assert consumer.current_lag(FIRST) == lag
+    with pytest.raises(IllegalStateError):
+        consumer.current_lag(SECOND)

@@ -30,8 +30,8 @@ def recorded(settings, partitions=2, **cluster):
 
 
 def test_a_join_and_a_sync_of_the_classic_protocol_have_all_that_the_settings_say():
-    _, asked = recorded(CLASSIC)
-    ((args, fields),) = asked.of("join_group")
+    _, coordinator = recorded(CLASSIC)
+    ((args, fields),) = coordinator.of("join_group")
     protocols = fields.pop("protocols")
     assert args == ("g", "")
     assert fields == {
@@ -49,7 +49,7 @@ def test_a_join_and_a_sync_of_the_classic_protocol_have_all_that_the_settings_sa
         assert (read.topics, read.owned, read.generation_id, read.rack_id) == (
             ("orders",), {}, -1, "r",
         )  # fmt: skip
-    (((group, generation, member), fields),) = asked.of("sync_group")
+    (((group, generation, member), fields),) = coordinator.of("sync_group")
     plans = fields.pop("assignments")
     assert (group, generation) == ("g", 1)
     assert fields == {
@@ -61,10 +61,10 @@ def test_a_join_and_a_sync_of_the_classic_protocol_have_all_that_the_settings_sa
 
 
 def test_a_member_that_joins_again_says_what_it_owns_and_from_which_generation():
-    story, asked = recorded({"partition.assignment.strategy": "cooperative-sticky"})
+    story, coordinator = recorded({"partition.assignment.strategy": "cooperative-sticky"})
     story.consumers["a"].enforce_rebalance()
     story.poll()
-    joins = asked.of("join_group")
+    joins = coordinator.of("join_group")
     ids = [args for args, _ in joins]
     member = ids[1][1]
     assert ids == [("g", ""), ("g", member), ("g", member)]  # first it needs an id
@@ -74,42 +74,42 @@ def test_a_member_that_joins_again_says_what_it_owns_and_from_which_generation()
 
 @pytest.mark.parametrize("settings", [CLASSIC, CLASSIC | DYNAMIC], ids=["static", "dynamic"])
 def test_heartbeats_commits_and_the_end_name_the_member(settings):
-    story, asked = recorded(settings | {"enable.auto.commit": True})
+    story, coordinator = recorded(settings | {"enable.auto.commit": True})
     story.poll(1000)
     consumer, instance = story.consumers.pop("a"), settings["group.instance.id"]
-    (((_, generation, member), _),) = asked.of("sync_group")
-    assert asked.of("heartbeat")[0] == (
+    (((_, generation, member), _),) = coordinator.of("sync_group")
+    assert coordinator.of("heartbeat")[0] == (
         ("g", generation, member), {"group_instance_id": instance}
     )  # fmt: skip
     offsets = {FIRST: OffsetAndMetadata(3, 2, "three"), SECOND: 7}
     consumer.commit(offsets)
-    args, fields = asked.of("offset_commit")[-1]
+    args, fields = coordinator.of("offset_commit")[-1]
     assert args == ("g", {FIRST: offsets[FIRST], SECOND: OffsetAndMetadata(7)})
     who = {"generation_id": generation, "member_id": member, "group_instance_id": instance}
     assert fields == who
     positions = {tp: consumer.position(tp) for tp in (FIRST, SECOND)}
     consumer.close()
     story.pass_time(10)
-    (group, sent), fields = asked.of("offset_commit")[-1]
+    (group, sent), fields = coordinator.of("offset_commit")[-1]
     assert (group, {tp: at.offset for tp, at in sent.items()}) == ("g", positions)
     assert fields == who
     left = [] if instance else [(("g",), {"members": [(member, None)]})]
-    assert asked.of("leave_group") == left
+    assert coordinator.of("leave_group") == left
 
 
 def test_committed_offsets_are_fetched_as_stable_ones_by_topic():
-    story, asked = recorded(CLASSIC)
-    assert asked.of("offset_fetch")[0] == (
+    story, coordinator = recorded(CLASSIC)
+    assert coordinator.of("offset_fetch")[0] == (
         ("g",), {"topics": {"orders": [0, 1]}, "require_stable": True}
     )  # fmt: skip
     story.consumers["a"].committed([SECOND])
-    assert asked.of("offset_fetch")[-1][1]["topics"] == {"orders": [1]}
+    assert coordinator.of("offset_fetch")[-1][1]["topics"] == {"orders": [1]}
 
 
 @pytest.mark.parametrize(("instance", "left"), [("i", -2), (None, -1)])
 def test_heartbeats_of_the_consumer_protocol_say_all_at_first_and_then_what_changed(instance, left):
-    story, asked = recorded(CONSUMER | {"group.instance.id": instance})
-    joined, acknowledged, *later = asked.of("consumer_group_heartbeat")
+    story, coordinator = recorded(CONSUMER | {"group.instance.id": instance})
+    joined, acknowledged, *later = coordinator.of("consumer_group_heartbeat")
     who = {"instance_id": instance, "client_id": "a"}
     assert joined == (("g", "a:1", 0), who | {
         "rebalance_timeout_ms": 64_000,
@@ -122,18 +122,18 @@ def test_heartbeats_of_the_consumer_protocol_say_all_at_first_and_then_what_chan
     (owned,) = fields.pop("topic_partitions")
     assert (args, owned["partitions"], fields) == (("g", "a:1", 1), (0, 1), who)
     assert later == [(("g", "a:1", 1), who)]  # after 5 s
-    assert asked.of("offset_fetch") == [(("g",), {
+    assert coordinator.of("offset_fetch") == [(("g",), {
         "topics": {"orders": [0, 1]}, "require_stable": True,
         "member_id": "a:1", "member_epoch": 1,
     })]  # fmt: skip
     consumer = story.consumers.pop("a")
     consumer.commit({SECOND: 7})
-    assert asked.of("offset_commit") == [(("g", {SECOND: OffsetAndMetadata(7)}), {
+    assert coordinator.of("offset_commit") == [(("g", {SECOND: OffsetAndMetadata(7)}), {
         "generation_id": 1, "member_id": "a:1", "group_instance_id": instance,
     })]  # fmt: skip
     assert consumer.group_metadata() == ("g", 1, "a:1", instance)
     consumer.close()
-    assert asked.of("consumer_group_heartbeat")[-1] == (("g", "a:1", left), who)
+    assert coordinator.of("consumer_group_heartbeat")[-1] == (("g", "a:1", left), who)
 
 
 @pytest.mark.parametrize("error", [Error.COORDINATOR_LOAD_IN_PROGRESS, Error.REQUEST_TIMED_OUT])
@@ -202,3 +202,111 @@ def test_a_join_may_take_the_rebalance_timeout_and_five_seconds(request_ms, long
         story.cluster.network.heal("a")
         story.consumers["a"].poll(500)
         assert (len(story.of("join")) > 2) == over
+
+
+# What a member forgets, and what it keeps
+
+
+def test_the_answer_to_a_join_is_read_by_the_next_call_only():
+    # in PREPARING_REBALANCE the heartbeat thread is disabled, and nothing reads
+    story, coordinator = recorded(CLASSIC | DYNAMIC)
+    story.consumers["a"].enforce_rebalance()
+    story.consumers["a"].poll(0)
+    story.pass_time(2000)
+    assert len(coordinator.of("join_group")) == 3  # for an id, with it, and again
+    assert len(coordinator.of("sync_group")) == 1
+    story.consumers["a"].poll(10)
+    assert len(coordinator.of("sync_group")) == 2
+
+
+def test_a_member_that_is_fenced_before_it_takes_its_assignment_joins_anew():
+    # AbstractCoordinator.joinGroupIfNeeded: the heartbeat thread has changed the generation
+    story = Story(2, interval_ms=None, make_coordinator=Recorder)
+    consumer = story.start("a", CLASSIC | DYNAMIC | {"heartbeat.interval.ms": 1000})
+    consumer.poll(10)
+    story.pass_time(4000)
+    consumer.committed([FIRST])  # reads the answer to JoinGroup, and SyncGroup is sent
+    story.cluster.network.fail("a", "heartbeat", Error.ILLEGAL_GENERATION)
+    story.pass_time(1500)
+    assert story.of("assigned") == []
+    story.poll(60_000)
+    assert [len(partitions) for partitions in story.of("assigned")] == [2]
+    (_, first), (_, second), (_, third), *_ = (
+        args for args, _ in story.cluster.coordinator.of("join_group")
+    )
+    assert (first, third) == ("", "") != second  # it has given up its id
+
+
+@pytest.mark.parametrize(
+    ("op", "error", "keeps_id"),
+    [("join_group", "UNKNOWN_MEMBER_ID", False), ("sync_group", "UNKNOWN_MEMBER_ID", False),
+     ("sync_group", "ILLEGAL_GENERATION", True), ("sync_group", "REBALANCE_IN_PROGRESS", True),
+     ("join_group", "COORDINATOR_LOAD_IN_PROGRESS", True),
+     ("sync_group", "NOT_COORDINATOR", True), ("join_group", "NOT_COORDINATOR", True)],
+)  # fmt: skip
+def test_a_join_that_is_refused_is_repeated_with_the_same_id_if_it_may_be_known(
+    op, error, keeps_id
+):
+    # JoinGroupResponseHandler, SyncGroupResponseHandler
+    story, coordinator = recorded(CLASSIC | DYNAMIC)
+    member = story.consumers["a"].group_metadata().member_id
+    story.cluster.network.fail("a", op, Error[error])
+    story.consumers["a"].enforce_rebalance()
+    joins = len(coordinator.of("join_group")) + (op == "sync_group")
+    story.poll(60_000)
+    assert story.cluster.network.host("a").faults == []
+    assert coordinator.of("join_group")[joins][0] == ("g", member if keeps_id else "")
+    assert story.owned() == {"a": [0, 1]}
+
+
+@pytest.mark.parametrize("settings", [CLASSIC | DYNAMIC, CONSUMER | DYNAMIC],
+                         ids=["classic", "consumer"])  # fmt: skip
+def test_after_unsubscribing_it_commits_from_outside_and_joins_as_a_new_member(settings):
+    story, coordinator = recorded(settings)
+    consumer = story.consumers["a"]
+    consumer.unsubscribe()
+    consumer.commit({FIRST: 4})
+    assert coordinator.of("offset_commit")[-1] == (
+        ("g", {FIRST: OffsetAndMetadata(4)}),
+        {"generation_id": -1, "member_id": "", "group_instance_id": None},
+    )
+    consumer.subscribe(["orders"])
+    story.poll(60_000)
+    assert story.owned() == {"a": [0, 1]}
+    if "group.protocol" not in settings:
+        ids = [member for (_, member), _ in coordinator.of("join_group")]
+        assert ids[0] == ids[2] == "" != ids[1] != ids[3]
+
+
+def test_committed_offsets_are_fetched_anew_by_each_call():
+    story, coordinator = recorded(CLASSIC)
+    consumer, count = story.consumers["a"], len(coordinator.of("offset_fetch"))
+    for offset in (5, 7):
+        consumer.commit({SECOND: offset})
+        assert consumer.committed([SECOND, FIRST]) == {SECOND: OffsetAndMetadata(offset),
+                                                       FIRST: None}  # fmt: skip
+    assert len(coordinator.of("offset_fetch")) == count + 2
+
+
+def test_positions_are_committed_before_each_rebalance():
+    story, coordinator = recorded(
+        CLASSIC | {"enable.auto.commit": True, "auto.commit.interval.ms": 10**6}
+    )
+    for count in (1, 2, 3):
+        story.consumers["a"].enforce_rebalance()
+        story.poll(5000)
+        assert len(coordinator.of("offset_commit")) == count
+
+
+def test_a_member_that_leads_no_more_leaves_changed_topics_to_the_leader():
+    # ConsumerCoordinator.onJoinComplete: only the leader watches the metadata
+    story = Story(2, make_coordinator=Recorder)
+    for name, age_ms in (("a", 20_000), ("b", 10**6)):
+        story.start(name, {"metadata.max.age.ms": age_ms, "session.timeout.ms": 6000})
+        story.poll()
+    story.cluster.network.fail("a", "heartbeat", Error.UNKNOWN_MEMBER_ID)
+    story.poll(60_000)  # its former member is removed, and b leads
+    joins = len(story.cluster.coordinator.of("join_group"))
+    story.cluster.add_partitions("orders", 3)
+    story.poll(60_000)
+    assert len(story.cluster.coordinator.of("join_group")) == joins

@@ -30,8 +30,8 @@ def test_by_default_a_partition_gets_a_record_a_second_and_a_way_takes_a_millise
     ends = [log.end_offset(2999) for log in cluster.topics["orders"].logs]
     assert ends == [3, 2]  # from 500 ms, and from 1000 ms
     assert cluster.topics["more"].logs[0].end_offset(2999) == 2
-    asked = reader(cluster)
-    assert asked.end_offsets([FIRST]) == {FIRST: 3}
+    consumer = reader(cluster)
+    assert consumer.end_offsets([FIRST]) == {FIRST: 3}
     assert cluster.now_ms == 2999 + 2
 
 
@@ -41,8 +41,8 @@ def test_a_cluster_begins_at_the_time_of_its_clock():
     cluster = Cluster({"orders": 1}, schedule=schedule, interval_ms=2000, latency_ms=30)
     assert (cluster.now_ms, cluster.coordinator.now_ms) == (70_000, 70_000)
     assert cluster.topics["orders"].logs[0].next_record_ms(70_000) == 72_000
-    asked = reader(cluster)
-    asked.end_offsets([FIRST])
+    consumer = reader(cluster)
+    consumer.end_offsets([FIRST])
     assert cluster.now_ms == 70_000 + 2 * 30
 
 
@@ -114,36 +114,36 @@ def test_offsets_are_listed_by_partition_for_the_begin_the_end_and_a_time():
     cluster = Cluster({"orders": 2}, interval_ms=100)
     run(cluster, 1000)
     cluster.delete_records("orders", 1, 4)
-    asked = reader(cluster)
+    consumer = reader(cluster)
     both = [FIRST, SECOND]
-    assert asked.beginning_offsets(both) == {FIRST: 0, SECOND: 4}
+    assert consumer.beginning_offsets(both) == {FIRST: 0, SECOND: 4}
     cluster.produce("orders", None)
-    assert asked.end_offsets(both) == {FIRST: 10, SECOND: 10}
+    assert consumer.end_offsets(both) == {FIRST: 10, SECOND: 10}
     times = {FIRST: 950, SECOND: 0}  # records of the second one come at 100, 200, ...
-    assert asked.offsets_for_times(times) == {FIRST: (9, 950), SECOND: (4, 500)}
-    assert asked.offsets_for_times({FIRST: 951, SECOND: 10**6}) == {FIRST: None, SECOND: None}
-    assert asked.offsets_for_times({}) == {}
+    assert consumer.offsets_for_times(times) == {FIRST: (9, 950), SECOND: (4, 500)}
+    assert consumer.offsets_for_times({FIRST: 951, SECOND: 10**6}) == {FIRST: None, SECOND: None}
+    assert consumer.offsets_for_times({}) == {}
 
 
 @pytest.mark.parametrize("unknown", [("orders", 2), ("none", 0)])
 def test_a_partition_that_does_not_exist_is_looked_up_until_the_timeout(unknown):
     cluster = Cluster({"orders": 2})
-    asked = reader(cluster)
-    for call in (asked.beginning_offsets, asked.end_offsets):
+    consumer = reader(cluster)
+    for call in (consumer.beginning_offsets, consumer.end_offsets):
         began_ms = cluster.now_ms
         with pytest.raises(KafkaTimeoutError, match="offsets were not found in time"):
             call([unknown], timeout_ms=2500)
         assert cluster.now_ms - began_ms == 2500
     began_ms = cluster.now_ms
     with pytest.raises(KafkaTimeoutError):
-        asked.end_offsets([unknown])
+        consumer.end_offsets([unknown])
     assert cluster.now_ms - began_ms == 60_000  # default.api.timeout.ms
 
 
 def test_partitions_of_a_topic_are_known_at_once():
-    asked = reader(Cluster({"orders": 2}))
-    assert asked.partitions_for("orders") == [FIRST, SECOND]
-    assert asked.partitions_for("none") == []
+    consumer = reader(Cluster({"orders": 2}))
+    assert consumer.partitions_for("orders") == [FIRST, SECOND]
+    assert consumer.partitions_for("none") == []
 
 
 @pytest.mark.parametrize(("options", "load_ms"), [({}, 100), ({"load_ms": 2500}, 2500)])
@@ -184,7 +184,7 @@ def test_an_admin_calls_operations_of_a_coordinator_and_nothing_else():
             cluster.call(op)
 
 
-def test_the_end_of_a_classic_group_is_told_by_its_id():
+def test_the_end_of_a_classic_group_is_reported_by_its_id():
     cluster, ended = Cluster({"orders": 1}), []
     cluster.on_group_end = ended.append
     for group in ("g", "h"):
@@ -238,7 +238,7 @@ CALLS = [
 
 
 def test_the_fast_paths_of_a_cluster_answer_and_write_as_the_coordinator_does():
-    told = []
+    outcomes = []
     for kind in (CountedCoordinator, GroupCoordinator):
         log, answers, member = OffsetsLog(), [], None
         coordinator = kind({"coterie.behaviour": "4.1"}, log_sink=log)
@@ -250,8 +250,10 @@ def test_the_fast_paths_of_a_cluster_answer_and_write_as_the_coordinator_does():
             args = [member if value == "MEMBER" else value for value in given]
             fields = {k: member if v == "MEMBER" else v for k, v in fields.items()}
             answers.append(getattr(coordinator, op)(*args, **fields))
-        told.append(([getattr(answer, "response", answer) for answer in answers], [*log.read()]))
-    assert told[0] == told[1]
+        outcomes.append(
+            ([getattr(answer, "response", answer) for answer in answers], [*log.read()])
+        )
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("op", ["offset_commit", "heartbeat", "consumer_group_heartbeat"])
@@ -275,3 +277,12 @@ def test_requests_are_counted():
     coordinator.offset_commit("g", {FIRST: 5})
     coordinator.join_group("g", protocol_type="consumer", protocols={"range": b""})
     assert coordinator.requests == 4
+
+
+def test_a_cluster_keeps_no_events_of_its_coordinator():
+    story = Story(1, {"coterie.behaviour": "4.1"})
+    story.start("a")
+    story.start("b", {"group.id": "h", "group.protocol": "consumer"})
+    story.poll(30_000)
+    story.pass_time(30_000)
+    assert story.cluster.coordinator.events == []

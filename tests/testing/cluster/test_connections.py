@@ -121,7 +121,7 @@ def test_a_refused_request_is_answered_in_time_and_not_carried_out():
 
 @pytest.mark.parametrize("fault", ["lose_request", "lose_response"])
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_fault_strikes_as_often_as_it_is_told_and_any_request_by_default(fault, times):
+def test_a_fault_strikes_as_often_as_it_is_set_and_any_request_by_default(fault, times):
     line = Line()
     getattr(line.network, fault)("c", **({} if times == 1 else {"times": times}))
     for op in "abcd":
@@ -130,7 +130,7 @@ def test_a_fault_strikes_as_often_as_it_is_told_and_any_request_by_default(fault
     assert {op for op, answer, _ in line.answers if answer is None} == set("abcd"[:times])
 
 
-def test_a_refusal_strikes_once_or_as_often_as_it_is_told():
+def test_a_refusal_strikes_once_or_as_often_as_it_is_set():
     for times in (1, 2):
         line = Line()
         options = {} if times == 1 else {"times": times}
@@ -141,7 +141,7 @@ def test_a_refusal_strikes_once_or_as_often_as_it_is_told():
         assert [answer for _, answer, _ in line.answers].count("op") == 3 - times
 
 
-def test_faults_strike_the_client_that_they_name_and_end_when_told():
+def test_faults_strike_the_client_that_they_name_until_they_are_ended():
     line = Line()
     line.network.lose_request("other")
     line.network.slow("other", SLOW_MS)
@@ -189,6 +189,16 @@ def test_what_is_under_way_when_the_line_is_cut_waits_until_it_heals(
     line.at(2000)
     assert line.arrived == [("op", arrived_ms)]
     assert line.answers == [("op", "op", answered_ms)]
+
+
+def test_a_request_that_stalls_twice_arrives_once():
+    line = Line()
+    line.network.cut("c")
+    line.send()
+    line.at(100).network.heal("c")
+    line.at(103).network.cut("c")  # it is on its way again
+    line.at(200).network.heal("c")
+    assert line.at(1000).arrived == [("op", 207)]
 
 
 def test_what_is_under_way_when_the_line_is_cut_times_out_at_its_time():

@@ -19,7 +19,7 @@ def plain(offset, key, value):
     return offset, ((key, value),), -1, False
 
 
-def test_the_last_record_of_each_key_is_kept_in_the_order_of_offsets():
+def test_the_last_record_of_each_key_is_retained_in_the_order_of_offsets():
     log = OffsetsLog()
     assert write(log, (b"a", b"1"), (b"b", b"2")) == 0
     assert write(log, (b"c", b"3")) == 2
@@ -38,7 +38,7 @@ def test_a_tombstone_removes_its_key():
     assert write(log, (b"a", b"3")) == 3
 
 
-def test_what_is_kept_has_no_producer_and_is_no_marker():
+def test_what_is_retained_has_no_producer_and_is_no_marker():
     log = OffsetsLog()
     write(log, (b"a", b"1"), producer_id=5, epoch=2)
     write(log, (COMMIT, b""), producer_id=5, epoch=2, control=True)
@@ -64,13 +64,13 @@ def test_records_of_an_open_transaction_wait_in_their_batches():
 
 
 def test_a_marker_keeps_or_drops_what_its_producer_wrote():
-    for marker, kept in ((COMMIT, [plain(0, b"a", b"1"), plain(2, b"c", b"3")]), (ABORT, [])):
+    for marker, retained in ((COMMIT, [plain(0, b"a", b"1"), plain(2, b"c", b"3")]), (ABORT, [])):
         log = OffsetsLog()
         write(log, (b"a", b"1"), producer_id=5)
         other = write(log, (b"b", b"2"), producer_id=6)
         write(log, (b"c", b"3"), producer_id=5)
         assert write(log, (marker, b""), producer_id=5, control=True) == 3
-        assert read(log) == sorted([*kept, (other, ((b"b", b"2"),), 6, True)])
+        assert read(log) == sorted([*retained, (other, ((b"b", b"2"),), 6, True)])
         assert write(log, (b"d", b"4")) == 4  # the marker has an offset
 
 

@@ -22,12 +22,12 @@ def cluster():
 
 def begun(cluster, name="t", partitions=OUT[:1], groups=(), timeout_ms=TIMEOUT_MS):
     """The producer of a new transaction, as its requests name it."""
-    asked = cluster.transactions
-    producer = (name, *asked.init_producer_id(name, timeout_ms))
+    transactions = cluster.transactions
+    producer = (name, *transactions.init_producer_id(name, timeout_ms))
     if partitions:
-        assert asked.add_partitions_to_txn(*producer, partitions) == Error.NONE
+        assert transactions.add_partitions_to_txn(*producer, partitions) == Error.NONE
     for group in groups:
-        assert asked.add_offsets_to_txn(*producer, group) == Error.NONE
+        assert transactions.add_offsets_to_txn(*producer, group) == Error.NONE
     return producer
 
 
@@ -85,63 +85,63 @@ def test_requests_of_another_producer_are_refused(cluster, change, error):
     producer = begun(cluster)
     assert producer[2] == 1
     wrong = [change.get(place, value) for place, value in enumerate(producer)]
-    asked = cluster.transactions
-    assert asked.add_partitions_to_txn(*wrong, OUT) == error
-    assert asked.add_offsets_to_txn(*wrong, "g") == error
-    assert asked.end_txn(*wrong, committed=True) == error
-    assert asked.end_txn(*producer, committed=True) == Error.NONE
+    transactions = cluster.transactions
+    assert transactions.add_partitions_to_txn(*wrong, OUT) == error
+    assert transactions.add_offsets_to_txn(*wrong, "g") == error
+    assert transactions.end_txn(*wrong, committed=True) == error
+    assert transactions.end_txn(*producer, committed=True) == Error.NONE
 
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_an_end_may_be_repeated_but_not_changed(cluster, committed):
-    asked = cluster.transactions
+    transactions = cluster.transactions
     idle = begun(cluster, "idle", ())
-    assert asked.end_txn(*idle, committed=committed) == Error.INVALID_TXN_STATE
+    assert transactions.end_txn(*idle, committed=committed) == Error.INVALID_TXN_STATE
     producer = begun(cluster)
     for _ in range(2):
-        assert asked.end_txn(*producer, committed=committed) == Error.NONE
-    assert asked.end_txn(*producer, committed=not committed) == Error.INVALID_TXN_STATE
+        assert transactions.end_txn(*producer, committed=committed) == Error.NONE
+    assert transactions.end_txn(*producer, committed=not committed) == Error.INVALID_TXN_STATE
     assert cluster.topics["out"].logs[0].end_offset(cluster.now_ms) == 0  # it wrote nothing there
 
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_all_waits_while_the_markers_of_a_group_wait_for_its_coordinator(cluster, committed):
-    asked = cluster.transactions
+    transactions = cluster.transactions
     producer = begun(cluster, groups=["g"])
     cluster.fail_over(5000)
-    assert asked.end_txn(*producer, committed=committed) == Error.NONE
+    assert transactions.end_txn(*producer, committed=committed) == Error.NONE
     waits = Error.CONCURRENT_TRANSACTIONS
     for _ in range(2):
-        assert asked.end_txn(*producer, committed=committed) == waits
-        assert asked.end_txn(*producer, committed=not committed) == Error.INVALID_TXN_STATE
-        assert asked.add_partitions_to_txn(*producer, OUT) == waits
-        assert asked.add_offsets_to_txn(*producer, "g") == waits
-        assert asked.init_producer_id("t", TIMEOUT_MS) == waits
-        assert asked.verify_offsets("g", *producer[1:]) == waits
+        assert transactions.end_txn(*producer, committed=committed) == waits
+        assert transactions.end_txn(*producer, committed=not committed) == Error.INVALID_TXN_STATE
+        assert transactions.add_partitions_to_txn(*producer, OUT) == waits
+        assert transactions.add_offsets_to_txn(*producer, "g") == waits
+        assert transactions.init_producer_id("t", TIMEOUT_MS) == waits
+        assert transactions.verify_offsets("g", *producer[1:]) == waits
         assert produce(cluster, producer) == {OUT[0]: waits}
         pass_time(cluster, 4999 - cluster.now_ms)
     pass_time(cluster, 1 + 20)  # it tries again every 20 ms
-    assert asked.end_txn(*producer, committed=committed) == Error.NONE
-    assert asked.add_partitions_to_txn(*producer, OUT) == Error.NONE
+    assert transactions.end_txn(*producer, committed=committed) == Error.NONE
+    assert transactions.add_partitions_to_txn(*producer, OUT) == Error.NONE
     # the next transaction has neither the partitions nor the groups of the one before
-    assert asked.verify_offsets("g", *producer[1:]) == Error.TRANSACTION_ABORTABLE
+    assert transactions.verify_offsets("g", *producer[1:]) == Error.TRANSACTION_ABORTABLE
 
 
 def test_an_end_marks_each_partition_that_has_records_and_forgets_them(cluster):
-    asked, logs = cluster.transactions, cluster.topics["out"].logs
+    transactions, logs = cluster.transactions, cluster.topics["out"].logs
     producer = begun(cluster, partitions=OUT)
     assert produce(cluster, producer, partitions=OUT[:2], values="xyz") == {OUT[0]: 0, OUT[1]: 0}
     assert [log.last_stable_offset(0) for log in logs] == [0, 0, 0]
-    assert asked.end_txn(*producer, committed=True) == Error.NONE
+    assert transactions.end_txn(*producer, committed=True) == Error.NONE
     assert [log.end_offset(0) for log in logs] == [4, 4, 0]
     assert [log.last_stable_offset(0) for log in logs] == [4, 4, 0]
-    assert asked.add_partitions_to_txn(*producer, [OUT[2]]) == Error.NONE
+    assert transactions.add_partitions_to_txn(*producer, [OUT[2]]) == Error.NONE
     assert produce(cluster, producer, 2, OUT) == {
         OUT[0]: Error.TRANSACTION_ABORTABLE,  # not in this transaction
         OUT[1]: Error.TRANSACTION_ABORTABLE,
         OUT[2]: 0,
     }
-    asked.end_txn(*producer, committed=False)
+    transactions.end_txn(*producer, committed=False)
     assert [log.offsets(log.end_offset(0)) for log in logs] == [[0, 1, 2], [0, 1, 2], []]
 
 

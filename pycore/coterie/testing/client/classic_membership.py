@@ -91,7 +91,7 @@ class ClassicMembership:
         self._identity = (-1, "")
         self._prepare_by_ms: int | None = None
         self._last_commit: Sent | None = None  # of the positions, before it joins again
-        self._retry_ms: int | None = None  # when a failed join or commit is tried again
+        self._retry_ms = 0  # when a failed join or commit is tried again
         self._leads = False
         self._joined_topics: frozenset[str] | None = None
         self._counts: dict[str, int] = {}  # of the subscribed topics
@@ -137,7 +137,7 @@ class ClassicMembership:
             return self._commits.next_auto_ms
         if self._last_commit is not None or self.group.joining is not None:
             return self._prepare_by_ms
-        return self._network.now_ms if self._retry_ms is None else self._retry_ms
+        return self._retry_ms
 
     def _update_metadata(self) -> None:
         """Take note of topics that have changed."""
@@ -171,10 +171,8 @@ class ClassicMembership:
         while self._rejoin_needed():
             if not network.ensure_coordinator(deadline_ms):
                 return False
-            if self._retry_ms is not None:
-                if network.now_ms < self._retry_ms:
-                    return False
-                self._retry_ms = None
+            if network.now_ms < self._retry_ms:
+                return False
             if group.needs_prepare:
                 group.needs_prepare = False
                 if not self._prepare(deadline_ms):

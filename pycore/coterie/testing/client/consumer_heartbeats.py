@@ -83,7 +83,6 @@ class ConsumerHeartbeats:
         """Send no heartbeats any more."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     def arm(self) -> None:
         """Run when the next heartbeat is due, or when poll is late; the state may have changed."""
@@ -116,7 +115,6 @@ class ConsumerHeartbeats:
         return left
 
     def _run(self) -> None:
-        self._timer = None
         network, member = self._network, self._member
         if member.outside:
             return
@@ -153,13 +151,11 @@ class ConsumerHeartbeats:
             client_id=network.client_id,
         )
         if (
-            response.error == Error.NONE
-            and response.assignment is None
-            and response.member_epoch == member.member_epoch
-            and response.heartbeat_interval_ms == member.heartbeat_interval_ms
+            response.error != Error.NONE
+            or response.assignment is not None
+            or response.member_epoch != member.member_epoch
+            or response.heartbeat_interval_ms != member.heartbeat_interval_ms
         ):
-            self._attempts = 0
-        else:
             self._in_flight = True
             network.process.call_later(cluster.latency_ms, self._take, response)
 

@@ -217,7 +217,6 @@ class ConsumerMembership:
     def _clear(self) -> None:
         if self._subscriptions.auto_assigned:
             self._subscriptions.assign(())
-        self._member.clear()
 
     def _fields(self) -> dict[str, Any]:
         settings = self._network.settings

@@ -73,7 +73,6 @@ class Heartbeats:
         """
         if self.failure is not None:
             failure, self.failure = self.failure, None
-            self.stop()
             raise failure
         self._poll_ms = self._network.now_ms + self._max_poll_ms
 
@@ -89,7 +88,6 @@ class Heartbeats:
 
     def stop(self) -> None:
         """Send no heartbeats."""
-        self._network.in_background = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -111,8 +109,7 @@ class Heartbeats:
         self._timer = None
         network = self._network
         who = self._who()
-        if who is None or self.failure is not None:
-            network.in_background = False
+        if who is None:
             return
         network.handle_responses()
         now_ms: int = network.process.now_ms

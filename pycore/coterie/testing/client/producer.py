@@ -212,7 +212,6 @@ class Producer:
         """Note the outcome of the offsets' commit."""
         for offsets in self._offsets:
             self._network.note("committed", (offsets, outcome))
-        self._offsets = []
 
     # Records
 
@@ -362,7 +361,6 @@ class Producer:
         if not self._network.wait_for(sent, self._network.now_ms + max_block_ms):
             raise KafkaTimeoutError(f"{what} was not done within max.block.ms")
         if sent.failure is not None:
-            self._pending = None
             raise sent.failure
 
     def _open(self) -> None:

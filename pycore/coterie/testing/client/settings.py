@@ -179,5 +179,5 @@ def _strategy(value: Any) -> list[str]:
 def _like(name: Any, settings: Settings) -> str:
     from difflib import get_close_matches  # only for the message
 
-    near = get_close_matches(str(name)[:60], settings, n=1)
+    near = get_close_matches(str(name)[:60], settings)
     return f"; did you mean {near[0]!r}?" if near else ""
