@@ -56,5 +56,4 @@ def test_the_page_of_audit_names_the_default_of_each_threshold():
 def test_metrics_count_losses_by_the_thresholds_of_an_audit():
     names = {field.name for field in dataclasses.fields(Thresholds)}
     of_audit = Thresholds(**{name: getattr(audit.Parameters(), name) for name in names})
-    assert Thresholds() == of_audit
     assert dataclasses.replace(of_audit, rewind_by=None) == loss_counts.DEFAULT

@@ -1,6 +1,7 @@
 """Copies of partitions: the broker's bytes, where a copy goes on, and what it records."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -243,10 +244,10 @@ def test_a_copy_that_is_ahead_of_the_broker_is_refused_and_stays(broker, tmp_pat
     copy(broker, tmp_path)
     before = copied(tmp_path)
     for folder in tmp_path.iterdir():  # as if it were a copy of the other broker
-        text = (folder / STATE_FILE).read_text().splitlines()
-        kept = [line for line in text if "cluster_id" not in line and "topic_id" not in line]
-        ids = ['"cluster_id": null,', '"topic_id": null,']
-        (folder / STATE_FILE).write_text("\n".join([kept[0], *ids, *kept[1:]]))
+        state = json.loads((folder / STATE_FILE).read_text())
+        of_any = state | {"cluster_id": None, "topic_id": None}
+        assert of_any != state
+        (folder / STATE_FILE).write_text(json.dumps(of_any))
     with Broker(SETTINGS, topics={"orders": 1}) as other:
         commit_offsets(other, "a", 3)
         with pytest.raises(ClusterError, match=r"ends at offset 3, before the copy \(10\)"):

@@ -163,7 +163,7 @@ def fights(times, limit, window_ms):
          "replaced": [("i", f"m{at}", f"m{at + 1}")]}
         for at, time in enumerate(times)
     ]  # fmt: skip
-    history = GroupHistory("g", [], rows, {"m0": Client("c", "/h", "i")})
+    history = GroupHistory("g", [], rows, {"m0": Client("c", "/h", "i")}, from_start=True)
     view = SimpleNamespace(is_complete_at=lambda ms: ms is None or ms >= 0)
     return list(audit_groups.static_fights(view, history, limit, window_ms, ()))
 

@@ -96,7 +96,7 @@ class Summary:
     partitions: int
     trusted_from_ms: dict[int | None, int]
     passed_over: tuple[str, ...] = ()
-    pieces: dict[int | None, Sequence[Scanned]] = field(default_factory=dict)
+    pieces: dict[int | None, Sequence[Scanned]] = field(default_factory=dict, repr=False)
 
 
 class Progress(Protocol):

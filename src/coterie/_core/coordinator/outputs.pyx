@@ -5,7 +5,7 @@ dicts of trace lines. It decides nothing. Cost: O(1) a row.
 """
 cimport cython
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.coordinator.sink cimport Batch
@@ -146,7 +146,7 @@ cdef class Outputs:
         if row.kind == GROUP:
             group_type, state = CONSUMER_GROUP_STATES[row.op]
             return events.ConsumerGroupChange(row.at_ms, payload, group_type, state, row.id >> 32,
-                                              <int32_t>(row.id & 0xFFFFFFFF), row.code)
+                                              <int32_t><uint32_t>row.id, row.code)
         if row.kind == MEMBER and row.code == RECONCILED:
             return events.MemberReconciled(row.at_ms, *payload, row.id)
         if row.kind == MEMBER:

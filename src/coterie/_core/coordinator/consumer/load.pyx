@@ -11,7 +11,7 @@ from coterie._core.coordinator.consumer.group cimport (
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
 from coterie._core.coordinator.consumer.writes cimport forget_group
-from coterie._core.coordinator.outputs cimport BY_SIZE, GROUP
+from coterie._core.coordinator.outputs cimport BY_SIZE
 from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, OTHER, Group
 
 from coterie._core.coordinator.classic.load import read_group
@@ -58,10 +58,7 @@ cdef int take_over(ConsumerProtocol protocol, ConsumerGroup group) except -1:
     """Show a group that was loaded, and start the timers of its members."""
     cdef ConsumerMember member
     cdef Timers timers
-    protocol.runtime.outputs.push(
-        GROUP, protocol.runtime.wheel.clock_ms, 0, 0, 0,
-        (group.group_id, "consumer", group.state, group.epoch, group.target_epoch,
-         len(group.members)))
+    protocol.show_shape(group.group_id, protocol.shape_of(group.group_id))
     for member in group.order:
         timers = protocol.timers_of(group.group_id, member.member_id)
         protocol.arm_session(timers, protocol.setting(

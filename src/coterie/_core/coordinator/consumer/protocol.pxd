@@ -90,6 +90,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef str new_member_id(self)
     cdef int set_refresh(self, ConsumerGroup group, int64_t at_ms, int32_t epoch) except -1
     cdef Shape shape_of(self, str group_id) except *
+    cdef int show_shape(self, str group_id, Shape now) except -1
     cdef int show_change(self, Touched touched) except -1
     cdef int check_member_commit(self, ConsumerGroup group, int32_t generation_id, str member_id,
                                  str instance, bint transactional, int version) except? -7

@@ -225,6 +225,9 @@ cdef class ConsumerProtocol(GroupProtocol):
         if (now.state == before.state and now.epoch == before.epoch
                 and now.target_epoch == before.target_epoch and now.members == before.members):
             return 0
+        return self.show_shape(group_id, now)
+
+    cdef int show_shape(self, str group_id, Shape now) except -1:
         if now.state < 0:
             now.state = NO_GROUP_LEFT if self.runtime.find(group_id) is None else CLASSIC_INSTEAD
         return self.runtime.outputs.push(
