@@ -129,7 +129,7 @@ cdef int share_equally(list subscribers, dict targeted, list topics, Run* runs,
         if given > 0:
             member = <Subscriber>subscribers[n]
             member.computed = with_more(<Assignment>member.computed, pool.free + next_one, given,
-                                      topics, &pool)
+                                        topics, &pool)
             next_one += given
     return 0
 
