@@ -34,7 +34,7 @@ REQUESTS = {
 }  # fmt: skip
 
 
-def asked(coordinator, op, group_id):
+def status_of(coordinator, op, group_id):
     several = op in ("delete_groups", "consumer_group_describe")
     name = {"group_ids": [group_id]} if several else {"group_id": group_id}
     answer = coordinator.handle({"op": op, **name, **REQUESTS[op][0]})
@@ -50,15 +50,15 @@ def test_a_request_is_refused_by_its_id_or_its_partition(behaviour, op):
         return
     _, loading, empty = REQUESTS[op]
     coordinator = GroupCoordinator({"coterie.behaviour": behaviour})
-    assert asked(coordinator, op, "") is empty
+    assert status_of(coordinator, op, "") is empty
     if op not in ("delete_groups", "consumer_group_describe", "consumer_group_heartbeat"):
-        assert asked(coordinator, op, None) is INVALID
+        assert status_of(coordinator, op, None) is INVALID
     coordinator.resign()
-    assert asked(coordinator, op, "g") is ELSEWHERE
+    assert status_of(coordinator, op, "g") is ELSEWHERE
     coordinator.begin_load()
-    assert asked(coordinator, op, "g") is loading
+    assert status_of(coordinator, op, "g") is loading
     coordinator.finish_load()
-    assert asked(coordinator, op, "g") not in (ELSEWHERE, LOADING)
+    assert status_of(coordinator, op, "g") not in (ELSEWHERE, LOADING)
 
 
 @BEHAVIOURS

@@ -3,6 +3,7 @@
 import pytest
 
 from coterie.designs.coordinator09 import CoordinatorSettings, CoordinatorSimulation
+from support.designs.on_the_clock import requests_at
 
 TIMES = {
     "delivery_ms": 7, "watch_ms": 30, "catch_up_ms": 2_000, "retry_ms": 300,
@@ -31,14 +32,6 @@ def cluster(brokers=(0,), **times):
 def logged(made, text):
     """When something was logged, from whom, and its detail."""
     return [(one.at_ms, one.source, one.detail) for one in made.logged if one.text == text]
-
-
-def requests_at(made, *times_ms):
-    found = []
-    for at_ms in times_ms:
-        made.run_until(at_ms)
-        found.append(made.costs.requests)
-    return found
 
 
 def test_a_consumer_joins_as_soon_as_the_coordinator_has_caught_up():

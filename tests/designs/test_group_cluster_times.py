@@ -5,6 +5,7 @@ import pytest
 from coterie.designs.consumer_protocol import ConsumerProtocolSimulation
 from coterie.designs.today import TodaySimulation
 from coterie.designs.today import leaders as of_leaders
+from support.designs.on_the_clock import requests_at
 
 CLUSTERS = [TodaySimulation, ConsumerProtocolSimulation]
 DELIVERY_MS, LOAD_MS, COMMIT_MS = 5, 1_000, 5_000
@@ -22,14 +23,6 @@ def cluster(kind, brokers=(0, 1, 2), partitions=2):
 
 def noted(made, kind):
     return [note for note in made.notes if note[1] == kind]
-
-
-def requests_at(made, *times_ms):
-    found = []
-    for at_ms in times_ms:
-        made.run_until(at_ms)
-        found.append(made.costs.requests)
-    return found
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)

@@ -47,10 +47,10 @@ def test_a_request_says_how_many_offsets_it_set_and_who_could_send_it(who, field
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("time", "told"), [(0, 0), (-1, None)])
-def test_a_request_at_time_0_has_that_time(time, told):
+@pytest.mark.parametrize(("time", "timestamp"), [(0, 0), (-1, None)])
+def test_a_request_at_time_0_has_that_time(time, timestamp):
     row = request(3, time=time).row("members")
-    assert (row["timestamp"], row["until"]) == (told, told)
+    assert (row["timestamp"], row["until"]) == (timestamp, timestamp)
 
 
 def collected(back, every, until=T0 + 77):

@@ -25,7 +25,7 @@ def batches(first_ms):
     def removal(ms, partition):
         return ms, commit_key(1, b"g", b"t", partition), None
 
-    told = [
+    records = [
         generation(at, b"g", 1, "m"),
         generation(at, b"h", 1, "n"),
         commit(at, 9),
@@ -54,7 +54,7 @@ def batches(first_ms):
         batch(3, [commit(at, 2, partition=7)], producer_id=6, transactional=True),
         marker(4, 6, at, commit=True),
     ]
-    return [*opened, *each(5, *told)]
+    return [*opened, *each(5, *records)]
 
 
 def answers(folder, first_ms, which):

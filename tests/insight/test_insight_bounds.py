@@ -231,7 +231,7 @@ def test_a_cell_says_no_where_something_is_not_and_a_dash_where_it_is_not_known(
     assert tables.cell(value, kind) == text
 
 
-# ---- the first time that there is, and the first and last that are asked for
+# ---- the first time that there is, and the first and last of a range
 
 
 def test_a_transaction_that_has_ended_holds_nothing_whatever_is_read_at_once(tmp_path, monkeypatch):
@@ -261,18 +261,22 @@ def test_a_finding_at_time_0_has_that_time(tmp_path):
 @pytest.mark.parametrize(("began_ms", "text"), [(0, " in 1.5 s"), (-1, "")])
 def test_rewinds_again_and_again_say_in_which_time_if_it_is_known(tmp_path, began_ms, text):
     times = (began_ms, began_ms, 700, 900, 1200, 1500)
-    told = [commit(at, offset=offset) for at, offset in zip(times, (9, 4, 8, 3, 7, 1), strict=True)]
-    (row,) = audit.rows(facts_of(tmp_path, (0, each(0, *told))), audit.Parameters(only=("rewind",)))
+    records = [
+        commit(at, offset=offset) for at, offset in zip(times, (9, 4, 8, 3, 7, 1), strict=True)
+    ]
+    (row,) = audit.rows(
+        facts_of(tmp_path, (0, each(0, *records))), audit.Parameters(only=("rewind",))
+    )
     assert row["detail"] == f"set back 3 times{text}, between 1 and 9, by 16 offsets together"
 
 
 @pytest.mark.parametrize("pieces", [1, 1 << 20])
-def test_what_happens_at_the_first_and_last_asked_for_is_told(tmp_path, monkeypatch, pieces):
+def test_the_first_and_the_last_moment_of_a_range_belong_to_it(tmp_path, monkeypatch, pieces):
     monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", pieces)
-    told = each(0, *(commit(at, offset=-at) for at in (100, 200, 300, 400)))
+    records = each(0, *(commit(at, offset=-at) for at in (100, 200, 300, 400)))
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
-    (folder / f"{0:020}.log").write_bytes(b"".join(told))
+    (folder / f"{0:020}.log").write_bytes(b"".join(records))
     (segments,) = find_segments([folder]).partitions().values()
     rewinds = audit.Parameters(only=("rewind",))
     for since_ms, at_ms, expected in (
@@ -290,10 +294,10 @@ def test_what_happens_at_the_first_and_last_asked_for_is_told(tmp_path, monkeypa
 @pytest.mark.parametrize(("in_transaction", "skipped"), [(False, [(10, 9000)]), (True, [])])
 def test_a_transaction_sets_no_offset_from_outside_of_a_group(tmp_path, in_transaction, skipped):
     def moved(offset, at_ms, to):
-        told = [commit(at_ms, offset=to)]
+        records = [commit(at_ms, offset=to)]
         if not in_transaction:
-            return each(offset, *told)
-        opened = batch(offset, told, producer_id=5, transactional=True)
+            return each(offset, *records)
+        opened = batch(offset, records, producer_id=5, transactional=True)
         return [opened, marker(offset + 1, 5, at_ms, commit=True)]
 
     generations = [

@@ -37,8 +37,8 @@ def occurrence(number, count, low, more):
 
 @settings(max_examples=examples(100))
 @given(st.lists(PLACES, min_size=1, max_size=12), st.integers(0, 12), st.integers(0, 12))
-def test_what_happens_to_a_key_again_is_summed_up_in_any_order_and_over_parts(told, cut, other):
-    rows = [(key, occurrence(number, *rest)) for number, (key, *rest) in enumerate(told)]
+def test_what_happens_to_a_key_again_is_summed_up_in_any_order_and_over_parts(places, cut, other):
+    rows = [(key, occurrence(number, *rest)) for number, (key, *rest) in enumerate(places)]
     parts = Occurrences(), Occurrences()
     for which, part in enumerate(parts):
         part.fit(4)

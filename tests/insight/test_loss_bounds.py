@@ -176,8 +176,8 @@ def test_a_seek_is_far_larger_and_faster_than_any_other_step(tmp_path):
     cases = [
         ("1,000 records in a second", 1, seek(1000)),
         ("999 records", 0, seek(999)),
-        ("as many as are asked for", 1, seek(1500), {"skip_by": 1500}),
-        ("fewer than are asked for", 0, seek(1499), {"skip_by": 1500}),
+        ("as many as the least", 1, seek(1500), {"skip_by": 1500}),
+        ("fewer than the least", 0, seek(1499), {"skip_by": 1500}),
         ("at the least rate", 1, seek(2500, after_ms=2500)),
         ("below the least rate", 0, seek(2500, after_ms=2501)),
         ("within a second it counts as a second", 0, seek(1000, after_ms=1), {"skip_rate": 1001}),
@@ -227,7 +227,7 @@ def outside(*offsets):
 
 def test_a_reset_from_outside_passes_over_enough_records_and_comes_at_most_twice(tmp_path):
     cases = [
-        ("as many as are asked for", 1, outside(60), {"skip_by": 50}),
+        ("as many as the least", 1, outside(60), {"skip_by": 50}),
         ("fewer", 0, outside(59), {"skip_by": 50}),
         ("one", 1, outside(11)),
         ("none", 0, outside(10)),
@@ -256,7 +256,7 @@ def test_what_resumes_after_a_removal_differs_by_enough(tmp_path):
         [
             ("by one", 1, resumed(101)),
             ("by nothing", 0, resumed(100)),
-            ("as many as are asked for", 1, resumed(150), {"skip_by": 50}),
+            ("as many as the least", 1, resumed(150), {"skip_by": 50}),
             ("fewer", 0, resumed(149), {"skip_by": 50}),
         ],
     )
@@ -266,7 +266,7 @@ def test_what_resumes_after_a_removal_differs_by_enough(tmp_path):
         [
             ("by one", 1, resumed(99)),
             ("by nothing", 0, resumed(100)),
-            ("as many as are asked for", 1, resumed(50), {"rewind_by": 50}),
+            ("as many as the least", 1, resumed(50), {"rewind_by": 50}),
             ("fewer", 0, resumed(51), {"rewind_by": 50}),
         ],
     )
@@ -299,7 +299,7 @@ def test_an_open_transaction_is_old_enough_or_has_nothing_after_it(first, tmp_pa
         ("nothing comes after it", 1, opened(first, first)),
         ("its last commit is the end of the log", 1, opened(first, first + 5, end=first + 5)),
         ("the log goes on after its last commit", 0, opened(first, first + 6, end=first + 5)),
-        ("as old as is asked for", 1, opened(first, first + 500), {"open_ms": 500}),
+        ("as old as the least", 1, opened(first, first + 500), {"open_ms": 500}),
         ("younger", 0, opened(first, first + 499), {"open_ms": 500}),
         ("it has ended", 0, [*opened(first, first + 90_000), marker(2, 5, first, commit=True)]),
     ]

@@ -330,7 +330,7 @@ def test_an_answer_has_what_is_known_of_the_partition_beside_its_rows(tmp_path, 
     assert {row["trusted_from"] for row in found.rows} == {found.trusted_from_ms}
     assert [step.log_offset for step in found.clock_steps] == [24]
     (whole,) = answer(QuestionRequest("metrics", metrics.Parameters(), (str(five),)), Silent())
-    assert whole.present_groups == frozenset()  # only asked for where groups are named
+    assert whole.present_groups == frozenset()  # only looked for where groups are named
     assert (whole.cut, whole.begin) == (None, None)
     (until,) = answer(
         QuestionRequest("metrics", metrics.Parameters(), (str(five),), None, T0 + 8_999, SINCE_MS),

@@ -238,8 +238,8 @@ def test_threads_end_a_log_where_one_does_if_its_times_go_back(tmp_path):
     hour_ms = 3_600_000
     times = [0, 1000, hour_ms, 2000, 3000, hour_ms + 1000]  # all but two are as of the time
     for at, ms in enumerate(times):
-        told = [commit(FIRST_MS + ms, offset=100 - at), commit(FIRST_MS + ms, partition=at)]
-        (folder / f"{2 * at:020}.log").write_bytes(batch(2 * at, told))
+        records = [commit(FIRST_MS + ms, offset=100 - at), commit(FIRST_MS + ms, partition=at)]
+        (folder / f"{2 * at:020}.log").write_bytes(batch(2 * at, records))
     options = {"at_ms": FIRST_MS + 5000}
     for view in read_partitions([folder], **options):
         (row,) = [row for row in rows_of(metrics, metrics.Parameters(), view) if not row["topic"]]

@@ -14,8 +14,8 @@ PRODUCER, OTHER = 5, 8
 
 
 def committed(offset, at_ms, producer=PRODUCER, partition=0):
-    told = [commit(at_ms, partition=partition)]
-    return batch(offset, told, producer_id=producer, transactional=True)
+    records = [commit(at_ms, partition=partition)]
+    return batch(offset, records, producer_id=producer, transactional=True)
 
 
 def aborted(offset, at_ms, producer=PRODUCER):

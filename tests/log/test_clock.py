@@ -257,13 +257,13 @@ def test_five_places_where_order_and_times_differ_are_named_and_the_others_count
     notes = ClockNotes()
     for number in range(places):
         notes.take(number, [], clock.Cut("f", 0, 40 + number, 7_000, 1 + number))
-    said = list(notes.notes())
-    assert len(said) == lines
-    assert said[1].startswith("partition 1: as of 1970-01-01T00:00:07.000Z, the log ends before ")
-    assert said[1].endswith("offset 41; by record times, 2 batches from there on would count")
-    assert said[0].endswith("by record times, 1 batch from there on would count")
+    texts = list(notes.notes())
+    assert len(texts) == lines
+    assert texts[1].startswith("partition 1: as of 1970-01-01T00:00:07.000Z, the log ends before ")
+    assert texts[1].endswith("offset 41; by record times, 2 batches from there on would count")
+    assert texts[0].endswith("by record times, 1 batch from there on would count")
     if places > 5:
-        assert said[5] == f"the same holds for {places - 5} more places"
+        assert texts[5] == f"the same holds for {places - 5} more places"
 
 
 @pytest.mark.parametrize(("partitions", "where"), [(5, "4"), (6, "4 and 1 more")])

@@ -50,15 +50,15 @@ def test_a_log_is_from_its_first_record_to_its_newest_and_whole_where_all_partit
 
 def test_the_partitions_with_most_commits_are_drawn_in_order_of_their_number(tmp_path, monkeypatch):
     monkeypatch.setattr(gather, "LINES", 2)
-    told = [commit(at, partition=partition) for at, partition in enumerate((9, 9, 9, 5, 7, 7))]
-    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *told))]))
+    records = [commit(at, partition=partition) for at, partition in enumerate((9, 9, 9, 5, 7, 7))]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
     lines = [(line["partition"], line["commits"]) for line in detail["lines"]["lines"]]
     assert (lines, detail["lines"]["left_out"]) == ([(7, 2), (9, 3)], 1)
 
 
 def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
-    told = [commit(100, partition=0), commit(900, partition=1), commit(500, partition=0)]
-    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *told))]))
+    records = [commit(100, partition=0), commit(900, partition=1), commit(500, partition=0)]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
     assert detail["head"]["last_commit"] == 900
     assert detail["extent"] == [100, 900]
 
@@ -122,8 +122,8 @@ def test_of_more_rows_than_there_is_room_for_the_last_are_shown(tmp_path, monkey
 
 def test_the_next_expiry_is_that_of_an_offset_that_is_there(tmp_path):
     gone = (7000, commit_key(1, b"g", b"t", 0), None)
-    told = each(0, commit(5000, partition=0), commit(9500, partition=1), gone)
-    found = gathered(tmp_path, p0=[(0, told)])
+    records = each(0, commit(5000, partition=0), commit(9500, partition=1), gone)
+    found = gathered(tmp_path, p0=[(0, records)])
     (row,) = found.overview
     columns = [section.column.name for section in sections.SECTIONS if section.column]
     assert row[len(gather.OVERVIEW) + columns.index("next_expiry")] == 10_500
@@ -210,8 +210,12 @@ def test_time_0_is_a_time_like_any_other(tmp_path):
 
 
 def test_a_commit_whose_record_has_no_time_is_drawn_at_the_time_in_its_value(tmp_path):
-    told = [commit(-1, 5, committed=40), commit(250, 6, committed=90), commit(-1, 7, committed=120)]
-    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *told))]))
+    records = [
+        commit(-1, 5, committed=40),
+        commit(250, 6, committed=90),
+        commit(-1, 7, committed=120),
+    ]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
     (line,) = detail["lines"]["lines"]
     assert (line["at"], line["value"]) == ([40, 120, 250], [5, 7, 6])
     assert (detail["rate"]["at"], detail["rate"]["count"]) == ([0, 100, 200], [1, 1, 1])
@@ -248,7 +252,7 @@ def test_counts_taken_or_merged_in_any_order_are_those_of_the_shortest_span_that
 
 
 @pytest.mark.parametrize(
-    ("asked", "span_ms", "at", "count"),
+    ("span_given_ms", "span_ms", "at", "count"),
     [
         (None, 500, [1500, 3000], [2, 1]),
         (100, 500, [1500, 3000], [2, 1]),
@@ -257,10 +261,10 @@ def test_counts_taken_or_merged_in_any_order_are_those_of_the_shortest_span_that
         (5000, 5000, [0], [3]),
     ],
 )
-def test_counts_are_told_in_a_longer_span_if_it_is_asked_for(asked, span_ms, at, count):
+def test_counts_are_shown_in_a_longer_span_if_it_is_given(span_given_ms, span_ms, at, count):
     counts = spans.SpanCounts(points=4)
     counts.add(np.array([3001, 1500, 1999], dtype=np.int64))
-    assert counts.as_data(asked) == {"span_ms": span_ms, "at": at, "count": count}
+    assert counts.as_data(span_given_ms) == {"span_ms": span_ms, "at": at, "count": count}
 
 
 # ---- names and numbers of an assignment

@@ -75,9 +75,9 @@ def test_an_empty_list_stands_for_all_topics_in_version_0_only(peer, version, in
 
 def test_topics_are_found_by_their_ids_since_version_12(server, peer):
     topic_id = server.cluster.topics.get("other").topic_id
-    asked = [{"topicId": topic_id, "name": None}, {"topicId": UNKNOWN_ID, "name": None}]
+    names = [{"topicId": topic_id, "name": None}, {"topicId": UNKNOWN_ID, "name": None}]
     fields = {"includeTopicAuthorizedOperations": True}
-    known, unknown = metadata(peer, 12, asked, **fields)["topics"]
+    known, unknown = metadata(peer, 12, names, **fields)["topics"]
     assert (known["errorCode"], known["name"], known["topicId"]) == (0, "other", topic_id)
     assert known["topicAuthorizedOperations"] == OF_TOPIC
     assert unknown == {
@@ -90,14 +90,14 @@ def test_topics_are_found_by_their_ids_since_version_12(server, peer):
 
 
 def test_a_topic_of_neither_name_nor_id_is_an_error_of_the_server(peer):
-    asked = [{"topicId": NO_ID, "name": "t"}, {"topicId": NO_ID, "name": None}]
-    (found,) = metadata(peer, 12, asked)["topics"]
+    names = [{"topicId": NO_ID, "name": "t"}, {"topicId": NO_ID, "name": None}]
+    (found,) = metadata(peer, 12, names)["topics"]
     assert (found["errorCode"], found["name"]) == (-1, "")
 
 
 def test_each_topic_is_told_once(peer):
-    asked = [{"name": name} for name in ("t", "other", "t")]
-    assert [topic["name"] for topic in metadata(peer, 9, asked)["topics"]] == ["t", "other"]
+    names = [{"name": name} for name in ("t", "other", "t")]
+    assert [topic["name"] for topic in metadata(peer, 9, names)["topics"]] == ["t", "other"]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_topic_that_is_asked_for_is_made_for_the_next_request(
     server, peer, name, allowed, error, made
 ):
     server.cluster.topics.create("o_t", 1)
-    asked = [{"name": name}]
-    (found,) = metadata(peer, 9, asked, allowAutoTopicCreation=allowed)["topics"]
+    names = [{"name": name}]
+    (found,) = metadata(peer, 9, names, allowAutoTopicCreation=allowed)["topics"]
     internal = name.startswith("__")
     assert (found["errorCode"], found["partitions"], found["isInternal"]) == (error, [], internal)
     topic = server.cluster.topics.get(name)
@@ -119,8 +119,8 @@ def test_a_topic_that_is_asked_for_is_made_for_the_next_request(
 
 
 def test_more_than_ten_thousand_names_are_read_in_slices(server, peer):
-    asked = [{"name": f"n{number}"} for number in range(10_000)] + [{"name": "t"}]
-    response = metadata(peer, 9, asked, allowAutoTopicCreation=False)["topics"]
+    names = [{"name": f"n{number}"} for number in range(10_000)] + [{"name": "t"}]
+    response = metadata(peer, 9, names, allowAutoTopicCreation=False)["topics"]
     assert [(topic["name"], topic["errorCode"]) for topic in response[-2:]] == [
         ("n9999", 3),
         ("t", 0),
@@ -128,10 +128,10 @@ def test_more_than_ten_thousand_names_are_read_in_slices(server, peer):
     assert len(response) == 10_001
     waiting = []
     server.dispatcher.call_soon = waiting.append
-    peer.send(request("Metadata", 9, {"topics": asked[-10_000:], "allowAutoTopicCreation": False}))
+    peer.send(request("Metadata", 9, {"topics": names[-10_000:], "allowAutoTopicCreation": False}))
     within = len(waiting)
     other = server.connect()
-    other.send(request("Metadata", 9, {"topics": asked, "allowAutoTopicCreation": False}))
+    other.send(request("Metadata", 9, {"topics": names, "allowAutoTopicCreation": False}))
     assert (within, len(waiting)) == (1, 1)  # both wait, the second behind the first
     while waiting:
         waiting.pop(0)()

@@ -122,7 +122,7 @@ def test_a_client_that_is_fenced_joins_once_until_it_is_answered_well():
     assert one.take(fenced, None) is None
     assert one.take(answered(5, ONE), None) == (5, owning(BEAT, ONE))
     assert one.take(fenced, None) == (0, JOINING)
-    assert one.take(answered(6, {}), None) is None  # its join said that it owns nothing
+    assert one.take(answered(6, {}), None) is None  # its join names no partition
 
 
 def change(at, state, group_epoch, assignment_epoch, group="g"):

@@ -157,7 +157,7 @@ def record(table: TestsByLine, copy: Copy, files: list[str], seconds: float, wor
     Those that are left out run with the survivors.
     """
     end = time.monotonic() + seconds
-    left = table.unrecorded(files, ROOT)
+    left = table.unrecorded(files, copy.tree)
     while left and time.monotonic() < end:
         some, left = left[:AT_ONCE], left[AT_ONCE:]
         print(f"recording {len(some)} test files; then {len(left)} more", flush=True)
@@ -279,13 +279,14 @@ def main() -> int:
     copies = [Copy(number + 1) for number in range(min(options.workers, len(slots)))]
     spread(copies, list(copies), lambda _, copy: copy.make())
     table = TestsByLine(HOME / "tests.db")
-    near = [tests_of(slot.room.name, slot.changes[0].file, ROOT) for slot in slots]
+    root = copies[0].tree  # a test that is written meanwhile takes no part
+    near = [tests_of(slot.room.name, slot.changes[0].file, root) for slot in slots]
     nearest_first = [file for turn in zip_longest(*near) for file in turn if file]
-    all_files = all_tests(slots[0].changes[0].file, ROOT, [])  # those that take long are last
+    all_files = all_tests(slots[0].changes[0].file, root, [])  # those that take long are last
     late = {file for file in all_files if any(part in file for part in SLOW_LAST)}
     files = sorted(dict.fromkeys([*nearest_first, *all_files]), key=lambda file: file in late)
     record(table, copies[0], files, 60 * options.record_minutes, PROCESSES)
-    outcomes = worked(slots, copies, lambda slot, change: select(table, slot.room, change, ROOT))
+    outcomes = worked(slots, copies, lambda slot, change: select(table, slot.room, change, root))
     print(report(outcomes))
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in used)

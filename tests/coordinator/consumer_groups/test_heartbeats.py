@@ -184,22 +184,22 @@ def test_partition_metadata_of_an_older_coordinator_is_removed_once_the_write_su
     coordinator.set_topics({"t": 4})
     assert coordinator.load_error is None
 
-    def asked():
+    def answer_and_removed():
         answer = beat(coordinator, epoch=1)
         removed = [[name for name, _ in append.records] for append in coordinator.appends]
         return answer, removed
 
-    answer, removed = asked()
+    answer, removed = answer_and_removed()
     assert removed == [[key]]
     coordinator.appends[0].complete(Error.NOT_ENOUGH_REPLICAS)
     assert answer.response.error is Error.COORDINATOR_NOT_AVAILABLE
     coordinator.set_topics({"t": 4})  # the next look at the metadata
-    answer, removed = asked()
+    answer, removed = answer_and_removed()
     assert removed == [[key]]
     coordinator.appends[0].complete()
     assert answer.response.error is Error.NONE
     coordinator.set_topics({"t": 4})
-    assert asked()[1] == []
+    assert answer_and_removed()[1] == []
 
 
 def test_metadata_is_looked_at_again_after_the_largest_number_of_milliseconds():

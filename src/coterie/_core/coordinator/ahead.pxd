@@ -127,4 +127,3 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
     group = found_at(runtime, look_ups, n)
     if group is not None:
         runtime.last_id, runtime.last = <str>objects[event.group], group
-    return 0
