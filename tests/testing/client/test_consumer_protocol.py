@@ -180,6 +180,24 @@ def test_a_failover_costs_no_partitions():
     group.consumers["a"].commit()
 
 
+def test_topics_are_known_by_the_metadata_while_the_coordinator_loads():
+    group = story()
+    group.run("a", PROTOCOL)
+    group.pass_time(3)  # the assignment is on its way
+    group.cluster.fail_over(2000)
+    group.pass_time(1000)
+    assert group.cluster.loading
+    assert group.owned() == {"a": [0, 1, 2]}
+
+
+def test_a_topic_that_the_metadata_lack_does_not_hold_up_the_others():
+    group = story()
+    group.cluster.coordinator.set_topics({"elsewhere": 1})
+    group.start("a", PROTOCOL).subscribe(["orders", "elsewhere"])
+    group.poll(3000)
+    assert group.owned() == {"a": [0, 1, 2]}
+
+
 def test_a_failed_callback_is_raised_and_called_again():
     group = story()
     group.start("a", PROTOCOL, listener=Raising("a", group.calls, "assigned"))

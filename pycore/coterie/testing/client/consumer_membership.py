@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from coterie.consumer_groups import encode_topic_id
+from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.testing.assignors.base import flat
 from coterie.testing.client.commits import Commits
 from coterie.testing.client.consumer_heartbeats import ConsumerHeartbeats
@@ -286,9 +288,8 @@ class ConsumerMembership:
         """Return the names of the target's topics, by id, as far as the metadata have them."""
         target, names = self._member.target.partitions, self._names
         if not names.keys() >= target.keys():
-            names |= self._network.cluster.coordinator._assigned_topics(
-                self._network.settings["group.id"]
-            )
+            topics = self._network.cluster._topics
+            names |= {encode_topic_id(derived_topic_id(name)): name for name in topics}
         owned = {tp.topic for tp in self._subscriptions.assigned}
         known = {
             i: names[i]
@@ -296,10 +297,14 @@ class ConsumerMembership:
             if i in names and (names[i] in self._metadata.counts or names[i] in owned)
         }
         if len(known) < len(target):
-            self._subscriptions.group_topics = frozenset(names[i] for i in target if i in names)
-            self._metadata.request_update()
-            self._needs_poll = True
-            self._network.wake()
+            new = frozenset(names[i] for i in target if i in names)
+            if new != self._subscriptions.group_topics:
+                self._subscriptions.group_topics = new
+                self._metadata.request_update()
+            else:
+                self._metadata.retry()
+            if self._metadata.due:
+                self._network.wake()
         return known
 
     def _reconcile(self, *, may_commit: bool) -> None:

@@ -19,10 +19,18 @@ class Metadata:
         self.counts: dict[str, int] = {}
         self.version = 0
         self.refresh_ms: int | None = None  # when it is refreshed next; None: not yet needed
+        self._refreshed_ms = 0
 
     def request_update(self) -> None:
         """Refresh in the next poll."""
         self.refresh_ms = self._network.now_ms
+
+    def retry(self) -> None:
+        """Refresh, but ``retry.backoff.ms`` after the last time: nothing new may have come."""
+        network = self._network
+        self.refresh_ms = max(
+            network.now_ms, self._refreshed_ms + network.settings["retry.backoff.ms"]
+        )
 
     @property
     def next_ms(self) -> int | None:
@@ -48,4 +56,5 @@ class Metadata:
         settings = self._network.settings
         missing = not everything and not counts.keys() >= topics
         age = "retry.backoff.max.ms" if missing else "metadata.max.age.ms"
-        self.refresh_ms = self._network.now_ms + settings[age]
+        self._refreshed_ms = self._network.now_ms
+        self.refresh_ms = self._refreshed_ms + settings[age]
