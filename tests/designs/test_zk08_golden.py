@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from coterie.designs import Times, run
 from support.commandline import coterie
 from support.designs import zk08_data
+from support.examples import examples
 
 FILES = zk08_data.files()
 pytestmark = pytest.mark.skipif(not FILES, reason="no ../shared/golden/zk08")
@@ -51,7 +52,7 @@ small_times = st.builds(
 
 
 @given(times=small_times)
-@settings(max_examples=24, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(24), deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_small_times_change_nothing_that_is_golden(times):
     for path in FILES:
         points = run(zk08_data.stripped(path), times=times, timeline=False).points

@@ -79,6 +79,7 @@ def ends_at(times):
     since=st.sampled_from([None, 0, 30_000]),
     end=st.sampled_from([None, 90_000]),
 )
+@settings(max_examples=examples(100))
 def test_a_log_in_pieces_gives_the_answers_of_the_log_as_one(
     steps, times, wanted, since, end, no_more_than_this_at_once
 ):
