@@ -146,6 +146,7 @@ def test_transactions_over_any_seams_are_reported_as_those_of_the_log_as_one(ste
     ),
     data=st.data(),
 )
+@settings(max_examples=examples(100))
 def test_a_request_of_several_offsets_is_reported_whole_at_a_seam(requests, data):
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home) / "__consumer_offsets-0"

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import PartialState, ScanOptions, scan
@@ -16,6 +16,7 @@ from coterie.replay.local import replay, scan_state
 from coterie.state.document import document_groups
 from support import golden_data
 from support.commandline import coterie_ok
+from support.examples import examples
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra arrow")
 
@@ -204,6 +205,7 @@ DAMAGE = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), min_s
 
 
 @given(DAMAGE, st.sampled_from(["transactions", "connect"]), st.sampled_from(["load", "skip"]))
+@settings(max_examples=examples(100))
 def test_a_damaged_log_still_gives_tables_and_a_document(damage, case, on_fault):
     for path in golden_data.segments(case):
         data = bytearray(path.read_bytes())

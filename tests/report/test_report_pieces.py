@@ -90,6 +90,7 @@ def partition(folder, *segments):
     piece_bytes=st.sampled_from([1, 300, WHOLE]),
     cells=st.sampled_from([1, WHOLE]),
 )
+@settings(max_examples=examples(100))
 def test_a_line_has_all_its_offsets_by_time_or_the_last_of_each_span(
     told, piece_bytes, cells, at_once
 ):

@@ -1,11 +1,12 @@
 """Ranges of a log's batches: the bytes of each slice, and which of them are the stored ones."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.server.services.data.records import RecordRange, records_of
 from coterie.server.services.data.segment import StoredBatch
+from support.examples import examples
 
 LARGE = st.integers(2_000, 5_000)  # bytes of a batch that is referenced
 
@@ -20,6 +21,7 @@ def stored(sizes, position=700):
 
 
 @given(st.lists(LARGE, min_size=1, max_size=6), st.data())
+@settings(max_examples=examples(100))
 def test_slices_are_the_bytes_in_order_and_whole_batches_are_the_stored_ones(sizes, data):
     batches = stored(sizes)
     size = data.draw(st.integers(sum(sizes[:-1]) + 1, sum(sizes)))

@@ -5,12 +5,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import LogError
 from coterie.log.folders import Segment
 from coterie_spark.replay_job import lines, scanning, spool
+from support.examples import examples
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -116,6 +117,7 @@ def test_lines_are_the_bytes_of_their_file(data, chunk_bytes):
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), min_size=1, max_size=20))
+@settings(max_examples=examples(100))
 def test_lines_of_several_files_and_splits_stay_with_their_own(places):
     places = sorted(set(places)) + sorted(places)  # as Spark reads them: split after split
     rows = [(f"{n}".encode(), f"file:/{name}", start) for n, (name, start) in enumerate(places)]

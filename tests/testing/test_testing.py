@@ -8,7 +8,7 @@ import textwrap
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import (
@@ -29,6 +29,7 @@ from coterie.testing import (
     read_subscription,
     subscription,
 )
+from support.examples import examples
 from support.log_writer import batch, commit
 
 TOPICS = st.dictionaries(st.text(max_size=5), st.lists(st.integers(0, 9)), max_size=3)
@@ -155,6 +156,7 @@ def test_a_member_that_loses_its_session_joins_anew():
 
 
 @given(st.lists(st.text(max_size=5)), st.integers(0, 3), st.one_of(st.none(), st.binary()), TOPICS)
+@settings(max_examples=examples(100))
 def test_a_subscription_reads_back(topics, version, user_data, owned):
     data = subscription(topics, version, user_data=user_data, owned=owned, generation_id=5,
                         rack_id="r")  # fmt: skip
