@@ -377,11 +377,12 @@ def test_survivors_meet_the_rest_together_and_what_failed_alone(slot, capsys):
             runs.append(tests)
             return alone
 
-    alone = ["tests/a.py::b", "tests/a.py::c"]
-    copy = Recorded({one.id for one in slot.changes}, [PASSED, FAILED, PASSED, PASSED, HUNG])
+    alone = ["tests/a.py::b", "tests/a.py::c", "tests/a.py::fails-anyway"]
+    ends = [PASSED, FAILED, PASSED, PASSED, HUNG]
+    copy = Recorded({one.id for one in slot.changes}, ends, flaky=alone[2:])
     outcomes = judging.worked([slot, slot, slot], [copy], by_near_tests())
     assert [one.ran for one in outcomes] == [PASSED, FAILED, HUNG]
-    assert runs == [*[["tests/a.py"]] * 3, ["tests/rest.py"], alone, alone]
+    assert runs == [*[["tests/a.py"]] * 3, ["tests/rest.py"], alone[:2], alone[:2]]
     printed = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in printed] == [
         *("not yet", "caught", "not yet"),
@@ -425,6 +426,33 @@ def test_faults_are_planted_together_from_the_end_of_each_file(tmp_path, monkeyp
     assert copy.plant([first, second]) == ""
     alone = {one: one.apply(text).splitlines() for one in (first, second)}
     assert (tmp_path / "some.py").read_text().splitlines() == [alone[first][0], alone[second][1]]
+
+
+@pytest.fixture
+def small_copy(tmp_path, monkeypatch):
+    """A copy whose only tests are named after a list, as with a fault in it."""
+    monkeypatch.setattr(copies, "HOME", tmp_path)
+    copy = copies.Copy(1)
+    copy.tree.mkdir(parents=True)
+    monkeypatch.setattr(copy, "python", sys.executable)
+    (copy.tree / "test_a.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('name', ['a', 'changed'])\n"
+        "def test_a(name):\n"
+        "    assert name == 'a'\n"
+    )
+    return copy
+
+
+def test_a_test_whose_name_the_fault_has_changed_runs_with_its_file(small_copy):
+    failed = copies.Ran("failed", "test_a.py::test_a[changed]")
+    assert small_copy.run(["test_a.py::test_a[a]"]) == copies.Ran()
+    assert small_copy.run(["test_a.py::test_a[a]", "test_a.py::test_a[b]"]) == failed
+
+
+def test_a_test_that_is_there_only_with_a_fault_does_not_pass_without_it(small_copy):
+    names = ["test_a.py::test_a[a]", "test_a.py::test_a[changed]", "test_a.py::test_a[b]"]
+    assert list(filter(small_copy.passes, names)) == names[:1]
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def worked(
 
     outcomes = spread(copies, compiled_first, by_its_tests)
     survivors = [outcome for outcome in outcomes if not outcome.ran.how]
-    failed = failed_of(copies[0], survivors, PROCESSES)
+    failed = list(filter(copies[0].passes, failed_of(copies[0], survivors, PROCESSES)))
 
     def by_the_rest(copy: Copy, outcome: Outcome) -> Outcome:
         if outcome.ran.how:
