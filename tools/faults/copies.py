@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest import ExitCode
-
+import pytest
 from faults.change import Change
 from faults.draw import differs
 
@@ -142,7 +141,7 @@ class Copy:
         """
         options = ["-x", "--deselect", without] if without else ["-x"]
         output, status = self._pytest(options, tests)
-        if status == ExitCode.USAGE_ERROR:
+        if status == pytest.ExitCode.USAGE_ERROR:
             files = dict.fromkeys(test.partition("::")[0] for test in tests)
             output, status = self._pytest(options, list(files))
         return how_ended(output, status)
@@ -206,7 +205,7 @@ class Copy:
 
     def passes(self, test: str) -> bool:
         """Return whether there is such a test without a fault, and it passes."""
-        if test not in self.passed and self._pytest([], [test])[1] == ExitCode.OK:
+        if test not in self.passed and self._pytest([], [test])[1] == pytest.ExitCode.OK:
             self.passed.add(test)
         return test in self.passed
 
