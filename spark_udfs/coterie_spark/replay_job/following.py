@@ -1,20 +1,16 @@
 """Follow a growing log: history tables that are appended to, state tables that are replaced.
 
     stream of partial states -> shuffle by partition -> merge with the stored state
-    -> products as bytes -> files of the batch, under names that only they have
-    -> rename into the tables -> ``batch.json``, which makes the batch count -> links
+    -> products as bytes -> the tables -> ``batch.json``, which makes the batch count
 
 Spark repeats the batch that it was at when a process died, from the same offsets. A batch that
-``batch.json`` already names is skipped; the files of an unfinished one are removed, and made again.
-State tables are folders of a batch behind symbolic links. A reader that has listed one can finish
-until the next but one batch.
+``batch.json`` already names is skipped; the rest of an unfinished one is removed or skipped.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,14 +26,20 @@ from coterie.state.schemas import SCHEMAS
 from coterie_spark.replay_job import merging, plan, scanning, writing
 from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
 from coterie_spark.replay_job.driver import bounded_batches, cores_of, in_task
+from coterie_spark.replay_job.followed_tables import (
+    HISTORY,
+    STATE,
+    DeltaTables,
+    FollowedTables,
+    ParquetTables,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-HISTORY = ("commits", "generations", "faults")
-STATE = ("groups", "members", "offsets")
+FORMATS = ("parquet", "delta")
 STORED = "-stored"  # the product that names a partition's new state file
 FOLDER, BATCH = "coterie", "batch.json"
 VERSION = 1
@@ -105,9 +107,18 @@ def follow_worker(folder: str, stored: Stored, batch_id: int) -> scanning.Worker
 class Follower:
     """The tables and the stored state of a followed log; a call adds a batch."""
 
-    def __init__(self, out: Path, checkpoint: Path, tables: tuple[str, ...]) -> None:
-        self.out, self.folder, self.tables = out, checkpoint / FOLDER, tables
-        self.settings = {"version": VERSION, "out": str(out), "tables": [*tables]}
+    def __init__(
+        self, out: Path, checkpoint: Path, names: tuple[str, ...], format: str = "parquet"
+    ) -> None:
+        self.out, self.folder = out, checkpoint / FOLDER
+        self.settings = {
+            "version": VERSION, "out": str(out), "tables": [*names], "format": format
+        }  # fmt: skip
+        self.tables: FollowedTables = (
+            DeltaTables(out, names, f"coterie {self.folder}")
+            if format == "delta"
+            else ParquetTables(out, names)
+        )
 
     def begin(self, source: Mapping[str, str]) -> None:
         """Make the folders, or check that they are those of this follow."""
@@ -129,7 +140,8 @@ class Follower:
                     f"{self.folder / BATCH}: follows with {name} {known.get(name)!r}, not"
                     f" {value!r}; give the same again, or a new checkpoint and a new folder"
                 )
-        self.link(known["batch"])
+        if known["batch"] >= 0:
+            self.tables.show(known["batch"])
 
     def read(self) -> dict[str, Any] | None:
         """Return what was written about the last batch; None if there is nothing."""
@@ -166,25 +178,22 @@ class Follower:
             with bounded_batches(states.sparkSession, 1), unfit_workers_reported():
                 named = products.where(products["name"] == STORED)
                 names = {row.partition: row.body.decode() for row in named.collect()}
-                self.put_files(products, batch_id)
+                self.tables.put(products, batch_id)
         finally:
             products.unpersist()
         order = sorted(names, key=partition_order)
         self.write({"batch": batch_id, "states": [(number, names[number]) for number in order]})
-        self.link(batch_id)
+        self.tables.show(batch_id)
         for name in stored.values():
             (self.folder / name).unlink(missing_ok=True)
-        shutil.rmtree(self.version(last - 1), ignore_errors=True)
+        self.tables.drop_before(last)
 
     def remove_leftovers(self, stored: Stored, last: int) -> None:
         """Remove what a batch left behind that did not end."""
         for file in self.folder.glob("*.state"):
             if file.name not in stored.values():
                 file.unlink()
-        for part in self.out.glob(f"*.parquet/part-{last + 1:08d}-*"):
-            part.unlink()
-        for work in (writing.work_folder(self.out), self.version(last + 1)):
-            shutil.rmtree(work, ignore_errors=True)
+        self.tables.remove_leftovers(last)
 
     def products(self, states: DataFrame, stored: Stored, batch_id: int) -> DataFrame:
         """Return the persisted products of a batch: its history, and the state of all."""
@@ -203,50 +212,6 @@ class Follower:
         work = follow_worker(str(self.folder), stored, batch_id)
         merged = by_place.mapInArrow(shipped(work), merging.PRODUCT_DDL)
         return merged.persist(StorageLevel.MEMORY_AND_DISK)
-
-    def put_files(self, products: DataFrame, batch_id: int) -> None:
-        """Write Parquet files on the workers, and rename them into the tables."""
-        work = writing.work_folder(self.out)
-        work.mkdir()
-        rows = products.where(products["name"].isin(*self.tables)).select("name", "body")
-        written = rows.mapInArrow(
-            shipped(writing.write_worker(str(self.out))), writing.WRITTEN_DDL
-        ).collect()
-        for row in written:
-            if row.errno is not None:
-                raise OSError(row.errno, row.error, row.file)
-        self.version(batch_id).mkdir()
-        counts: dict[str, int] = {}
-        for row in written:
-            folder = self.parts_of(row.name, batch_id)
-            folder.mkdir(exist_ok=True)
-            number = counts[row.name] = counts.get(row.name, -1) + 1
-            (work / row.file).replace(folder / f"part-{batch_id:08d}-{number:05d}.parquet")
-        for name in self.tables:
-            folder = self.parts_of(name, batch_id)
-            if not folder.is_dir():
-                folder.mkdir()
-                writing.write_missing(folder, name)
-        shutil.rmtree(work)
-
-    def parts_of(self, name: str, batch_id: int) -> Path:
-        """Return the folder of a table's parts that a batch writes."""
-        return writing.table_folder(self.version(batch_id) if name in STATE else self.out, name)
-
-    def link(self, batch_id: int) -> None:
-        """Let the state tables be those of a batch, if they are not yet."""
-        if batch_id < 0:
-            return
-        for name in set(self.tables) & {*STATE}:
-            link = writing.table_folder(self.out, name)
-            fresh = link.with_name(f".{link.name}.new")
-            fresh.unlink(missing_ok=True)
-            fresh.symlink_to(self.version(batch_id).name + "/" + link.name)
-            fresh.replace(link)
-
-    def version(self, batch_id: int) -> Path:
-        """Return the folder of the state tables of a batch."""
-        return self.out / f".batch-{batch_id}"
 
 
 def follow(
@@ -277,7 +242,8 @@ def follow(
         A processing time, as ``10 seconds``; or arguments of ``DataStreamWriter.trigger``, as
         ``{"availableNow": True}``. None: a batch as soon as the one before has ended.
     format
-        ``parquet``: a table is a folder of Parquet files.
+        ``parquet``: a table is a folder of Parquet files, ``out/NAME.parquet``. ``delta``: a
+        table of Delta Lake, ``out/NAME``, if the session has it; times are those of Spark.
     tables
         The tables to write.
     options
@@ -299,15 +265,16 @@ def follow(
     names = [os.path.abspath(os.fspath(path)) for path in several]
     find_segments(names)
     chosen = checked_tables(tables)
-    if format != "parquet":
-        raise ArgumentError(f"format must be parquet, not {shown(format)}")
+    if format not in FORMATS:
+        raise ArgumentError(f"format must be of {', '.join(FORMATS)}, not {shown(format)}")
     for name, folder in (("out", out), ("checkpoint", checkpoint)):
         if "://" in os.fspath(folder):
             raise ArgumentError(f"{name} must be a path of a folder, not {shown(folder)}")
     target, home = Path(os.path.abspath(out)), Path(os.path.abspath(checkpoint))
     settings = {key: str(value) for key, value in (options or {}).items()}
     limits = {"maxBytesPerTrigger"}
-    follower = Follower(target, home, chosen)
+    follower = Follower(target, home, chosen, format)
+    follower.tables.check(spark)
     follower.begin({key: settings[key] for key in sorted(settings.keys() - limits)})
     spark.dataSource.register(StatesSource)
     stream = spark.readStream.format(FORMAT).options(**settings, paths=json.dumps(names)).load()

@@ -1,0 +1,144 @@
+"""The tables of ``follow``: those of a history grow, those of a state are replaced as a whole.
+
+Parquet: files of a batch, under names that only they have, are renamed into the tables; state
+tables are folders of a batch behind symbolic links. A reader that has listed one can finish until
+the next but one batch.
+
+Delta Lake: a batch is a transaction of each table, numbered by the batch. A repeated one that a
+table has already is skipped by Delta itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from coterie.errors import CoterieError
+from coterie_spark.replay_job import writing
+from coterie_spark.replay_job.closures import shipped
+from coterie_spark.replay_job.driver import table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HISTORY = ("commits", "generations", "faults")
+STATE = ("groups", "members", "offsets")
+
+
+class FollowedTables(Protocol):
+    """Where a follow writes its tables."""
+
+    def check(self, spark: SparkSession) -> None:
+        """Raise CoterieError if the session cannot write them."""
+
+    def remove_leftovers(self, last: int) -> None:
+        """Remove what a batch left behind that did not end; ``last`` is the one before."""
+
+    def put(self, products: DataFrame, batch_id: int) -> None:
+        """Write the tables of a batch. Repeated, it changes nothing."""
+
+    def show(self, batch_id: int) -> None:
+        """Let the state tables be those of a batch, if they are not yet."""
+
+    def drop_before(self, batch_id: int) -> None:
+        """Remove the state tables of the batch before this one."""
+
+
+class ParquetTables:
+    """Folders of Parquet files."""
+
+    def __init__(self, out: Path, names: Sequence[str]) -> None:
+        self.out, self.names = out, names
+
+    def check(self, spark: SparkSession) -> None:
+        """Do nothing: the files are coterie's own."""
+
+    def remove_leftovers(self, last: int) -> None:
+        """Remove the files of the batch after the last one."""
+        for part in self.out.glob(f"*.parquet/part-{last + 1:08d}-*"):
+            part.unlink()
+        for work in (writing.work_folder(self.out), self.version(last + 1)):
+            shutil.rmtree(work, ignore_errors=True)
+
+    def put(self, products: DataFrame, batch_id: int) -> None:
+        """Write Parquet files on the workers, and rename them into the tables."""
+        work = writing.work_folder(self.out)
+        work.mkdir()
+        rows = products.where(products["name"].isin(*self.names)).select("name", "body")
+        written = rows.mapInArrow(
+            shipped(writing.write_worker(str(self.out))), writing.WRITTEN_DDL
+        ).collect()
+        for row in written:
+            if row.errno is not None:
+                raise OSError(row.errno, row.error, row.file)
+        self.version(batch_id).mkdir()
+        counts: dict[str, int] = {}
+        for row in written:
+            folder = self.parts_of(row.name, batch_id)
+            folder.mkdir(exist_ok=True)
+            number = counts[row.name] = counts.get(row.name, -1) + 1
+            (work / row.file).replace(folder / f"part-{batch_id:08d}-{number:05d}.parquet")
+        for name in self.names:
+            folder = self.parts_of(name, batch_id)
+            if not folder.is_dir():
+                folder.mkdir()
+                writing.write_missing(folder, name)
+        shutil.rmtree(work)
+
+    def parts_of(self, name: str, batch_id: int) -> Path:
+        """Return the folder of a table's parts that a batch writes."""
+        return writing.table_folder(self.version(batch_id) if name in STATE else self.out, name)
+
+    def show(self, batch_id: int) -> None:
+        """Let the links of the state tables lead to those of a batch."""
+        for name in set(self.names) & {*STATE}:
+            link = writing.table_folder(self.out, name)
+            fresh = link.with_name(f".{link.name}.new")
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(self.version(batch_id).name + "/" + link.name)
+            fresh.replace(link)
+
+    def drop_before(self, batch_id: int) -> None:
+        """Remove the folder of the state tables of the batch before this one."""
+        shutil.rmtree(self.version(batch_id - 1), ignore_errors=True)
+
+    def version(self, batch_id: int) -> Path:
+        """Return the folder of the state tables of a batch."""
+        return self.out / f".batch-{batch_id}"
+
+
+class DeltaTables:
+    """Tables of Delta Lake; ``writer`` names this follow in their transactions."""
+
+    def __init__(self, out: Path, names: Sequence[str], writer: str) -> None:
+        self.out, self.names, self.writer = out, names, writer
+
+    def check(self, spark: SparkSession) -> None:
+        """Raise CoterieError if the session has no Delta Lake."""
+        try:
+            spark.read.format("delta").load(str(self.out / "commits"))
+        except Exception as error:  # Delta's own: there is no table yet
+            if "[DATA_SOURCE_NOT_FOUND]" in str(error):
+                raise CoterieError(
+                    "format delta: the Spark session has no Delta Lake; make it with the package"
+                    " io.delta:delta-spark and Delta's extension"
+                ) from None
+
+    def remove_leftovers(self, last: int) -> None:
+        """Do nothing: what was not committed is in no table."""
+
+    def put(self, products: DataFrame, batch_id: int) -> None:
+        """Append to the history, and replace the state, in one transaction of each table."""
+        for name in self.names:
+            writer = table_of(products, name).write.format("delta")
+            writer = writer.mode("overwrite" if name in STATE else "append")
+            writer = writer.option("txnAppId", self.writer).option("txnVersion", batch_id)
+            writer.save(str(self.out / name))
+
+    def show(self, batch_id: int) -> None:
+        """Do nothing: a committed transaction is seen."""
+
+    def drop_before(self, batch_id: int) -> None:
+        """Do nothing: VACUUM removes old files."""
