@@ -7,6 +7,7 @@ import pytest
 
 from coterie.insight.asking import QuestionRequest, answer, missing_groups
 from coterie.insight.groups.members_at import members_at, owners_at
+from coterie.insight.groups.shared_group_ids import newer_subscribers
 from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.questions import expire, metrics
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
@@ -221,6 +222,19 @@ def current(*held, epoch=1):
     assigned = [{"topicId": topic, "partitions": numbers} for topic, numbers in held]
     return {"memberEpoch": epoch, "previousMemberEpoch": 0, "state": 0,
             "assignedPartitions": assigned, "partitionsPendingRevocation": []}  # fmt: skip
+
+
+def test_a_member_of_a_consumer_group_that_left_is_no_subscriber_any_more():
+    data = [MEMBER | {"clientId": "a"}, None, MEMBER | {"clientId": "b"}]
+    records = [
+        GroupRecord("g", 70 + at, T0, 5, *newer(5, value, "ab"[at // 2]), "f", 0)
+        for at, value in enumerate(data)
+    ]
+    found = [
+        (row["log_offset"], before and before["log_offset"], [one.client_id for one in those])
+        for row, before, those in newer_subscribers(records)
+    ]
+    assert found == [(70, None, ["a"]), (72, 71, ["b"])]
 
 
 def test_members_of_a_consumer_group_have_topics_by_name_where_the_log_knows_it(tmp_path):
