@@ -51,6 +51,16 @@ def taken(part, numbers):
 @settings(max_examples=examples(100))
 @given(STEPS)
 @example([(0, 9, False), "piece", (0, 5, False), (2, 7, False), 0, "piece", (0, 6, False)])
+@example(
+    [
+        *((key, ms, False) for key, ms in ((0, 9), (2, 8), (2, 7))),
+        0,
+        (2, 6, False),
+        0,
+        (2, 0, False),
+    ]
+)
+@example([(0, 9, False), "piece", (0, 5, False), (1, 7, False), "piece", (0, 3, False)])
 @example([(0, 9, False), "part", (2, 7, False), 0, (0, 5, False), "part", (0, 8, True), 0])
 def test_the_last_commit_of_a_span_is_that_of_each_part_in_order(steps):
     """Of several parts, the latest."""
