@@ -25,10 +25,8 @@ POINTS = 240
 
 def span_of(start_ms: int, end_ms: int, points: int = POINTS) -> int:
     """Return the shortest span that gives at most ``points`` points from start to end, ms."""
-    for span_ms in LADDER:
-        if end_ms // span_ms - start_ms // span_ms < points:
-            return span_ms
-    return LADDER[-1]
+    fitting = (span for span in LADDER if end_ms // span - start_ms // span < points)
+    return next(fitting)
 
 
 class SpanCounts:
