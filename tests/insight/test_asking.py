@@ -79,6 +79,13 @@ def test_no_rows_are_an_empty_array_and_a_heading():
     assert "".join(csv_lines(FIELDS, [])) == "group_id,at,count,sure,all\n"
 
 
+def test_rows_as_json_are_one_a_line_with_every_letter_as_it_is():
+    rows = {"group_id": "é", "at": None}, {"group_id": "日", "at": 5}
+    assert "".join(json_lines(rows)) == (
+        '[\n{"group_id": "é", "at": null},\n{"group_id": "日", "at": 5}\n]\n'
+    )
+
+
 def test_rows_as_csv_leave_out_what_is_not_known():
     row = {**ROW, "at": None, "group_id": 'a,"b"'}
     (_, line) = "".join(csv_lines(FIELDS, [row])).splitlines()

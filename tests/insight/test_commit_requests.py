@@ -79,16 +79,17 @@ def test_after_the_tenth_they_are_counted_with_the_time_of_the_last(count, text)
 @pytest.mark.parametrize("turn", [1, -1])
 def test_requests_of_two_parts_are_those_of_both_in_order(turn):
     numbers = [list(range(0, 24, 2)), list(range(1, 24, 2))][::turn]
-    one, other = (
+    parts = (
         CommitRequests(list(map(request, some))[:10], 12, T0 + some[-1], some[-1],
                        list(map(request, some))[:11])
         for some in numbers
     )  # fmt: skip
-    one.absorb(other)
-    assert one.count == 24
-    assert (one.until, one.last) == (T0 + 23, 23)
-    assert [each.number for each in one.back] == list(range(10))
-    assert [each.number for each in one.every] == list(range(11))
+    whole = CommitRequests()
+    for part in parts:
+        whole.absorb(part)
+    assert (whole.count, whole.until, whole.last) == (24, T0 + 23, 23)
+    assert [each.number for each in whole.back] == list(range(10))
+    assert [each.number for each in whole.every] == list(range(11))
 
 
 def explained(folder, *batches):

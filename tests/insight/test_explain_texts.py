@@ -6,7 +6,11 @@ import pytest
 
 from coterie.insight.groups.departures import Departure
 from coterie.insight.groups.epochs import Gone
-from coterie.insight.questions.explain_members import departure_of_consumer, departures_of
+from coterie.insight.questions.explain_members import (
+    departure_of_consumer,
+    departures_of,
+    follow_consumers,
+)
 from coterie.insight.questions.explain_text import cause_of, reconciled, seconds, summed, waited
 
 T0 = 1_795_000_000_000
@@ -139,6 +143,28 @@ def test_a_member_of_a_consumer_group_committed_last_where_it_owned(
     expected = Departure("m", T0 + 7_000, T0 - 5, committed_ms, 45_000, timeout_ms, 77)
     known = committed_ms != "not known"
     assert departure_of_consumer(gone, COMMITTED, NAMES) == (expected if known else None)
+
+
+def test_members_that_a_group_lost_before_it_was_a_consumer_group_are_not_among_those_gone():
+    """Its classic records name their own; a static member that had left for now has its reason."""
+    last = {("g", 0): {("t", 1): T0 + 100, ("t", 2): T0}, ("g", 2): {("t", 1): T0 + 400}}
+    spans = SimpleNamespace(last_before=lambda *place: last.get(place, {}))
+    members = [
+        Gone({"member_id": name, "rebalance_timeout_ms": 9_001},
+             SimpleNamespace(timestamp=T0 + at, log_offset=at, file="f", position=7 * at),
+             T0 - 5, frozenset({("id-1", 1), ("id-1", 2)}))
+        for name, at in (("s", 5_000), ("m", 7_000))
+    ]  # fmt: skip
+    events = [
+        {"causes": [cause("left_or_evicted", "old") | {"source": "records"}], "cause": "it was so",
+         "file": "f", "position": 7 * at}
+        for at in (3_000, 5_000, 7_000)
+    ]  # fmt: skip
+    events[1]["causes"][0] |= {"member_id": "s", "detail": "had left for now"}
+    events[2]["causes"][0]["member_id"] = "m"
+    found = follow_consumers(members, events, spans, "g", NAMES)
+    assert found == [Departure("m", T0 + 7_000, T0 - 5, T0 + 400, 45_000, 9_001, 7_000)]
+    assert {event["cause"] for event in events} == {"it was so"}
 
 
 def members(*names):

@@ -175,7 +175,7 @@ def test_the_longest_pause_before_the_last_20_batches_decides_how_long_a_silence
 )
 def test_the_records_of_an_outage_are_whole_if_compaction_ended_before_it(since_ms, is_whole):
     """Twelve batches 10 ms apart, then a batch of three seconds with another leader epoch."""
-    detector = OutageDetector(since_ms)
+    detector = OutageDetector(since_ms, (), in_parts=False)
     kinds = {"records": int, "until_ms": np.int64, "from_ms": np.int64, "leader_epoch": int,
              "group": int, "log_offset": int, "position": int}  # fmt: skip
     rows = [(1, T0 - 80 + 10 * at, T0 - 80 + 10 * at, 4, 0, 70 + at, 900 + at) for at in range(12)]

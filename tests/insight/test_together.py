@@ -3,7 +3,9 @@
 import tempfile
 import weakref
 from collections import defaultdict
+from concurrent.futures import Future
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,8 +19,9 @@ from coterie.insight.questions import explain, group_names, growth, metrics
 from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads
 from coterie.insight.records.aggregates import run_aggregates
-from coterie.insight.records.partition_view import read_partitions
-from coterie.log.folders import find_segments
+from coterie.insight.records.cut import Cancellation, CutPartition
+from coterie.insight.records.partition_view import RecordFilter, read_partitions
+from coterie.log.folders import find_segments, read_segment
 from coterie.replay import parallel_scan
 from coterie.replay.engine import Silent
 from coterie.report.gather import gather, look
@@ -161,6 +164,34 @@ def test_a_tally_is_let_go_once_it_was_absorbed(tmp_path):
     cut = [found for found in threads.each_partition([small], most_alive) if found[2]]
     assert max(parts for parts, _, _ in cut) > THREADS + 1
     assert all(most <= copies for _, most, copies in cut)
+
+
+class AtOnce:
+    """A pool that runs work when it is submitted."""
+
+    def submit(self, work, *arguments):
+        future = Future()
+        future.set_result(work(*arguments))
+        return future
+
+
+def test_the_copies_of_an_aggregate_are_that_of_each_thread_and_the_merged_one(tmp_path):
+    """The first part fills the merged one."""
+    small = in_small_segments(log("transactions"), tmp_path, 12)
+    segments = max(find_segments([small]).partitions().values(), key=len)
+    for count in (1, THREADS, THREADS + 1, THREADS + 4):
+        parts = [(segment,) for segment in segments[:count]]
+        cut = CutPartition(parts, AtOnce(), THREADS, Cancellation(), Silent())
+        surveyed, alive = cut.survey(RecordFilter(None, None).options, read_segment), []
+
+        def made(which=("copies", count), alive=alive):
+            alive.append(len(Counted.ALIVE[which]) + 1)
+            return [Counted(which)]
+
+        merged = made()
+        cut.take_each(surveyed, set(), chain([merged], (made() for _ in parts[1:])), merged)
+        assert merged[0].absorbed == count - 1
+        assert cut.copies == max(alive) == min(count, THREADS + 1)
 
 
 def test_what_cannot_be_read_is_reported_after_the_answers_before_it(tmp_path):

@@ -4,6 +4,7 @@ import json
 import zlib
 from base64 import b64decode
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -150,6 +151,14 @@ def test_a_span_is_the_shortest_that_gives_no_more_points_than_asked_for(end_ms)
     assert points(0, end_ms, span_ms) <= 24
     shorter = [one for one in spans.LADDER if one < span_ms]
     assert not shorter or points(0, end_ms, shorter[-1]) > 24
+
+
+def test_each_span_is_a_small_multiple_of_the_one_before_and_the_last_is_enough_for_all_times():
+    steps = [divmod(longer, shorter) for shorter, longer in pairwise(spans.LADDER)]
+    assert {rest for _, rest in steps} == {0}
+    assert max(times for times, _ in steps) <= 10
+    assert (spans.LADDER[0], spans.DAY) == (100, 24 * 60 * 60 * 1000)
+    assert spans.LADDER[-1] * spans.POINTS > (1 << 63)
 
 
 def test_counts_go_on_in_a_longer_span_as_the_times_spread():

@@ -173,6 +173,24 @@ def test_a_client_that_is_evicted_again_joins_again():
     assert changed.ms_in_state["CompletingRebalance"] == 500  # each but the first syncs at once
 
 
+def test_a_client_whose_join_is_answered_later_than_recorded_does_not_join_twice_and_syncs():
+    """The trace's sync and heartbeat come before the answer of 5000; it syncs at 5000 itself."""
+    events = header(group_initial_rebalance_delay_ms=0), join(0, 1), SYNC, heartbeat(2000, 3)
+    longer = {"group.initial.rebalance.delay.ms": 5000}
+    recorded, changed = both(*events, heartbeat(9000, 4), until=12_000, config=longer)
+    assert recorded.ms_in_state["CompletingRebalance"] == 1500
+    assert asdict(changed) == {
+        "rebalances": 1,
+        "generations": 1,
+        "session_evictions": 0,
+        "rebalance_evictions": 0,
+        "sync_evictions": 0,
+        "refused_requests": 2,  # what the trace has before the answer
+        "ms_in_state": {"Empty": 0, "PreparingRebalance": 5000, "CompletingRebalance": 0,
+                        "Stable": 7000},
+    }  # fmt: skip
+
+
 def test_a_client_that_becomes_static_joins_once_without_the_join_that_makes_an_id():
     first = join(0, 1, require_known_member_id=True)
     second = {key: value for key, value in join(1, 2, member_id_of=1).items() if key != "member_id"}

@@ -93,6 +93,12 @@ def test_a_client_that_is_fenced_joins_again_each_time_but_not_at_once_after_suc
         assert list(owned.values()) == [(0, 1)]
 
 
+def test_a_client_that_is_fenced_at_its_first_request_joins_again():
+    client, (joined, fenced) = ConsumerClient(), joined_and_fenced()
+    client.request(0, JOINING)
+    assert client.take(fenced, joined) == (0, JOINING)
+
+
 def test_a_client_that_is_fenced_in_both_runs_joins_again_as_the_trace_has_it():
     client, (joined, fenced), details = ConsumerClient(), joined_and_fenced(), JOINING
     assert client.request(0, details) == (0, details)
@@ -128,6 +134,20 @@ def test_a_member_that_does_not_revoke_is_an_eviction_by_the_rebalance_timeout()
         story.run(two, s=1)
     recorded, _ = story.what_if()
     assert (recorded.session_evictions, recorded.rebalance_evictions) == (0, 1)
+
+
+def test_each_eviction_of_a_classic_member_has_its_cause_also_under_its_new_ids():
+    """It pauses twice for longer than its session of 8 s, and joins again with another id."""
+    story = Story()
+    old = Member(story.coordinator, "g", client_id="a", topics=["t"], session_timeout_ms=20_000)
+    new = story.member("b")
+    story.run(new, s=1)
+    for _ in range(2):
+        story.run(old, new, s=9)
+        story.run(new, s=12)
+    recorded, changed = story.what_if(scale_session={"a": 0.4})
+    assert (recorded.session_evictions, recorded.rebalance_evictions) == (0, 0)
+    assert (changed.session_evictions, changed.rebalance_evictions) == (2, 0)
 
 
 def test_a_session_of_the_group_itself_is_the_one_that_counts():

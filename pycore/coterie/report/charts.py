@@ -281,9 +281,8 @@ class Charts:
 
     def _draw_last(self, times: Array, offsets: Array, cells: Array) -> None:
         """Store the latest commit of each cell; of equal times the last one in the log."""
-        if (times[1:] < times[:-1]).any():
-            order = np.argsort(times, kind="stable")
-            times, offsets, cells = times[order], offsets[order], cells[order]
+        order = np.argsort(times, kind="stable")
+        times, offsets, cells = times[order], offsets[order], cells[order]
         latest = times >= self.at[cells]
         # Of several writes to one index numpy keeps the last one.
         self.at[cells[latest]] = times[latest]
@@ -327,12 +326,9 @@ class Charts:
         step = int(self.of_groups["sampled"][plan.number]) if is_sampled(line) else 1
         cells = slice(first, first + plan.cells_of(line) * step, step)
         at, value = self.at[cells], self.value[cells]
-        there = at >= 0
-        if not there.all():
-            at, value = at[there], value[there]
-        if (at[1:] < at[:-1]).any():
-            order = np.argsort(at, kind="stable")
-            at, value = at[order], value[order]
+        there = np.flatnonzero(at >= 0)
+        order = there[np.argsort(at[there], kind="stable")]
+        at, value = at[order], value[order]
         return {
             "at": at.tolist(),
             "value": exact_list(value),

@@ -25,10 +25,8 @@ POINTS = 240
 
 def span_of(start_ms: int, end_ms: int, points: int = POINTS) -> int:
     """Return the shortest span that gives at most ``points`` points from start to end, ms."""
-    for span_ms in LADDER:
-        if end_ms // span_ms - start_ms // span_ms < points:
-            return span_ms
-    return LADDER[-1]
+    fitting = (span for span in LADDER if end_ms // span - start_ms // span < points)
+    return next(fitting)
 
 
 class SpanCounts:
@@ -47,12 +45,9 @@ class SpanCounts:
         known = times_ms[times_ms >= 0]
         if not len(known):
             return
+        ends = [int(known.min()), int(known.max()), *self._ends()]
+        self._widen(span_of(min(ends), max(ends), self.points))
         numbers = known // self.span_ms
-        ends = [int(numbers.min()), int(numbers.max()), *self._ends()]
-        span_ms = span_of(min(ends) * self.span_ms, max(ends) * self.span_ms, self.points)
-        if span_ms > self.span_ms:
-            self._widen(span_ms)
-            numbers = known // span_ms
         first = int(numbers.min())
         counts = np.bincount(numbers - first)  # few spans are left
         for number in np.flatnonzero(counts).tolist():
@@ -63,29 +58,30 @@ class SpanCounts:
         """Add the counts of another, with the same number of points."""
         if not other.counts:
             return
-        spans = self.span_ms, other.span_ms
-        starts = [number * one.span_ms for one in (self, other) for number in one._ends()]
-        span_ms = max(*spans, span_of(min(starts), max(starts), self.points))
-        for one in (self, other):
-            one._widen(span_ms)
+        ends = self._ends() + other._ends()
+        self._widen(max(other.span_ms, span_of(min(ends), max(ends), self.points)))
+        other._widen(self.span_ms)
         for number, count in other.counts.items():
             self.counts[number] = self.counts.get(number, 0) + count
 
     def _ends(self) -> list[int]:
-        return [min(self.counts), max(self.counts)] if self.counts else []
+        """Return the starts of the first and of the last span, ms."""
+        numbers = [min(self.counts), max(self.counts)] if self.counts else []
+        return [number * self.span_ms for number in numbers]
 
     def _widen(self, span_ms: int) -> None:
-        factor, wider = span_ms // self.span_ms, dict[int, int]()
+        """Count by spans of at least this length."""
+        factor, wider = max(span_ms // self.span_ms, 1), dict[int, int]()
         for number, count in self.counts.items():
             wider[number // factor] = wider.get(number // factor, 0) + count
-        self.span_ms, self.counts = span_ms, wider
+        self.span_ms, self.counts = self.span_ms * factor, wider
 
     def as_data(self, span_ms: int | None = None) -> dict[str, Any]:
         """Return ``span_ms``, and ``at`` (starts of spans, ms) with ``count``, without empty spans.
 
         ``span_ms`` widens it, so that two can be drawn over the same spans.
         """
-        if span_ms is not None and span_ms > self.span_ms:
+        if span_ms is not None:
             self._widen(span_ms)
         numbers = sorted(self.counts)
         return {

@@ -82,6 +82,7 @@ class Summary:
 class _Client:
     """A client of a group: its member id and generation in the changed run."""
 
+    last_ms: int  # of its last request as a member
     recorded_generation: int = _NO_GENERATION
     member_id: str = ""
     generation_id: int = _NO_GENERATION
@@ -89,8 +90,8 @@ class _Client:
     group_id: str | None = None
     instance: str | None = None
     consumer: ConsumerClient = field(default_factory=ConsumerClient)
-    last_ms: int = 0  # of its last request as a member
-    is_joining: bool = False  # a join of the replay's own is not answered
+    is_joining: bool = False  # its join is not answered
+    syncs_itself: bool = False  # the trace has no sync after its join
 
 
 def _recorded(trace: Trace) -> dict[int, Any]:
@@ -125,7 +126,8 @@ class _Replay:
         self.session_ms: dict[str | None, int] = {}  # of groups with a timeout of their own
         self.session_evictions = self.rebalance_evictions = 0  # of consumer groups
         self.answers = _recorded(trace)
-        self.by_id: dict[tuple[str | None, str], _Client] = {}
+        self.by_id: dict[tuple[str | None, str], _Client] = {}  # ids of the recorded run
+        self.members: dict[tuple[str | None, str], _Client] = {}  # ids of the changed run
         self.owner: dict[int, _Client] = {}
         self.assigned: dict[str, bytes] = {}
         self.events: list[Any] = []
@@ -182,10 +184,10 @@ class _Replay:
         self.core._drain()
         self.react()
 
-    def client_of(self, group_id: str | None, member: str, instance: str | None) -> _Client:
-        client = self.by_id.get((group_id, member))
-        if client is None:
-            client = self.by_id[group_id, member] = _Client(member_id=member)
+    def client_of(self, group_id: str | None, member: str) -> _Client:
+        client = self.by_id.get((group_id, member)) or _Client(self.core.now_ms, member_id=member)
+        if member:
+            self.by_id[group_id, member] = client
         return client
 
     def join(
@@ -197,7 +199,7 @@ class _Replay:
             changed[_SESSION] = int(changed[_SESSION] * self.changes.scale_session[client_id])
         if client_id in self.changes.static and instance is None:
             instance, changed[_KNOWN_ID] = client_id, False
-        client = self.client_of(group_id, member, instance) if member else _Client()
+        client = self.client_of(group_id, member)
         client.join, client.group_id, client.instance = tuple(changed), group_id, instance
         client.last_ms = self.core.now_ms
         self.owner[request_id] = client
@@ -209,6 +211,7 @@ class _Replay:
         became_static = client_id in self.changes.static
         if became_static and member and client.generation_id == _NO_GENERATION:
             return
+        client.is_joining, client.syncs_itself = True, False
         self.ask(NUMBER["join_group"], request_id, group_id, _NO_GENERATION, client.member_id,
                  instance, client.join)  # fmt: skip
 
@@ -216,7 +219,7 @@ class _Replay:
         self, op: int, request_id: int, group_id: str | None, generation: int, member: str,
         instance: str | None, details: Any,
     ) -> None:  # fmt: skip
-        client = self.client_of(group_id, member, instance)
+        client = self.client_of(group_id, member)
         client.last_ms = self.core.now_ms
         self.owner[request_id] = client
         recorded = self.answers.get(request_id)
@@ -224,7 +227,7 @@ class _Replay:
         if (_was_accepted(recorded) and not in_step) or generation == client.recorded_generation:
             generation = client.generation_id
         if op == NUMBER["sync_group"]:
-            plans = {self.client_of(group_id, m, None).member_id: b for m, b in details[2].items()}
+            plans = {self.client_of(group_id, m).member_id: b for m, b in details[2].items()}
             self.assigned.update(plans)
             details = (*(details[:2] if in_step else (None, None)), plans)
         self.ask(op, request_id, group_id, generation, client.member_id,
@@ -243,7 +246,7 @@ class _Replay:
             )
         if client_id in self.changes.static and instance is None:
             instance, epoch = client_id, -2 if epoch == -1 else epoch
-        client = self.client_of(group_id, member, instance) if member else _Client()
+        client = self.client_of(group_id, member)
         client.group_id, client.instance, client.last_ms = group_id, instance, self.core.now_ms
         self.owner[request_id] = client
         recorded = self.answers.get(request_id)
@@ -259,7 +262,7 @@ class _Replay:
             client.consumer.record(recorded)
             client.recorded_generation = client.consumer.recorded_epoch
         sent = client.consumer.take(answer, recorded)
-        client.member_id = answer.member_id or client.member_id
+        self.name(client, answer.member_id)
         client.generation_id = client.consumer.epoch
         if sent is not None:
             self.inject("consumer_group_heartbeat", client, *sent)
@@ -272,7 +275,7 @@ class _Replay:
     def count_evictions(self, events: list[Any]) -> None:
         """Count members of consumer groups that a timer has removed, by the cause."""
         for group_id, member_id in timed_out(events):
-            client = self.by_id.get((group_id, member_id), _Client())
+            client = self.members[group_id, member_id]
             session_ms = self.session_ms.get(group_id, self.default_session_ms)
             if client.join is not None:
                 session_ms = client.join[_SESSION]
@@ -285,9 +288,7 @@ class _Replay:
         self, request_id: int, group_id: str | None, member: Any, instance: Any,
         details: tuple[Any, ...],
     ) -> None:  # fmt: skip
-        members = tuple(
-            (self.client_of(group_id, m, i).member_id if m else m, i) for m, i in details
-        )
+        members = tuple((self.client_of(group_id, m).member_id if m else m, i) for m, i in details)
         self.ask(NUMBER["leave_group"], request_id, group_id, _NO_GENERATION, None, None, members)
 
     def react(self, *, timers: bool = False) -> None:
@@ -316,23 +317,28 @@ class _Replay:
 
     def joined(self, client: _Client, event: Any, recorded: Any) -> None:
         answer, client.is_joining = event.response, False
-        if answer.member_id:
-            client.member_id = answer.member_id
+        self.name(client, answer.member_id)
         if recorded is not None and recorded.error == Error.NONE:
             client.recorded_generation = recorded.generation_id
         if answer.error == Error.MEMBER_ID_REQUIRED:
-            if event.id > self.trace.last_id:
+            if client.syncs_itself:
                 self.rejoin(client)
         elif answer.error == Error.NONE:
             client.generation_id = answer.generation_id
-            if event.id > self.trace.last_id:
+            if client.syncs_itself:
                 self.resync(client, answer)
         elif answer.error == Error.UNKNOWN_MEMBER_ID and client.member_id:
             client.member_id = ""
             if recorded is None or recorded.error != Error.UNKNOWN_MEMBER_ID:
                 self.rejoin(client)  # in the recorded run it had no reason to
 
+    def name(self, client: _Client, member_id: str) -> None:
+        if member_id:
+            client.member_id = member_id
+            self.members[client.group_id, member_id] = client
+
     def rejoin(self, client: _Client) -> None:
+        client.syncs_itself = True
         if client.join is not None and not client.is_joining:
             client.is_joining = True
             self.inject("join_group", client, _NO_GENERATION, client.join)

@@ -2,10 +2,10 @@
 
 There are four stages with a shuffle between each two: survey (a task a part), join (a task a
 partition), aggregate (a task a part), answer (a task a partition); see
-``coterie.insight.records.log_parts``. A question that needs only states is answered after the
-survey. A stage passes on rows of at most ``CHUNK_BYTES``, in order of their task, part, kind and
-chunk. The memory of a task is bounded by keys and findings. A read error travels as a row with
-``error`` set. For a log at a URL, both tasks of a part get its bytes and write them into files.
+``coterie.insight.records.log_parts``. A stage passes on rows of at most ``CHUNK_BYTES``, in order
+of their task, part, kind and chunk. The memory of a task is bounded by keys and findings. A read
+error travels as a row with ``error`` set. For a log at a URL, both tasks of a part get its bytes
+and write them into files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ SPOOLED = -1 << 62  # plus the start of a chunk's split; the kind is the place o
 
 ViewMaker = Callable[[], PartitionView]
 Answer = Callable[[QuestionRequest, int, ViewMaker], Iterator["pa.RecordBatch"]]
-ViewOfRows = Callable[["PartedQuery", int, "Iterable[PartRow]"], PartitionView]
 
 
 class PartRow(NamedTuple):
@@ -120,9 +119,6 @@ def answer_in_parts(
 
     count, partitions = len(query.parts), len(query.log)
     surveys = each_partition(spark, query.part_log, partial(survey, query), ROWS_DDL)
-    if log_parts.reads_states_only(query.question):
-        last = partial(finish, query, answer, view_of_surveys)
-        return by_task(surveys, partitions).mapInArrow(shipped(last), schema)
     inputs = by_task(surveys, partitions).mapInArrow(shipped(partial(join, query)), ROWS_DDL)
     if lies_at_urls(query.log):
         columns = ["task", f"start + {SPOOLED}L as number", "segment as kind", "chunk"]
@@ -130,8 +126,8 @@ def answer_in_parts(
         chunks = chunks_of(spark, query.part_log)
         inputs = union_of([inputs, *(some.selectExpr(*columns) for some in chunks)])
     aggregates = by_task(inputs, count).mapInArrow(shipped(partial(aggregate, query)), ROWS_DDL)
-    last = partial(finish, query, answer, view_of_aggregates)
-    return by_task(aggregates, partitions).mapInArrow(shipped(last), schema)
+    last = by_task(aggregates, partitions)
+    return last.mapInArrow(shipped(partial(finish, query, answer)), schema)
 
 
 def survey(
@@ -207,18 +203,11 @@ def aggregate_by(
 
 
 def finish(
-    query: PartedQuery, answer: Answer, view: ViewOfRows, batches: scanning.Batches
+    query: PartedQuery, answer: Answer, batches: scanning.Batches
 ) -> Iterator[pa.RecordBatch]:
     """Combine the results of a partition's parts, and answer."""
     for place, rows in groupby(rows_in(batches), key=lambda row: row.task):
-        yield from answer(query.request, place, partial(view, query, place, rows))
-
-
-def view_of_surveys(query: PartedQuery, place: int, rows: Iterable[PartRow]) -> PartitionView:
-    """Return the view of a partition from the surveys of its parts."""
-    view = query.view(place)
-    log_parts.join(view, (survey_of(own) for _, own in groupby(rows, key=lambda row: row.number)))
-    return view
+        yield from answer(query.request, place, partial(view_of_aggregates, query, place, rows))
 
 
 def view_of_aggregates(query: PartedQuery, place: int, rows: Iterable[PartRow]) -> PartitionView:

@@ -108,9 +108,7 @@ class OutageDetector:
 
     COLUMNS = frozenset[str]()
 
-    def __init__(
-        self, since_ms: int | None, loads: Iterable[int] = (), *, in_parts: bool = False
-    ) -> None:
+    def __init__(self, since_ms: int | None, loads: Iterable[int], *, in_parts: bool) -> None:
         self.since_ms = since_ms
         self.loads = sorted(loads)
         self.in_parts = in_parts

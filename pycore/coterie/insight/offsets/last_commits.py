@@ -24,7 +24,7 @@ class LastCommits:
 
     def take(self, records: RecordColumns, span: Array, key_count: int) -> None:
         """Take the next piece; ``span``: that of each record, -1: none."""
-        self.open.fit(max(key_count, 1))
+        self.open.fit(key_count)
         rows = np.flatnonzero((span >= 0) & ~records.tombstone & (records.timestamp >= 0))
         keys, spans = records.key[rows].astype(np.intp), span[rows]
         times = records.timestamp[rows]
@@ -89,5 +89,5 @@ class CommitTimes(NamedTuple):
             strict=True,
         ):
             place = topics[topic], partition
-            last[place] = max(at_ms, last.get(place, at_ms))
+            last[place] = max(at_ms, last.get(place, 0))
         return last

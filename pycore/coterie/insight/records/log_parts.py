@@ -4,7 +4,7 @@ A *part* is a run of whole segments.
 
 1. :func:`survey` reads a part and returns what other parts depend on: the last state, the records
    of groups, and the transactions that are open at its end.
-2. :func:`join` merges the surveys in log order. A question about states can be answered then.
+2. :func:`join` merges the surveys in log order.
 3. :func:`second_readings` yields the input of each part's second reading.
 4. :func:`aggregate` reads a part again and decides each of its records.
 5. :func:`finish` merges the results in log order.
@@ -63,22 +63,8 @@ def aggregate_factory(question: Any) -> AggregateFactory | None:
 
     None: the question cannot be answered from parts.
     """
-    if reads_states_only(question):
-        return no_aggregates
     factory: AggregateFactory | None = getattr(question, "aggregates", None)
     return factory
-
-
-def reads_states_only(question: Any) -> bool:
-    """Whether a question needs only states, which one reading gives."""
-    return not hasattr(question, "aggregates") and hasattr(question, "states")
-
-
-def no_aggregates(
-    view: PartitionView, parameters: Any
-) -> Mapping[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregates of a question about states: none."""
-    return {}
 
 
 def states_of(view: PartitionView, question: Any, parameters: Any) -> tuple[RecordFilter, ...]:
@@ -104,11 +90,8 @@ def parts_of(segments: Iterable[Segment], part_bytes: int) -> list[SegmentRun]:
 
 def record_filters_of(view: PartitionView, question: Any, parameters: Any) -> list[RecordFilter]:
     """Return the record filters that a question may need; one with tracks replaces one without."""
-    states = states_of(view, question, parameters)
-    if states and reads_states_only(question):
-        return list(dict.fromkeys(states))
     record_filters = [
-        *states,
+        *states_of(view, question, parameters),
         view.record_filter,
         RecordFilter(None, view.at_ms),
         RecordFilter(view.groups, None),

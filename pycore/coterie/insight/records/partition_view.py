@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.text import decode_utf8
@@ -369,19 +368,18 @@ def rows_by_id(number: int | None, fold: PartitionFold) -> dict[str, dict[str, A
     return {row["group_id"]: row for row in rows}
 
 
-shared_client = lru_cache(4096)(Client)  # each generation has new members of the same clients
-
-
 def clients_of(rows: list[dict[str, Any]], records: GroupRecords) -> dict[str, Client]:
     """Return the client of each member id; only records with a new member id are decoded."""
     clients: dict[str, Client] = {}
+    shared: dict[Client, Client] = {}  # each generation has new members of the same clients
     for number, row in enumerate(rows):
         if not row["tombstone"] and (row["joined"] or row["replaced"]):
             value = records[number].value
             assert value is not None  # not a tombstone
             for member in metadata_row(value)["members"]:
-                client = (member["client_id"], member["client_host"], member["group_instance_id"])
-                clients[member["member_id"]] = shared_client(*client)
+                names = member["client_id"], member["client_host"], member["group_instance_id"]
+                client = Client(*names)
+                clients[member["member_id"]] = shared.setdefault(client, client)
     return clients
 
 
