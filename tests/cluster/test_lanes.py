@@ -131,6 +131,15 @@ def going_on(folder, leader, *, log_start=0):
     return copying.run(leader), partition
 
 
+def test_a_copy_that_goes_on_is_where_it_ends_before_the_broker_says_more(tmp_path):
+    """So the progress of a copy counts what it has, while other leaders answer first."""
+    with PartitionCopy(tmp_path / "t-3") as files:
+        files.begin(5)
+        files.append(batches(5, 8), 8)
+    (partition,) = Copying(tmp_path, 3).partitions
+    assert (partition.position, partition.end) == (8, 8)
+
+
 @pytest.mark.parametrize(
     ("earliest", "log_start", "lost"), [(0, 0, 0), (2, 1, 0), (3, 1, 0), (4, 1, 1), (9, 5, 4)]
 )

@@ -1,13 +1,14 @@
 """What a command learns while it copies, and what it makes of the samples and states beside it."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("aiokafka")
 
-from coterie.cli import copying, livestate
+from coterie.cli import copying, livestate, watchedcluster
 from coterie.cli.clusters import cluster_of
 from coterie.cli.watchedcluster import CLUSTER, Reporting
 from coterie.cluster.copying import CopyObserver, CopyPlan, CopyResult
@@ -114,6 +115,25 @@ def test_a_watcher_knows_what_its_copy_waits_for_and_how_far_it_is_behind():
     assert (watcher.source_failures, complete.is_set()) == ({"t-1": "no leader"}, True)
     reporting.waiting({"t-2": "no leader"})
     assert watcher.source_failures == {"t-2": "no leader"}
+
+
+def test_a_watcher_keeps_its_copy_and_its_samples_for_the_time_that_it_is_given(
+    monkeypatch, tmp_path
+):
+    copies = []
+
+    async def copy(cluster, stop, plan, sample_s, *, observer):
+        copies.append((cluster, stop, plan, sample_s))
+        observer.complete(5)
+
+    monkeypatch.setattr(watchedcluster, "copy", copy)
+    monkeypatch.setattr(watchedcluster, "cluster_of", lambda *named: contextlib.nullcontext(named))
+    watcher, ended, complete = SimpleNamespace(source_failures={}), asyncio.Event(), asyncio.Event()
+    follow = watchedcluster.following("h:1", "client", tmp_path, 60, 86_400_123, watcher)
+    asyncio.run(follow(ended, complete))
+    plan = CopyPlan(tmp_path, follow=True, keep_ms=86_400_123)
+    assert copies == [(("h:1", "client"), ended, plan, 60)]
+    assert complete.is_set()
 
 
 def test_properties_without_an_effect_are_named_once_a_command(tmp_path, capfd):
