@@ -1,12 +1,20 @@
 """A file is written under a temporary name, and a short end is not interrupted."""
 
+import os
 import signal
 import stat
 import threading
 
 import pytest
 
-from coterie.atomic_file import OutputError, atomic_write, check_file, signals_ignored
+from coterie.atomic_file import (
+    OutputError,
+    atomic_write,
+    check_file,
+    check_folder,
+    signals_ignored,
+    use_umask,
+)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -99,6 +107,35 @@ def test_the_last_check_of_a_whole_file_can_prevent_it(tmp_path):
         temporary.write_text("ours")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert target.read_text() == "theirs"
+
+
+def test_the_first_entry_that_is_not_ours_is_named(tmp_path):
+    for name in ("d", "b", "f", "ours", "a", "c", "e"):
+        (tmp_path / name).touch()
+    with pytest.raises(OutputError, match=r"--overwrite would delete a, which"):
+        check_folder(tmp_path, overwrite=True, is_output=lambda entry: entry.name == "ours")
+
+
+def test_a_leftover_that_another_process_has_locked_stays_and_no_file_stays_open(tmp_path):
+    target = tmp_path / "out"
+    with atomic_write(target) as temporary:
+        before = len(os.listdir("/proc/self/fd"))
+        with atomic_write(target):
+            assert temporary.exists()
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_umask_stays_also_if_the_file_is_gone(tmp_path):
+    before = os.umask(0o027)
+    try:
+        (tmp_path / "made").touch(mode=0o600)
+        use_umask(tmp_path / "made", 0o666)
+        assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o640
+        with pytest.raises(FileNotFoundError):
+            use_umask(tmp_path / "gone", 0o666)
+    finally:
+        mask = os.umask(before)
+    assert mask == 0o027
 
 
 def test_a_file_needs_its_folder_unless_that_is_made_later(tmp_path):
