@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-
 from coterie import arrow_text
+
+pa = pytest.importorskip("pyarrow")
 
 
 def texts(*parts):
