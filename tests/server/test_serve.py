@@ -169,7 +169,7 @@ def test_an_address_that_is_taken_ends_it_with_a_line():
         (["--control", "0.0.0.0:1"], "loopback"),
         (["--metrics", "0.0.0.0:1"], "--insecure"),
         (["--trace", "/dev/null/trace.jsonl"], "--trace"),
-        (["--trace", "/"], "--trace /: is a folder; name a file"),
+        (["--trace", "/"], "'/' is a directory"),
         (["--seed", "x"], "x"),
         (["--no-such-option"], "--no-such-option"),
     ],
