@@ -15,6 +15,7 @@ from coterie.cluster.cluster import Cluster, TopicView, addresses_of
 from coterie.cluster.copy_state import STATE_FILE, read_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
 from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
+from coterie.errors import LogError
 from coterie.messages import encode_batch, partition_for
 from coterie.server import Broker
 from support.cluster.leader import Leader, batches
@@ -211,6 +212,43 @@ def test_a_copy_that_is_opened_again_goes_on_behind_its_last_batch(tmp_path, res
     assert last.read_bytes() == data + batches(10, 11)
     with PartitionCopy(tmp_path) as files:
         assert (files.next_offset, files.leader_epoch) == (11, 5)
+
+
+def test_a_whole_segment_has_the_time_of_its_last_batch_after_it_is_opened(tmp_path):
+    """Its age tells when it may be replaced."""
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(batches(0, 3))
+    os.utime(path, (5, 5))
+    with PartitionCopy(tmp_path):
+        pass
+    assert path.stat().st_mtime == 5
+
+
+def test_a_damaged_batch_before_the_last_piece_of_a_segment_cuts_nothing(tmp_path, monkeypatch):
+    """Only the end is read: what lies before it has been written whole."""
+    parts = [batches(at, at + 1) for at in range(4)]
+    monkeypatch.setattr(segments, "HEADERS_BYTES", len(parts[0]))
+    damaged = parts[1][:-1] + bytes([parts[1][-1] ^ 1])
+    data = parts[0] + damaged + parts[2] + parts[3]
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(data)
+    with PartitionCopy(tmp_path) as files:
+        assert (files.next_offset, files.cut_bytes) == (4, 0)
+    assert path.read_bytes() == data
+
+
+def test_what_another_process_is_writing_is_not_cut(tmp_path):
+    folder = tmp_path / "made" / "with" / "t-0"
+    with PartitionCopy(folder) as files:
+        files.begin(0)
+        files.append(batches(0, 2), 2)
+        path = folder / f"{0:020}.log"
+        half = batches(2, 3)[:30]
+        with path.open("ab") as file:
+            file.write(half)
+        with pytest.raises(LogError, match="another process fetches into it"):
+            PartitionCopy(folder).__enter__()
+        assert path.read_bytes() == batches(0, 2) + half
 
 
 def test_an_empty_segment_says_where_its_copy_goes_on_and_no_segment_does_not(tmp_path):

@@ -317,14 +317,15 @@ class Lane:
         return batches
 
     def _write(self, taken: list[_Taken], answered_ms: int) -> None:
-        written = []
         for partition, data, batches in taken:
             if batches is not None:
                 partition.write(data, batches)
-                written.append((partition, memoryview(data)[: batches.size]))
             if partition.position >= partition.end:
                 partition.complete(answered_ms)
         if taken:
+            written = [
+                (part, memoryview(data)[: found.size]) for part, data, found in taken if found
+            ]
             self._written(written, self.error is None)
 
 

@@ -196,7 +196,7 @@ def _good_end(data: bytes) -> tuple[int, int | None, int]:
     """Return the size of a segment up to its last readable batch, and that one's end and epoch."""
     cuts = batch_boundaries(data, HEADERS_BYTES)
     for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
-        size, next_offset, epoch = 0, None, -1
+        size, next_offset = 0, None
         for batch in LogReader(memoryview(data)[begin:end]):
             if batch.position != size:
                 break  # after a fault
