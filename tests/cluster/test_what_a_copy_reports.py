@@ -10,6 +10,7 @@ pytest.importorskip("aiokafka")
 
 from coterie.cli import copying, livestate, watchedcluster
 from coterie.cli.clusters import cluster_of
+from coterie.cli.logs import Logs
 from coterie.cli.watchedcluster import CLUSTER, Reporting
 from coterie.cluster.copying import CopyObserver, CopyPlan, CopyResult
 from coterie.cluster.errors import ClusterError
@@ -151,6 +152,21 @@ def test_properties_without_an_effect_are_named_once_a_command(tmp_path, capfd):
 # ---- the live state of groups
 
 
+def test_a_copy_that_was_completed_is_listed_anew(tmp_path):
+    log = tmp_path / "__consumer_offsets-0"
+    log.mkdir()
+    (log / f"{0:020}.log").write_bytes(BATCH)
+    logs = Logs((str(tmp_path),), servers="h:1")
+    assert [segment.base_offset for segment in logs.listing.segments] == [0]
+    (log / f"{1:020}.log").write_bytes(BATCH)
+    assert len(logs.listing.segments) == 1
+    logs.list_again()
+    assert [segment.base_offset for segment in logs.listing.segments] == [0, 1]
+    assert {segment.origin for segment in logs.listing.segments} == {"h:1"}
+    logs.list_again()
+    logs.list_again()
+
+
 def group(name, state="Empty", **offsets):
     rows = [{"topic": topic, "partition": 4, "offset": at} for topic, at in offsets.items()]
     return {"group_id": name, "state": state, "members": [], "offsets": rows}
@@ -161,14 +177,19 @@ def looked(monkeypatch, tmp_path):
     """The live state, of two looks at the groups."""
 
     def look(before, after):
+        def on_cluster(servers, client_file, work, *, again):
+            assert (servers, client_file, again, options.logs.lists) == ("h:1", "client", True, 0)
+            return before, after
+
         options = SimpleNamespace(
             groups=(), excluded=(), where=None, logs=SimpleNamespace(listing=None, lists=0)
         )
         options.logs.paths = [str(tmp_path), "other"]
+        options.logs.servers, options.logs.client_file = "h:1", "client"
         options.logs.list_again = lambda: setattr(options.logs, "lists", options.logs.lists + 1)
         monkeypatch.setattr(livestate, "chosen_groups", lambda *args: None)
         monkeypatch.setattr(livestate, "known_groups", lambda *args: {"a"})
-        monkeypatch.setattr(livestate, "on_cluster_again", lambda *args: (before, after))
+        monkeypatch.setattr(livestate, "on_cluster", on_cluster)
         found = livestate.live_state(options)
         assert options.logs.lists == 1
         return found
