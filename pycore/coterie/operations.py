@@ -43,6 +43,12 @@ class Operation(NamedTuple):
     traced: bool = True
     method: bool = True
 
+    @property
+    def blank(self) -> tuple[Any, ...]:
+        """The details by default; a place without a field has -1, which is no producer."""
+        defaults = {f.place - DETAILS: f.default for f in self.fields if f.place >= DETAILS}
+        return tuple([defaults.get(place, -1) for place in range(max(defaults, default=-1) + 1)])
+
 
 _group = Field("group_id", "string", GROUP_ID, None)
 _generation = Field("generation_id", "generation", GENERATION, -1)

@@ -12,7 +12,7 @@ from typing import Any
 from coterie.coordinator import consumer_fields, fields
 from coterie.coordinator.fields import Fields
 from coterie.errors import ArgumentError, shown
-from coterie.operations import ALONE, DETAILS, NOWHERE, OPERATIONS, Field
+from coterie.operations import ALONE, DETAILS, NOWHERE, OPERATIONS
 
 __all__ = ["OPS", "Compiled", "compile_request", "compile_values", "has_sugar", "show_request"]
 
@@ -27,15 +27,7 @@ _READ = {  # of each field: name, reader, place in the tuple, default
     op: [(name, KINDS[kind].read, place, default) for name, kind, place, default in each.fields]
     for op, each in OPERATIONS.items()
 }
-
-
-def _default_details(fields: tuple[Field, ...]) -> tuple[Any, ...]:
-    """Return the defaults by place; a place without a field has -1, which is no producer."""
-    defaults = {field.place - DETAILS: field.default for field in fields if field.place >= DETAILS}
-    return tuple([defaults.get(place, -1) for place in range(max(defaults, default=-1) + 1)])
-
-
-_DETAILS = {op: _default_details(each.fields) for op, each in OPERATIONS.items()}
+_BLANK = {op: each.blank for op, each in OPERATIONS.items()}
 
 
 def compile_request(op: Any, fields: Fields) -> Compiled:
@@ -53,8 +45,8 @@ def compile_values(op: str, values: tuple[Any, ...]) -> Compiled:
 
 
 def _compiled(op: str, fields: Fields) -> Compiled:
-    defaults = _DETAILS[op]
-    row: list[Any] = [*_NO_MEMBER, *defaults]
+    blank = _BLANK[op]
+    row: list[Any] = [*_NO_MEMBER, *blank]
     details = None
     try:
         for name, read, place, default in _READ[op]:
@@ -65,7 +57,7 @@ def _compiled(op: str, fields: Fields) -> Compiled:
                 details = value
     except ArgumentError as error:
         raise ArgumentError(f"{op}: {error}") from None
-    if defaults:
+    if blank:
         details = tuple(row[DETAILS:])
     return row[0], row[1], row[2], row[3], details
 
@@ -73,9 +65,9 @@ def _compiled(op: str, fields: Fields) -> Compiled:
 def show_request(op: str, compiled: Compiled) -> dict[str, Any]:
     """Return the fields of a compiled request, in the form of a trace event."""
     *head, details = compiled
-    defaults = _DETAILS[op]
+    blank = _BLANK[op]
     given = details or ()  # a server leaves out the last ones, which have their defaults
-    row = [*head, *given, *defaults[len(given) :]] if defaults else head
+    row = [*head, *given, *blank[len(given) :]] if blank else head
     event: dict[str, Any] = {}
     for name, kind, place, _ in OPERATIONS[op].fields:
         if place != NOWHERE:
