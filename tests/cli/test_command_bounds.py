@@ -261,3 +261,14 @@ def test_a_time_beyond_the_newest_record_of_any_partition_is_said(
         f"{format_time(LATE + 5_000)}: what is shown is as of that, and may have changed since\n"
     )
     assert err == note * is_said
+
+
+@pytest.mark.parametrize("command", ["explain", "metrics", "groups"])
+def test_a_newest_record_of_the_time_0_is_one_to_be_after(tmp_path, command):
+    log = log_of(tmp_path / "log", [batch(0, [commit(0, 1)])])
+    options = ("--list",) if command == "groups" else ()
+    ran = coterie_ok(command, log, "--at", 1, *options)
+    said = (
+        "1970-01-01T00:00:00.001Z is after the newest record of the log, 1970-01-01T00:00:00.000Z: "
+    )
+    assert said in ran.stderr
