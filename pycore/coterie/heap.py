@@ -21,9 +21,12 @@ def keep_little() -> None:
     """Let all threads of this process share one heap, which keeps little of what is freed."""
     set_option = _of_libc("mallopt")
     if set_option is not None:
-        set_option(M_ARENA_MAX, 1)
-        set_option(M_MMAP_THRESHOLD, OWN_PAGES_BYTES)  # by itself, it would rise
-        set_option(M_TRIM_THRESHOLD, OWN_PAGES_BYTES)
+        for option, value in (
+            (M_ARENA_MAX, 1),
+            (M_MMAP_THRESHOLD, OWN_PAGES_BYTES),  # by itself, it would rise
+            (M_TRIM_THRESHOLD, OWN_PAGES_BYTES),
+        ):
+            set_option(option, value)
 
 
 def can_trim() -> bool:

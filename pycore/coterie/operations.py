@@ -33,16 +33,21 @@ class Operation(NamedTuple):
     """An operation.
 
     ``answer`` makes its response from an error and the core's payload; an operation without one is
-    no request and has no id. ``blank`` are the default details. ``traced``: a trace may have it.
-    ``method``: ``GroupCoordinator`` has a method with these fields.
+    no request and has no id. ``traced``: a trace may have it. ``method``: ``GroupCoordinator`` has
+    a method with these fields.
     """
 
     name: str
     answer: Callable[[values.Error, Any], Any] | None = None
     fields: tuple[Field, ...] = ()
-    blank: tuple[Any, ...] = ()
     traced: bool = True
     method: bool = True
+
+    @property
+    def blank(self) -> tuple[Any, ...]:
+        """The details by default; a place without a field has -1, which is no producer."""
+        defaults = {f.place - DETAILS: f.default for f in self.fields if f.place >= DETAILS}
+        return tuple([defaults.get(place, -1) for place in range(max(defaults, default=-1) + 1)])
 
 
 _group = Field("group_id", "string", GROUP_ID, None)
@@ -52,7 +57,7 @@ _instance = Field("group_instance_id", "string", INSTANCE, None)
 _header = (_group, _generation, _member, _instance)
 _offsets = Field("offsets", "offsets", DETAILS, ())
 _partitions = Field("partitions", "partitions", ALONE, ())
-_partition_field = (Field("partition", "partition", DETAILS, None),), (None,)
+_partition_field = (Field("partition", "partition", DETAILS, None),)
 _JOIN = (
     Field("protocol_type", "string", DETAILS),
     Field("protocols", "protocols", DETAILS + 1, ()),
@@ -115,29 +120,26 @@ _METADATA = (
 
 _ROWS = (
     Operation("advance", method=False),  # its method takes a time instead of fields
-    Operation("join_group", values.joined, (_group, _member, _instance, *_JOIN), (None,) * 8),
-    Operation("sync_group", values.synced, (*_header, *_SYNC), (None,) * 3),
+    Operation("join_group", values.joined, (_group, _member, _instance, *_JOIN)),
+    Operation("sync_group", values.synced, (*_header, *_SYNC)),
     Operation("heartbeat", values.beaten, _header),
     Operation("leave_group", values.left, (_group, Field("members", "leaving", ALONE, ()))),
-    Operation(
-        "offset_commit", values.committed, (*_header, _offsets, *_COMMIT), (None, -1, -1, 9, -1)
-    ),
-    Operation("txn_offset_commit", values.txn_committed, (*_header, _offsets, *_TXN), (None,) * 3),
-    Operation("end_txn", None, _END, (None,) * 2),
-    Operation("offset_fetch", values.fetched, (_group, *_FETCH), (None, None, None, -1)),
+    Operation("offset_commit", values.committed, (*_header, _offsets, *_COMMIT)),
+    Operation("txn_offset_commit", values.txn_committed, (*_header, _offsets, *_TXN)),
+    Operation("end_txn", None, _END),
+    Operation("offset_fetch", values.fetched, (_group, *_FETCH)),
     Operation("offset_delete", values.offsets_deleted, (_group, _partitions)),
     Operation(
         "describe_group",
         values.described,
         (_group, Field("version", "describe_version", DETAILS, 5)),
-        (5,),
     ),
-    Operation("list_groups", values.listed, _LIST, ((), ())),
+    Operation("list_groups", values.listed, _LIST),
     Operation("delete_groups", values.groups_deleted, (Field("group_ids", "strings", ALONE, ()),)),
     Operation("delete_partitions", None, (_partitions,)),
     Operation("cleanup"),
     Operation("failover"),
-    Operation("fail_append", None, _FAIL, (None,) * 2),
+    Operation("fail_append", None, _FAIL),
     Operation(
         "consumer_group_heartbeat",
         consumer_groups.heartbeat_response,
@@ -148,19 +150,17 @@ _ROWS = (
             Field("instance_id", "string", INSTANCE, None),
             *_CONSUMER,
         ),
-        (None, -1, None, None, None, None, "", "/127.0.0.1", 1),
     ),
     Operation(
         "consumer_group_describe",
         consumer_groups.describe_response,
         (Field("group_ids", "strings", ALONE, ()),),
     ),
-    Operation("metadata", None, _METADATA, ((), (), ()), method=False),
+    Operation("metadata", None, _METADATA, method=False),
     Operation(
         "group_config",
         None,
         (_group, Field("config", "group_config", DETAILS, None)),
-        (None,),
         method=False,
     ),
     Operation("run_tasks", method=False),
@@ -170,12 +170,11 @@ _ROWS = (
         "append_raw",
         None,
         (Field("key", "raw", DETAILS, None), Field("value", "raw", DETAILS + 1, None)),
-        (None, None),
         method=False,
     ),
-    Operation("resign", None, *_partition_field, traced=False),
-    Operation("begin_load", None, *_partition_field, traced=False),
-    Operation("finish_load", None, *_partition_field, traced=False),
+    Operation("resign", None, _partition_field, traced=False),
+    Operation("begin_load", None, _partition_field, traced=False),
+    Operation("finish_load", None, _partition_field, traced=False),
 )
 OPERATIONS = {row.name: row for row in _ROWS}
 NUMBER = {row.name: number for number, row in enumerate(_ROWS)}  # of the core, by name

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 
 import pytest
 
@@ -96,6 +97,16 @@ def test_a_folder_and_a_file_have_the_permissions_of_any_that_is_new(tmp_path, m
         os.umask(before)
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~mask
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_a_folder_is_private_and_of_a_hidden_name_until_it_is_whole(tmp_path):
+    target = tmp_path / "made" / "with" / "out"
+    with whole_folder(str(target), overwrite=False) as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        assert path.parent == target.parent
+        assert path.name.startswith(".out.")
+        assert not target.exists()
+    assert list(target.parent.iterdir()) == [target]
 
 
 def test_what_cannot_be_removed_hides_neither_the_failure_nor_the_success(tmp_path, monkeypatch):
@@ -261,3 +272,14 @@ def test_a_time_beyond_the_newest_record_of_any_partition_is_said(
         f"{format_time(LATE + 5_000)}: what is shown is as of that, and may have changed since\n"
     )
     assert err == note * is_said
+
+
+@pytest.mark.parametrize("command", ["explain", "metrics", "groups"])
+def test_a_newest_record_of_the_time_0_is_one_to_be_after(tmp_path, command):
+    log = log_of(tmp_path / "log", [batch(0, [commit(0, 1)])])
+    options = ("--list",) if command == "groups" else ()
+    ran = coterie_ok(command, log, "--at", 1, *options)
+    said = (
+        "1970-01-01T00:00:00.001Z is after the newest record of the log, 1970-01-01T00:00:00.000Z: "
+    )
+    assert said in ran.stderr

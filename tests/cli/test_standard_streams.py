@@ -1,5 +1,6 @@
 """Standard streams that are closed at the start, as by `coterie ... >&-`; SIGINT at the start."""
 
+import json
 import os
 import signal
 import subprocess
@@ -57,6 +58,73 @@ def test_a_closed_error_loses_messages_alone(tmp_path):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     ended = coterie_without([2], "groups", str(tmp_path / "none"), "--list")
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
+
+
+OPEN = """
+import fcntl, io, itertools, json, os, sys
+from coterie.cli.standard_streams import open_closed_streams
+
+NAMES = "stdin", "stdout", "stderr"
+report, other = os.dup(1), os.open(sys.argv[1], os.O_RDWR)
+
+def place(descriptor):
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    return os.readlink(f"/proc/self/fd/{descriptor}"), flags & os.O_ACCMODE
+
+def writing(stream):
+    try:
+        stream.write("x")
+    except OSError as error:
+        return str(error)
+
+def after(closed, taken):
+    for number in range(3):
+        os.dup2(other, number)
+    for number in closed:
+        setattr(sys, NAMES[number], None)
+        if number not in taken:
+            os.close(number)
+    open_closed_streams()
+    return {
+        "places": [place(number) for number in range(3)],
+        "input": sys.stdin.read() if 0 in closed else "",
+        "failures": [writing(sys.stdout) if 1 in closed else "", writing(sys.stderr)],
+        "numbers": [sys.stdout.fileno(), sys.stdout.writable()],
+    }
+
+for count in range(4):
+    for closed in itertools.combinations(range(3), count):
+        for taken in {(), closed}:
+            if not os.fork():
+                line = json.dumps([closed, taken, after(closed, taken)])
+                os.write(report, line.encode() + b"\\n")
+                os._exit(0)
+            os.wait()
+"""
+
+
+def test_each_closed_stream_has_the_null_device_at_its_own_descriptor(tmp_path):
+    """And what was opened at the descriptor of one since stays there."""
+    (other := tmp_path / "other").touch()
+    ran = subprocess.run([sys.executable, "-c", OPEN, other], check=True, capture_output=True)
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(lines) == 15
+    modes = [os.O_RDONLY, os.O_RDONLY, os.O_WRONLY]
+    for closed, taken, found in lines:
+        assert found == {
+            "places": [
+                [os.devnull, modes[number]]
+                if number in closed and number not in taken
+                else [str(other), os.O_RDWR]
+                for number in range(3)
+            ],
+            "input": "",
+            "failures": [
+                "[Errno 9] Bad file descriptor: 'standard output'" if 1 in closed else "",
+                None,
+            ],
+            "numbers": [1, True],
+        }, (closed, taken)
 
 
 @pytest.mark.parametrize("descriptors", [(0,), (0, 2)])

@@ -68,6 +68,19 @@ def test_diff_names_the_first_difference_and_exits_1(traces):
     assert ran.stdout.endswith("2 passed, 1 failed\n")
 
 
+def test_diff_takes_the_traces_of_a_folder_in_the_order_of_their_names(tmp_path):
+    names = [*"dbfaec"]
+    for name in names:
+        for folder in ("expected", "actual"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / "expected" / f"{name}.expected.jsonl").write_text("{}\n")
+    ran = coterie("trace", "diff", tmp_path / "expected", tmp_path / "actual")
+    lines = ran.stderr.splitlines()
+    assert [line.split(": ")[1] for line in lines] == sorted(names)
+    assert all(line.endswith(f"is no output of it in {tmp_path / 'actual'}") for line in lines)
+    assert ran.stdout == "0 passed, 6 failed\n"
+
+
 def test_diff_counts_a_missing_output_as_failed(traces):
     (traces / "out").mkdir()
     ran = coterie("trace", "diff", traces / "in", traces / "out")

@@ -1,6 +1,8 @@
 """A lane with a scripted leader: what it requests, writes, records and refuses."""
 
 import asyncio
+import errno
+import os
 
 import pytest
 
@@ -131,6 +133,15 @@ def going_on(folder, leader, *, log_start=0):
     return copying.run(leader), partition
 
 
+def test_a_copy_that_goes_on_is_where_it_ends_before_the_broker_says_more(tmp_path):
+    """So the progress of a copy counts what it has, while other leaders answer first."""
+    with PartitionCopy(tmp_path / "t-3") as files:
+        files.begin(5)
+        files.append(batches(5, 8), 8)
+    (partition,) = Copying(tmp_path, 3).partitions
+    assert (partition.position, partition.end) == (8, 8)
+
+
 @pytest.mark.parametrize(
     ("earliest", "log_start", "lost"), [(0, 0, 0), (2, 1, 0), (3, 1, 0), (4, 1, 1), (9, 5, 4)]
 )
@@ -166,6 +177,35 @@ def test_a_start_that_moves_twice_is_recorded_twice(tmp_path):
     assert (second.before, second.after, second.lost) == (1, 4, 0)
     assert 1_796_133_901_123 < second.at_ms < 1_796_133_910_123
     assert len(copying.notices) == 2
+
+
+def test_each_move_of_the_start_is_said_with_what_it_took_itself(tmp_path):
+    _, partition = going_on(tmp_path, Leader({3: (0, 3)}))
+    notices = [partition.moved(to, 77) for to in (5, 5, 4, 6)]
+    assert notices == [
+        "t-3: the log's start moved from offset 0 to 5: 2 offsets are gone that were not copied",
+        None,
+        None,
+        "t-3: the log's start moved from offset 5 to 6: 1 offsets are gone that were not copied",
+    ]
+
+
+def test_what_the_disk_does_not_take_counts_as_not_fetched(tmp_path, monkeypatch):
+    copying = Copying(tmp_path, 3)
+
+    def no_space(number, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        copying.run(Leader({3: (0, 3)}, {3: batches(0, 3)}))
+    (partition,) = copying.partitions
+    assert (partition.fetched_bytes, partition.files.next_offset) == (0, 0)
+
+
+def test_a_copy_that_has_not_begun_takes_no_batch_that_ends_where_it_begins(tmp_path):
+    with pytest.raises(ClusterError, match="sent offsets 3 to 4; offset 5 was requested"):
+        Copying(tmp_path, 3).run(Leader({3: (5, 9)}, {3: batches(3, 5)}))
 
 
 def test_a_broker_whose_log_ends_before_the_copy_is_refused_and_at_its_end_is_not(tmp_path):

@@ -1,6 +1,8 @@
 """The requests to brokers, and what becomes of their responses; the brokers are scripted."""
 
 import asyncio
+import errno
+import socket
 from io import BytesIO
 from types import SimpleNamespace
 
@@ -8,8 +10,11 @@ import pytest
 
 pytest.importorskip("aiokafka")
 
-from coterie.cluster import connections, groups
-from coterie.cluster.cluster import TopicView, _topic_of
+from aiokafka.errors import SaslAuthenticationFailed
+
+from coterie.cluster import cluster, connections, groups
+from coterie.cluster.client_config import ClientConfig
+from coterie.cluster.cluster import Cluster, TopicView, _topic_of
 from coterie.cluster.connections import FRAME_BYTES_MAX, Connection
 from coterie.cluster.end_offsets import EARLIEST, end_offsets
 from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, refusal
@@ -57,6 +62,76 @@ class Asked:
 
 def run(work):
     return asyncio.run(work)
+
+
+# ---- connections
+
+
+class Link:
+    """A connection to one address, open until it is closed."""
+
+    def __init__(self, address):
+        self.address, self.is_open, self.asked, self.closed = address, True, [], 0
+
+    async def ask(self, api, body):
+        self.asked.append(api)
+        nodes = [{"nodeId": n, "host": f"h{n}", "port": 9_000 + n} for n in (7, 3, 5)]
+        topic = {"name": "t", "errorCode": 0, "partitions": []}
+        return {"clusterId": "c", "brokers": nodes, "topics": [topic]}
+
+    def close(self):
+        self.is_open, self.closed = False, self.closed + 1
+        return asyncio.ensure_future(asyncio.sleep(0))
+
+
+def test_a_request_to_any_broker_goes_to_one_that_is_connected(monkeypatch):
+    links = []
+
+    async def connect(host, port, security, config):
+        links.append(Link((host, port)))
+        return links[-1]
+
+    async def requests():
+        async with Cluster((("first", 9_092),), ClientConfig()) as known:
+            assert (known.nodes, known.cluster_id) == ((), None)
+            await known.topic("t")
+            assert (known.nodes, known.cluster_id) == ((3, 5, 7), "c")
+            five = await known.connection(5)
+            assert await known.connection(5) is five
+            assert await known.connection(5, 0) is five
+            assert await known.connection(5, 1) is not five
+            await known.topic("t")
+            assert five.asked == ["Metadata"]
+            with pytest.raises(Unavailable, match="broker 4 is not in the cluster's metadata"):
+                await known.connection(4)
+            five.is_open = False
+            assert await known.connection(5) is not five
+
+    monkeypatch.setattr(cluster, "connect", connect)
+    run(requests())
+    assert [link.address for link in links] == [("first", 9_092), *[("h5", 9_005)] * 3]
+    assert [link.closed for link in links] == [1, 0, 1, 1]  # the second one was closed by itself
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (SaslAuthenticationFailed("no such user", "more"), r"login refused \(no such user\)"),
+        (SaslAuthenticationFailed("", "more"), r"login refused \(wrong user or password\)"),
+        (SaslAuthenticationFailed("no such user", ""), r"login refused \(no such user\)"),
+        (SaslAuthenticationFailed(), r"login refused \(wrong user or password\)"),
+        (OSError(errno.ECONNREFUSED, "at h:1"), r"no connection \(Connection refused\)"),
+        (OSError(0, "at h:1"), r"no connection \(at h:1\)"),
+        (socket.gaierror(-2, "Name unknown"), r"no connection \(Name unknown\)"),
+        (TimeoutError(), "no answer in request.timeout.ms"),
+        (asyncio.TimeoutError(), "no answer in request.timeout.ms"),
+    ],
+)
+def test_why_there_is_no_connection_is_in_plain_words(error, says):
+    found = connections._not_connected(error, "h:1", SimpleNamespace(protocol="PLAINTEXT"))
+    with pytest.raises(ClusterError, match=f"^h:1: {says}") as raised:
+        raise found
+    assert isinstance(raised.value, Unavailable) != ("login" in says)
 
 
 # ---- groups

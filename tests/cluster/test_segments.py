@@ -14,7 +14,9 @@ from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, TopicView, addresses_of
 from coterie.cluster.copy_state import STATE_FILE, read_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
+from coterie.cluster.errors import ClusterError
 from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
+from coterie.errors import LogError
 from coterie.messages import encode_batch, partition_for
 from coterie.server import Broker
 from support.cluster.leader import Leader, batches
@@ -121,7 +123,7 @@ def test_a_copy_is_closed_once_whatever_happens(tmp_path, monkeypatch):
 # ---- partitions of several leaders
 
 
-def copied(folder, leaders, clock, observer=None):
+def copied(folder, leaders, clock, observer=None, stop=None, **plan):
     """Copy partitions of a topic; ``leaders``: of each partition."""
     view = TopicView("t", "id-of-t", dict.fromkeys(leaders) | {n: n + 7 for n in leaders})
 
@@ -132,10 +134,13 @@ def copied(folder, leaders, clock, observer=None):
         return leaders[node - 7]
 
     cluster = SimpleNamespace(
-        config=ClientConfig(), cluster_id="c", topic=topic, connection=connection
+        config=ClientConfig({"retry.backoff.ms": "1"}),
+        cluster_id="c",
+        topic=topic,
+        connection=connection,
     )
-    plan = CopyPlan(folder, "t")
-    return asyncio.run(copy_partitions(cluster, plan, now_ms=clock, observer=observer))
+    plan = CopyPlan(folder, "t", **plan)
+    return asyncio.run(copy_partitions(cluster, plan, now_ms=clock, observer=observer, stop=stop))
 
 
 def test_the_progress_of_a_copy_is_that_of_all_its_partitions(tmp_path):
@@ -181,6 +186,87 @@ def test_states_are_saved_now_and_then_and_at_the_end(tmp_path, monkeypatch, ste
     assert len(saved) == saves
 
 
+def test_a_wait_is_said_once_until_the_leader_has_answered(tmp_path):
+    lines, waits, stop = [], [], asyncio.Event()
+
+    class Noted(CopyObserver):
+        def notice(self, line):
+            lines.append(line)
+            if len(lines) == 2:
+                stop.set()
+
+        def waiting(self, reasons):
+            waits.append(dict(reasons))
+
+    moved = {0: {"errorCode": 6, "records": None}}
+    leader = Leader({0: (0, 9)}, moved, moved, {0: batches(0, 2)}, *[moved] * 9)
+    copied(tmp_path, {0: leader}, lambda: 1_000, Noted(), stop, follow=True)
+    why = "t-0: the broker answers NOT_LEADER_OR_FOLLOWER"
+    assert lines == [f"{why}; trying again until it is there"] * 2
+    assert waits[:4] == [{"t-0": why}, {"t-0": why}, {}, {"t-0": why}]
+    assert leader.requested()[:4] == [[(0, 0, -1)]] * 3 + [[(0, 2, 5)]]
+
+
+class Refusing:
+    async def ask(self, api, body):
+        raise ClusterError("no permission")
+
+
+class Silent:
+    async def ask(self, api, body):
+        await asyncio.Event().wait()
+
+
+def test_what_one_leader_refuses_ends_the_copy_whatever_the_others_do(tmp_path):
+    with pytest.raises(ClusterError, match="no permission"):
+        copied(tmp_path, {0: Silent(), 1: Refusing(), 2: Silent()}, lambda: 1_000)
+
+
+def test_the_first_folder_that_is_no_copy_is_named(tmp_path):
+    for number in (3, 1, 7, 2, 5):
+        (tmp_path / f"t-{number}").mkdir()
+        (tmp_path / f"t-{number}" / f"{0:020}.log").touch()
+    with pytest.raises(LogError, match="/t-1: "):
+        copied(tmp_path, {0: Refusing()}, lambda: 1_000)
+
+
+def test_a_copy_is_complete_no_more_once_its_end_is_gone(tmp_path):
+    copied(tmp_path, {0: Leader({0: (0, 2)}, {0: batches(0, 2)})}, lambda: 1_234)
+    for records, complete_ms in ((2, 1_234), (1, None)):
+        (tmp_path / "t-0" / f"{0:020}.log").write_bytes(batches(0, records))
+        with pytest.raises(ClusterError, match="no permission"):
+            copied(tmp_path, {0: Refusing()}, lambda: 5_678)
+        assert read_copy_state(tmp_path / "t-0").complete_until_ms == complete_ms
+
+
+@pytest.mark.parametrize(("share", "expected"), [(1 << 20, 512 << 10), (3_000, 2_000)])
+def test_leaders_share_the_bytes_that_responses_take_but_each_sends_a_partition_s(
+    tmp_path, monkeypatch, share, expected
+):
+    monkeypatch.setattr(copying, "RESPONSES_BYTES", share)
+    monkeypatch.setattr(ClientConfig, "whole", lambda self, name: WHOLE.get(name, 1))
+    leaders = {n: Leader({n: (0, 1)}, {n: batches(0, 1)}) for n in (0, 1)}
+    copied(tmp_path, leaders, lambda: 1_000)
+    assert {body["maxBytes"] for leader in leaders.values() for body in leader.asked} == {expected}
+
+
+WHOLE = {"max.partition.fetch.bytes": 2_000, "default.api.timeout.ms": 60_000}
+
+
+def test_the_partitions_of_a_copy_are_in_order_and_the_first_that_is_missing_is_named(tmp_path):
+    class Begun(CopyObserver):
+        async def begun(self, partitions):
+            begun.append(partitions)
+
+    begun = []
+    leaders = {n: Leader({n: (0, 0)}) for n in (9, 1, 8)}
+    copied(tmp_path / "all", leaders, lambda: 1_000, Begun())
+    copied(tmp_path / "some", leaders, lambda: 1_000, Begun(), partitions=(9, 8))
+    assert begun == [(1, 8, 9), (8, 9)]
+    with pytest.raises(ClusterError, match="t has no partition 7: it has 0 to 2"):
+        copied(tmp_path / "none", leaders, lambda: 1_000, partitions=(16, 7, 9))
+
+
 def answered(leader):
     """The number of responses to Fetch requests that were given."""
     return 4 - len(leader.fetched)
@@ -211,6 +297,43 @@ def test_a_copy_that_is_opened_again_goes_on_behind_its_last_batch(tmp_path, res
     assert last.read_bytes() == data + batches(10, 11)
     with PartitionCopy(tmp_path) as files:
         assert (files.next_offset, files.leader_epoch) == (11, 5)
+
+
+def test_a_whole_segment_has_the_time_of_its_last_batch_after_it_is_opened(tmp_path):
+    """Its age tells when it may be replaced."""
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(batches(0, 3))
+    os.utime(path, (5, 5))
+    with PartitionCopy(tmp_path):
+        pass
+    assert path.stat().st_mtime == 5
+
+
+def test_a_damaged_batch_before_the_last_piece_of_a_segment_cuts_nothing(tmp_path, monkeypatch):
+    """Only the end is read: what lies before it has been written whole."""
+    parts = [batches(at, at + 1) for at in range(4)]
+    monkeypatch.setattr(segments, "HEADERS_BYTES", len(parts[0]))
+    damaged = parts[1][:-1] + bytes([parts[1][-1] ^ 1])
+    data = parts[0] + damaged + parts[2] + parts[3]
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(data)
+    with PartitionCopy(tmp_path) as files:
+        assert (files.next_offset, files.cut_bytes) == (4, 0)
+    assert path.read_bytes() == data
+
+
+def test_what_another_process_is_writing_is_not_cut(tmp_path):
+    folder = tmp_path / "made" / "with" / "t-0"
+    with PartitionCopy(folder) as files:
+        files.begin(0)
+        files.append(batches(0, 2), 2)
+        path = folder / f"{0:020}.log"
+        half = batches(2, 3)[:30]
+        with path.open("ab") as file:
+            file.write(half)
+        with pytest.raises(LogError, match="another process fetches into it"):
+            PartitionCopy(folder).__enter__()
+        assert path.read_bytes() == batches(0, 2) + half
 
 
 def test_an_empty_segment_says_where_its_copy_goes_on_and_no_segment_does_not(tmp_path):

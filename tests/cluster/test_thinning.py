@@ -1,8 +1,10 @@
 """Old segments of a copy are replaced by what the broker has left of them, at any moment."""
 
 import asyncio
+import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +105,36 @@ def test_a_broker_that_does_not_answer_leaves_the_copy_as_it_is(folder, answer):
     with pytest.raises(ClusterError):
         run(folder, fetch)
     assert (data_of(folder), list(folder.glob("*.cleaned"))) == (before, [])
+
+
+@pytest.mark.parametrize("end", [3, SEGMENT])
+def test_a_broker_that_sends_what_lies_before_the_offset_is_asked_once(folder, batches, end):
+    """The first segment ends at 10; what begins there was requested."""
+    before, asked = data_of(folder), []
+    (folder / f"{0:020}.log").unlink()
+
+    async def fetch(offset):
+        asked.append(offset)
+        assert len(asked) == 1
+        return {"errorCode": 0, "records": b"".join(batches[:end])}
+
+    with pytest.raises(ClusterError, match="topic-0: the broker sends nothing of its log"):
+        run(folder, fetch)
+    assert asked == [SEGMENT]
+    assert before.endswith(data_of(folder))
+
+
+def test_a_disk_that_takes_no_new_file_leaves_the_copy_as_it_is(folder, batches, monkeypatch):
+    before = data_of(folder)
+
+    def no_space(path, mode):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", no_space)
+        with pytest.raises(OSError, match="No space left"):
+            run(folder, broker_of(batches))
+    assert data_of(folder) == before
 
 
 @pytest.mark.parametrize("killed_at", range(5))

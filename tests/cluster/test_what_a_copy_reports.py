@@ -1,14 +1,16 @@
 """What a command learns while it copies, and what it makes of the samples and states beside it."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("aiokafka")
 
-from coterie.cli import copying, livestate
+from coterie.cli import copying, livestate, watchedcluster
 from coterie.cli.clusters import cluster_of
+from coterie.cli.logs import Logs
 from coterie.cli.watchedcluster import CLUSTER, Reporting
 from coterie.cluster.copying import CopyObserver, CopyPlan, CopyResult
 from coterie.cluster.errors import ClusterError
@@ -116,6 +118,25 @@ def test_a_watcher_knows_what_its_copy_waits_for_and_how_far_it_is_behind():
     assert watcher.source_failures == {"t-2": "no leader"}
 
 
+def test_a_watcher_keeps_its_copy_and_its_samples_for_the_time_that_it_is_given(
+    monkeypatch, tmp_path
+):
+    copies = []
+
+    async def copy(cluster, stop, plan, sample_s, *, observer):
+        copies.append((cluster, stop, plan, sample_s))
+        observer.complete(5)
+
+    monkeypatch.setattr(watchedcluster, "copy", copy)
+    monkeypatch.setattr(watchedcluster, "cluster_of", lambda *named: contextlib.nullcontext(named))
+    watcher, ended, complete = SimpleNamespace(source_failures={}), asyncio.Event(), asyncio.Event()
+    follow = watchedcluster.following("h:1", "client", tmp_path, 60, 86_400_123, watcher)
+    asyncio.run(follow(ended, complete))
+    plan = CopyPlan(tmp_path, follow=True, keep_ms=86_400_123)
+    assert copies == [(("h:1", "client"), ended, plan, 60)]
+    assert complete.is_set()
+
+
 def test_properties_without_an_effect_are_named_once_a_command(tmp_path, capfd):
     file = tmp_path / "client.properties"
     file.write_text("linger.ms=5\nacks=all\nclient.id=x\n")
@@ -131,6 +152,21 @@ def test_properties_without_an_effect_are_named_once_a_command(tmp_path, capfd):
 # ---- the live state of groups
 
 
+def test_a_copy_that_was_completed_is_listed_anew(tmp_path):
+    log = tmp_path / "__consumer_offsets-0"
+    log.mkdir()
+    (log / f"{0:020}.log").write_bytes(BATCH)
+    logs = Logs((str(tmp_path),), servers="h:1")
+    assert [segment.base_offset for segment in logs.listing.segments] == [0]
+    (log / f"{1:020}.log").write_bytes(BATCH)
+    assert len(logs.listing.segments) == 1
+    logs.list_again()
+    assert [segment.base_offset for segment in logs.listing.segments] == [0, 1]
+    assert {segment.origin for segment in logs.listing.segments} == {"h:1"}
+    logs.list_again()
+    logs.list_again()
+
+
 def group(name, state="Empty", **offsets):
     rows = [{"topic": topic, "partition": 4, "offset": at} for topic, at in offsets.items()]
     return {"group_id": name, "state": state, "members": [], "offsets": rows}
@@ -141,14 +177,19 @@ def looked(monkeypatch, tmp_path):
     """The live state, of two looks at the groups."""
 
     def look(before, after):
+        def on_cluster(servers, client_file, work, *, again):
+            assert (servers, client_file, again, options.logs.lists) == ("h:1", "client", True, 0)
+            return before, after
+
         options = SimpleNamespace(
             groups=(), excluded=(), where=None, logs=SimpleNamespace(listing=None, lists=0)
         )
         options.logs.paths = [str(tmp_path), "other"]
+        options.logs.servers, options.logs.client_file = "h:1", "client"
         options.logs.list_again = lambda: setattr(options.logs, "lists", options.logs.lists + 1)
         monkeypatch.setattr(livestate, "chosen_groups", lambda *args: None)
         monkeypatch.setattr(livestate, "known_groups", lambda *args: {"a"})
-        monkeypatch.setattr(livestate, "on_cluster_again", lambda *args: (before, after))
+        monkeypatch.setattr(livestate, "on_cluster", on_cluster)
         found = livestate.live_state(options)
         assert options.logs.lists == 1
         return found

@@ -1,5 +1,8 @@
 """A clock with pauses, and tasks with gates and locks, in virtual time."""
 
+import gc
+import weakref
+
 import pytest
 
 from coterie.schedule import Gate, Lock, PausingClock, Schedule, Task
@@ -49,6 +52,26 @@ def test_a_call_that_is_cancelled_is_never_made(schedule, at_ms):
     assert calls == (["cancelled", "other"] if at_ms > 2100 else ["other"])
     assert key != other
     clock.cancel(other)  # it was made
+
+
+def test_a_clock_holds_no_call_that_was_made_or_cancelled(schedule):
+    class Function:
+        def __call__(self):
+            pass
+
+    clock = PausingClock(schedule)
+    made, paused, cancelled = Function(), Function(), Function()
+    clock.call_later(100, made)
+    clock.call_later(1100, paused)
+    key = clock.call_later(1200, cancelled)
+    schedule.call_at(1000, clock.pause)
+    schedule.call_at(1500, lambda: clock.cancel(key))
+    schedule.call_at(2000, clock.resume)
+    schedule.run_until(9999)
+    references = [weakref.ref(function) for function in (made, paused, cancelled)]
+    del made, paused, cancelled
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 3
 
 
 def task(schedule, name, log, *waits):

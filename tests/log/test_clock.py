@@ -297,6 +297,30 @@ def batches_at(*times_ms):
     return clock.BatchTimes(**columns | {"times": np.array(times_ms, np.int64)}, file="f")
 
 
+def test_the_time_0_is_one_and_minus_1_is_none(tmp_path):
+    steps = [(at_ms, "a", 0) for at_ms in (0, 5_000, 0, -1, 2_000, 6_000)]
+    segments = written(tmp_path, steps)
+    assert clock.begin_of(segments, None, 3_000) == clock.Begin(1, 2, 3_000, earlier=2)
+    cut = clock.cut_at(segments, None, 3_000)
+    # The records of the first later batch go by their own times; what follows is left out.
+    assert (cut.log_offset, cut.at_ms, cut.left_out) == (2, 3_000, 2)
+    assert [(step.before_ms, step.after_ms) for step in steps_of(segments)] == [(5_000, 0)]
+    assert clock.begin_of(segments, None, 0) == clock.Begin(0, 1, 0, earlier=0)
+
+
+CRC_AT = 8 + 4 + 4 + 1  # behind base offset, length, leader epoch and magic
+
+
+def test_a_batch_with_a_wrong_checksum_has_its_time(tmp_path):
+    """A scan reports it as a fault; where the log's clock went back does not depend on it."""
+    segments = written(tmp_path, [(at_ms, "a", 0) for at_ms in (1_000, 9_000, 2_000)])
+    path = Path(segments[0].path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3 + CRC_AT] ^= 1
+    path.write_bytes(data)
+    assert [(step.before_ms, step.after_ms) for step in steps_of(segments)] == [(9_000, 2_000)]
+
+
 @pytest.mark.parametrize("cut", [0, 1, 2, 3, 4])
 def test_a_step_back_counts_from_the_least_one_on_also_between_parts(cut):
     times, parts = [7_000, 6_001, 8_000, 7_000, 6_500], []

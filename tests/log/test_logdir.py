@@ -144,6 +144,64 @@ def test_a_cleaned_segment_is_replaced_by_all_that_it_was_made_of():
     assert read.passed_over == tuple(sorted(s.path for s in (*early, *cut)))
 
 
+def test_deleted_segments_take_the_place_of_theirs_in_any_number_of_partitions(tmp_path):
+    for number in (0, 3, 7, 12):
+        folder = tmp_path / f"__consumer_offsets-{number}"
+        folder.mkdir()
+        for base in range(0, 90, 10):
+            (folder / f"{base:020}.log").write_bytes(b"")
+            for part in (base, base + 5):
+                (folder / f"{part:020}.log.deleted").write_bytes(b"")
+    read = find_segments([tmp_path], include_deleted=True)
+    assert [(one.partition, one.base_offset) for one in read.segments] == [
+        (number, part) for number in (0, 3, 7, 12) for part in range(0, 90, 5)
+    ]
+    assert (read.deleted, read.passed_over) == ((), ())
+
+
+def test_deleted_segments_that_are_not_read_are_in_the_order_of_the_log(tmp_path):
+    for number in (10, 2):
+        folder = tmp_path / f"__consumer_offsets-{number}"
+        folder.mkdir()
+        (folder / f"{0:020}.log").touch()
+        for base in (20, 5):
+            (folder / f"{base:020}.log.deleted").touch()
+    deleted = find_segments([tmp_path]).deleted
+    places = [(one.partition, one.base_offset) for one in deleted]
+    assert places == [(2, 5), (2, 20), (10, 5), (10, 20)]
+
+
+def test_files_without_an_offset_stand_first_and_by_name(tmp_path):
+    folder = tmp_path / "__consumer_offsets-1"
+    folder.mkdir()
+    for name in ("d", "b", f"{0:020}", "e", "a", f"{7:020}", "c"):
+        (folder / f"{name}.log").touch()
+    names = [os.path.basename(one.path) for one in find_segments([tmp_path]).segments]
+    assert names == [*(f"{name}.log" for name in "abcde"), f"{0:020}.log", f"{7:020}.log"]
+
+
+def test_a_file_is_mapped_from_a_size_on(tmp_path):
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"abcdef")
+    (segment,) = find_segments([path]).segments
+    for most, is_mapped in ((5, True), (6, True), (7, False)):
+        data = read_segment(segment, map_from_bytes=most)
+        assert (bytes(data), type(data) is not bytes) == (b"abcdef", is_mapped)
+        assert type(read_segment(segment, map_from_bytes=most, in_memory=True)) is bytes
+
+
+def test_a_partition_may_lack_segments_where_others_have_some(tmp_path):
+    empty, other = (tmp_path / f"__consumer_offsets-{number}" for number in (1, 2))
+    empty.mkdir()
+    with pytest.raises(LogError, match=r"-1: no segment \(.log\) in it; give a folder"):
+        find_segments([empty])
+    with pytest.raises(LogError, match=r"no segment \(.log\) in its __consumer_offsets-N folders"):
+        find_segments([tmp_path])
+    other.mkdir()
+    (other / f"{0:020}.log").touch()
+    assert [one.partition for one in find_segments([tmp_path]).segments] == [2]
+
+
 @pytest.mark.parametrize("spelled", ["link/__consumer_offsets-5", "x/../__consumer_offsets-5"])
 def test_one_folder_spelled_in_two_ways_is_one_copy_of_its_partition(tmp_path, spelled):
     folder = tmp_path / "__consumer_offsets-5"

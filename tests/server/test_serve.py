@@ -114,7 +114,7 @@ def test_a_trace_replaces_a_file_only_if_it_is_told_to(tmp_path):
 def test_a_trace_is_no_pipe_and_no_device(tmp_path):
     os.mkfifo(pipe := tmp_path / "pipe")
     for path in (pipe, "/dev/null"):
-        fails("serve", "--trace", str(path), "--overwrite", status=2, says="is no regular file")
+        fails("serve", "--trace", str(path), "--overwrite", status=2, says="not a regular file")
 
 
 def test_an_address_that_is_taken_ends_it_with_a_line():
@@ -169,7 +169,7 @@ def test_an_address_that_is_taken_ends_it_with_a_line():
         (["--control", "0.0.0.0:1"], "loopback"),
         (["--metrics", "0.0.0.0:1"], "--insecure"),
         (["--trace", "/dev/null/trace.jsonl"], "--trace"),
-        (["--trace", "/"], "--trace"),
+        (["--trace", "/"], "'/' is a directory"),
         (["--seed", "x"], "x"),
         (["--no-such-option"], "--no-such-option"),
     ],

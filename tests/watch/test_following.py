@@ -19,6 +19,7 @@ from support.examples import examples
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written, operations
 from support.insight.models import question_rows
+from support.log_writer import commit, each
 from support.watch.watched import (
     fresh_findings,
     fresh_rows,
@@ -106,6 +107,31 @@ def test_totals_of_a_log_that_is_compacted_are_those_of_all_that_was_written(ste
         for kind in ("commits", "rewinds"):
             assert totals[kind] == expected[kind]
         assert sum(totals["rebalances"].values()) == sum(expected["rebalances"].values())
+
+
+def test_commits_that_go_back_are_counted_by_group_and_topic(tmp_path):
+    offsets = {  # two rewinds; one and one; none
+        (b"g", b"t", 0): (10, 4, 9, 9, 8),
+        (b"g", b"t", 1): (7, 5),
+        (b"g", b"u", 0): (3, 2),
+        (b"h", b"t", 0): (1, 2),
+    }
+    records = [
+        commit(1_000 * at, offset, group=group, topic=topic, partition=partition)
+        for (group, topic, partition), of_one in offsets.items()
+        for at, offset in enumerate(of_one)
+    ]
+    log = GrowingLog(tmp_path / "log")
+    watcher = watcher_of(log)
+    for count in (len(records) - 4, len(records)):
+        log.put([(0, b"".join(each(0, *records[:count])))])
+        watcher.step()
+    totals = watched_totals(watcher)
+    assert totals["rewinds"] == {("g", "t"): 3, ("g", "u"): 1}
+    assert totals["commits"] == {
+        (group.decode(), topic.decode(), partition): len(of_one)
+        for (group, topic, partition), of_one in offsets.items()
+    }
 
 
 @pytest.mark.parametrize("case", CASES)

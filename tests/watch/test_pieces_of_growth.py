@@ -1,5 +1,7 @@
 """What a partition's files have grown by: piece by piece, and divided at an offset."""
 
+import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,28 @@ def test_only_what_is_new_has_grown_and_the_rest_waits_for_its_end(log):
     assert step() == [("7", 0, 0)]
     log.put([(0, b"".join(BATCHES[:4])), (3, more), (7, b"")])  # not the last: it may not grow
     assert step() is None
+
+
+def test_files_that_are_touched_and_have_the_same_bytes_have_not_changed(tmp_path):
+    log = GrowingLog(tmp_path / "log")
+    log.put([(3, BATCHES[3]), (4, BATCHES[4])])
+    (log.folder / f"{0:020}.log.gz").write_bytes(gzip.compress(b"".join(BATCHES[:3])))
+    files = PartitionFiles()
+    assert len(files.grown(find_segments([log.home]).segments)) == 3
+    for path in log.folder.iterdir():
+        os.utime(path, ns=(5, 5))
+    assert files.grown(find_segments([log.home]).segments) == []
+
+
+def test_bytes_that_changed_in_place_within_a_microsecond_are_noticed(log):
+    path = sorted(log.folder.glob("*.log"))[-1]
+    os.utime(path, ns=(7_000, 7_000))
+    files = PartitionFiles()
+    files.grown(find_segments([log.home]).segments)
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(path, ns=(7_001, 7_001))
+    assert files.grown(find_segments([log.home]).segments) is None
 
 
 def test_bytes_that_became_others_and_files_that_are_gone_are_noticed(log):

@@ -29,10 +29,15 @@ Seen = tuple[Rows, dict[str, "ClusterError"]]
 
 
 def on_cluster_again(options: Options, work: Work[Found]) -> Found:
-    """Connect to the cluster of a command once more, after the copy; see :func:`on_cluster`."""
+    """Connect to the cluster of a command once more, after the copy; see :func:`on_cluster`.
+
+    The work changes the copy, so it is listed anew.
+    """
     logs = options.logs
     assert logs.servers is not None
-    return on_cluster(logs.servers, logs.client_file, work, again=True)
+    found = on_cluster(logs.servers, logs.client_file, work, again=True)
+    logs.list_again()
+    return found
 
 
 def sampled(options: Options, groups: Container[str] | None) -> str:
@@ -46,7 +51,6 @@ def sampled(options: Options, groups: Container[str] | None) -> str:
     on_cluster_again(
         options, lambda cluster, stop: copy(cluster, stop, plan, SAMPLE_ONCE_S, groups)
     )
-    options.logs.list_again()
     return str(plan.out / SAMPLES_FILE)
 
 
@@ -78,7 +82,6 @@ def live_state(options: Options) -> Rows:
         return before or ({}, {}), after or ({}, {})
 
     (before, failed_before), (after, failed_after) = on_cluster_again(options, look)
-    options.logs.list_again()
     failed = failed_before | failed_after
     found = {
         group: unchanged(before.get(group), after.get(group)) for group in before.keys() | after

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coterie.atomic_file import OutputError, check_file
 from coterie.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
@@ -251,14 +252,12 @@ def _trace(text: str | None, *, overwrite: bool) -> Path | None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArgumentError(f"--trace {text}: {error.filename}: {error.strerror}") from None
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if not os.access(path.parent, os.W_OK):
         raise ArgumentError(f"--trace {text}: no file can be written there; name another")
-    if path.exists() and not path.is_file():
-        raise ArgumentError(f"--trace {text}: is no regular file; name one that is new")
-    if path.exists() and not overwrite:
-        raise ArgumentError(
-            f"--trace {text}: is there already; name another file, or give --overwrite"
-        )
+    try:
+        check_file(path, overwrite=overwrite, option="--trace")
+    except OutputError as error:
+        raise ArgumentError(str(error)) from None
     return path
 
 

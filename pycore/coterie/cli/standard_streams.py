@@ -34,14 +34,15 @@ def open_closed_streams() -> None:
     input finds nothing, writing to a closed output fails, and messages to a closed standard error
     are lost. Python's stream of a closed descriptor is None.
     """
+    modes = os.O_RDONLY, os.O_RDONLY, os.O_WRONLY  # what writes to a closed output fails
+    for descriptor, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None:
+            _open_null(descriptor, modes[descriptor])
     if sys.stdin is None:
-        _open_null(0, os.O_RDONLY)
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  # until the process ends
     if sys.stdout is None:
-        _open_null(1, os.O_RDONLY)  # what writes to the descriptor itself fails, too
         sys.stdout = io.TextIOWrapper(ClosedOutput(), "utf-8", write_through=True)
     if sys.stderr is None:
-        _open_null(2, os.O_WRONLY)
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 

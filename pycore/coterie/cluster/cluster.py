@@ -137,7 +137,6 @@ class Cluster:
         trace: TracebackType | None,
     ) -> None:
         closing = [connection.close() for connection in self._connections.values()]
-        self._connections.clear()
         if closing:
             await asyncio.wait(closing, timeout=CLOSE_S)
 

@@ -239,7 +239,7 @@ class _Copying:
             body = fetch_request(view.name, view.topic_id, [part], part["partitionMaxBytes"], 0)
             response = await connection.ask("Fetch", body)
             rows = [row for topic in response["responses"] for row in topic["partitions"]]
-            return {"errorCode": response.get("errorCode", 0)} | dict(*rows)
+            return response | dict(*rows)
 
         await thin(old, partition.state.log_start, fetch, partition.name)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coterie.cluster.connections import Connection
@@ -51,12 +51,17 @@ class CopiedPartition:
     files: PartitionCopy
     state: CopyState | None
     make_state: Callable[[int], CopyState]
-    position: int = 0
-    end: int = 0
+    position: int = field(init=False)
+    end: int = field(init=False)
     leader_epoch: int = -1
     begin_at: int | None = None
     is_complete: bool = False
     fetched_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin at the end of the copy, until ``listed`` has what the broker says."""
+        if self.files.next_offset is not None:
+            self.position = self.end = self.files.next_offset
 
     def listed(self, earliest: int, latest: int, now_ms: int) -> str | None:
         """Take the first and the last offset of the broker's log; return a notice, or None.
@@ -312,14 +317,15 @@ class Lane:
         return batches
 
     def _write(self, taken: list[_Taken], answered_ms: int) -> None:
-        written = []
         for partition, data, batches in taken:
             if batches is not None:
                 partition.write(data, batches)
-                written.append((partition, memoryview(data)[: batches.size]))
             if partition.position >= partition.end:
                 partition.complete(answered_ms)
         if taken:
+            written = [
+                (part, memoryview(data)[: found.size]) for part, data, found in taken if found
+            ]
             self._written(written, self.error is None)
 
 

@@ -79,8 +79,8 @@ class PartitionCopy:
         self.cut_bytes = 0
         self._path: Path | None = None
         self._base = self._size = 0
-        self._file = -1
-        self._lock = -1
+        self._file: int | None = None
+        self._lock: int | None = None
         self._sync_error: OSError | None = None
 
     def __enter__(self) -> PartitionCopy:
@@ -111,9 +111,9 @@ class PartitionCopy:
             self.sync()
         finally:
             for number in (self._file, self._lock):
-                if number >= 0:
+                if number is not None:
                     os.close(number)
-            self._file = self._lock = -1
+            self._file = self._lock = None
 
     def sync(self) -> None:
         """Write what was appended to the disk.
@@ -124,7 +124,7 @@ class PartitionCopy:
             The disk failed, now or before: Linux reports it only once, but the bytes stay lost.
         """
         try:
-            if self._file >= 0 and self._sync_error is None:
+            if self._file is not None and self._sync_error is None:
                 os.fsync(self._file)
         except OSError as error:
             self._sync_error = type(error)(error.errno, error.strerror, str(self._path))
@@ -145,26 +145,27 @@ class PartitionCopy:
             raise LogError(f"{self.folder / name}: is compressed; the last segment must be plain")
         data = (self.folder / name).read_bytes()
         size, next_offset, self.leader_epoch = _good_end(data)
-        self._open(base, self.folder / name)
+        file = self._open(base, self.folder / name)
         if size < len(data):
             self.cut_bytes = len(data) - size
-            os.ftruncate(self._file, size)
+            os.ftruncate(file, size)
         self._size = size
         self.next_offset = base if next_offset is None else next_offset
 
     def begin(self, offset: int) -> None:
         """Begin a segment at an offset: the first, or the first after a gap."""
         self.sync()
-        if self._file >= 0:
+        if self._file is not None:
             os.close(self._file)
-            self._file = -1
+            self._file = None
         self._open(offset, self.folder / f"{offset:020}.log")
         self._size, self.next_offset = 0, offset
 
-    def _open(self, base: int, path: Path) -> None:
+    def _open(self, base: int, path: Path) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         self._file = os.open(path, flags, 0o666)
         self._base, self._path = base, path
+        return self._file
 
     def append(self, data: memoryview | bytes, next_offset: int) -> None:
         """Append whole batches, and leave none of them if they cannot be written.
@@ -178,13 +179,14 @@ class PartitionCopy:
         is_full = self._size + len(data) > self.segment_bytes
         if self._size and (is_full or next_offset - self._base > SPAN_MAX):
             self.begin(self.next_offset)
-        rest = memoryview(data)
+        file, rest = self._file, memoryview(data)
+        assert file is not None, "it is closed"
         try:
             while rest:
-                rest = rest[os.write(self._file, rest) :]
+                rest = rest[os.write(file, rest) :]
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self._size)
+                os.ftruncate(file, self._size)
             raise type(error)(error.errno, error.strerror, str(self._path)) from None
         self._size += len(data)
         self.next_offset = next_offset
@@ -194,7 +196,7 @@ def _good_end(data: bytes) -> tuple[int, int | None, int]:
     """Return the size of a segment up to its last readable batch, and that one's end and epoch."""
     cuts = batch_boundaries(data, HEADERS_BYTES)
     for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
-        size, next_offset, epoch = 0, None, -1
+        size, next_offset = 0, None
         for batch in LogReader(memoryview(data)[begin:end]):
             if batch.position != size:
                 break  # after a fault

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,8 +82,7 @@ async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> Non
     except BaseException:
         cleaned.unlink(missing_ok=True)  # a full disk needs its bytes
         raise
-    times = old.files[-1].stat()
-    os.utime(cleaned, ns=(times.st_atime_ns, times.st_mtime_ns))
+    shutil.copystat(old.files[-1], cleaned)  # as old as the newest of them
     cleaned.replace(first)
     sync_folder(first.parent)  # before the others go
     for path in old.files[1:]:

@@ -27,6 +27,7 @@ _READ = {  # of each field: name, reader, place in the tuple, default
     op: [(name, KINDS[kind].read, place, default) for name, kind, place, default in each.fields]
     for op, each in OPERATIONS.items()
 }
+_BLANK = {op: each.blank for op, each in OPERATIONS.items()}
 
 
 def compile_request(op: Any, fields: Fields) -> Compiled:
@@ -44,7 +45,7 @@ def compile_values(op: str, values: tuple[Any, ...]) -> Compiled:
 
 
 def _compiled(op: str, fields: Fields) -> Compiled:
-    blank = OPERATIONS[op].blank
+    blank = _BLANK[op]
     row: list[Any] = [*_NO_MEMBER, *blank]
     details = None
     try:
@@ -64,7 +65,7 @@ def _compiled(op: str, fields: Fields) -> Compiled:
 def show_request(op: str, compiled: Compiled) -> dict[str, Any]:
     """Return the fields of a compiled request, in the form of a trace event."""
     *head, details = compiled
-    blank = OPERATIONS[op].blank
+    blank = _BLANK[op]
     given = details or ()  # a server leaves out the last ones, which have their defaults
     row = [*head, *given, *blank[len(given) :]] if blank else head
     event: dict[str, Any] = {}

@@ -192,14 +192,13 @@ def with_deleted(listing: Listing) -> Listing:
         if at >= 0 and bases[at][0] == partition_order(segment.partition):
             originals.setdefault(bases[at], []).append(segment)
     read: list[Segment] = []
-    used: set[str] = set()
     for segment in listing.segments:
         replaced = originals.get(_log_order(segment), [])
         if replaced and replaced[0].base_offset == segment.base_offset:
             read += replaced
-            used.update(original.path for original in replaced)
         else:
             read.append(segment)
+    used = {segment.path for segment in read}
     return Listing(
         tuple(read),
         tuple(path for path in listing.passed_over if path not in used),
@@ -248,14 +247,17 @@ def _walk(path: str, aside: list[str]) -> list[Segment]:
     if ASIDE_FOLDER.fullmatch(name):
         raise LogError(f"{path}: Kafka has set this folder aside, it is no live log; {ASK_FOR}")
     if PARTITION_FOLDER.fullmatch(name):
-        return _partition_folder(path, aside)
+        segments = _partition_folder(path, aside)
+        if not segments:
+            raise LogError(f"{path}: no segment (.log) in it; {ASK_FOR}")
+        return segments
     entries = _entries(path)
     folders = [e for e in entries if PARTITION_FOLDER.fullmatch(e) and _is_dir(path, e)]
     aside.extend(os.path.join(path, e) for e in entries if ASIDE_FOLDER.fullmatch(e))
     if not folders:
         what = f"no {TOPIC}-N folder in it" if entries else "an empty folder"
         raise LogError(f"{path}: {what}; {ASK_FOR}")
-    segments = [s for e in folders for s in _partition_folder(os.path.join(path, e), aside, True)]
+    segments = [s for e in folders for s in _partition_folder(os.path.join(path, e), aside)]
     if not segments:
         raise LogError(f"{path}: no segment (.log) in its {TOPIC}-N folders; {ASK_FOR}")
     return segments
@@ -279,7 +281,7 @@ def unreadable(path: str, error: OSError | ValueError) -> LogError:
     return LogError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
-def _partition_folder(path: str, aside: list[str], may_be_empty: bool = False) -> list[Segment]:
+def _partition_folder(path: str, aside: list[str]) -> list[Segment]:
     match = PARTITION_FOLDER.fullmatch(os.path.basename(os.path.abspath(path)))
     assert match
     segments = []
@@ -289,8 +291,6 @@ def _partition_folder(path: str, aside: list[str], may_be_empty: bool = False) -
             aside.append(file)
         elif SEGMENT_FILE.fullmatch(name) and os.path.isfile(file):
             segments.append(_segment(file, int(match[1])))
-    if not segments and not may_be_empty:
-        raise LogError(f"{path}: no segment (.log) in it; {ASK_FOR}")
     return segments
 
 
@@ -409,13 +409,8 @@ def inflate(data: bytes, segment: Segment) -> Buffer:
         return b"".join(parts)
     except (cramjam.DecompressionError, zlib.error) as error:
         raise LogError(
-            f"{segment.path}: not a whole .{segment.compression} file ({_first_line(error)}); "
-            "copy it again"
+            f"{segment.path}: not a whole .{segment.compression} file ({error}); copy it again"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def cut_points(data: Buffer, max_bytes: int) -> list[int]:

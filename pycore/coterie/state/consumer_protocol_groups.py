@@ -92,7 +92,7 @@ class GroupRecords:
             self.by_member.setdefault(version, {})[key["memberId"]] = None
         if raw_value is not None and version in TYPE_OF:
             name = TYPE_OF[version]
-            self.last_offset[name] = max(offset, self.last_offset.get(name, -1))
+            self.last_offset[name] = max(offset, self.last_offset.get(name, offset))
 
     def replayed(self) -> ReplayedGroup:
         """Return the consumer group that the core makes of its records."""
@@ -153,7 +153,7 @@ def newer_groups(records: Records, classic: Mapping[str, int] | None = None) -> 
     for group_id, group in groups.items():
         if group.last_offset:
             offset, name = max((at, name) for name, at in group.last_offset.items())
-            if offset >= (classic or {}).get(group_id, -1):
+            if offset >= (classic or {}).get(group_id, offset):
                 rows[group_id] = _consumer_row(group) if name == "consumer" else _row(name, group)
     return rows
 

@@ -96,7 +96,7 @@ def _check_body(what: str, source: io.BytesIO, check_at: int) -> None:
     source.seek(check_at)
     check = source.read(_CHECK.size)
     with source.getbuffer() as whole, whole[check_at + _CHECK.size :] as body:
-        if len(check) < _CHECK.size or _CHECK.unpack(check) != (len(body), crc32c(body)):
+        if check != _CHECK.pack(len(body), crc32c(body)):
             raise CorruptData(
                 f"these bytes are no whole {what}: they were cut or changed; send or store it again"
             )

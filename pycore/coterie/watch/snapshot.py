@@ -60,8 +60,8 @@ def read(file: Path) -> Mark | None:
         raise NoSnapshot(f"{file}: is no snapshot of coterie watch")
     if line != HEAD + b"%d" % VERSION:
         raise NoSnapshot(f"{file}: is a snapshot of another version")
-    body = rest[CHECK.size :]
-    if len(rest) < CHECK.size or CHECK.unpack_from(rest) != (len(body), crc32c(body)):
+    check, body = rest[: CHECK.size], rest[CHECK.size :]
+    if check != CHECK.pack(len(body), crc32c(body)):
         raise NoSnapshot(f"{file}: is damaged")
     return mark_of(json.loads(body))
 
