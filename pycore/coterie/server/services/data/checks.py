@@ -46,7 +46,6 @@ class Refused(Exception):
         message: str | None = None,
         records: Sequence[RecordError] = (),
     ) -> None:
-        super().__init__(error)
         self.error, self.reports_log_start = error, reports_log_start
         self.message, self.records = message, tuple(records)
 
@@ -85,7 +84,7 @@ def checked(data: bytes, settings: LogSettings, place: str, now_ms: int) -> Chec
         return Checked(batch, head, head.max_timestamp)
     records = _records(batch)
     _check_records(records, head, settings, place, now_ms)
-    return Checked(batch, head, max((r.timestamp for r in records), default=-1))
+    return Checked(batch, head, max(r.timestamp for r in records))
 
 
 def _check_sizes_and_checksums(batches: Sequence[bytes], settings: LogSettings) -> None:
