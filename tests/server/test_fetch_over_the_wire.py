@@ -176,6 +176,16 @@ def test_a_session_that_waits_hears_at_once_what_comes_to_a_partition_that_was_q
         assert partitions(answer(peer, "Fetch", 11))[0] == (3, [], -1)
 
 
+def test_a_session_that_waits_hears_at_once_of_the_end_of_its_only_partition(server):
+    peer = server.connect()
+    body = ask(peer, "Fetch", 11, asking((2, 0), maxWaitMs=0, sessionEpoch=0))
+    at = {"sessionId": body["sessionId"]}
+    ask(peer, "Fetch", 11, asking(sessionEpoch=1, maxWaitMs=0, **at))
+    peer.send(request("Fetch", 11, asking(sessionEpoch=2, **at)))
+    server.cluster.topics.delete("t")
+    assert partitions(answer(peer, "Fetch", 11)) == {2: (3, [], -1)}
+
+
 def by_id(topic_id, *parts, **fields):
     """A Fetch of version 13 or later."""
     body = asking(*parts, **fields)
