@@ -153,6 +153,17 @@ def test_a_setting_without_effect_here_is_named_in_the_log(server, peer):
     assert server.log_lines == [f"dynamic settings without effect here: {names}"]
 
 
+def test_settings_that_are_not_dynamic_are_refused_before_those_of_security(peer):
+    """Source: ``validateConfigs`` of DynamicBrokerConfig."""
+    names = "num.partitions", "ssl.keystore.type"
+    entries = [{"name": name, "value": "2", "configOperation": 0} for name in names]
+    resource = {"resourceType": 4, "resourceName": "1", "configs": entries}
+    (found,) = ask(peer, "IncrementalAlterConfigs", 1, {"resources": [resource]})["responses"]
+    assert (found["errorCode"], found["errorMessage"]) == (
+        INVALID_REQUEST, "Cannot update these configs dynamically: Set(num.partitions)",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("resource", "change", "error"),
     [

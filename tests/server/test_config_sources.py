@@ -144,3 +144,11 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, file, environment, assig
         path.write_text(file)
     with pytest.raises(ConfigError, match=message):
         merged_settings(path and str(path), environment, assignments)
+
+
+def test_the_first_wrong_variable_by_its_name_is_named_and_the_last_one_counts():
+    wrong = {"KAFKA_NO_B": "1", "KAFKA_NO_A": "1"}
+    with pytest.raises(ConfigError, match="variable KAFKA_NO_A: "):
+        merged_settings(None, wrong, [])
+    twice = {"KAFKA_NODE_id": "5", "KAFKA_NODE_ID": "6"}  # of the same setting
+    assert merged_settings(None, twice, []) == {"node.id": 5}

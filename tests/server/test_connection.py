@@ -187,6 +187,15 @@ def test_a_call_is_answered_once(server):
         calls[0].answer({})
 
 
+def test_a_lost_connection_has_nothing_to_write(server):
+    peer, calls = server.connect(), []
+    peer.connection.write_paused = True
+    peer.send(VERSIONS)
+    peer.connection.on_output = lambda: calls.append("output")
+    peer.leave()
+    assert not calls
+
+
 def test_what_is_answered_to_a_peer_that_is_gone_is_lost(server):
     peer = server.connect()
     peer.send(VERSIONS)

@@ -127,6 +127,21 @@ def test_a_wrong_join_gets_kafka_s_message(peer, fields, error, message):
     assert (response["errorCode"], response["errorMessage"]) == (error, message)
 
 
+def test_a_wrong_heartbeat_gets_kafka_s_message_by_its_version_and_epoch(peer):
+    """Source: throwIfConsumerGroupHeartbeatRequestIsInvalid. Version 0 joins without an id."""
+    no_id, no_instance = "MemberId can't be empty.", "InstanceId can't be null."
+    no_time = "RebalanceTimeoutMs must be provided in first request."
+    messages = {
+        (0, "", -3): "MemberEpoch is invalid.", (0, "", -2): no_instance, (0, "", -1): no_id,
+        (0, "", 0): no_time, (0, "", 1): no_id, (1, "", -2): no_id, (1, "m1", -2): no_instance,
+        (1, "m1", -3): "MemberEpoch is invalid.", (1, "m1", 0): no_time, (1, "", 0): no_id,
+    }  # fmt: skip
+    for (version, member_id, epoch), message in messages.items():
+        response = beat(peer, member_id, epoch, version, rebalanceTimeoutMs=-1)
+        found = response["errorCode"], response["errorMessage"]
+        assert found == (42, message), (version, member_id, epoch)
+
+
 ABANDON = "The member must abandon all its partitions and rejoin."
 
 

@@ -1,9 +1,13 @@
 """Batches as a client of a very old version gets them, as messages of magic 0 or 1."""
 
+import random
+
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from coterie.messages import encode_batch
+from coterie.server.services.data.batches import ZSTD
 from coterie.server.services.data.downgrade import downgraded
 
 VALUES = st.lists(st.binary(max_size=40), min_size=1, max_size=4)
@@ -47,6 +51,40 @@ def test_a_response_has_the_length_of_the_batches_and_all_whole_messages_that_fi
     out = downgraded(data, magic, first_offset)
     assert messages(out, magic) == fits
     assert len(out) == size
+
+
+def random_batch(size, codec=0):
+    """A batch of one value of so many random bytes."""
+    return encode_batch([(0, 1000, None, random.Random(size).randbytes(size))], codec=codec)
+
+
+@pytest.mark.parametrize(
+    ("data", "magic", "missing", "size"),
+    [
+        (random_batch(5), 1, 34, 61),  # the batch has 68 bytes more than the value, the message 34
+        (random_batch(5), 0, 42, 61),
+        (random_batch(5) + random_batch(300, ZSTD), 1, 34 + len(random_batch(300, ZSTD)), None),
+    ],
+)
+def test_the_rest_of_a_response_is_the_beginning_of_a_longer_message(data, magic, missing, size):
+    """It has at least the overhead of a batch. Source: LazyDownConversionRecords."""
+    out = downgraded(data, magic, 0)
+    ((_, value),) = messages(out, magic)
+    rest = out[sized(magic)((0, value)) :]
+    assert rest[:8] == b"\xff" * 8
+    assert int.from_bytes(rest[8:12], "big") == (size or missing + 1)
+    assert len(rest) == missing
+    assert not any(rest[12:])
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_batches_of_128_kib_are_converted_together_or_not_at_all(over):
+    """So those before one of zstd are lost with it. Source: LazyDownConversionRecords."""
+    newest = random_batch(300, ZSTD)
+    second = random_batch((128 << 10) - len(newest) - len(random_batch(100_000)) + 100_000 + over)
+    assert len(second) + len(newest) == (128 << 10) + over
+    out = downgraded(random_batch(5) + second + newest, 1, 0)
+    assert len(messages(out, 1)) == 1 + over
 
 
 def sized(magic):

@@ -221,6 +221,16 @@ def test_a_fault_that_cannot_be_is_refused_by_its_name(server, api, how, expecte
         server.watch.fail(api, **how)
 
 
+@pytest.mark.parametrize("field", ["delay_ms", "times"])
+def test_a_delay_and_a_number_of_requests_are_int32_from_0_on(server, field):
+    for value in (0, 2**31 - 1):
+        fault = server.watch.fail("Heartbeat", **{"error": 27, field: value})
+        assert (fault.left if field == "times" else fault.delay_ms) == value
+    for value in (-1, 2**31):
+        with pytest.raises(ArgumentError, match=f"{field} must be from 0 to {2**31 - 1}"):
+            server.watch.fail("Heartbeat", **{"error": 27, field: value})
+
+
 def test_what_was_asked_is_kept_in_order_with_its_time(server):
     peer = server.connect()
     start_ms = server.cluster.now_ms

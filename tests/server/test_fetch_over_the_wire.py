@@ -93,6 +93,19 @@ def test_a_topic_that_is_deleted_ends_a_waiting_fetch(server):
     assert partitions(answer(peer, "Fetch", 11)) == {0: (3, [], -1)}
 
 
+def test_what_a_peer_sends_behind_a_fetch_may_write_to_its_partition(server):
+    """The fetch has ended by then: it is answered once."""
+    peer = server.connect()
+    data = [{"name": "t", "partitionData": [{"index": 0, "records": batch(b"v")}]}]
+    producing = {"acks": -1, "timeoutMs": 1000, "topicData": data}
+    peer.send(request("Fetch", 11, asking((0, 0))) + request("Produce", 9, producing))
+    log(server).produce(batch(b"v"))
+    assert partitions(answer(peer, "Fetch", 11)) == {0: (0, [0], 1)}
+    (topic,) = answer(peer, "Produce", 9)["responses"]
+    assert [row["baseOffset"] for row in topic["partitionResponses"]] == [1]
+    assert not peer.connection.closing
+
+
 def test_what_is_over_the_limit_of_all_is_left_for_later_but_the_first_batch_comes_whole(server):
     for number in range(3):
         for _ in range(2):
@@ -161,6 +174,16 @@ def test_a_session_that_waits_hears_at_once_what_comes_to_a_partition_that_was_q
     else:
         server.cluster.topics.delete("t")
         assert partitions(answer(peer, "Fetch", 11))[0] == (3, [], -1)
+
+
+def test_a_session_that_waits_hears_at_once_of_the_end_of_its_only_partition(server):
+    peer = server.connect()
+    body = ask(peer, "Fetch", 11, asking((2, 0), maxWaitMs=0, sessionEpoch=0))
+    at = {"sessionId": body["sessionId"]}
+    ask(peer, "Fetch", 11, asking(sessionEpoch=1, maxWaitMs=0, **at))
+    peer.send(request("Fetch", 11, asking(sessionEpoch=2, **at)))
+    server.cluster.topics.delete("t")
+    assert partitions(answer(peer, "Fetch", 11)) == {2: (3, [], -1)}
 
 
 def by_id(topic_id, *parts, **fields):

@@ -51,6 +51,29 @@ def test_a_session_without_a_fetch_for_over_two_minutes_gives_way_to_any(full):
     assert len(full.sessions) == MOST
 
 
+def test_of_several_sessions_the_one_without_a_fetch_for_the_longest_time_gives_way(full):
+    full.use_all(1)
+    for session_id, now_ms in ((7, 5), (400, 3), (8, 9)):
+        full.now_ms = now_ms
+        full.sessions.use(full.sessions._known[session_id])
+    for session_id in {*range(1, MOST + 1)} - {7, 8, 400}:
+        full.now_ms = 20
+        full.sessions.use(full.sessions._known[session_id])
+    full.now_ms = 3 + OLD_MS
+    assert full.make(1) == MOST + 1
+    assert [full.has(session_id) for session_id in (1, 7, 8, 400, MOST)] == [1, 1, 1, 0, 1]
+
+
+def test_of_the_smallest_old_sessions_the_one_with_the_lowest_id_gives_way():
+    """Source: ``compareTo`` of EvictableKey."""
+    broker = Broker()
+    for number in range(MOST):
+        broker.make(2 if number in (4, 500, 700) else 3)
+    broker.use_all(OLD_MS)
+    assert broker.make(9) == MOST + 1
+    assert [broker.has(session_id) for session_id in (1, 5, 501, 701, MOST)] == [1, 0, 1, 1, 1]
+
+
 def test_an_old_session_gives_way_to_one_with_more_partitions(full):
     full.use_all(OLD_MS)
     assert full.make(3) == MOST + 1

@@ -24,6 +24,14 @@ def test_a_head_is_read():
 
 
 @pytest.mark.parametrize(
+    ("text", "length"), [("1048576", 1 << 20), ("000000012", 12), ("  7 ", 7), ("\t7\t", 7)]
+)
+def test_a_length_is_a_number_up_to_a_mebibyte_with_spaces_around_it(text, length):
+    """RFC 9110: 5.5 and 8.6."""
+    assert read_head(head(f"Content-Length:{text}")).length == length
+
+
+@pytest.mark.parametrize(
     ("first", "field", "keeps"),
     [
         ("GET / HTTP/1.1", "X: y", True),

@@ -14,7 +14,16 @@ from coterie.server.services.data.settings import LogSettings
 from coterie.values import Error
 from support.server.asking import ask, commit
 from support.server.playing import Server
-from support.server.writing import Clock, batch, edited, everything, log, of_producer, refusal
+from support.server.writing import (
+    Clock,
+    batch,
+    edited,
+    everything,
+    log,
+    of_producer,
+    offsets,
+    refusal,
+)
 
 SIZE = len(batch(b"v"))
 
@@ -124,6 +133,18 @@ def test_epochs_are_compared_with_the_present_one():
     assert [partition.end_of_epoch(epoch) for epoch in (0, 1)] == [(0, 5), (1, 5)]
 
 
+def test_a_read_begins_with_the_batch_of_its_offset_in_any_segment():
+    partition = log(segment_bytes=2 * SIZE)
+    for _ in range(7):
+        partition.produce(batch(b"v"))
+    assert len(partition.segment_starts()) == 4 + 1  # the last one is the end
+    for start in (0, 3):
+        partition.delete_below(start)
+        partition.retain()
+        for offset in range(start, 7):
+            assert offsets(bytes(everything(partition, offset).records))[0] == offset
+
+
 def test_aborted_transactions_are_those_with_records_between_two_offsets():
     partition = log()
     for producer_id in (0, 9):
@@ -155,6 +176,9 @@ def test_an_offset_by_time_is_the_first_at_or_after_it():
     assert found == {0: (1000, 0, 0), 1000: (1000, 0, 0), 1001: (3000, 1, 0), 2001: (3000, 1, 0),
                      3000: (3000, 1, 0), 3001: None}  # fmt: skip
     assert partition.latest() == (3000, 1, 0)
+    same = log()
+    same.append_records([(time_ms, b"k", b"v") for time_ms in (1000, 3000, 2000, 3000)])
+    assert same.latest() == (3000, 1, 0)  # the first of those of the latest time
     partition.delete_below(2)
     # Kafka looks into the first segment with such a time only, which retention has not removed yet.
     assert partition.offset_at(0) is None

@@ -101,6 +101,21 @@ def test_a_client_of_another_leader_epoch_is_told_so(server, epoch, error):
     assert (found["errorCode"], found["offset"]) == (error, offset)
 
 
+def test_the_ends_of_a_log_have_their_leader_epochs(server):
+    """The first epoch is that of the earliest offset if it began there or before.
+
+    Source: fetchOffsetByTimestamp of UnifiedLog.
+    """
+    log = server.cluster.topics.partition("t", 0)
+    log.leader_epochs[:] = [(2, 2), (5, 3)]
+    for start, epoch in ((1, -1), (2, 2), (3, 2)):
+        deleted(server, start)
+        found = asked(server, 9, -2)
+        assert (found["timestamp"], found["offset"], found["leaderEpoch"]) == (-1, start, epoch)
+    found = asked(server, 9, -1)
+    assert (found["timestamp"], found["offset"], found["leaderEpoch"]) == (-1, 4, 5)
+
+
 def test_version_0_lists_the_segments_that_were_last_written_before_a_time(server):
     """The newest first, at most as many as asked for; the end counts as written now."""
     server.run(1000)

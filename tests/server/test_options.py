@@ -5,6 +5,7 @@ import re
 import pytest
 
 from coterie.errors import ArgumentError
+from coterie.server.cluster import Cluster
 from coterie.server.options import (
     Options,
     Place,
@@ -14,6 +15,7 @@ from coterie.server.options import (
     refuse_unroutable,
     topic_of,
 )
+from coterie.server.topics_at_start import make_topics
 
 NAMES = {"PLAINTEXT": "plaintext", "INSIDE": "sasl_ssl"}
 
@@ -121,3 +123,15 @@ def test_a_server_without_options_is_for_this_machine_by_the_wall_clock():
     assert (options.virtual, options.seed, options.users, options.tls) == (False, None, None, None)
     assert (options.config, options.topics, options.advertised) == ({}, {}, ())
     assert (options.control, options.metrics) == (None, None)
+
+
+def test_topics_at_the_start_have_the_settings_and_partitions_that_are_given_or_the_brokers():
+    own, of_time = "__consumer_offsets", {"retention.ms": "5"}
+    cluster = Cluster({"offsets.topic.num.partitions": 3, "num.partitions": 4})
+    topics = {own: TopicOptions(None, of_time), "a": TopicOptions(2, of_time), "b": TopicOptions()}
+    make_topics(cluster, topics)
+    found = {topic.name: (len(topic.partitions), topic.configs) for topic in cluster.topics}
+    assert {name: found[name] for name in "ab"} == {"a": (2, of_time), "b": (4, {})}
+    count, configs = found[own]
+    assert (count, configs["retention.ms"], configs["cleanup.policy"]) == (3, "5", "compact")
+    assert cluster.topics.get(own).settings.retention_ms == 5

@@ -192,6 +192,31 @@ def test_a_partition_that_is_not_in_the_transaction_takes_no_records(server):
     assert part.has_ongoing_transaction(producer_id)
 
 
+def test_a_write_between_the_decision_and_the_markers_is_to_be_repeated():
+    """Since version 12 with the coordinator's error, before with one of replicas.
+
+    Source: ``maybeSendPartitionsToTransactionCoordinator`` of ReplicaManager in Kafka 4.
+    """
+    server = Server({"transaction.state.log.num.partitions": 1}, kafka="4.1")
+    first, _ = server.cluster.topics.create("t", 2).partitions
+    own = server.cluster.transactions
+    own.ready()
+    _, producer_id, epoch = own.init_producer_id("x", 60_000)
+    own.add_partitions("x", producer_id, epoch, [("t", 0)])
+    records, errors = transactional(producer_id), []
+
+    def write():
+        errors.extend(
+            error_of(server, records, number=1, transactional_id="x", version=version)
+            for version in (11, 12)
+        )
+
+    first.waiters["fetch"] = write
+    own.end_txn("x", producer_id, epoch, committed=True)
+    unsure = "Unable to verify the partition has been added to the transaction. Underlying error: "
+    assert errors == [(NOT_ENOUGH, f"{unsure}CONCURRENT_TRANSACTIONS"), (51, None)]
+
+
 def test_null_in_the_place_of_records_is_never_answered(server):
     peer = server.connect()
     peer.send(request("Produce", 9, producing(("t", 0, batch(b"v")), ("t", 1, None))))

@@ -8,6 +8,7 @@ from coterie.server.broker_settings import is_known
 from coterie.server.config import DEFAULTS, server_config
 from coterie.server.config_sources import read_setting
 from coterie.server.ids import Ids
+from coterie.server.releases import RELEASES
 from coterie.server.services.data.topic_configs import TOPIC_CONFIGS
 
 SPECIFIED = {  # what the server reads, beside the settings of the coordinator
@@ -138,6 +139,15 @@ def test_a_number_without_effect_has_the_range_of_its_type(name, bits):
     for value in (least - 1, most + 1):
         with pytest.raises(ConfigError, match="Not a number of type"):
             server_config({name: value})
+
+
+@pytest.mark.parametrize("kafka", RELEASES)
+def test_a_broker_has_the_coordinator_of_its_release_unless_another_one_is_set(kafka):
+    release = RELEASES[kafka]
+    assert server_config({}, release)["coterie.behaviour"] == kafka
+    for behaviour in release.behaviours:
+        config = {"coterie.behaviour": behaviour}
+        assert server_config(config, release)["coterie.behaviour"] == behaviour
 
 
 INT, LONG = 2**31 - 1, 2**63 - 1

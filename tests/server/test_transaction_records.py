@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import CorruptData
-from coterie.server.services.txn.records import Value, key_bytes, read_key, read_value, value_bytes
+from coterie.server.services.txn.records import (
+    Value,
+    by_topic,
+    key_bytes,
+    read_key,
+    read_value,
+    value_bytes,
+)
 from coterie.server.services.txn.transaction import State
 
 
@@ -65,3 +72,8 @@ def test_records_come_back_as_they_were(name, partitions):
     for size in range(len(data)):
         with pytest.raises(CorruptData):
             read_value(data[:size])
+
+
+def test_partitions_are_written_by_topic_and_number_whatever_their_order_was():
+    for partitions in ([("b", 10), ("a", 2), ("b", 9)], [("b", 9), ("b", 10), ("a", 2)]):
+        assert list(by_topic(partitions).items()) == [("a", [2]), ("b", [9, 10])]

@@ -418,6 +418,19 @@ def test_the_first_check_of_a_time_out_is_at_or_after_it():
         assert it.own.transaction("x").state is State.COMPLETE_ABORT
 
 
+def test_an_abort_that_could_not_be_written_is_tried_again_once_its_producer_goes_on():
+    it = Coordinated()
+    producer = it.init(timeout_ms=5_000)
+    it.add(producer, 0)
+    it.cluster.topics.delete(STATE_TOPIC)
+    it.move(CHECK_MS)
+    assert it.own.transaction("x").state is State.ONGOING
+    it.own.ready()
+    assert it.add(producer, 1) is Error.NONE
+    it.move(1)
+    assert it.states() == [State.ONGOING, State.PREPARE_ABORT, State.COMPLETE_ABORT]
+
+
 def test_a_topic_that_is_gone_needs_no_marker():
     it = Coordinated()
     producer = it.init()

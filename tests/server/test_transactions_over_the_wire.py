@@ -181,6 +181,34 @@ def test_a_marker_of_a_group_lets_its_offsets_show():
     assert found["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 1
 
 
+def test_what_is_written_for_a_group_has_its_time_and_its_producer():
+    it, times_ms = Producing(), []
+    it.ask("AddOffsetsToTxn", 3, {**it.producer(), "groupId": "g"})
+
+    def after(ms):
+        it.server.run(ms)
+        times_ms.append(it.server.cluster.now_ms)
+
+    after(70)
+    it.ask("OffsetCommit", 7, asking.commit("g", "t", {1: 5}))
+    after(8)
+    it.commit(3)
+    after(9)
+    it.ask("EndTxn", 3, {**it.producer(), "committed": True})
+    number = it.server.cluster.groups.partition_for("g")
+    log = it.server.cluster.topics.partition("__consumer_offsets", number)
+    written = [
+        (batch.is_control, batch.is_transactional, batch.producer_id, batch.producer_epoch,
+         [record.timestamp for record in batch.records])
+        for batch in LogReader(log.data())
+    ]  # fmt: skip
+    assert written == [
+        (False, False, -1, -1, times_ms[:1]),
+        (False, True, it.producer_id, 0, times_ms[1:2]),
+        (True, True, it.producer_id, 0, times_ms[2:]),
+    ]
+
+
 def test_a_group_whose_topic_does_not_exist_needs_no_marker():
     server = playing.Server(playing.BROKER)
     peer = server.connect()

@@ -73,6 +73,8 @@ def test_a_file_that_others_may_read_is_refused(tmp_path, mode):
         ('[users.alice]\npasword = "s"', r"users\.alice\.pasword is not known"),
         ("[users.alice]\nscram-sha-256 = 1", r"scram-sha-256 must be a table, not 1"),
         ("[users.alice.scram-sha-1]", r"users\.alice\.scram-sha-1 is not known"),
+        ("[v]\n[users]\n[u]", "u is not known"),  # of several the first by name
+        ('[users.alice]\nb = 1\npassword = "s"\na = 1', r"users\.alice\.a is not known"),
         ("[users.alice.scram-sha-256]", r"scram-sha-256\.iterations is missing"),
         ("[users.alice", r"users\.toml: "),
     ],
@@ -102,6 +104,7 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path):
         ({"salt": 1, "iterations": 4096}, "salt must be base64, not 1"),
         ({"stored_key": KEYS["sha-256"]}, "has keys beside a password"),
         ({"rounds": 1}, "rounds is not known"),
+        ({"rounds": 1, "cost": 1}, "cost is not known"),
     ],
 )
 def test_what_is_wrong_beside_a_password_is_told(table, what):
@@ -113,6 +116,25 @@ def test_keys_have_the_size_of_their_hash():
     table = {"salt": SALT, "iterations": 4096, "stored_key": KEYS["sha-256"]}
     with pytest.raises(ArgumentError, match="server_key must have 32 bytes, not 64"):
         users_of({"alice": {"scram-sha-256": {**table, "server_key": KEYS["sha-512"]}}})
+    both = dict.fromkeys(("stored_key", "server_key"), KEYS["sha-256"])
+    with pytest.raises(ArgumentError, match="server_key must have 64 bytes, not 32"):
+        users_of({"alice": {"scram-sha-512": {**table, **both}}})
+
+
+def test_iterations_are_from_4096_to_a_million():
+    keys = dict.fromkeys(("stored_key", "server_key"), KEYS["sha-256"])
+    for iterations in (4096, 1_000_000):
+        table = {"salt": SALT, "iterations": iterations, **keys}
+        users = users_of({"alice": {"scram-sha-256": table}})
+        assert users.iterations("SCRAM-SHA-256", "alice") == iterations
+    with pytest.raises(ArgumentError, match="4096 to 1000000, not 1000001"):
+        users_of({"alice": {"scram-sha-256": {**table, "iterations": 1_000_001}}})
+
+
+def test_a_credential_has_a_table_for_each_mechanism_by_name():
+    printed = credential_toml("alice", "secret", lambda: b"0123456789")
+    tables = [line for line in printed.splitlines() if line.startswith("[")]
+    assert tables == ["[users.alice.scram-sha-256]", "[users.alice.scram-sha-512]"]
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a\0b", 1])

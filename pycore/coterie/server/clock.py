@@ -86,6 +86,6 @@ class Timers:
     def _sweep(self) -> None:
         """Drop cancelled timers before they are the majority."""
         if self._cancelled > max(_FEW, len(self._heap) // 2):
-            self._heap = [entry for entry in self._heap if entry[2].function is not None]
-            heapify(self._heap)
-            self._cancelled = 0
+            armed = [entry for entry in self._heap if entry[2].function is not None]
+            heapify(armed)
+            self._heap, self._cancelled = armed, 0

@@ -56,13 +56,12 @@ class GroupCondition:
 
 def timeout_of(timeout_s: Any) -> float:
     """Return a time-out in seconds; ArgumentError if it is not one."""
-    if isinstance(timeout_s, float) and 0 <= timeout_s <= _MAX_TIMEOUT_S:
-        return timeout_s
-    if isinstance(timeout_s, float) or not 0 <= whole(timeout_s, "timeout_s") <= _MAX_TIMEOUT_S:
+    time_s = timeout_s if isinstance(timeout_s, float) else whole(timeout_s, "timeout_s")
+    if not 0 <= time_s <= _MAX_TIMEOUT_S:
         raise ArgumentError(
             f"timeout_s must be from 0 to {_MAX_TIMEOUT_S:.0f}, not {shown(timeout_s)}"
         )
-    return float(timeout_s)
+    return float(time_s)
 
 
 def pending_work(group: GroupView | None, now_ms: int) -> str:

@@ -195,7 +195,8 @@ class Connection:
         """Whether a request is not to be handled yet, for the memory that it would take."""
         dispatcher = self.dispatcher
         if len(frame) > _LARGE and dispatcher.is_busy:
-            return _HEAD.unpack_from(frame)[0] not in _ALWAYS_HANDLED
+            key, _ = _HEAD.unpack_from(frame)
+            return key not in _ALWAYS_HANDLED
         return dispatcher.unsent.is_full and _has_large_response(frame)
 
     def _found_room(self) -> None:

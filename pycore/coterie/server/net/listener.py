@@ -184,8 +184,7 @@ class Peer(asyncio.Protocol):
         self.transport = cast(
             asyncio.Transport, transport
         )  # uvloop's transports do not derive from it
-        self._tick()
-        self.active_ms = self._waits.now_ms
+        self._note_activity()
         host = host_of(self.transport.get_extra_info("peername"))
         self.connection = Connection(
             self._peers.dispatcher, self._node, self._listener, host, self._flush
@@ -196,10 +195,14 @@ class Peer(asyncio.Protocol):
         if not self._peers.accepts(self, self._listener.name, self._node.id):
             self.transport.abort()
 
-    def data_received(self, data: bytes) -> None:
-        """Handle received bytes at the current time."""
+    def _note_activity(self) -> None:
+        """Move the time to now, at which the connection is not idle."""
         self._tick()
         self.active_ms = self._waits.now_ms
+
+    def data_received(self, data: bytes) -> None:
+        """Handle received bytes at the current time."""
+        self._note_activity()
         connection = self.connection
         connection.receive(data)
         if connection.read_paused or connection.is_waiting:
@@ -299,8 +302,7 @@ class Peer(asyncio.Protocol):
         self._is_sending = self._transport_is_full = False
         if self._backlog is None:  # the connection has ended
             return self._end_sender()
-        self._tick()
-        self.active_ms = self._waits.now_ms
+        self._note_activity()
         self.connection.read_paused = False
         self.transport.resume_reading()
         self._send_bytes = 0 if unsent else SEND_BYTES
@@ -349,8 +351,7 @@ class Peer(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Continue after the peer has read its responses."""
         self._transport_is_full = False
-        self._tick()
-        self.active_ms = self._waits.now_ms
+        self._note_activity()
         if self._backlog is not None:
             self._backlog.settle()
             if self._backlog.size:

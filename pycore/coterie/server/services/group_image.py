@@ -46,7 +46,5 @@ class GroupImage:
             for topic in self._changed.values()
         )
         details = (self._brokers, tuple(self._deleted), topics)
-        self._brokers = ()
-        self._changed.clear()
-        self._deleted.clear()
+        self._brokers, self._changed, self._deleted = (), {}, {}
         return details

@@ -136,15 +136,16 @@ def of_all_brokers(call: Call) -> list[Body]:
     """Return the dynamic settings of all brokers."""
     rows = []
     for name, text in sorted(call.cluster.broker_configs.of(CLUSTER_DEFAULT).items()):
-        row = _empty_row(name, DYNAMIC[base_name(name)].type)
         value = _shown(name, text)
-        row.update(
-            value=value,
-            readOnly=name not in DYNAMIC,
-            configSource=DYNAMIC_DEFAULT,
-            synonyms=[synonym(name, value, DYNAMIC_DEFAULT)],
+        rows.append(
+            {
+                **_empty_row(name, DYNAMIC[base_name(name)].type),
+                "value": value,
+                "readOnly": name not in DYNAMIC,
+                "configSource": DYNAMIC_DEFAULT,
+                "synonyms": [synonym(name, value, DYNAMIC_DEFAULT)],
+            }
         )
-        rows.append(row)
     return rows
 
 

@@ -316,7 +316,7 @@ def _is_quiet(requested: RequestedPartition, log: PartitionLog) -> bool:
 
     The result is valid until the log's state changes, so later fetches only compare the state.
     """
-    epoch = log.leader_epochs[-1][0]
+    epoch = log.leader_epoch
     quiet = (
         requested.offset == log.log_end_offset == requested.sent_high_watermark
         and requested.sent_log_start_offset == log.log_start_offset <= requested.offset

@@ -76,19 +76,24 @@ def heartbeat(call: Call) -> None:
     )  # fmt: skip
 
 
+def _member_error(row: Any) -> int:
+    """Return the error in a row (member id, instance, error); without one the member has left."""
+    return row[2] if len(row) > 2 else 0
+
+
 def leave_group(call: Call) -> None:
     """Remove members; up to version 2 one, whose error is the error of the response."""
     body, version = call.body, call.api_version
 
     def answered(error: int, rows: Any) -> None:
-        rows = rows or ()  # of (member id, instance, error); without the error: it has left
+        rows = rows or ()
         if version < 3 and not error and rows:
-            error = rows[0][2] if len(rows[0]) > 2 else 0
+            (row,) = rows
+            error = _member_error(row)
         members = (
-            {"memberId": row[0], "groupInstanceId": row[1],
-             "errorCode": row[2] if len(row) > 2 else 0}
+            {"memberId": row[0], "groupInstanceId": row[1], "errorCode": _member_error(row)}
             for row in rows
-        )  # fmt: skip
+        )
         body = {"errorCode": error}
         call.run(answer_in_slices(call, lambda some: {**body, "members": some}, members))
 

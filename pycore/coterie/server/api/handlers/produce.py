@@ -171,9 +171,9 @@ def _write(call: Call, name: str | None, index: int, records: bytes) -> Partitio
 def _wrong_form(records: bytes, version: int) -> Error:
     """Return the error of records that are not one batch of magic 2, as the version requires."""
     batches = [records] if is_one(records) else list(batches_of(records))
-    if len(batches) != 1 or batches[0][16] != 2:
+    if [batch[16] for batch in batches] != [2]:
         return Error.INVALID_RECORD
-    if version < _ZSTD_SINCE and compressed(batches[0]) == ZSTD:
+    if version < _ZSTD_SINCE and ZSTD in map(compressed, batches):
         return Error.UNSUPPORTED_COMPRESSION_TYPE
     return Error.NONE
 

@@ -179,7 +179,7 @@ def converted(data: bytes) -> bytes:
     if reader.faults:
         raise Corrupt(reader.faults[0].detail)
     records = [record for batch in batches for record in batch.records]
-    codec = max((CODECS.index(batch.compression) for batch in batches), default=0)
+    codec = max(CODECS.index(batch.compression) for batch in batches)
     return encode_batch(
         [(n, r.timestamp, r.key, r.value) for n, r in enumerate(records)], codec=codec
     )

@@ -46,7 +46,6 @@ class Refused(Exception):
         message: str | None = None,
         records: Sequence[RecordError] = (),
     ) -> None:
-        super().__init__(error)
         self.error, self.reports_log_start = error, reports_log_start
         self.message, self.records = message, tuple(records)
 
@@ -74,18 +73,19 @@ def checked(data: bytes, settings: LogSettings, place: str, now_ms: int) -> Chec
     if not batches:
         return None
     _check_sizes_and_checksums(batches, settings)
-    batch = batches[0]
-    if batch[16] != 2 or len(batches) > 1:
-        if any(other[16] != batch[16] for other in batches) or batch[16] == 2:
+    batch = b"".join(batches)
+    magics = [each[16] for each in batches]
+    if magics != [2]:
+        if len(set(magics)) > 1 or 2 in magics:
             raise Refused(Error.INVALID_RECORD)
-        batch = _as_magic_2(b"".join(batches))
+        batch = _as_magic_2(batch)
     head = header(batch)
     _check_header(head)
     if head.codec and not settings.looks_at_records:
         return Checked(batch, head, head.max_timestamp)
     records = _records(batch)
     _check_records(records, head, settings, place, now_ms)
-    return Checked(batch, head, max((r.timestamp for r in records), default=-1))
+    return Checked(batch, head, max(r.timestamp for r in records))
 
 
 def _check_sizes_and_checksums(batches: Sequence[bytes], settings: LogSettings) -> None:

@@ -67,5 +67,5 @@ def _message_set(batch: LogBatch, magic: int, first_offset: int) -> bytes:
         [(r.offset, r.timestamp, r.key, r.value) for r in records],
         magic,
         codec=codec,
-        append_time_ms=records[0].timestamp if batch.append_time and magic else None,
+        append_time_ms=batch.max_timestamp if batch.append_time and magic else None,
     )

@@ -141,9 +141,10 @@ class FetchSessions:
             return NO_SESSION
         while (session_id := self._number(31)) in self._known or session_id == NO_SESSION:
             pass
-        session = FetchSession(session_id, by_ids, now_ms, now_ms)
-        session.requested.update({partition.key: partition for partition in requested})
-        self._known[session_id] = session
+        partitions = {partition.key: partition for partition in requested}
+        self._known[session_id] = FetchSession(
+            session_id, by_ids, now_ms, now_ms, requested=partitions
+        )
         return session_id
 
     def _make_room(self, size: int, now_ms: int) -> bool:

@@ -209,7 +209,6 @@ class PartitionLog:
         number = 0
         if len(self._segments) > 1:
             number = bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1
-            number = max(number, 0)
         segment = self._segments[number]
         at = segment.index_of(offset)
         while at == len(segment.batches):

@@ -96,7 +96,7 @@ class Segment:
         high = len(batches)
         if high and batches[-1].base_offset >= end:
             high = bisect_left(batches, end, number, key=lambda batch: batch.base_offset)
-        if room is None or number >= high:
+        if room is None:
             return high
         position = batches[number].position + room
         if batches[high - 1].position < position:

@@ -24,8 +24,7 @@ __all__ = [
 ]
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # as DescribeConfigs has them
-_INT32, _INT64 = 2**31 - 1, 2**63 - 1
-_MAX = str(_INT64)
+_MAX = str(2**63 - 1)
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 # The settings that partitions read (log_settings).
 EFFECTIVE_TOPIC_CONFIGS = frozenset(

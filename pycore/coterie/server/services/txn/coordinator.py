@@ -384,9 +384,7 @@ class TransactionCoordinator:
         """Load all ids from the log, as after an election, and complete decided transactions."""
         for timer in (*self._aborts.values(), *filter(None, [self._expiry])):
             timer.cancel()
-        self._by_id.clear()
-        self._aborts.clear()
-        self._expiry = None
+        self._by_id, self._aborts, self._expiry = {}, {}, None
         loaded: dict[str, Transaction] = {}
         for number in range(self._partitions):
             log = self._topics.partition(STATE_TOPIC, number)
