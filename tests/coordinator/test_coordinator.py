@@ -48,6 +48,66 @@ def test_without_an_initial_delay_the_join_is_answered_within_the_call():
     assert join(coordinator).done
 
 
+def ends_of_initial_delay(delay_ms, rebalance_ms, last_join_ms):
+    """When a group is ready that new members join every 500 ms, up to a time."""
+    coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": delay_ms}, now_ms=70_003)
+    first = join(coordinator, rebalance_timeout_ms=rebalance_ms, session_timeout_ms=60_000)
+    for after_ms in range(500, 20_000, 500):
+        coordinator.advance(70_003 + after_ms)
+        if after_ms <= last_join_ms:
+            join(coordinator, rebalance_timeout_ms=0)
+    return first.answered_at - 70_003
+
+
+def test_an_initial_delay_is_extended_for_new_members_up_to_the_rebalance_timeout():
+    """The rules of docs/rules/coordinator.md#initial-delay."""
+    for delay_ms, rebalance_ms, last_join_ms, ready_ms in [
+        (3_100, 2_100, 9_000, 3_100), (3_100, 3_100, 9_000, 3_100), (3_100, 3_101, 9_000, 3_101),
+        (3_100, 4_200, 9_000, 4_200), (3_100, 7_300, 9_000, 7_300), (3_100, 9_300, 15_000, 9_300),
+        (3_100, 9_300, 0, 3_100), (3_100, 9_300, 3_000, 6_200), (3_100, 9_300, 3_500, 9_300),
+        (3_100, 60_000, 6_000, 9_300), (3_100, 60_000, 6_500, 12_400),
+    ]:  # fmt: skip
+        row = (delay_ms, rebalance_ms, last_join_ms)
+        assert (row, ends_of_initial_delay(*row)) == (row, ready_ms)
+
+
+def armed(coordinator):
+    return {(timer.kind, timer.deadline_ms) for timer in coordinator.snapshot("g").timers
+            if timer.kind != "session"}  # fmt: skip
+
+
+@pytest.mark.parametrize("rebalance_ms", [1, 20_011])
+def test_static_members_that_do_not_join_are_waited_for_again(rebalance_ms):
+    """Rule 3 of docs/rules/coordinator.md#completion."""
+    coordinator = GroupCoordinator()
+    fields = {"rebalance_timeout_ms": rebalance_ms, "session_timeout_ms": 600_000}
+    stable(coordinator, "a", group_instance_id="i", **fields)
+    begun_ms = coordinator.now_ms
+    fields["rebalance_timeout_ms"] += 5
+    joined = join(coordinator, client_id="b", **fields)
+    (dynamic,) = [member.member_id for member in coordinator.snapshot("g").members
+                  if member.group_instance_id is None]  # fmt: skip
+    coordinator.leave_group("g", [dynamic])
+    assert joined.response.error is Error.UNKNOWN_MEMBER_ID
+    due_ms = begun_ms + rebalance_ms + 5
+    for _ in range(3):
+        coordinator.advance(due_ms)
+        due_ms += rebalance_ms
+        view = coordinator.snapshot("g")
+        assert (view.state, view.generation_id, len(view.members)) == ("PreparingRebalance", 1, 1)
+        assert armed(coordinator) == {("join", due_ms)}
+
+
+def test_a_rebalance_that_begins_before_all_have_synced_ends_the_sync_timeout():
+    coordinator = GroupCoordinator()
+    pending = join(coordinator, rebalance_timeout_ms=20_011)
+    coordinator.run_until(pending, limit_ms=9_000)
+    assert armed(coordinator) == {("sync", coordinator.now_ms + 20_011)}
+    coordinator.advance_by(1_000)
+    join(coordinator, client_id="b", rebalance_timeout_ms=7_003)
+    assert armed(coordinator) == {("join", coordinator.now_ms + 20_011)}
+
+
 def waited_for(coordinator):
     return coordinator.snapshot("g").pending_sync_members
 
