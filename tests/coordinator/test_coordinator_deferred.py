@@ -114,33 +114,6 @@ def test_the_first_of_two_commits_leaves_the_second_pending(deferred):
     assert (shown(deferred), deferred.snapshot("g").pending_offsets) == (1, {})
 
 
-def commit_of(coordinator, count):
-    return coordinator.offset_commit("g", {("t", number): 1 for number in range(count)})
-
-
-@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
-def test_a_batch_may_not_stand_where_another_does(behaviour):
-    """Beside batches at 10 to 12 and at 20, one of two records."""
-    ends = {0: 21, 8: 21, 13: 21, 18: 21, 21: 23, 30: 32}  # offset -> that after the last record
-    for offset in (*ends, 9, 10, 11, 12, 19, 20):
-        coordinator = GroupCoordinator({"coterie.behaviour": behaviour}, appends="deferred")
-        for count, at in ((3, 10), (1, 20)):
-            commit_of(coordinator, count)
-            coordinator.appends[0].complete(base_offset=at)
-        commit_of(coordinator, 2)
-        (append,) = coordinator.appends
-        if offset not in ends:
-            with pytest.raises(ArgumentError, match=f"base_offset {offset}"):
-                append.complete(base_offset=offset)
-            assert not append.done
-            continue
-        append.complete(base_offset=offset)
-        commit_of(coordinator, 1)
-        coordinator.appends[0].complete()
-        placed = [batch.base_offset for batch in coordinator.log]
-        assert placed == sorted([10, 20, offset, ends[offset]])
-
-
 @pytest.mark.parametrize(
     ("offset", "fits"), [(-1, False), (0, True), (2**62 - 1, True), (2**62, False)]
 )
