@@ -107,6 +107,16 @@ def test_requests_after_a_trace_have_ids_of_their_own():
     assert sorted(answered) == [3, 7, 8]
 
 
+def test_a_reference_is_to_an_answer_of_the_same_trace():
+    coordinator = GroupCoordinator()
+    coordinator.play(load_trace([header(), join_event(0, 7)]))
+    coordinator.advance(60_000)
+    beat = {"at": 60_001, "op": "heartbeat", "id": 8, "group_id": "g", "generation_id": 1,
+            "member_id_of": 7}  # fmt: skip
+    with pytest.raises(TraceError, match="request 7 has been told no member id"):
+        coordinator.play(load_trace([header(), beat]))
+
+
 def test_a_request_from_a_listener_is_refused_and_takes_no_id():
     def on_event(event):
         with pytest.raises(CoterieError, match="must not call back"):

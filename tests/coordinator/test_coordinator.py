@@ -173,6 +173,18 @@ def test_an_earlier_waiting_join_of_the_member_is_never_answered(instance):
     }
 
 
+def test_only_a_group_of_consumers_has_subscribed_topics():
+    coordinator = GroupCoordinator()
+    ids = stable(coordinator)
+    assert coordinator.snapshot("g").subscribed_topics == {"t"}
+    coordinator.leave_group("g", ids)
+    assert coordinator.snapshot("g").state == "Empty"
+    assert coordinator.snapshot("g").subscribed_topics == frozenset()
+    other = coordinator.join_group("g", protocol_type="connect", protocols={"x": b""})
+    coordinator.run_until(other, limit_ms=60_000)
+    assert coordinator.snapshot("g").subscribed_topics is None
+
+
 def test_each_transition_has_its_cause():
     coordinator = GroupCoordinator()
     a, b = stable(coordinator, "a", "b", session_timeout_ms=1_000_000)
