@@ -1,9 +1,12 @@
 """GroupCoordinator's own ways: pending answers, events and causes, deferred appends, load."""
 
+from collections import deque
+
 import pytest
 
 from coterie import (
     Append,
+    ArgumentError,
     Batch,
     Cause,
     ConfigError,
@@ -15,7 +18,10 @@ from coterie import (
     Transition,
     Unanswered,
 )
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie.coordinator.config import coordinator_config
 from coterie.messages import decode_key, decode_value
+from coterie.operations import NUMBER
 from support.coordinator.classic_group import join, stable
 
 
@@ -366,3 +372,66 @@ def test_wrong_use_is_a_value_error_and_changes_nothing(wrong):
 def test_an_unknown_setting_is_a_config_error():
     with pytest.raises(ConfigError, match=r"did you mean 'group\.max\.size'"):
         GroupCoordinator({"group.maxsize": 3})
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_is_of_its_producer_with_an_epoch(behaviour, committed):
+    """MemoryRecords.writeEndTransactionalMarker: epoch -1 would be none."""
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour})
+    coordinator.txn_offset_commit("g", {("t", 0): 5}, producer_id=7, producer_epoch=3)
+    coordinator.end_txn(7, committed=committed)
+    marker = coordinator.log[-1]
+    assert (marker.producer_id, marker.producer_epoch) == (7, 0)
+    assert (marker.transactional, marker.control, len(marker.records)) == (True, True, 1)
+    assert coordinator.offset_fetch("g", {"t": [0]})["t", 0].offset == (5 if committed else -1)
+
+
+def test_of_a_partition_that_a_commit_names_twice_the_last_offset_counts():
+    """GroupCoordinator.handleCommitOffsets has a map, in the order of the request."""
+    for entries, expected in [
+        ("t0=5 t0=6", "t0=6"), ("t0=5 t1=6 t0=7", "t0=7 t1=6"), ("t1=5 t0=6", "t1=5 t0=6"),
+        ("t0=5 u0=6 t0=7", "t0=7 u0=6"), ("t0=5 t1=6 t1=7 t1=8", "t0=5 t1=8"),
+    ]:  # fmt: skip
+        coordinator = GroupCoordinator()
+        offsets = [{"topic": each[0], "partition": int(each[1]), "offset": int(each[3:])}
+                   for each in entries.split()]  # fmt: skip
+        request = {"op": "offset_commit", "group_id": "g", "offsets": offsets}
+        answered = coordinator.handle(request).response.partitions
+        found = [f"{row.topic}{row.partition}" for row in answered]
+        assert found == [each[:2] for each in expected.split()]
+        values = [
+            decode_value(1, value)["data"]["offset"] for _, value in coordinator.log[0].records
+        ]
+        assert values == [int(each[3:]) for each in expected.split()]
+
+
+def test_events_go_to_both_lists_of_the_caller_or_to_none():
+    class Interrupted(deque):
+        def extend(self, _):
+            raise KeyboardInterrupt
+
+    core = Coordinator(coordinator_config(None))
+    core.call(NUMBER["describe_group"], 1, "g", -1, None, None, (5,))
+    events = []
+    with pytest.raises(KeyboardInterrupt):
+        core.take_events(events, Interrupted())
+    assert events == []
+    fresh = deque()
+    core.take_events(events, fresh)
+    assert [event.id for event in events] == [event.id for event in fresh] == [1]
+
+
+def test_a_core_takes_times_up_to_a_bound_that_its_timers_fit_beyond():
+    latest_ms = 2**60
+    config = coordinator_config(None)
+    assert Coordinator(config, latest_ms).now_ms == latest_ms
+    with pytest.raises(ArgumentError, match=f"at most {latest_ms} ms, not {latest_ms + 1}"):
+        Coordinator(config, latest_ms + 1)
+    core = Coordinator(config)
+    core.advance(latest_ms)
+    with pytest.raises(ArgumentError, match=f"at most {latest_ms} ms, not {latest_ms + 1}"):
+        core.advance(latest_ms + 1)
+    with pytest.raises(ArgumentError, match="time runs forward only"):
+        core.advance(latest_ms - 1)
+    assert core.now_ms == latest_ms

@@ -87,3 +87,18 @@ def test_an_expression_makes_subscriptions_differ_before_it_is_resolved(
         alike,
     )
     assert targets_of(coordinator, ids) == target
+
+
+def test_a_new_static_member_counts_as_one_in_its_first_assignment():
+    """RangeAssignor: static members come first, by their instance ids."""
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"})
+    coordinator.set_topics({"t": 6})
+    fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], "server_assignor": "range",
+              "subscribed_topic_names": ["t"]}  # fmt: skip
+    for member_id, instance in (("a", None), ("y", "j"), ("z", "i")):
+        coordinator.consumer_group_heartbeat("g", member_id, 0, instance_id=instance, **fields)
+    assert targets_of(coordinator, {"t": "t"}) == {
+        "z": {"t": {0, 1}},
+        "y": {"t": {2, 3}},
+        "a": {"t": {4, 5}},
+    }
