@@ -303,6 +303,8 @@ def test_partitions_that_a_topic_no_longer_has_are_given_to_nobody(assignor, oth
     targets = sorted((row.topic, number) for member in group.members
                      for row in member.target_assignment for number in row.partitions)  # fmt: skip
     assert targets == [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("u", 1)]
+    (second,) = [member for member in group.members if member.member_id == "b"]
+    assert {row.topic for row in second.target_assignment} <= {*others}
 
 
 def test_a_new_topic_is_matched_once_ten_seconds_have_passed():
