@@ -145,3 +145,15 @@ def test_a_member_whose_removal_cannot_be_written_is_removed_half_a_second_later
     assert coordinator.consumer_group_describe(["g"]).groups[0].members
     coordinator.advance_by(1)
     assert not coordinator.consumer_group_describe(["g"]).groups[0].members
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_as_many_appends_fail_within_the_call_as_are_to_fail(behaviour, count):
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour})
+    coordinator.fail_append(Error.NOT_LEADER_OR_FOLLOWER, count)
+    errors = [coordinator.offset_commit("g", {("t", 0): number}).response.partitions[0].error
+              for number in range(6)]  # fmt: skip
+    assert errors == [Error.NOT_COORDINATOR] * count + [Error.NONE] * (6 - count)
+    assert coordinator.offset_fetch("g")["t", 0].offset == 5
+    assert len(coordinator.log) == 6 - count

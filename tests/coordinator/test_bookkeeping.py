@@ -1,6 +1,8 @@
 """What a coordinator keeps beside its core: ids, who waits, the settings that a trace may bring;
 and what a recording has of it once something broke off."""
 
+import sys
+
 import pytest
 
 from coterie import (
@@ -103,6 +105,36 @@ def test_requests_after_a_trace_have_ids_of_their_own():
     assert own.response.member_id.startswith("own-")
     answered = [event.id for event in coordinator.events if hasattr(event, "id")]
     assert sorted(answered) == [3, 7, 8]
+
+
+def test_a_reference_is_to_an_answer_of_the_same_trace():
+    coordinator = GroupCoordinator()
+    coordinator.play(load_trace([header(), join_event(0, 7)]))
+    coordinator.advance(60_000)
+    beat = {"at": 60_001, "op": "heartbeat", "id": 8, "group_id": "g", "generation_id": 1,
+            "member_id_of": 7}  # fmt: skip
+    with pytest.raises(TraceError, match="request 7 has been told no member id"):
+        coordinator.play(load_trace([header(), beat]))
+
+
+def test_a_request_from_a_listener_is_refused_and_takes_no_id():
+    def on_event(event):
+        with pytest.raises(CoterieError, match="must not call back"):
+            coordinator.describe_group("g")
+
+    coordinator = GroupCoordinator(on_event=on_event)
+    for _ in range(3):
+        coordinator.describe_group("g")
+    assert [event.id for event in coordinator.events] == [1, 2, 3]
+
+
+def test_events_that_were_taken_are_the_callers_alone():
+    coordinator = GroupCoordinator()
+    join(coordinator)
+    coordinator.advance(60_000)
+    taken, others = coordinator.take_events(), [object(), object()]
+    transition = next(n for n, event in enumerate(taken) if not hasattr(event, "response"))
+    assert sys.getrefcount(taken[transition]) == sys.getrefcount(others[0])
 
 
 def test_a_request_that_was_answered_is_not_kept():
@@ -256,6 +288,8 @@ def test_an_index_counts_the_appends_that_are_in_flight_now():
         lambda: (appends.pop(), model.pop()),
         lambda: (model[2].complete(), model.pop(2)),
         lambda: (coordinator.offset_commit("h", {("t", 0): 5}), model.append(appends[-1])),
+        lambda: (appends.rotate(2), model.insert(0, model.pop()), model.insert(0, model.pop())),
+        lambda: (appends.remove(model[1]), model.pop(1)),
     ):
         assert [appends[at] for at in range(-len(model), len(model))] == model * 2
         change()

@@ -98,6 +98,24 @@ def test_a_later_coordinator_has_the_time_of_the_clock(make):
     assert make(now_ms=5001).now_ms == 5001
 
 
+def test_a_coordinator_of_another_time_keeps_its_own(make):
+    make(now_ms=5000)
+    other = GroupCoordinator(now_ms=7)
+    with pytest.raises(ArgumentError, match="5000, not 7"):
+        other.live_by(make.clock)
+    other.advance(9)
+    assert (other.now_ms, make.clock.now_ms) == (9, 5000)
+
+
+def test_to_advance_to_the_present_time_changes_nothing():
+    coordinator = GroupCoordinator(now_ms=5000)
+    coordinator.advance(5000)
+    coordinator.advance_by(0)
+    assert coordinator.now_ms == 5000
+    with pytest.raises(ArgumentError, match="4999 < 5000"):
+        coordinator.advance(4999)
+
+
 @pytest.mark.parametrize("ms", [-1, 1.5, "1"])
 def test_the_clock_refuses_what_is_no_way_forward(make, ms):
     coordinator = make()
@@ -165,6 +183,9 @@ def test_a_shared_clock_moves_all_whose_time_is_behind_or_whose_deadline_is_due(
     one.deadlines_ms, two.deadlines_ms = [14], [20]  # an interruption has left the first one
     clock.move(15)
     assert (moves, clock.now_ms) == ([("one", 15)], 15)
+    two.deadlines_ms = [15]
+    clock.move(15)  # the present time is enough
+    assert moves == [("one", 15), ("two", 15)]
     one.now_ms = 20  # it has gone ahead
     moves.clear()
     clock.move(16)

@@ -1,9 +1,12 @@
 """GroupCoordinator's own ways: pending answers, events and causes, deferred appends, load."""
 
+from collections import deque
+
 import pytest
 
 from coterie import (
     Append,
+    ArgumentError,
     Batch,
     Cause,
     ConfigError,
@@ -15,7 +18,10 @@ from coterie import (
     Transition,
     Unanswered,
 )
+from coterie._core.coordinator.coordinator import Coordinator
+from coterie.coordinator.config import coordinator_config
 from coterie.messages import decode_key, decode_value
+from coterie.operations import NUMBER
 from support.coordinator.classic_group import join, stable
 
 
@@ -46,6 +52,66 @@ def test_run_until_stops_at_its_limit():
 def test_without_an_initial_delay_the_join_is_answered_within_the_call():
     coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": 0})
     assert join(coordinator).done
+
+
+def ends_of_initial_delay(delay_ms, rebalance_ms, last_join_ms):
+    """When a group is ready that new members join every 500 ms, up to a time."""
+    coordinator = GroupCoordinator({"group.initial.rebalance.delay.ms": delay_ms}, now_ms=70_003)
+    first = join(coordinator, rebalance_timeout_ms=rebalance_ms, session_timeout_ms=60_000)
+    for after_ms in range(500, 20_000, 500):
+        coordinator.advance(70_003 + after_ms)
+        if after_ms <= last_join_ms:
+            join(coordinator, rebalance_timeout_ms=0)
+    return first.answered_at - 70_003
+
+
+def test_an_initial_delay_is_extended_for_new_members_up_to_the_rebalance_timeout():
+    """The rules of docs/rules/coordinator.md#initial-delay."""
+    for delay_ms, rebalance_ms, last_join_ms, ready_ms in [
+        (3_100, 2_100, 9_000, 3_100), (3_100, 3_100, 9_000, 3_100), (3_100, 3_101, 9_000, 3_101),
+        (3_100, 4_200, 9_000, 4_200), (3_100, 7_300, 9_000, 7_300), (3_100, 9_300, 15_000, 9_300),
+        (3_100, 9_300, 0, 3_100), (3_100, 9_300, 3_000, 6_200), (3_100, 9_300, 3_500, 9_300),
+        (3_100, 60_000, 6_000, 9_300), (3_100, 60_000, 6_500, 12_400),
+    ]:  # fmt: skip
+        row = (delay_ms, rebalance_ms, last_join_ms)
+        assert (row, ends_of_initial_delay(*row)) == (row, ready_ms)
+
+
+def armed(coordinator):
+    return {(timer.kind, timer.deadline_ms) for timer in coordinator.snapshot("g").timers
+            if timer.kind != "session"}  # fmt: skip
+
+
+@pytest.mark.parametrize("rebalance_ms", [1, 20_011])
+def test_static_members_that_do_not_join_are_waited_for_again(rebalance_ms):
+    """Rule 3 of docs/rules/coordinator.md#completion."""
+    coordinator = GroupCoordinator()
+    fields = {"rebalance_timeout_ms": rebalance_ms, "session_timeout_ms": 600_000}
+    stable(coordinator, "a", group_instance_id="i", **fields)
+    begun_ms = coordinator.now_ms
+    fields["rebalance_timeout_ms"] += 5
+    joined = join(coordinator, client_id="b", **fields)
+    (dynamic,) = [member.member_id for member in coordinator.snapshot("g").members
+                  if member.group_instance_id is None]  # fmt: skip
+    coordinator.leave_group("g", [dynamic])
+    assert joined.response.error is Error.UNKNOWN_MEMBER_ID
+    due_ms = begun_ms + rebalance_ms + 5
+    for _ in range(3):
+        coordinator.advance(due_ms)
+        due_ms += rebalance_ms
+        view = coordinator.snapshot("g")
+        assert (view.state, view.generation_id, len(view.members)) == ("PreparingRebalance", 1, 1)
+        assert armed(coordinator) == {("join", due_ms)}
+
+
+def test_a_rebalance_that_begins_before_all_have_synced_ends_the_sync_timeout():
+    coordinator = GroupCoordinator()
+    pending = join(coordinator, rebalance_timeout_ms=20_011)
+    coordinator.run_until(pending, limit_ms=9_000)
+    assert armed(coordinator) == {("sync", coordinator.now_ms + 20_011)}
+    coordinator.advance_by(1_000)
+    join(coordinator, client_id="b", rebalance_timeout_ms=7_003)
+    assert armed(coordinator) == {("join", coordinator.now_ms + 20_011)}
 
 
 def waited_for(coordinator):
@@ -111,6 +177,18 @@ def test_an_earlier_waiting_join_of_the_member_is_never_answered(instance):
         "op": "join_group",
         "why": "replaced",
     }
+
+
+def test_only_a_group_of_consumers_has_subscribed_topics():
+    coordinator = GroupCoordinator()
+    ids = stable(coordinator)
+    assert coordinator.snapshot("g").subscribed_topics == {"t"}
+    coordinator.leave_group("g", ids)
+    assert coordinator.snapshot("g").state == "Empty"
+    assert coordinator.snapshot("g").subscribed_topics == frozenset()
+    other = coordinator.join_group("g", protocol_type="connect", protocols={"x": b""})
+    coordinator.run_until(other, limit_ms=60_000)
+    assert coordinator.snapshot("g").subscribed_topics is None
 
 
 def test_each_transition_has_its_cause():
@@ -294,3 +372,66 @@ def test_wrong_use_is_a_value_error_and_changes_nothing(wrong):
 def test_an_unknown_setting_is_a_config_error():
     with pytest.raises(ConfigError, match=r"did you mean 'group\.max\.size'"):
         GroupCoordinator({"group.maxsize": 3})
+
+
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_is_of_its_producer_with_an_epoch(behaviour, committed):
+    """MemoryRecords.writeEndTransactionalMarker: epoch -1 would be none."""
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour})
+    coordinator.txn_offset_commit("g", {("t", 0): 5}, producer_id=7, producer_epoch=3)
+    coordinator.end_txn(7, committed=committed)
+    marker = coordinator.log[-1]
+    assert (marker.producer_id, marker.producer_epoch) == (7, 0)
+    assert (marker.transactional, marker.control, len(marker.records)) == (True, True, 1)
+    assert coordinator.offset_fetch("g", {"t": [0]})["t", 0].offset == (5 if committed else -1)
+
+
+def test_of_a_partition_that_a_commit_names_twice_the_last_offset_counts():
+    """GroupCoordinator.handleCommitOffsets has a map, in the order of the request."""
+    for entries, expected in [
+        ("t0=5 t0=6", "t0=6"), ("t0=5 t1=6 t0=7", "t0=7 t1=6"), ("t1=5 t0=6", "t1=5 t0=6"),
+        ("t0=5 u0=6 t0=7", "t0=7 u0=6"), ("t0=5 t1=6 t1=7 t1=8", "t0=5 t1=8"),
+    ]:  # fmt: skip
+        coordinator = GroupCoordinator()
+        offsets = [{"topic": each[0], "partition": int(each[1]), "offset": int(each[3:])}
+                   for each in entries.split()]  # fmt: skip
+        request = {"op": "offset_commit", "group_id": "g", "offsets": offsets}
+        answered = coordinator.handle(request).response.partitions
+        found = [f"{row.topic}{row.partition}" for row in answered]
+        assert found == [each[:2] for each in expected.split()]
+        values = [
+            decode_value(1, value)["data"]["offset"] for _, value in coordinator.log[0].records
+        ]
+        assert values == [int(each[3:]) for each in expected.split()]
+
+
+def test_events_go_to_both_lists_of_the_caller_or_to_none():
+    class Interrupted(deque):
+        def extend(self, _):
+            raise KeyboardInterrupt
+
+    core = Coordinator(coordinator_config(None))
+    core.call(NUMBER["describe_group"], 1, "g", -1, None, None, (5,))
+    events = []
+    with pytest.raises(KeyboardInterrupt):
+        core.take_events(events, Interrupted())
+    assert events == []
+    fresh = deque()
+    core.take_events(events, fresh)
+    assert [event.id for event in events] == [event.id for event in fresh] == [1]
+
+
+def test_a_core_takes_times_up_to_a_bound_that_its_timers_fit_beyond():
+    latest_ms = 2**60
+    config = coordinator_config(None)
+    assert Coordinator(config, latest_ms).now_ms == latest_ms
+    with pytest.raises(ArgumentError, match=f"at most {latest_ms} ms, not {latest_ms + 1}"):
+        Coordinator(config, latest_ms + 1)
+    core = Coordinator(config)
+    core.advance(latest_ms)
+    with pytest.raises(ArgumentError, match=f"at most {latest_ms} ms, not {latest_ms + 1}"):
+        core.advance(latest_ms + 1)
+    with pytest.raises(ArgumentError, match="time runs forward only"):
+        core.advance(latest_ms - 1)
+    assert core.now_ms == latest_ms

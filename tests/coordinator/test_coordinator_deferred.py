@@ -114,14 +114,6 @@ def test_the_first_of_two_commits_leaves_the_second_pending(deferred):
     assert (shown(deferred), deferred.snapshot("g").pending_offsets) == (1, {})
 
 
-def test_a_batch_may_not_stand_where_another_does(deferred):
-    commit(deferred, 1), commit(deferred, 2)
-    first, second = deferred.appends
-    first.complete(base_offset=4)
-    with pytest.raises(ValueError, match="4"):
-        second.complete(base_offset=4)
-
-
 @pytest.mark.parametrize(
     ("offset", "fits"), [(-1, False), (0, True), (2**62 - 1, True), (2**62, False)]
 )

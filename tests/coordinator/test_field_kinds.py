@@ -6,6 +6,7 @@ The sizes of numbers are those of Kafka's protocol (JoinGroupRequest.json and th
 import pytest
 
 from coterie import ArgumentError, Error, GroupCoordinator, OffsetAndMetadata
+from coterie.coordinator import fields
 from coterie.coordinator.fields import MemberOf
 from coterie.coordinator.requests import OPS, compile_request, compile_values
 from coterie.operations import ABSENT, OPERATIONS
@@ -192,3 +193,15 @@ def test_no_append_fails_of_a_count_of_none():
     assert [one.partitions[0].error.name for one in answers] == [
         "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_NOT_AVAILABLE", "NONE",
     ]  # fmt: skip
+
+
+def test_bytes_and_metadata_have_the_largest_length_of_an_int32_at_most(monkeypatch):
+    """A shorter bound stands for it: no test has texts of 2 GiB."""
+    monkeypatch.setattr(fields, "_MOST_BYTES", 5)
+    value = OffsetAndMetadata(1, metadata="x" * 5)
+    compiled("join_group", protocols={"range": b"x" * 5})
+    compiled("offset_commit", offsets={("t", 0): value})
+    with pytest.raises(ArgumentError, match="metadata must have at most 5 bytes, not 6"):
+        compiled("join_group", protocols={"range": b"x" * 6})
+    with pytest.raises(ArgumentError, match="metadata must have at most 5 bytes"):
+        compiled("offset_commit", offsets={("t", 0): OffsetAndMetadata(1, metadata="x" * 6)})

@@ -1,4 +1,5 @@
-"""The first check of each request: the group id, and who has its partition of the offsets topic.
+"""The first check of each request: the group id, and who has its partition of the offsets topic;
+and what a join is answered that a check refuses.
 
 Rules: docs/rules/coordinator.md#group-status, #describe-and-list and #sessions.
 """
@@ -108,3 +109,56 @@ def test_each_member_that_time_removes_is_counted_under_its_cause(behaviour):
     assert coordinator.snapshot("g").state == "CompletingRebalance"
     coordinator.advance_by(3_000)
     assert evictions(coordinator) == ((0, 0, 0) if behaviour == "2.4" else (0, 0, 3))
+
+
+REFUSED = {  # fields of the join -> error, member id of the answer
+    "of a short session": ({"session_timeout_ms": 5_999}, "INVALID_SESSION_TIMEOUT", ""),
+    "of an unknown id": ({"member_id": "x"}, "UNKNOWN_MEMBER_ID", "x"),
+    "of another type": ({"protocol_type": "connect"}, "INCONSISTENT_GROUP_PROTOCOL", ""),
+    "of an unknown instance": (
+        {"member_id": "x", "group_instance_id": "j"}, "UNKNOWN_MEMBER_ID", "x"),
+    "of another's instance": (
+        {"member_id": "x", "group_instance_id": "i"}, "FENCED_INSTANCE_ID", "x"),
+    "without an id": ({"require_known_member_id": True}, "MEMBER_ID_REQUIRED", "c-00000002"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("behaviour", ["2.4", "3.9", "4.1"])
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_refused_join_has_no_generation_protocol_leader_or_members(behaviour, what):
+    """docs/rules/coordinator.md#joingroup; the defaults of JoinGroupResponse.json."""
+    fields, error, member_id = REFUSED[what]
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour})
+    stable(coordinator, group_instance_id="i")
+    fields = {"protocol_type": "consumer", "protocols": {"range": b""}, "client_id": "c"} | fields
+    answer = coordinator.join_group("g", **fields).response
+    assert answer.error is Error[error]
+    assert (answer.generation_id, answer.leader, answer.members) == (-1, "", ())
+    assert not answer.protocol_type
+    assert not answer.protocol_name
+    assert not answer.skip_assignment
+    if behaviour != "4.1" or error != "MEMBER_ID_REQUIRED":
+        assert answer.member_id == member_id
+
+
+@pytest.mark.parametrize("appends", ["immediate", "deferred"])
+@pytest.mark.parametrize("first", ["none", "consumer"])
+def test_a_join_whose_record_is_not_written_has_no_generation_either(appends, first):
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"}, appends=appends)
+    coordinator.set_topics({"t": 4})
+    if first == "consumer":
+        coordinator.consumer_group_heartbeat(
+            "g", "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )  # fmt: skip
+    while coordinator.appends:
+        coordinator.appends[0].complete()
+    if appends == "immediate":
+        coordinator.fail_append(Error.NOT_ENOUGH_REPLICAS)
+    pending = join(coordinator)
+    while coordinator.appends:
+        coordinator.appends[0].complete(Error.NOT_ENOUGH_REPLICAS)
+    answer = pending.response
+    assert answer.error is Error.COORDINATOR_NOT_AVAILABLE
+    assert (answer.generation_id, answer.leader, answer.members) == (-1, "", ())
+    assert (answer.member_id, answer.skip_assignment) == ("", False)

@@ -53,6 +53,19 @@ def test_each_scenario_is_answered_as_with_a_log_in_memory_and_leaves_the_same_b
     assert ours.log == tuple(log.batches)
 
 
+def test_an_offset_of_a_log_is_from_0_to_where_a_log_may_end():
+    for answer, fits in [(0, True), (1, True), (2**62, True), (2**62 + 1, False), (-1, False)]:
+        log = Log()
+        log.answers = [answer]
+        coordinator = GroupCoordinator(log_sink=log)
+        if fits:
+            commit(coordinator, 5)
+            assert offsets(coordinator) == [answer]
+        else:
+            with pytest.raises(CoterieError, match=f"not {answer}"):
+                commit(coordinator, 5)
+
+
 def test_offsets_of_a_commit_and_its_events_are_those_of_the_log():
     log = Log()
     coordinator = GroupCoordinator(log_sink=log)

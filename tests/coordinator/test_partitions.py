@@ -283,12 +283,15 @@ def test_a_load_of_all_loads_the_groups_of_each_partition_that_is_loading(behavi
 
 
 @pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
-def test_a_bad_record_fails_the_load_of_no_other_partition_that_is_loading(behaviour):
+@pytest.mark.parametrize("kind", ["offset", "group"])
+def test_a_bad_record_fails_the_load_of_no_other_partition_that_is_loading(behaviour, kind):
     config = CONFIG | {"coterie.behaviour": behaviour}
     coordinator = GroupCoordinator(config)
     for group_id in GROUPS:
         coordinator.offset_commit(group_id, {("t", 0): 5})
     key = coordinator.log[0].records[0][0]
+    if kind == "group":  # a key that ends with the name
+        key = b"\0\2" + len(GROUPS[0]).to_bytes(2, "big") + GROUPS[0].encode()
     log = [Batch(0, records=((key, b"\0\x09"),)), *coordinator.log[1:]]
     coordinator = GroupCoordinator(config, log=log)
     coordinator.resign()

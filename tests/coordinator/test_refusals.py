@@ -119,11 +119,11 @@ IDS = {
     "raises ours": (raises(CoterieError("odd")), "raised CoterieError"),
     "gives a number": (len, r"member_ids\('c'\) must return a member id, not 1"),
     "gives nothing": (lambda prefix: None, "must return a member id, not None"),
-    "gives an empty one": (lambda prefix: "", "must return a member id, not ''"),
+    "gives an empty one": (lambda prefix: "", "must return 1 to 32767 bytes of UTF-8, not ''"),
     "gives bytes": (str.encode, "must return a member id, not b'c'"),
-    "gives a long one": (lambda prefix: "x" * 32_768, "at most 32767 bytes of UTF-8"),
-    "gives a long one in UTF-8": (lambda prefix: "é" * 16_384, "at most 32767 bytes of UTF-8"),
-    "gives half a character": (lambda prefix: "\ud800", "at most 32767 bytes of UTF-8"),
+    "gives a long one": (lambda prefix: "x" * 32_768, "1 to 32767 bytes of UTF-8"),
+    "gives a long one in UTF-8": (lambda prefix: "é" * 16_384, "1 to 32767 bytes of UTF-8"),
+    "gives half a character": (lambda prefix: "\ud800", "1 to 32767 bytes of UTF-8"),
 }
 
 

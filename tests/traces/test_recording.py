@@ -358,7 +358,7 @@ def test_an_id_that_was_made_for_a_refused_request_takes_no_number(recorded):
         config={"group.initial.rebalance.delay.ms": 0},
     )
     fields = {"protocol_type": "consumer", "protocols": {"range": b""}}
-    with pytest.raises(CoterieError, match="must return at most 32767 bytes"):
+    with pytest.raises(CoterieError, match="must return 1 to 32767 bytes"):
         coordinator.join_group("g", **fields, client_id="c" * 32_767)
     joined = coordinator.join_group("g", **fields, client_id="c").response
     assert joined.member_id == "c/101"  # the refused one had the first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from coterie.arguments import milliseconds, span
 from coterie.errors import ArgumentError, CoterieError
@@ -35,6 +35,15 @@ def run_until(clocked: Clocked, is_done: Callable[[], bool], limit_ms: int) -> N
         clocked.advance(max(deadline_ms, clocked.now_ms))
 
 
+class _Added(NamedTuple):
+    """An object on a clock; see :meth:`SharedClock.add`."""
+
+    clocked: Clocked
+    advance: Callable[[int], None]
+    check: Callable[[], None]
+    moved: Callable[[], None]
+
+
 class SharedClock:
     """A virtual time that several objects share.
 
@@ -49,10 +58,7 @@ class SharedClock:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self._clocked: list[Clocked] = []
-        self._advance: list[Callable[[int], None]] = []
-        self._checks: list[Callable[[], None]] = []
-        self._moved: list[Callable[[], None]] = []
+        self._added: list[_Added] = []
         self._moving = False
 
     def add(
@@ -68,15 +74,12 @@ class SharedClock:
         ``advance`` moves the object alone, if its own method moves the clock. ``check`` is called
         before a move and may raise. ``moved`` is called after a move, even a failed one.
         """
-        if self._clocked and clocked.now_ms != self.now_ms:
+        if self._added and clocked.now_ms != self.now_ms:
             raise ArgumentError(
                 f"now_ms must be that of the shared clock, {self.now_ms}, not {clocked.now_ms}"
             )
         self.now_ms = clocked.now_ms
-        self._clocked.append(clocked)
-        self._advance.append(advance or clocked.advance)
-        self._checks.append(check)
-        self._moved.append(moved)
+        self._added.append(_Added(clocked, advance or clocked.advance, check, moved))
 
     def advance(self, ms: int) -> None:
         """Move all objects forward by a number of ms."""
@@ -87,24 +90,25 @@ class SharedClock:
         now_ms = milliseconds(now_ms, "now_ms")
         if self._moving:
             raise CoterieError("on_event must not move the clock, which is being moved")
-        for check in self._checks:
-            check()
+        for each in self._added:
+            each.check()
         self._moving = True
         try:
             while self._step(now_ms):
                 pass
         finally:
             self._moving = False
-            for moved in self._moved:
-                moved()
+            for each in self._added:
+                each.moved()
 
     def _step(self, limit_ms: int) -> bool:
         """Go to the earliest deadline, or to the limit; return whether the limit lies beyond."""
-        due = [clocked.next_deadline_ms() for clocked in self._clocked]
+        due = [each.clocked.next_deadline_ms() for each in self._added]
         next_ms = min((ms for ms in due if ms is not None), default=limit_ms)
         self.now_ms = min(max(next_ms, self.now_ms), limit_ms)
-        for clocked, advance, due_ms in zip(self._clocked, self._advance, due, strict=True):
+        for each, due_ms in zip(self._added, due, strict=True):
+            own_ms = each.clocked.now_ms
             # Also if an interruption left timers that are due at the present time.
-            if clocked.now_ms < self.now_ms or (due_ms is not None and due_ms <= self.now_ms):
-                advance(max(self.now_ms, clocked.now_ms))
+            if own_ms < self.now_ms or (due_ms is not None and due_ms <= self.now_ms):
+                each.advance(max(self.now_ms, own_ms))
         return self.now_ms < limit_ms

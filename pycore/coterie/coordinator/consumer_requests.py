@@ -11,6 +11,7 @@ from coterie.arguments import called, integer, text
 from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.pending import Pending, now_or_later
+from coterie.coordinator.requests import compile_values
 from coterie.errors import ConfigError
 from coterie.operations import NUMBER
 
@@ -77,9 +78,8 @@ class ConsumerGroupRequests:
 
         It is no request: it is neither recorded nor an event.
         """
-        described = self._core.ask(
-            NUMBER["consumer_group_describe"], 0, None, -1, None, None, (group_id,)
-        )
+        op = "consumer_group_describe"
+        described = self._core.ask(NUMBER[op], 0, *compile_values(op, ((group_id,),)))
         if described is None:  # a timer of this moment came between
             return {}
         ((*_, members),) = described[1]

@@ -99,7 +99,6 @@ class GroupCoordinator(AdminRequests, ConsumerGroupRequests):
             self._core.import_log(batches)
             self._may_adopt &= not (batches or self._core.group_count)
             self._drain()
-            self._outbox.raise_failure(self._core)
         self._loaded = bool(batches or self._core.group_count)
 
     def _start(self, config: Mapping[str, Any] | None, now_ms: int) -> None:

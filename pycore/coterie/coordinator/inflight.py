@@ -58,7 +58,6 @@ class Appends(deque[PendingAppend]):
 
     def clear(self) -> None:
         """Remove all; they may be completed later."""
-        self._listed = None
         self._waiting.clear()
 
     def __len__(self) -> int:

@@ -5,6 +5,8 @@ import random
 import pytest
 from coterie._core.coordinator.consumer.assignors import GroupSpec
 
+from coterie import GroupCoordinator
+from coterie.coordinator.consumer_requests import derived_topic_id
 from support.consumer_groups import assignors as model
 from support.consumer_groups.image import id_order
 
@@ -42,3 +44,61 @@ def test_each_assignment_is_that_of_the_model_and_the_next_starts_from_it(size, 
         if rng.random() < 0.8:
             group.replay()
             previous = target
+
+
+def targets_of(coordinator, numbers):
+    """Of each member of group g: topic name -> partitions that it shall have."""
+    (group,) = coordinator.consumer_group_describe(["g"]).groups
+    return {
+        member.member_id: {
+            numbers[row.topic]: {*row.partitions} for row in member.target_assignment
+        }
+        for member in group.members
+    }
+
+
+@pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2"])
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [("", "", True), ("x", "", False), ("", "x", False), ("x", "y", False), ("x", "x", False)],
+)
+def test_an_expression_makes_subscriptions_differ_before_it_is_resolved(
+    behaviour, first, second, alike
+):
+    """ConsumerGroup.subscriptionType: only names, or only one expression, are alike."""
+    pytest.importorskip("re2")
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour, "coterie.tasks": "manual"})
+    counts = {"t": 2, "u": 2}
+    coordinator.set_topics(counts)
+    ids = {name: derived_topic_id(name) for name in counts}
+    fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [],
+              "subscribed_topic_names": [*counts]}  # fmt: skip
+    for member_id, regex in (("a", first), ("b", second)):
+        coordinator.consumer_group_heartbeat(
+            "g", member_id, 0, **fields, subscribed_topic_regex=regex
+        )
+    topics = sorted(ids.values(), key=id_order)
+    every = {topic: {0, 1} for topic in topics}
+    target = model.assign(
+        "uniform",
+        {member_id: (None, topics) for member_id in "ab"},
+        {"a": every},
+        dict.fromkeys(topics, 2),
+        alike,
+    )
+    assert targets_of(coordinator, ids) == target
+
+
+def test_a_new_static_member_counts_as_one_in_its_first_assignment():
+    """RangeAssignor: static members come first, by their instance ids."""
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"})
+    coordinator.set_topics({"t": 6})
+    fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], "server_assignor": "range",
+              "subscribed_topic_names": ["t"]}  # fmt: skip
+    for member_id, instance in (("a", None), ("y", "j"), ("z", "i")):
+        coordinator.consumer_group_heartbeat("g", member_id, 0, instance_id=instance, **fields)
+    assert targets_of(coordinator, {"t": "t"}) == {
+        "z": {"t": {0, 1}},
+        "y": {"t": {2, 3}},
+        "a": {"t": {4, 5}},
+    }

@@ -6,7 +6,7 @@ Rules: docs/rules/consumer-groups.md#heartbeats; GroupMetadataManager.java
 
 import pytest
 
-from coterie import Batch, Error, GroupCoordinator
+from coterie import Batch, Error, GroupCoordinator, load_trace
 from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.messages import decode_key, decode_value, encode_key, encode_value, partition_for
@@ -130,6 +130,23 @@ def test_who_sends_it_is_part_of_every_heartbeat():
         assert (row["clientId"], row["clientHost"]) == tuple(fields.values())
         beat(coordinator, epoch=1, **fields)
         assert len(coordinator.log) == before + 1
+
+
+def test_a_client_that_comes_back_is_written_however_often_it_was_there():
+    """Equal heartbeats of a trace are one object: what one has found is not what the next finds."""
+    header = {"format": "coterie-trace", "version": 2, "config": {"coterie.behaviour": "4.1"},
+              "topics": [{"topic": "t", "topic_id": TOPIC, "partitions": 2}]}  # fmt: skip
+    clients = ["one", "one", "one", "two", "two", "one", "one", "two", "one"]
+    events = [
+        {"op": "consumer_group_heartbeat", "group_id": "g", "member_id": "a", "client_id": client,
+         "member_epoch": int(number > 0), "id": number, "at": number,
+         **(FIRST if number == 0 else {})}
+        for number, client in enumerate(clients)
+    ]  # fmt: skip
+    coordinator = GroupCoordinator()
+    coordinator.play(load_trace([header, *events]))
+    rows = [row["clientId"] for row in members_written(coordinator)]
+    assert rows == ["one", "two", "one", "two", "one"]
 
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 300, 16_382, 16_383, 16_384])
@@ -265,6 +282,29 @@ def test_a_topic_that_is_made_anew_under_another_id_is_another_topic():
     beat(coordinator, epoch=beat(coordinator, epoch=2, topic_partitions=[]).member_epoch)
     (group,) = coordinator.consumer_group_describe(["g"]).groups
     assert [row.partitions for row in group.members[0].assignment] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("assignor", "others"), [("uniform", ["t"]), ("range", ["t"]), ("range", ["t", "u"])]
+)
+def test_partitions_that_a_topic_no_longer_has_are_given_to_nobody(assignor, others):
+    coordinator = made()
+    beat(coordinator, server_assignor=assignor, subscribed_topic_names=["t", "u"])
+    beat(coordinator, "b", server_assignor=assignor, subscribed_topic_names=others)
+    coordinator.handle({"op": "metadata", "delete_topics": ["t"]})
+    coordinator.handle(
+        {"op": "metadata", "topics": [{"topic": "t", "topic_id": TOPIC, "partitions": 3}]}
+    )
+    for _ in range(3):
+        (group,) = coordinator.consumer_group_describe(["g"]).groups
+        for member in group.members:
+            beat(coordinator, member.member_id, member.member_epoch, topic_partitions=[])
+    (group,) = coordinator.consumer_group_describe(["g"]).groups
+    targets = sorted((row.topic, number) for member in group.members
+                     for row in member.target_assignment for number in row.partitions)  # fmt: skip
+    assert targets == [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("u", 1)]
+    (second,) = [member for member in group.members if member.member_id == "b"]
+    assert {row.topic for row in second.target_assignment} <= {*others}
 
 
 def test_a_new_topic_is_matched_once_ten_seconds_have_passed():

@@ -42,7 +42,7 @@ def hash_of_readers_of(names, behaviour):
 
 
 @pytest.mark.parametrize("behaviour", ["4.1", "4.1.2", "4.2"])
-@pytest.mark.parametrize("others", [[], ["t"], ["u"], ["v"], ["t", "v"]])
+@pytest.mark.parametrize("others", [[], ["t"], ["u"], ["v"], ["t", "v"], ["u", "t"]])
 @pytest.mark.parametrize("now", [["u"], ["t"], ["t", "u"], ["v"]])
 def test_the_metadata_hash_is_of_what_is_read_after_names_and_expression_have_changed(
     behaviour, others, now
@@ -81,6 +81,31 @@ def test_a_group_that_a_renamed_member_turns_classic_ends_in_the_order_of_the_ne
     expected = [renamed, "Y", "b", "c"]
     for kind in (CURRENT, TARGET, MEMBER):
         assert [name for version, name in gone if version == kind] == expected
+
+
+def test_timeouts_and_times_are_the_same_in_both_types_of_group():
+    """ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup."""
+    coordinator = made(now_ms=123_456)
+    fields = {"session_timeout_ms": 17_003, "rebalance_timeout_ms": 41_009}
+    pending = join(coordinator, **fields)
+    member_id = coordinator.run_until(pending, limit_ms=600_000).member_id
+    coordinator.sync_group("g", 1, member_id, assignments={})
+    beat(coordinator, "new", subscribed_topic_names=["t"])
+    rows = {key["memberId"]: value for version, key, value in records(coordinator)
+            if version == MEMBER}  # fmt: skip
+    classic = rows[member_id]["classicMemberMetadata"]
+    assert classic["sessionTimeoutMs"] == 17_003
+    assert (rows[member_id]["rebalanceTimeoutMs"], rows["new"]["rebalanceTimeoutMs"]) == (
+        41_009, 20_000)  # fmt: skip
+    coordinator.advance_by(1_777)
+    beat(coordinator, "new", -1)
+    (group,) = [value for batch in coordinator.log for raw, data in batch.records
+                if decode_key(raw)["version"] == CLASSIC_GROUP and data is not None
+                for value in [decode_value(CLASSIC_GROUP, data)["data"]]][-1:]  # fmt: skip
+    assert group["currentStateTimestamp"] == coordinator.now_ms
+    (member,) = group["members"]
+    assert (member["memberId"], member["sessionTimeout"], member["rebalanceTimeout"]) == (
+        member_id, 17_003, 41_009)  # fmt: skip
 
 
 @pytest.mark.parametrize(("behaviour", "regex"), [("4.1", "t|v"), ("4.1.2", ""), ("4.2", "")])

@@ -48,10 +48,10 @@ cdef inline void fetch_keys(dict one) noexcept:
 
 
 cdef inline void fetch_parts(ConsumerMember member) noexcept:
-    fetch(<void*>member.fields, 1)
-    fetch(<void*>member.assigned, 1)
-    fetch(<void*>member.target, 1)
-    fetch(<void*>member.timers, 1)
+    coterie_prefetch(<void*>member.fields)
+    coterie_prefetch(<void*>member.assigned)
+    coterie_prefetch(<void*>member.target)
+    coterie_prefetch(<void*>member.timers)
 
 
 cdef inline ConsumerGroup found_at(Runtime runtime, const LookUp* look_ups, Py_ssize_t n):
@@ -83,19 +83,19 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
 
     group = found_at(runtime, look_ups, n + PARTS_AHEAD)
     if group is not None:
-        fetch(<void*>group.members, 1)
+        coterie_prefetch(<void*>group.members)
         if may_write(event + PARTS_AHEAD, group):
-            fetch(<void*>group.order, 1)
-            fetch(<void*>group.names_count, 1)
-            fetch(<void*>group.topic_count, 1)
-            fetch(<void*>group.owners, 1)
-            fetch(<void*>group.targeted, 1)
+            coterie_prefetch(<void*>group.order)
+            coterie_prefetch(<void*>group.names_count)
+            coterie_prefetch(<void*>group.topic_count)
+            coterie_prefetch(<void*>group.owners)
+            coterie_prefetch(<void*>group.targeted)
 
     group = found_at(runtime, look_ups, n + CONTENTS_AHEAD)
     if group is not None:
         fetch_keys(group.members)
         if may_write(event + CONTENTS_AHEAD, group):
-            fetch((<PyListObject*>group.order).ob_item, 1)
+            coterie_prefetch((<PyListObject*>group.order).ob_item)
             fetch_keys(group.names_count)
             fetch_keys(group.topic_count)
             fetch_keys(group.owners)
@@ -121,8 +121,8 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
             found = PyDict_GetItemWithError(
                 group.members, objects[event[<int>MEMBER_AHEAD].member])
             if found != NULL:
-                fetch(<void*>(<ConsumerMember>found).timers, 1)
-                fetch(<void*>(<ConsumerMember>found).answer, 1)
+                coterie_prefetch(<void*>(<ConsumerMember>found).timers)
+                coterie_prefetch(<void*>(<ConsumerMember>found).answer)
 
     group = found_at(runtime, look_ups, n)
     if group is not None:

@@ -252,10 +252,10 @@ cdef class Coordinator:
         # less CPU time on CPython 3.11.
         cdef bint was_enabled = False
         begin_change(&self.users, THE_COORDINATOR)
-        self.runtime.strict = True
-        if isinstance(self.runtime.sink, MemoryLog) and self.joins.member_ids is None:
-            was_enabled = PyGC_Disable()
         try:
+            self.runtime.strict = True
+            if isinstance(self.runtime.sink, MemoryLog) and self.joins.member_ids is None:
+                was_enabled = PyGC_Disable()
             return self.play_all(trace)
         finally:
             if was_enabled:

@@ -51,6 +51,7 @@ cdef class Outputs:
                   object payload) except -1:
         cdef OutputRow* row
         cdef Py_ssize_t capacity
+        cdef PyObject* reference = NULL
         if self.count == self.capacity:
             capacity = 2 * self.capacity + 64
             row = <OutputRow*>realloc(self.rows, capacity * sizeof(OutputRow))
@@ -58,30 +59,27 @@ cdef class Outputs:
                 raise MemoryError
             self.rows = row
             self.capacity = capacity
+        if payload is not None:
+            if type(payload) is tuple:
+                PyObject_GC_UnTrack(<PyObject*>payload)
+            Py_INCREF(payload)
+            reference = <PyObject*>payload
         row = &self.rows[self.count]
         row.at_ms = at_ms
         row.id = id
         row.kind = kind
         row.op = op
         row.code = code
-        row.payload = NULL
-        if payload is not None:
-            if type(payload) is tuple:
-                PyObject_GC_UnTrack(<PyObject*>payload)
-            Py_INCREF(payload)
-            row.payload = <PyObject*>payload
+        row.payload = reference
         self.count += 1
         return 0
 
     cpdef clear(self):
         """Forget every row."""
         cdef Py_ssize_t n, count = self.count
-        cdef PyObject* payload
         self.count = 0
         for n in range(count):
-            payload = self.rows[n].payload
-            self.rows[n].payload = NULL
-            Py_XDECREF(payload)
+            Py_XDECREF(self.rows[n].payload)
 
     cdef tuple only_answer(self, int64_t id):
         """Return the error and payload of this request and drop the rows, if it alone was answered.

@@ -113,21 +113,14 @@ cdef class MemoryLog(Sink):
         self.batches = []
 
     cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
-        cdef int64_t position = self.end if base_offset < 0 else base_offset
-        cdef Py_ssize_t place
-        if base_offset < 0:
-            batch.base_offset = position
-            self.batches.append(batch)
-            self.end = position + max(batch.count, 1)
-            return position
-        place = self.place(batch.count, base_offset)
-        batch.base_offset = position
+        cdef Py_ssize_t place = self.place(batch.count, base_offset)
+        batch.base_offset = self.end if base_offset < 0 else base_offset
         if place == len(self.batches):
             self.batches.append(batch)
         else:
             self.batches.insert(place, batch)
-        self.end = max(self.end, position + max(batch.count, 1))
-        return position
+        self.end = max(self.end, batch.base_offset + max(batch.count, 1))
+        return batch.base_offset
 
     cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
         self.place(count, base_offset)

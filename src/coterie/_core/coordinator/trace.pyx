@@ -82,9 +82,7 @@ cdef class Trace:
         event.group = self.intern(group_id)
         event.member = self.intern(member_id)
         event.instance = self.intern(instance)
-        event.details = 0
-        if details is not None:
-            event.details = self.intern_details(op, details)
+        event.details = 0 if details is None else self.intern_details(op, details)
         self.lines.append(line)
         self.count += 1
         self.last_id = max(self.last_id, id)

@@ -285,7 +285,6 @@ cdef class Connection:
         return self.cluster.latency_ms + self.host.slow_ms
 
     cdef int transmit(self, ClientRequest request) except -1:
-        request.returns = False
         return self.process.schedule.add_later(self.delay_ms(), request)
 
     cdef int arrive(self, ClientRequest request) except -1:

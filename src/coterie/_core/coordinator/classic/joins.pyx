@@ -321,13 +321,13 @@ cdef class Joins:
             member_id = self.member_ids(prefix)
         except Exception as error:
             raise CoterieError(f"member_ids({prefix!r:.60}) raised {error!r:.120}") from error
-        if not isinstance(member_id, str) or not member_id:
+        if not isinstance(member_id, str):
             raise CoterieError(f"member_ids({prefix!r:.60}) must return a member id, not "
                                f"{shown(member_id)}")
         member_id = text_of(member_id, "a member id")   # a subclass may compare as it likes
         if not 0 < utf8_length(member_id) <= LONGEST:
-            raise CoterieError(f"member_ids({prefix!r:.60}) must return at most {LONGEST} bytes "
-                               f"of UTF-8, not {member_id!r:.60}")
+            raise CoterieError(f"member_ids({prefix!r:.60}) must return 1 to {LONGEST} bytes of "
+                               f"UTF-8, not {member_id!r:.60}")
         if knows_id(group, member_id):
             raise CoterieError(f"member_ids({prefix!r:.60}) returned {member_id!r:.60}, which "
                                f"group {group.group_id!r:.60} has already")

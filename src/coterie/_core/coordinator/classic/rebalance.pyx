@@ -331,20 +331,13 @@ cdef class Rebalances(Component):
         cdef int before = group.state
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
-        cdef Request request
         self.transition(group, DEAD, BY_FAILOVER, None)
         while (member := next_member(&group.members, &place)) is not None:
             if before == PREPARING_REBALANCE and member.awaiting_join is not None:
-                request = member.awaiting_join
-                member.awaiting_join = None
-                group.num_members_awaiting_join -= 1
-                self.runtime.answer(request, NOT_COORDINATOR, member.member_id)
+                self.runtime.answer(member.awaiting_join, NOT_COORDINATOR, member.member_id)
             elif (before == STABLE or before == COMPLETING_REBALANCE) and (
                     member.awaiting_sync is not None):
-                request = member.awaiting_sync
-                member.awaiting_sync = None
-                self.runtime.answer(request, NOT_COORDINATOR, None)
-        group.forget_syncs()
+                self.runtime.answer(member.awaiting_sync, NOT_COORDINATOR, None)
         return self.drop_group(group)
 
     cdef list timers_of(self, GroupMetadata group):

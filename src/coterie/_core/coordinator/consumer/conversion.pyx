@@ -47,7 +47,7 @@ cdef bytes written_assignment(Assignment assignment, bytes metadata):
     """An assignment in the version of a member's subscription; topics that are gone left out."""
     cdef TopicId topic
     cdef list rows = []
-    version = int.from_bytes(metadata[:2], "big", signed=True)
+    version = int.from_bytes(metadata[:2], "big")       # never negative: it was read before
     for topic, (_, partitions) in zip(assignment.topics, assignment.rows()):
         if topic.name is not None:
             rows.append({"topic": topic.name, "partitions": list(partitions)})

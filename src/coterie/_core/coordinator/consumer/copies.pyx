@@ -31,7 +31,6 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     target.order = []
     for member in source.order:
         copied = copied_member(target, member)
-        copied.instance_id = member.instance_id
         target.order.append(copied)
         target.members[member.member_id] = copied
     for member in source.absent.values():
@@ -42,6 +41,7 @@ cdef ConsumerMember copied_member(ConsumerGroup target, ConsumerMember member):
     """A copy of a member without its timers; its target is counted."""
     cdef ConsumerMember copied = new_member(member.member_id)
     copied.fields, copied.state, copied.present = member.fields, member.state, member.present
+    copied.instance_id = member.instance_id
     copied.epoch, copied.previous_epoch = member.epoch, member.previous_epoch
     copied.assigned, copied.revoking = member.assigned, member.revoking
     copied.target, copied.previous = member.target, member.previous

@@ -31,7 +31,6 @@ cdef void begin_cursor(Cursor* c, int32_t* order, int32_t count, const int32_t* 
     c.order, c.count = order, count
     c.low_level = load[order[0]] - 1
     c.low_end = c.low_next = 0
-    c.high_level = load[order[count - 1]] + 1
     c.high_start = c.high_end = count
     c.high_next = count - 1
 
@@ -164,7 +163,7 @@ cdef class Balance:
         order = self.sort(topic, low, spread)
         self.group_by_owner(run, owner)
         begin_cursor(&cursor, order, run.subscribers, self.load)
-        while cursor.high_level - cursor.low_level > 1:
+        while True:
             member = most(&cursor, self.load)
             while member >= 0 and not self.left_of[member]:
                 exclude(&cursor)

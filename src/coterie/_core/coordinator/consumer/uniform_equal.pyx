@@ -51,10 +51,12 @@ cdef int find_free(Pool* pool, list topics, dict targeted) except -1:
             pool.complete = False
     for n in range(len(topics)):
         counts = targeted.get(topics[n])
-        if counts is not None and counts.count <= pool.runs[n].count == counts.taken:
-            continue
+        if counts is not None:
+            if counts.count <= pool.runs[n].count == counts.taken:
+                continue
+            counts.reserve(pool.runs[n].count)
         for m in range(pool.runs[n].count):
-            if counts is None or m >= counts.count or not counts.counts[m]:
+            if counts is None or not counts.counts[m]:
                 pool.free[pool.count] = pool.runs[n].first + m
                 pool.count += 1
 
@@ -120,8 +122,7 @@ cdef int share_equally(list subscribers, dict targeted, list topics, Run* runs,
         if quota > 0 and extra and members - n > extras:
             quota -= 1
             extra = False
-        if quota > 0:
-            quotas[n] = quota
+        quotas[n] = quota
         if extra:
             extras -= 1
     for n in range(members):
