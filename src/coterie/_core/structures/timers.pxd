@@ -38,5 +38,5 @@ cdef class TimerWheel:
     cdef void release(self, int64_t i) noexcept
     cdef int reserve(self, int64_t count) except -1
     cdef int open(self, int index) except -1
-    cdef bint scan(self, int index, int64_t start_ms, int64_t* best_ms) except -1
+    cdef bint scan(self, int index) except -1
     cdef int sweep(self) except -1
