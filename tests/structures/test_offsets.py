@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from coterie import CoterieError, OffsetMap, expired
 from coterie._core.structures.expiry import expiry_rule
 from coterie._core.structures.offsets import Offset
+from coterie.errors import ArgumentError
 
 TP = ("t", 0)
 DAY_MS = 86_400_000
@@ -77,6 +79,22 @@ def test_an_append_that_comes_back_after_a_removal_changes_nothing():
     assert offsets.remove([TP]) == []
     offsets.on_offset_commit_append({TP: 1}, 3)
     assert TP not in offsets
+    assert not offsets.has_offsets
+
+
+def test_a_failed_append_leaves_a_later_commit_pending():
+    """Source: GroupMetadata.failPendingOffsetWrite."""
+    offsets = OffsetMap()
+    offsets.prepare_offset_commit(MappingProxyType({TP: 1}))
+    offsets.prepare_offset_commit({TP: 2})
+    offsets.fail_pending_offset_write({TP: 1})
+    assert offsets.has_offsets
+    offsets.on_offset_commit_append({TP: 2}, 3)
+    assert offsets[TP].offset == 2
+    offsets.prepare_offset_commit({TP: 4})
+    offsets.fail_pending_offset_write({TP: 4})
+    assert offsets[TP].offset == 2
+    assert offsets.remove([TP])
     assert not offsets.has_offsets
 
 
@@ -154,8 +172,9 @@ def test_a_map_expires_what_the_filter_says(rows, now_ms):
 def test_columns_of_the_wrong_kind_are_refused(columns):
     with pytest.raises(ValueError, match="_ms"):
         expired(*columns, 0, 0)
-    with pytest.raises(ValueError, match="keep"):
-        expired([1], [1], 0, 0, keep=[1])
+    for rows, keep in ((1, [1]), (2, [True]), (2, [[True, True]]), (2, [True] * 3)):
+        with pytest.raises(ArgumentError, match=f"keep must be a column of {rows} bools"):
+            expired([1] * rows, [1] * rows, 0, 0, keep=keep)
 
 
 def test_a_single_time_stands_for_a_column_of_no_rows_too():
