@@ -188,7 +188,7 @@ def test_a_handle_never_names_a_later_timer():
     assert not wheel.cancel(old)
     assert not wheel.rearm(old, 3)
     assert wheel.cancel(new)
-    assert not any(wheel.cancel(h) for h in (-1, 1 << 40, 0, 7))
+    assert not any(wheel.cancel(h) for h in (-1, 1 << 40, 0, 7, 1 << 32 | 0xFFFFFFFF))
 
 
 def test_a_deadline_in_the_past_fires_at_the_next_advance():
@@ -277,6 +277,14 @@ def test_as_many_fire_as_are_due_whatever_the_room_for_their_keys(count, later):
     wheel.cancel_many(handles)
     assert wheel.advance(5).tolist() == list(range(count + later))
     assert wheel.advance(50).tolist() == list(range(later))
+
+
+def test_many_timers_of_one_millisecond_fire_whole_time_and_again():
+    wheel, keys = TimerWheel(), list(range(300))
+    for turn_ms in range(0, 16 * 1024, 2 * 1024):
+        assert wheel.advance(turn_ms).size == 0
+        wheel.add_many(np.full(300, turn_ms + 5), keys)
+        assert wheel.advance(turn_ms + 2_047).tolist() == keys
 
 
 def test_fired_keys_hold_on_to_at_most_twice_their_memory():
