@@ -119,6 +119,17 @@ def test_a_message_of_an_old_format_is_read_as_one_whatever_its_value_holds(magi
         assert fold.unknown == {struct.unpack_from(">h", key)[0]: 1}, name
 
 
+def test_every_byte_of_a_name_of_any_length_counts():
+    """Groups that are not requested differ in a number that stands for their name."""
+    names = [b"a" * size for size in range(2, 90)]
+    names += [name[:i] + b"b" + name[i + 1 :] for name in names for i in range(len(name))]
+    data = b"".join(batch(n, [commit(5, group=name)]) for n, name in enumerate(names))
+    rows, _ = RecordScan(groups=["other"]).scan(data)
+    numbers = rows["batches"]["group"].tolist()
+    assert len(set(numbers)) == len(names)
+    assert min(numbers) >= 0
+
+
 def test_of_no_groups_nothing_is_read():
     data = batch(0, [commit(5), (5, GROUP, LIFE), (5, NO_NAME, None)])
     rows, _ = RecordScan(groups=[]).scan(data)

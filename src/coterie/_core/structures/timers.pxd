@@ -14,7 +14,7 @@ cdef class TimerWheel:
     cdef int64_t clock_ms
     cdef int64_t stale             # entries whose node has moved on
     cdef bint next_known
-    cdef int64_t next_ms           # the earliest deadline, if next_known
+    cdef int64_t next_ms           # the earliest deadline; without a meaning unless next_known
     cdef DueQueue due              # deadlines that are not after the clock
     cdef Slots slots
 

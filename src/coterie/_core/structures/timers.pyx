@@ -289,7 +289,7 @@ cdef class TimerWheel:
         if self.size == 1:
             self.next_known = True
             self.next_ms = deadline_ms
-        elif self.next_known:
+        else:
             self.next_ms = min(deadline_ms, self.next_ms)
         self.file(<int32_t>i)
         return <int64_t>node.generation << 32 | i
@@ -300,11 +300,10 @@ cdef class TimerWheel:
         if i < 0:
             return False
         cdef Node* node = &self.nodes[i]
-        if self.next_known:
-            if node.deadline_ms == self.next_ms:
-                self.next_known = False
-            else:
-                self.next_ms = min(deadline_ms, self.next_ms)
+        if node.deadline_ms == self.next_ms:
+            self.next_known = False
+        else:
+            self.next_ms = min(deadline_ms, self.next_ms)
         cdef bint earlier = deadline_ms < node.deadline_ms
         node.deadline_ms = deadline_ms
         node.seq = self.seq
@@ -420,7 +419,7 @@ cdef class TimerWheel:
         return 0
 
     cdef inline void release(self, int64_t i) noexcept:
-        if self.next_known and self.nodes[i].deadline_ms == self.next_ms:
+        if self.nodes[i].deadline_ms == self.next_ms:
             self.next_known = False
         release_node(self.nodes, i, &self.free_head)
         self.size -= 1
