@@ -118,6 +118,22 @@ def test_a_piece_may_have_exactly_as_many_bytes_as_it_may():
     assert cut_points(data, starts[3] - 1)[1] == starts[2]
 
 
+@pytest.mark.parametrize("wrong", ["nothing", "checksum", "records", "magic"])
+def test_a_wrong_length_is_in_one_piece_with_the_readable_batch_before_it(wrong):
+    """That batch decides which base offset the fault may have."""
+    first, middle = batch(0, [(5, b"k", b"v")]), batch(1, [(6, b"k", b"v")])
+    if wrong == "checksum":
+        middle = middle[:-1] + b"?"
+    elif wrong == "records":
+        middle = with_sum(middle, b"\xff" * 10)
+    elif wrong == "magic":
+        middle = middle[:16] + b"\x07" + middle[17:]
+    data = first + middle + batch(2, [(7, b"k", b"v")])[:-1]
+    starts = [len(first)] if wrong == "nothing" else []
+    ends = [len(data)]
+    assert cut_points(data, len(first)) == [0, *starts, *ends]
+
+
 def test_a_message_of_an_old_format_has_no_field_that_only_new_batches_have():
     """Whatever the batch before it had."""
     new = encode_batch(
