@@ -189,6 +189,14 @@ def test_any_length_below_0_is_null(length):
     assert ([record[2:4] for record in found], faults) == ([(None, None)] * 2, [])
 
 
+def test_a_record_ends_with_its_batch_whatever_the_next_one_begins_with():
+    """Its last byte, 0 headers, is missing; the base offset of the next batch begins with a 0."""
+    whole = batch(0, [(5, b"k", b"v")])
+    found, (fault,) = records_of(with_sum(whole, whole[61:-1]) + batch(1, [(6, b"l", b"w")]))
+    assert [record.key for record in found] == [b"l"]
+    assert (fault.kind, fault.detail) == ("records", "record 0 of 1 does not fill its length")
+
+
 def test_a_message_of_an_old_format_has_any_offset_and_time():
     for offset, ms in ((-(2**63), -(2**63)), (-5, -1), (2**63 - 1, 2**63 - 1)):
         ((record,), faults) = records_of(encode_message_set([(offset, ms, b"k", b"v")], 1))
