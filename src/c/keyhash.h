@@ -46,7 +46,8 @@ static inline uint64_t coterie_keyhash(const uint8_t *key, size_t size) {
     if (size < 16)
         return coterie_mum(hash ^ coterie_word(key), COTERIE_HASH_B ^ coterie_word(key + size - 8));
     for (at = 48; at < last; at += 16)
-        hash = coterie_mum(hash, COTERIE_HASH_A ^ coterie_hash_piece(key + at, hash, ~hash));
+        hash = coterie_mum(hash,
+            COTERIE_HASH_A ^ coterie_hash_piece(key + at, hash, COTERIE_HASH_C));
     hash += coterie_hash_piece(key, COTERIE_HASH_A, COTERIE_HASH_B);
     hash += coterie_hash_piece(key + coterie_at_most(16, last), COTERIE_HASH_C, COTERIE_HASH_A);
     hash += coterie_hash_piece(key + coterie_at_most(32, last), COTERIE_HASH_B, COTERIE_HASH_C);

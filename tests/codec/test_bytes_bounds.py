@@ -118,6 +118,22 @@ def test_a_piece_may_have_exactly_as_many_bytes_as_it_may():
     assert cut_points(data, starts[3] - 1)[1] == starts[2]
 
 
+@pytest.mark.parametrize("wrong", ["nothing", "checksum", "records", "magic"])
+def test_a_wrong_length_is_in_one_piece_with_the_readable_batch_before_it(wrong):
+    """That batch decides which base offset the fault may have."""
+    first, middle = batch(0, [(5, b"k", b"v")]), batch(1, [(6, b"k", b"v")])
+    if wrong == "checksum":
+        middle = middle[:-1] + b"?"
+    elif wrong == "records":
+        middle = with_sum(middle, b"\xff" * 10)
+    elif wrong == "magic":
+        middle = middle[:16] + b"\x07" + middle[17:]
+    data = first + middle + batch(2, [(7, b"k", b"v")])[:-1]
+    starts = [len(first)] if wrong == "nothing" else []
+    ends = [len(data)]
+    assert cut_points(data, len(first)) == [0, *starts, *ends]
+
+
 def test_a_message_of_an_old_format_has_no_field_that_only_new_batches_have():
     """Whatever the batch before it had."""
     new = encode_batch(
@@ -171,6 +187,14 @@ def test_any_length_below_0_is_null(length):
     assert columns["key_size"].tolist() == columns["value_size"].tolist() == [-1, -1]
     (found, faults) = records_of(new + old)
     assert ([record[2:4] for record in found], faults) == ([(None, None)] * 2, [])
+
+
+def test_a_record_ends_with_its_batch_whatever_the_next_one_begins_with():
+    """Its last byte, 0 headers, is missing; the base offset of the next batch begins with a 0."""
+    whole = batch(0, [(5, b"k", b"v")])
+    found, (fault,) = records_of(with_sum(whole, whole[61:-1]) + batch(1, [(6, b"l", b"w")]))
+    assert [record.key for record in found] == [b"l"]
+    assert (fault.kind, fault.detail) == ("records", "record 0 of 1 does not fill its length")
 
 
 def test_a_message_of_an_old_format_has_any_offset_and_time():

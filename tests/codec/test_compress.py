@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie._core.codec.checksum import xxh32
-from coterie._core.codec.compress import NAMES, compress, decompress
-from coterie.errors import CorruptData
+from coterie._core.codec.compress import MAX_SIZE, NAMES, compress, decompress
+from coterie.errors import ArgumentError, CorruptData
 from support import golden_data
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -48,6 +48,15 @@ def lz4_frame(*blocks, flags=0x60, descriptor=0x40, content_size=b"", tail=b"\0\
 
 def lz4_stored(data, block_sum=b""):
     return struct.pack("<I", len(data) | 1 << 31) + data + block_sum
+
+
+def block_sum_that_ends_with_a_zero():
+    """Return bytes whose LZ4 block checksum has 0 as its last byte, and that checksum."""
+    return next(
+        (data, struct.pack("<I", xxh32(data)))
+        for data in (struct.pack("<I", n) for n in range(10_000))
+        if xxh32(data) < 1 << 24
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -295,3 +304,76 @@ def test_any_contiguous_buffer_is_taken(codec):
     stream = compress(codec, TEXT)
     for kind in (bytes, bytearray, memoryview):
         assert decompress(codec, kind(stream)) == TEXT
+
+
+def test_a_broken_stream_is_reported_with_the_byte_that_is_wrong_or_its_end_if_bytes_are_missing():
+    """The byte where a wrong field or block begins; behind a limit, where reading ended."""
+    one = compress(SNAPPY, b"one")  # a header, a length of 4 bytes, a block
+    version_0 = XERIAL[:8] + bytes(8)
+    claims = b"\xff\xff\xff\xff\x0f"  # 4 GiB
+    chunk = struct.pack(">i", 5) + claims
+    gz = gzip.compress(TEXT)
+    stored, summed = lz4_stored(b"abc"), block_sum_that_ends_with_a_zero()
+    lz4 = lz4_frame(stored)  # a header of 7 bytes, a block of 7, the end mark
+    long_head = {"flags": 0x68, "content_size": bytes(8)}
+    zstd = bytes(cramjam.zstd.compress(b"one"))
+    first_block = struct.pack("<I", 0xFD2FB528) + b"\x00\x58"  # a frame's header of 6 bytes
+    row = struct.pack("<I", 2 << 3)[:3]  # a raw block of 2 bytes, not the last
+    cases = [
+        (GZIP, gz[:-1], len(gz) - 1, "before its end", {}),
+        (GZIP, b"", 0, "before its end", {}),
+        (GZIP, gz + gz, len(gz), "after decompression", {"max_size": len(TEXT) - 1}),
+        (GZIP, gz + gz, 2 * len(gz), "after decompression", {"max_size": len(TEXT)}),
+        (SNAPPY, claims, 0, "claims", {}),
+        (SNAPPY, version_0, 8, "version 0", {}),
+        (SNAPPY, one + version_0, len(one) + 8, "version 0", {}),
+        (SNAPPY, one + XERIAL[:15], len(one) + 15, "inside a header", {}),
+        (SNAPPY, XERIAL + struct.pack(">i", -2), 16, "of -2 bytes, 0 are left", {}),
+        (SNAPPY, one + struct.pack(">i", 3) + b"ab", len(one), "of 3 bytes, 2 are left", {}),
+        (SNAPPY, XERIAL + chunk, 20, "claims", {}),
+        (SNAPPY, one + chunk, len(one) + 4, "claims", {}),
+        (SNAPPY, one + one, 20, "of 3 bytes, only 2 are", {"max_size": 2}),
+        (SNAPPY, one + one, len(one) + 20, "of 3 bytes, only 1 are", {"max_size": 4}),
+        (LZ4, lz4[:6], 6, "inside its header", {}),
+        (LZ4, b"\x05" + lz4[1:], 0, "magic", {}),
+        (LZ4, lz4_frame(flags=0x61), 4, "flags", {}),
+        (LZ4, lz4_frame(descriptor=0x30), 5, "descriptor", {}),
+        (LZ4, lz4_frame(sum_=0), 6, "header checksum", {}),
+        (LZ4, lz4_frame(sum_=0, **long_head), 14, "header checksum", {}),
+        (LZ4, lz4_frame(**long_head)[:14], 14, "inside its header", {}),
+        (LZ4, lz4[:-1], len(lz4) - 1, "end mark", {}),
+        (LZ4, lz4_frame(stored, flags=0x64) + b"sum", len(lz4) + 3, "content checksum", {}),
+        (LZ4, lz4[:12], 7, "of 3 bytes; 1 are left, 65536", {}),
+        (LZ4, lz4_frame(stored, stored)[:-5], 14, "of 3 bytes; 2 are left, 65536", {}),
+        (LZ4, lz4_frame(stored, lz4_stored(bytes(65_537))), 14, "of 65537 bytes", {}),
+        (LZ4, lz4_frame(stored + b"nope", flags=0x70), 14, "block checksum", {}),
+        (LZ4, lz4_frame(lz4_stored(*summed), flags=0x70, tail=b"")[:-1], 15, "block checksum", {}),
+        (LZ4, lz4_frame(stored, stored), 14, "after decompression", {"max_size": 2}),
+        (LZ4, lz4_frame(stored, stored), 21, "after decompression", {"max_size": 5}),
+        (ZSTD, zstd[:7], 7, "frame header", {}),
+        (ZSTD, zstd + zstd[:7], len(zstd) + 7, "frame header", {}),
+        (ZSTD, first_block[:4] + b"\xc3" + bytes(12), 17, "frame header", {}),  # 18 in all
+        (ZSTD, zstd + bytes(8), len(zstd), "magic", {}),
+        (ZSTD, first_block + row + b"ab" + row[:2], 13, "last block", {}),
+        (ZSTD, zstd[:-1], len(zstd) - 1, "before its end", {}),
+    ]
+    for codec, stream, position, what, options in cases:
+        with pytest.raises(CorruptData, match=what) as caught:
+            decompress(codec, stream, **options)
+        assert caught.value.position == position, (NAMES[codec], what, str(caught.value))
+
+
+def test_a_limit_of_the_output_is_from_0_to_the_longest_array_of_java():
+    for limit in (3, MAX_SIZE):
+        assert decompress(0, b"abc", max_size=limit) == b"abc"
+    for limit in (-1, MAX_SIZE + 1):
+        with pytest.raises(ArgumentError, match="max_size"):
+            decompress(0, b"abc", max_size=limit)
+    assert MAX_SIZE == 2**31 - 1
+
+
+def test_a_snappy_block_may_claim_64_bytes_for_each_3_of_its_own():
+    """A copy of 64 bytes takes three; a greater claim is refused before memory is allocated."""
+    for claimed, what in ((128, "broken"), (129, "claims 129")):
+        block = bytes([claimed & 0x7F | 0x80, claimed >> 7, 0xFF, 0xFF, 0xFF, 0xFF])
+        assert what in refused(SNAPPY, block)

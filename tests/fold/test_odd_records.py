@@ -5,6 +5,8 @@ import struct
 import pytest
 
 from coterie import ScanOptions, scan
+from coterie._core.codec.reader import LogReader
+from coterie._core.codec.writer import encode_message_set
 from coterie._core.fold import partial
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie._core.fold.dump import dump, restore
@@ -95,6 +97,37 @@ def test_a_scan_of_one_group_says_of_a_batch_what_a_scan_of_all_says(case):
         assert some["batches"][name].tolist() == everything["batches"][name].tolist(), name
     twice = CASES[case][2] == "offset"  # one partition in two commits is not one request
     assert everything["batches"]["mixed"].tolist()[2:] == [twice, True]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_of_an_old_format_is_read_as_one_whatever_its_value_holds(magic):
+    """Even a record of the new format, where a batch of that would have it."""
+    new = batch(7, [commit(5)])
+    key = b"k" * 20
+    value = b"v" * (61 - (34 if magic else 26) - len(key)) + new[61:]
+    old = encode_message_set([(8, 5, key, value)], magic)
+    assert old[61:] == new[61:]
+    data = new + old
+    columns = decode_columns(data, raw=True)
+    assert columns["key_size"].tolist() == [len(commit(5)[1]), len(key)]
+    assert [record.key for one in LogReader(data) for record in one.records][1:] == [key]
+    rows, _ = RecordScan().scan(data)
+    assert [KIND_NAMES[one] for one in rows["kind"]] == ["offset", "unknown"]
+    for name, options in FOLDS.items():
+        fold = PartitionFold(**options)
+        fold.scan(data)
+        assert fold.unknown == {struct.unpack_from(">h", key)[0]: 1}, name
+
+
+def test_every_byte_of_a_name_of_any_length_counts():
+    """Groups that are not requested differ in a number that stands for their name."""
+    names = [b"a" * size for size in range(2, 90)]
+    names += [name[:i] + b"b" + name[i + 1 :] for name in names for i in range(len(name))]
+    data = b"".join(batch(n, [commit(5, group=name)]) for n, name in enumerate(names))
+    rows, _ = RecordScan(groups=["other"]).scan(data)
+    numbers = rows["batches"]["group"].tolist()
+    assert len(set(numbers)) == len(names)
+    assert min(numbers) >= 0
 
 
 def test_of_no_groups_nothing_is_read():

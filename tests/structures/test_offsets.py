@@ -1,7 +1,10 @@
 """The offsets of one group: the worked cases of the rules, and columns against single offsets."""
 
 import gc
+import itertools
+import random
 import sys
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -11,8 +14,10 @@ from hypothesis import strategies as st
 from coterie import CoterieError, OffsetMap, expired
 from coterie._core.structures.expiry import expiry_rule
 from coterie._core.structures.offsets import Offset
+from coterie.errors import ArgumentError
 
 TP = ("t", 0)
+KEYS = [TP, ("t", 1), ("u", 0)]
 DAY_MS = 86_400_000
 TIMES = st.integers(-10, 40)
 
@@ -77,6 +82,22 @@ def test_an_append_that_comes_back_after_a_removal_changes_nothing():
     assert offsets.remove([TP]) == []
     offsets.on_offset_commit_append({TP: 1}, 3)
     assert TP not in offsets
+    assert not offsets.has_offsets
+
+
+def test_a_failed_append_leaves_a_later_commit_pending():
+    """Source: GroupMetadata.failPendingOffsetWrite."""
+    offsets = OffsetMap()
+    offsets.prepare_offset_commit(MappingProxyType({TP: 1}))
+    offsets.prepare_offset_commit({TP: 2})
+    offsets.fail_pending_offset_write({TP: 1})
+    assert offsets.has_offsets
+    offsets.on_offset_commit_append({TP: 2}, 3)
+    assert offsets[TP].offset == 2
+    offsets.prepare_offset_commit({TP: 4})
+    offsets.fail_pending_offset_write({TP: 4})
+    assert offsets[TP].offset == 2
+    assert offsets.remove([TP])
     assert not offsets.has_offsets
 
 
@@ -154,8 +175,9 @@ def test_a_map_expires_what_the_filter_says(rows, now_ms):
 def test_columns_of_the_wrong_kind_are_refused(columns):
     with pytest.raises(ValueError, match="_ms"):
         expired(*columns, 0, 0)
-    with pytest.raises(ValueError, match="keep"):
-        expired([1], [1], 0, 0, keep=[1])
+    for rows, keep in ((1, [1]), (2, [True]), (2, [[True, True]]), (2, [True] * 3)):
+        with pytest.raises(ArgumentError, match=f"keep must be a column of {rows} bools"):
+            expired([1] * rows, [1] * rows, 0, 0, keep=keep)
 
 
 def test_a_single_time_stands_for_a_column_of_no_rows_too():
@@ -277,3 +299,114 @@ def test_a_failed_transactional_append_leaves_other_producers_and_partitions_alo
     for producer, rows in ((7, {("t", 1): 4}), (8, {TP: 3, ("t", 1): 4})):
         offsets.fail_pending_txn_offset_commit(producer, rows)
     assert not offsets.has_offsets
+
+
+class PlainOffsets:
+    """GroupMetadata's three maps in the fewest lines. Values are numbers that no two commits share.
+
+    Source: GroupMetadata.scala.
+    """
+
+    def __init__(self):
+        self.shown, self.pending, self.of_producer = {}, {}, {}  # shown: (value, position)
+
+    def show(self, key, value, position):
+        if key not in self.shown or self.shown[key][1] < position:
+            self.shown[key] = value, position
+
+    def appended(self, commits, position):
+        for key, value in commits.items():
+            if key in self.pending:
+                self.show(key, value, position)
+                if self.pending[key] == value:
+                    del self.pending[key]
+
+    def failed(self, commits):
+        for key, value in commits.items():
+            if self.pending.get(key) == value:
+                del self.pending[key]
+
+    def appended_txn(self, producer, commits, position):
+        undecided = self.of_producer.get(producer, {})
+        for key, value in commits.items():
+            if undecided.get(key, [None])[0] == value:
+                undecided[key] = value, position
+
+    def failed_txn(self, producer, commits):
+        if producer in self.of_producer:
+            for key in commits:
+                self.of_producer[producer].pop(key, None)
+            if not self.of_producer[producer]:
+                del self.of_producer[producer]
+
+    def complete(self, producer, committed):
+        for key, (value, position) in self.of_producer.pop(producer, {}).items():
+            if committed:
+                self.show(key, value, position)
+
+    def remove(self, keys):
+        for of in (self.pending, *self.of_producer.values()):
+            for key in keys:
+                of.pop(key, None)
+        return [key for key in keys if self.shown.pop(key, None)]
+
+
+def assert_equal_maps(offsets, model):
+    assert {k: (one.offset, one.position) for k, one in offsets.items()} == model.shown
+    assert len(offsets) == len(model.shown)
+    assert {key: one.offset for key, one in offsets.pending.items()} == model.pending
+    assert {
+        producer: {key: (one.offset, one.position) for key, one in undecided.items()}
+        for producer, undecided in offsets.pending_txn.items()
+    } == model.of_producer
+    assert offsets.has_offsets == any((model.shown, model.pending, model.of_producer))
+    undecided = {key for of in (model.pending, *model.of_producer.values()) for key in of}
+    for key in KEYS:
+        assert (key in offsets) == (key in model.shown)
+        assert offsets.is_pending(*key) == (key in undecided)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_commits_in_flight_end_as_in_plain_maps(seed):
+    rng = random.Random(seed)
+    offsets, model = OffsetMap(), PlainOffsets()
+    numbers, flights = itertools.count(100), []
+    for _ in range(240):
+        commits = {key: next(numbers) for key in rng.sample(KEYS, rng.randint(1, 3))}
+        producer = rng.choice([7, 8])
+        flight = rng.choice(flights) if flights else None
+        match rng.randrange(7):
+            case 0 | 1:
+                offsets.prepare_offset_commit(commits)
+                model.pending.update(commits)
+                flights.append((None, commits))
+            case 2 | 3:
+                offsets.prepare_txn_offset_commit(producer, commits)
+                undecided = model.of_producer.setdefault(producer, {})
+                undecided.update({key: (value, -1) for key, value in commits.items()})
+                flights.append((producer, commits))
+            case 4 | 5 if flight:
+                flights.remove(flight)
+                producer, commits = flight
+                plain, fails, position = producer is None, rng.random() < 0.3, rng.randrange(50)
+                if plain and fails:
+                    offsets.fail_pending_offset_write(commits)
+                    model.failed(commits)
+                elif plain:
+                    offsets.on_offset_commit_append(commits, position)
+                    model.appended(commits, position)
+                elif fails:
+                    offsets.fail_pending_txn_offset_commit(producer, commits)
+                    model.failed_txn(producer, commits)
+                else:
+                    offsets.on_txn_offset_commit_append(producer, commits, position)
+                    model.appended_txn(producer, commits, position)
+            case 6 if rng.random() < 0.5:
+                keys = list(commits)
+                assert offsets.remove(keys) == model.remove(keys)
+            case _:
+                waits = any(one[1] < 0 for one in model.of_producer.get(producer, {}).values())
+                committed = not waits and rng.random() < 0.6
+                offsets.complete_pending_txn_offset_commit(producer, committed)
+                model.complete(producer, committed)
+        assert_equal_maps(offsets, model)

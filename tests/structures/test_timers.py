@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coterie import TimerWheel
+from coterie.errors import ArgumentError
 from support.c_memory import left_by
 from support.examples import examples
 
@@ -187,7 +188,7 @@ def test_a_handle_never_names_a_later_timer():
     assert not wheel.cancel(old)
     assert not wheel.rearm(old, 3)
     assert wheel.cancel(new)
-    assert not any(wheel.cancel(h) for h in (-1, 1 << 40, 0, 7))
+    assert not any(wheel.cancel(h) for h in (-1, 1 << 40, 0, 7, 1 << 32 | 0xFFFFFFFF))
 
 
 def test_a_deadline_in_the_past_fires_at_the_next_advance():
@@ -258,9 +259,11 @@ def test_time_runs_forward_only():
         TimerWheel(10).advance(9)
 
 
-@pytest.mark.parametrize("columns", [([1, 2], [1]), ([1.5], [1]), ([[1]], [[1]])])
+@pytest.mark.parametrize(
+    "columns", [([1, 2], [1]), ([1.5], [1]), ([[1]], [[1]]), [np.ones((1, 1), np.int64)] * 2]
+)
 def test_columns_that_are_no_integers_or_differ_in_length_are_refused(columns):
-    with pytest.raises(ValueError, match="deadlines_ms"):
+    with pytest.raises(ArgumentError, match="deadlines_ms"):
         TimerWheel().add_many(*columns)
 
 
@@ -274,6 +277,24 @@ def test_as_many_fire_as_are_due_whatever_the_room_for_their_keys(count, later):
     wheel.cancel_many(handles)
     assert wheel.advance(5).tolist() == list(range(count + later))
     assert wheel.advance(50).tolist() == list(range(later))
+
+
+def test_many_timers_of_one_millisecond_fire_whole_time_and_again():
+    wheel, keys = TimerWheel(), list(range(300))
+    for turn_ms in range(0, 16 * 1024, 2 * 1024):
+        assert wheel.advance(turn_ms).size == 0
+        wheel.add_many(np.full(300, turn_ms + 5), keys)
+        assert wheel.advance(turn_ms + 2_047).tolist() == keys
+
+
+def test_fired_keys_hold_on_to_at_most_twice_their_memory():
+    for fires, later in ((513, 0), (600, 600), (600, 601), (600, 20_000), (5, 20_000)):
+        wheel = TimerWheel()
+        wheel.add_many(np.full(fires, 1_500), np.arange(fires))
+        wheel.add_many(np.full(later, 1_700), np.arange(later))  # at first in the same slot
+        fired = wheel.advance(1_500)
+        assert fired.tolist() == list(range(fires))
+        assert fired.base is None or fired.base.size <= 2 * fires, (fires, later)
 
 
 @pytest.mark.parametrize("many", [255, 256, 300])

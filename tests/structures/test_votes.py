@@ -237,10 +237,20 @@ def test_what_was_not_counted_cannot_be_taken_out():
     assert counts["a"] == 1
 
 
+def test_a_part_of_what_was_counted_can_be_taken_out():
+    counts = ProtocolCounts()
+    for names in ("ab", "ba"):
+        counts.add(names)
+    counts.remove("a")
+    assert counts.as_dict() == {"a": 1, "b": 2}
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         (([0], [0, 2], [0, 1]), "member_start must"),
+        (([0], [1, 1], [0, 1]), "member_start must"),
+        (([0], [0, 1], [1, 1]), "group_start must"),
         (([0, 1], [0, 2, 1, 2], [0, 3]), "must not fall"),
         (([0], [0, 2**63 - 1, -2, 1], [0, 3]), "must not fall"),  # as numbers that wrap, it rises
         (([0], [0, 1], [0, 2**63 - 1, -2, 1]), "must not fall"),

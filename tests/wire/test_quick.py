@@ -295,6 +295,45 @@ def test_plain_commits_are_answered_and_written_as_on_the_long_way(behaviour):
         assert struct.pack(">h", error) in codes
 
 
+def test_each_answer_of_several_commits_and_heartbeats_has_its_own_length():
+    rng = random.Random(14)
+    short, long = core(), core()
+    (_, _, (group, member)) = members(short)
+    frames = []
+    for version in range(2, 10):
+        partitions = [{"partitionIndex": n, "committedOffset": 7} for n in range(version % 4 + 1)]
+        body = {
+            "groupId": group, "generationIdOrMemberEpoch": 1, "memberId": member,
+            "topics": [{"name": "t", "partitions": partitions}],
+        }  # fmt: skip
+        frames.append(wire.encode_request(OFFSET_COMMIT, version, body, correlation_id=version))
+        frames.append(random_beat(rng, [(group, member)]))
+    data = b"".join(map(with_length, frames))
+    position, answers = answer_quick(short, TOPICS, data, 0, LONGEST)
+    assert position == len(data)
+    expected = b""
+    for n, frame in enumerate(frames):
+        commit = n % 2 == 0
+        answer = slow_commit(long, wire.decode_request(frame, fill=True)) if commit else None
+        expected += with_length(answer or slow(long, frame))
+    assert answers == expected
+
+
+@pytest.mark.parametrize("version", [2, 8])
+def test_a_commit_with_a_topic_without_a_list_of_partitions_is_left(version):
+    """Only null lists: an empty one beside others is plain."""
+    topics = [{"name": "t", "partitions": []}, {"name": "ü", "partitions": [{"partitionIndex": 0}]}]
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "topics": topics}
+    frame = wire.encode_request(OFFSET_COMMIT, version, body)
+    empty, null = (b"t\0\0\0\0", b"t\xff\xff\xff\xff") if version == 2 else (b"t\1", b"t\0")
+    assert frame.count(empty) == 1
+    damaged = frame.replace(empty, null)
+    with pytest.raises(wire.WireError):
+        wire.decode_request(damaged)
+    for each, taken in ((frame, 4 + len(frame)), (damaged, 0)):
+        assert answer_quick(core(), TOPICS, with_length(each), 0, LONGEST)[0] == taken
+
+
 def test_damaged_commits_are_answered_only_if_the_codec_reads_them():
     rng = random.Random(12)
     short, long = core(), core()

@@ -23,6 +23,8 @@ CASES = [
     (12, {**HEARTBEAT, "generationId": 1 << 31}, "generationId must fit 32 bits, not 2147483648"),
     (12, {**HEARTBEAT, "generationId": 1 << 80}, "generationId must fit 64 bits"),
     (12, {**HEARTBEAT, "_unknown_tags": [5]}, "_unknown_tags must be pairs of a tag and bytes"),
+    (12, {**HEARTBEAT, "_unknown_tags": [(5, b"x", 1)]}, "_unknown_tags must be pairs"),
+    (12, {**HEARTBEAT, "_unknown_tags": [(5,)]}, "_unknown_tags must be pairs"),
     (12, [], "body must be a dict, not"),
     (12, None, "body must be a dict, not None"),
     (3, {"topics": "t"}, "topics must be a list, not 't'"),

@@ -136,7 +136,7 @@ cdef bytes gzip(bytes raw):
 cdef bytes unsnappy_block(bytes block, Py_ssize_t at, Py_ssize_t max_size):
     # The claimed size is possible only up to this ratio: a copy of 64 bytes takes three.
     claimed = cramjam.snappy.decompress_raw_len(block)
-    if claimed > len(block) * 64 // 3 + 64:
+    if claimed > len(block) * 64 // 3:
         raise corrupt(f"snappy block of {len(block)} bytes claims {claimed}", at)
     if claimed > max_size:
         raise corrupt(f"snappy block of {claimed} bytes, only {max_size} are allowed", at)
@@ -251,7 +251,7 @@ cdef bytes unlz4(bytes raw, int magic, Py_ssize_t max_size):
 
 cdef bytes unlz4_block(bytes block, Py_ssize_t block_max):
     # Each byte of a length adds at most 255, so the output cannot be longer.
-    cdef Py_ssize_t bound = min(block_max, 255 * len(block) + 64)
+    cdef Py_ssize_t bound = min(block_max, 255 * len(block))
     cdef bytearray out = PyByteArray_FromStringAndSize(NULL, bound)
     size = cramjam.lz4.decompress_block_into(block, out, output_len=bound)
     return bytes(memoryview(out)[:size])

@@ -60,9 +60,10 @@ cdef object to_record(const Record* record):
 
 
 cdef object to_batch(const Batch* batch, list records):
-    cdef object base = records[0].offset if batch.magic < 2 and records else batch.base_offset
+    # A legacy batch without records is a fault.
+    cdef object base = batch.base_offset if batch.magic == 2 else records[0].offset
     cdef object last = (wrap_add(batch.base_offset, batch.last_offset_delta) if batch.magic == 2
-                        else records[len(records) - 1].offset if records else batch.base_offset)
+                        else records[len(records) - 1].offset)
     return LogBatch(
         batch.position, batch.size, base, last, batch.magic, CODECS[batch.codec],
         bool(batch.append_time), batch.leader_epoch, batch.crc, batch.base_timestamp,

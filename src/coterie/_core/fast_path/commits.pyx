@@ -65,7 +65,7 @@ cdef Status read_head(Cursor* cur, int version, MemberHeader* header) noexcept n
     cdef Status status = read_header(cur, version >= FLEXIBLE, version >= WITH_INSTANCE, header)
     if status == OK and version <= LAST_RETENTION:
         status = read_i64(cur, &retention_ms)
-    return NEGATIVE if status == OK and retention_ms != -1 else status
+    return NEGATIVE if retention_ms != -1 else status
 
 
 cdef bint read_topics(Cursor* cur, int version, dict topics, list rows) except -1:

@@ -23,7 +23,7 @@ cdef object column_of(object values, str name, int type_number):
     if column.ndim != 1 or (column.dtype.kind not in "iu" and column.size):
         raise ArgumentError(f"{name} must be a column of integers, not {column.dtype} "
                             f"of {column.ndim} dimensions")
-    if column.dtype != dtype and column.size and not np.can_cast(column.dtype, dtype):
+    if column.size:
         bounds = np.iinfo(dtype)
         if column.min() < bounds.min or column.max() > bounds.max:
             raise ArgumentError(f"{name} must fit {bounds.bits} bits: it has {column.min()} "

@@ -25,6 +25,7 @@ cdef enum:
     WORDS = 16                     # 64-slot words of one level's occupancy
     LEVELS = 7                     # 70 bits: every int64 has its place
     NO_NODE = -1
+    AHEAD = 12                     # how far bulk loops look ahead of themselves, in nodes
 
 cdef struct Node:                  # 32 bytes: two to a cache line
     int64_t deadline_ms            # while free: the next free node
@@ -50,6 +51,13 @@ cdef struct Slots:                 # level by level
 
 cdef inline bint live(const Node* node, TimerRef entry) noexcept nogil:
     return node.generation & 1 and node.filing == entry.filing
+
+
+cdef inline Node* node_ahead(Node* nodes, const Slot* slot, int32_t n) noexcept nogil:
+    """Return the node of an entry, and prefetch that of a later one."""
+    if n + AHEAD < slot.count:
+        coterie_prefetch(nodes + slot.items[n + AHEAD].node)
+    return &nodes[slot.items[n].node]
 
 
 cdef inline void release_node(Node* nodes, int64_t i, int64_t* free_head) noexcept nogil:

@@ -14,7 +14,7 @@ cdef class TimerWheel:
     cdef int64_t clock_ms
     cdef int64_t stale             # entries whose node has moved on
     cdef bint next_known
-    cdef int64_t next_ms           # the earliest deadline, if next_known
+    cdef int64_t next_ms           # the earliest deadline; without a meaning unless next_known
     cdef DueQueue due              # deadlines that are not after the clock
     cdef Slots slots
 
@@ -38,5 +38,5 @@ cdef class TimerWheel:
     cdef void release(self, int64_t i) noexcept
     cdef int reserve(self, int64_t count) except -1
     cdef int open(self, int index) except -1
-    cdef bint scan(self, int index, int64_t start_ms, int64_t* best_ms) except -1
+    cdef bint scan(self, int index) except -1
     cdef int sweep(self) except -1

@@ -9,7 +9,8 @@ without a further filing. Order of firing: deadline, then arming. Kafka's order 
 docs/rules/trace-format.md#order. Source: SystemTimer.java, TimingWheel.java.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT64_MAX, int32_t, int64_t, intptr_t, uint8_t, uint32_t, uint64_t)
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -19,8 +20,8 @@ from coterie._core.structures.arrays cimport (
 from coterie._core.checks cimport int64_of
 from coterie._core.structures.due_queue cimport Due, drop_stale_due, keys_by_firing, next_due, push
 from coterie._core.structures.slots cimport (
-    LEVELS, NO_NODE, SLOTS, WORDS, TimerRef, Node, Slot, coterie_ctz64, coterie_prefetch,
-    drop_stale, enter, first_slot, live, release_node, slot_of, start_of, take, vacate
+    AHEAD, LEVELS, NO_NODE, SLOTS, TimerRef, Node, Slot, coterie_prefetch, drop_stale, enter,
+    first_slot, live, node_ahead, release_node, slot_of, take, vacate
 )
 
 from coterie.errors import ArgumentError
@@ -29,7 +30,6 @@ cdef extern from "pages.h" nogil:
     void coterie_large_pages(void* start, size_t size) noexcept
 
 cdef enum:
-    AHEAD = 12                     # how far bulk loops look ahead of themselves, in nodes
     FEW = 512                      # keys that fire without an array to grow
     MANY = 256                     # timers of a second from which counting its slots pays
     STALE_SLACK = 4096
@@ -250,9 +250,7 @@ cdef class TimerWheel:
         cdef int64_t free_head = self.free_head
         try:
             for n in range(slot.count):
-                if n + AHEAD < slot.count:
-                    coterie_prefetch(nodes + slot.items[n + AHEAD].node)
-                node = &nodes[slot.items[n].node]
+                node = node_ahead(nodes, &slot, n)
                 if not live(node, slot.items[n]):
                     self.stale -= 1
                     continue
@@ -288,11 +286,11 @@ cdef class TimerWheel:
         node.key = key
         self.seq += 1
         self.size += 1
-        if self.next_known and deadline_ms < self.next_ms:
-            self.next_ms = deadline_ms
-        elif self.size == 1:
+        if self.size == 1:
             self.next_known = True
             self.next_ms = deadline_ms
+        else:
+            self.next_ms = min(deadline_ms, self.next_ms)
         self.file(<int32_t>i)
         return <int64_t>node.generation << 32 | i
 
@@ -302,11 +300,10 @@ cdef class TimerWheel:
         if i < 0:
             return False
         cdef Node* node = &self.nodes[i]
-        if self.next_known:
-            if node.deadline_ms == self.next_ms:
-                self.next_known = False
-            elif deadline_ms < self.next_ms:
-                self.next_ms = deadline_ms
+        if node.deadline_ms == self.next_ms:
+            self.next_known = False
+        else:
+            self.next_ms = min(deadline_ms, self.next_ms)
         cdef bint earlier = deadline_ms < node.deadline_ms
         node.deadline_ms = deadline_ms
         node.seq = self.seq
@@ -357,40 +354,25 @@ cdef class TimerWheel:
 
     cdef bint earliest(self, int64_t* deadline_ms) except -1:
         """Find the earliest deadline; False without timers. Files entries of moved timers again."""
-        cdef int level, word, index
-        cdef int64_t start_ms = 0, best_ms = 0
-        cdef uint64_t bits
-        cdef int64_t i
-        cdef bint found = False
-        if self.size and not self.next_known:
+        cdef int64_t i, start_ms = 0
+        cdef int index
+        if not self.next_known:
             i = self.pop_due()
             if i != NO_NODE:
                 self.due.head -= 1             # it is only read
-                best_ms = self.nodes[i].deadline_ms
-                found = True
-            for level in range(LEVELS):
-                for word in range(WORDS):
-                    bits = self.slots.occupied[level][word]
-                    while bits:
-                        index = level * SLOTS + word * 64 + coterie_ctz64(bits)
-                        bits &= bits - 1
-                        start_ms = start_of(self.clock_ms, index)
-                        if found and best_ms <= start_ms:
-                            break
-                        found |= self.scan(index, start_ms, &best_ms)
-                        # Entries may have been filed again into later slots of this word.
-                        bits = self.slots.occupied[level][word] & ~(
-                            (<uint64_t>2 << (index & 63)) - 1)
-            self.next_known = True
-            self.next_ms = best_ms
+                self.next_ms = self.nodes[i].deadline_ms
+                self.next_known = True
+            while not self.next_known:
+                # What is left in the first slot is due before all other slots begin.
+                index = first_slot(&self.slots, self.clock_ms, INT64_MAX, &start_ms)
+                self.next_known = index == NO_NODE or self.scan(index)
         deadline_ms[0] = self.next_ms
         return self.size > 0
 
-    cdef bint scan(self, int index, int64_t start_ms, int64_t* best_ms) except -1:
+    cdef bint scan(self, int index) except -1:
         """Find the least deadline of a slot; entries of moved timers are filed again."""
         cdef Slot slot = self.slots.at[index]
         cdef int32_t n, kept = 0
-        cdef bint found = False
         cdef int64_t deadline_ms
         for n in range(slot.count):
             if not live(&self.nodes[slot.items[n].node], slot.items[n]):
@@ -400,15 +382,13 @@ cdef class TimerWheel:
             if slot_of(self.clock_ms, deadline_ms) != index:
                 self.file(slot.items[n].node)      # a later slot, so this array does not change
                 continue
-            if not found or deadline_ms < best_ms[0]:
-                best_ms[0] = deadline_ms
-                found = True
+            self.next_ms = min(deadline_ms, self.next_ms) if kept else deadline_ms
             slot.items[kept] = slot.items[n]
             kept += 1
         self.slots.at[index].count = kept
         if kept == 0:
             vacate(&self.slots, index)
-        return found
+        return kept > 0
 
     cdef inline int64_t find(self, int64_t handle) noexcept:
         """Return the node of an armed timer's handle, or -1."""
@@ -439,7 +419,7 @@ cdef class TimerWheel:
         return 0
 
     cdef inline void release(self, int64_t i) noexcept:
-        if self.next_known and self.nodes[i].deadline_ms == self.next_ms:
+        if self.nodes[i].deadline_ms == self.next_ms:
             self.next_known = False
         release_node(self.nodes, i, &self.free_head)
         self.size -= 1
@@ -474,9 +454,7 @@ cdef class TimerWheel:
         cdef Slot slot = take(&self.slots, index)
         try:
             for n in range(slot.count):
-                if n + AHEAD < slot.count:
-                    coterie_prefetch(nodes + slot.items[n + AHEAD].node)
-                node = &nodes[slot.items[n].node]
+                node = node_ahead(nodes, &slot, n)
                 # The entry is reused: a node that is only read is not written back.
                 if not live(node, slot.items[n]):
                     self.stale -= 1
