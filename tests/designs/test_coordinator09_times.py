@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.designs.coordinator09 import CoordinatorSettings, CoordinatorSimulation
-from support.designs.on_the_clock import requests_at
+from support.designs.on_the_clock import limited, requests_at
 
 TIMES = {
     "delivery_ms": 7, "watch_ms": 30, "catch_up_ms": 2_000, "retry_ms": 300,
@@ -23,6 +23,7 @@ def cluster(brokers=(0,), **times):
         brokers,
         CoordinatorSettings(**TIMES | times),
         note=lambda *note: notes.append(note),
+        schedule=limited(),
     )
     made.notes = notes
     made.set_topic("t", 2)
@@ -91,6 +92,26 @@ def test_a_join_that_is_never_answered_is_waited_for_longer_than_a_session():
     made.start_consumer("c", ["t"])
     sent = JOINED_MS - 7
     assert requests_at(made, sent, sent + 13_999, sent + 14_000) == [16, 16, 17]
+
+
+def test_a_join_that_is_repeated_because_its_answer_was_lost_gets_the_same_share():
+    """The coordinator knows the connection; nothing has changed, so there is no rebalance."""
+    made = cluster()
+    made.start_consumer("a", ["t"])
+    made.run_until(50_000)
+    made.hold("a")  # it hears of no rebalance: the join of the other one takes a whole session
+    made.start_consumer("b", ["t"])
+    joined_ms = 50_000 + 3 * 7 + 9_000
+    made.run_until(joined_ms)
+    made.cut("b")
+    made.run_until(joined_ms + 7)
+    made.heal("b")
+    repeated_ms = 50_000 + 2 * 7 + 14_000  # a session and join_patience_ms after the first one
+    made.run_until(repeated_ms + 4 * 7)
+    assert logged(made, "wrote generation")[1:] == [(joined_ms, "broker 0", "2")]
+    assert logged(made, "Part of a group")[1:] == [(repeated_ms + 4 * 7, "b", "2")]
+    b = made.consumers["b"]
+    assert (b.id, b.partitions) == ("b-1", (("t", 0), ("t", 1)))
 
 
 @pytest.mark.parametrize("is_cut", [True, False])

@@ -5,7 +5,7 @@ import pytest
 from coterie.designs.consumer_protocol import ConsumerProtocolSimulation
 from coterie.designs.today import TodaySimulation
 from coterie.designs.today import leaders as of_leaders
-from support.designs.on_the_clock import requests_at
+from support.designs.on_the_clock import limited, requests_at
 
 CLUSTERS = [TodaySimulation, ConsumerProtocolSimulation]
 DELIVERY_MS, LOAD_MS, COMMIT_MS = 5, 1_000, 5_000
@@ -15,7 +15,7 @@ SESSION_MS = 45_000
 
 def cluster(kind, brokers=(0, 1, 2), partitions=2):
     notes = []
-    made = kind(brokers, note=lambda *note: notes.append(note))
+    made = kind(brokers, note=lambda *note: notes.append(note), schedule=limited())
     made.notes = notes
     made.set_topic("t", partitions)
     return made

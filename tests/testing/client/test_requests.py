@@ -72,6 +72,27 @@ def test_a_member_that_joins_again_says_what_it_owns_and_from_which_generation()
     assert (again.owned, again.generation_id, again.rack_id) == ({"orders": [0, 1]}, 1, None)
 
 
+def test_a_sticky_member_joins_again_with_the_assignment_of_its_last_generation():
+    # StickyAssignor.onAssignment: topics with their partitions, and the generation
+    story, coordinator = recorded({"partition.assignment.strategy": "sticky"})
+    story.consumers["a"].enforce_rebalance()
+    story.poll()
+    user_data = [
+        read_subscription(fields["protocols"]["sticky"]).user_data
+        for _, fields in coordinator.of("join_group")
+    ]
+    owned = "00000001 0006 6f7264657273 00000002 00000000 00000001 00000001"
+    assert user_data == [None, None, bytes.fromhex(owned)]
+
+
+@pytest.mark.parametrize("settings", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_a_consumer_that_has_not_joined_yet_has_no_generation_and_no_id(settings):
+    # ConsumerGroupMetadata(groupId): JoinGroupRequest.UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
+    story = Story(2, {"coterie.behaviour": "4.1"})
+    consumer = story.start("a", settings)
+    assert consumer.group_metadata() == ("g", -1, "", "i")
+
+
 @pytest.mark.parametrize("settings", [CLASSIC, CLASSIC | DYNAMIC], ids=["static", "dynamic"])
 def test_heartbeats_commits_and_the_end_name_the_member(settings):
     story, coordinator = recorded(settings | {"enable.auto.commit": True})
