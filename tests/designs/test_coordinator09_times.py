@@ -3,7 +3,8 @@
 import pytest
 
 from coterie.designs.coordinator09 import CoordinatorSettings, CoordinatorSimulation
-from support.designs.on_the_clock import limited, requests_at
+from support.designs.on_the_clock import requests_at
+from support.limited import limited
 
 TIMES = {
     "delivery_ms": 7, "watch_ms": 30, "catch_up_ms": 2_000, "retry_ms": 300,

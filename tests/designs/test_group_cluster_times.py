@@ -5,7 +5,8 @@ import pytest
 from coterie.designs.consumer_protocol import ConsumerProtocolSimulation
 from coterie.designs.today import TodaySimulation
 from coterie.designs.today import leaders as of_leaders
-from support.designs.on_the_clock import limited, requests_at
+from support.designs.on_the_clock import requests_at
+from support.limited import limited
 
 CLUSTERS = [TodaySimulation, ConsumerProtocolSimulation]
 DELIVERY_MS, LOAD_MS, COMMIT_MS = 5, 1_000, 5_000

@@ -1,7 +1,7 @@
 """Small cases of the 0.9 design: a settled group, something that makes it rebalance, deaths."""
 
 from coterie.designs.coordinator09 import CoordinatorSimulation
-from support.designs.on_the_clock import limited
+from support.limited import limited
 
 SETTLED_MS = 200_000
 TRIGGERS = ("topic grows", "consumer joins", "consumer crashes", "consumer closes")

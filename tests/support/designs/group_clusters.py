@@ -1,6 +1,6 @@
 """Clusters of the designs with a group coordinator: settled, checked, and shaken at random."""
 
-from support.designs.on_the_clock import limited
+from support.limited import limited
 
 GROUPS = ("group1", "group2")
 SETTLED_MS = 200_000

@@ -240,6 +240,18 @@ def test_the_answer_to_a_join_is_read_by_the_next_call_only():
     assert len(coordinator.of("sync_group")) == 2
 
 
+def test_the_answer_to_a_commit_is_read_at_once_by_members_only():
+    # HeartbeatThread.run: it is disabled, and reads nothing, once the state is UNJOINED
+    story, _ = recorded(CLASSIC | DYNAMIC)
+    consumer = story.consumers["a"]
+    for outcomes in ([None], []):
+        story.notes.clear()
+        consumer.commit_async({FIRST: 4})
+        story.pass_time(4000)
+        assert [outcome for _, outcome in story.of("committed")] == outcomes
+        consumer.unsubscribe()
+
+
 def test_a_member_that_is_fenced_before_it_takes_its_assignment_joins_anew():
     # AbstractCoordinator.joinGroupIfNeeded: the heartbeat thread has changed the generation
     story = Story(2, interval_ms=None, make_coordinator=Recorder)

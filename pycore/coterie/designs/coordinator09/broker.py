@@ -224,7 +224,7 @@ class CoordinatorBroker:
             group.members[name] = member
             self._start_session(group, name, member)
         member.topics, member.session_timeout_ms = request.topics, request.session_timeout_ms
-        group.strategy = group.strategy or request.strategy
+        group.strategy = request.strategy
         self._extend_session(member)
         member.pending_join = sender, number
         if group.state is not CoordinatorState.PREPARE:
@@ -237,7 +237,7 @@ class CoordinatorBroker:
         """Return the error of a JoinGroup, checked in the order of the code of 2015."""
         if request.strategy not in ASSIGNORS:
             return Code.UNKNOWN_STRATEGY
-        if group.strategy and group.strategy != request.strategy and group.members:
+        if group.strategy not in ("", request.strategy):  # "": it has no members
             return Code.INCONSISTENT_STRATEGY
         if request.consumer_id and request.consumer_id not in group.members:
             return Code.UNKNOWN_CONSUMER_ID
