@@ -56,7 +56,6 @@ class CoordinatedMember:
 
     topics: tuple[str, ...]
     session_timeout_ms: int
-    host: str
     deadline_ms: int = field(init=False)
     partitions: tuple[tuple[str, int], ...] = ()
     connection: Any = None  # of a consumer that joined without an id
@@ -141,7 +140,7 @@ class CoordinatorBroker:
         group.generation_id, group.strategy = stored.generation_id, stored.strategy
         group.counts = dict(stored.counts)
         for name, one in stored.members.items():
-            member = CoordinatedMember(one.topics, one.session_timeout_ms, one.host)
+            member = CoordinatedMember(one.topics, one.session_timeout_ms)
             member.partitions = one.partitions
             group.members[name] = member
             self._start_session(group, name, member)
@@ -218,8 +217,7 @@ class CoordinatorBroker:
             self._answer(sender, number, self._share(group, name, member))
             return
         if member is None:
-            session_ms = request.session_timeout_ms
-            member = CoordinatedMember(request.topics, session_ms, sender.name)
+            member = CoordinatedMember(request.topics, request.session_timeout_ms)
             member.connection = sender
             group.members[name] = member
             self._start_session(group, name, member)
@@ -354,7 +352,7 @@ class CoordinatorBroker:
 
     def _stored(self, group: CoordinatedGroup) -> StoredGroup:
         members = {
-            name: StoredMember(one.topics, one.session_timeout_ms, one.partitions, one.host)
+            name: StoredMember(one.topics, one.session_timeout_ms, one.partitions)
             for name, one in group.members.items()
         }
         return StoredGroup(group.generation_id, group.strategy, members, dict(group.counts))

@@ -30,7 +30,6 @@ class ProtocolCounts:
     requests: int = 0
     rebalances: int = 0
     took_part: int = 0
-    last_rebalance_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -263,14 +262,12 @@ class CoordinatorSimulation:
     def rebalance_prepared(self, group_id: str, reason: str) -> None:
         """Record the start of a rebalance."""
         self.costs.rebalances += 1
-        self.costs.last_rebalance_ms = self.schedule.now_ms
         self.log(group_id, "rebalance", reason)
         self._note("rebalance_began", "", group_id, reason)
 
     def rebalance_done(self, group_id: str, members: int) -> None:
         """Record a new generation, with its number of members."""
         self.costs.took_part += members
-        self.costs.last_rebalance_ms = self.schedule.now_ms
         self._note("rebalance_ended", "", group_id, members)
 
     def take(self, consumer: CoordinatedConsumer) -> None:
