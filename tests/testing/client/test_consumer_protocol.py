@@ -66,6 +66,18 @@ def test_the_assigned_callback_comes_without_new_partitions_too():
     assert group.take_calls() == [("b", "assigned", [])]
 
 
+def test_a_poll_calls_back_what_was_committed_before_it_calls_the_listener():
+    # AsyncKafkaConsumer.updateAssignmentMetadataIfNeeded: callbacks, then background events
+    group = joined()
+    a = group.consumers.pop("a")
+    a.commit_async({("orders", 0): 1}, lambda *_: group.calls.append("committed"))
+    group.start("b", PROTOCOL)
+    group.poll(20_000)  # a heartbeats, and does not poll
+    group.take_calls()
+    a.poll(0)
+    assert group.take_calls()[:2] == ["committed", ("a", "revoked", [2])]
+
+
 def test_positions_are_committed_before_partitions_are_revoked():
     group = joined(RARELY)
     group.start("b", PROTOCOL)

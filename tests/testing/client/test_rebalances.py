@@ -238,6 +238,21 @@ def test_the_leader_sees_new_partitions_when_its_metadata_is_refreshed():
     assert story.owned() == {"a": [0, 1, 2], "b": [3, 4]}
 
 
+def test_a_leader_refreshes_its_metadata_for_topics_that_are_new_to_it_only():
+    # SubscriptionState.groupSubscribe: whether there are topics that it does not subscribe to
+    story = Story()
+    story.start("a", RANGE)
+    story.poll()
+    story.cluster.add_partitions("orders", 5)
+    story.start("b", RANGE)
+    story.poll()
+    assert story.owned() == {"a": [0, 1], "b": [2]}
+    story.cluster.create_topic("payments", 2)
+    story.start("c", RANGE, subscribe=False).subscribe(["payments"])
+    story.poll()
+    assert story.owned() == {"a": [0, 1, 2], "b": [3, 4], "c": [0, 1]}
+
+
 def test_a_leader_forgets_the_topics_of_members_that_have_left():
     # ConsumerCoordinator.onLeaderElected: the metadata snapshot of the present subscriptions
     settings = RANGE | {"metadata.max.age.ms": 60_000}

@@ -311,6 +311,18 @@ def test_after_unsubscribing_it_commits_from_outside_and_joins_as_a_new_member(s
         assert ids[0] == ids[2] == "" != ids[1] != ids[3]
 
 
+def test_the_answer_to_a_heartbeat_from_before_it_left_gives_a_member_no_epoch():
+    # AbstractMembershipManager.onHeartbeatSuccess: ignored while it is leaving, and outside
+    story, coordinator = recorded(CONSUMER | DYNAMIC)
+    consumer, count = story.consumers["a"], len(coordinator.of("consumer_group_heartbeat"))
+    story.cluster.network.slow("a", 300)
+    while len(coordinator.of("consumer_group_heartbeat")) == count:
+        story.pass_time(50)
+    consumer.unsubscribe()
+    consumer.commit({FIRST: 4})
+    assert coordinator.of("offset_commit")[-1][1]["generation_id"] == -1
+
+
 def test_committed_offsets_are_fetched_anew_by_each_call():
     story, coordinator = recorded(CLASSIC)
     consumer, count = story.consumers["a"], len(coordinator.of("offset_fetch"))

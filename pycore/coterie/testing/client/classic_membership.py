@@ -311,7 +311,7 @@ class ClassicMembership:
         if self._cooperative and revoked:
             failure = self._listeners.revoked(revoked)
             group.request_rejoin()
-        if subscriptions.pattern is not None and not set(by_topic) < subscriptions.topics:
+        if subscriptions.pattern is not None and not set(by_topic) <= subscriptions.topics:
             subscriptions.topics |= set(by_topic)
             self._joined_topics = subscriptions.topics
             self._metadata.request_update()
