@@ -154,6 +154,16 @@ def test_a_member_that_does_not_poll_leaves_and_comes_back_with_the_next_poll():
     assert group.take_calls() == [("b", "assigned", []), ("b", "assigned", [0, 1, 2])]
 
 
+@pytest.mark.parametrize(("ms", "calls"), [(19_999, []), (20_000, ["lost", "assigned"])])
+def test_a_member_whose_poll_comes_just_too_late_comes_back_with_it(ms, calls):
+    # Timer.isExpired: at its deadline
+    group = joined({"max.poll.interval.ms": 20_000})
+    group.consumers["a"].poll(0)
+    group.pass_time(ms)
+    group.poll()
+    assert group.take_calls() == [("a", call, [0, 1, 2]) for call in calls]
+
+
 def test_the_lost_partitions_of_a_late_member_are_seen_in_its_next_poll():
     group = joined({"max.poll.interval.ms": 20_000})
     group.pass_time(25_000)
