@@ -147,6 +147,88 @@ def test_a_rebalance_waits_for_the_longest_session_of_a_member(sessions):
     assert written[0] == 50_030 + 20_500
 
 
+def test_a_rebalance_in_preparation_waits_for_nobody_who_leaves_and_reads_topics_at_its_end():
+    made = cluster()
+    for name in "ab":
+        made.start_consumer(name, ["t"])
+    made.run_until(50_000)
+    made.hold("b")  # it hears of no rebalance
+    made.set_topic("t", 3)
+    made.run_until(54_000)
+    made.set_topic("t", 4)
+    made.run_until(55_500)
+    made.consumers["b"].close()
+    made.run_until(80_000)
+    assert [at for at, _, _ in logged(made, "rebalance") if at > 50_000] == [50_030]
+    assert [at for at, _, _ in logged(made, "wrote generation") if at > 50_000] == [55_507]
+    assert made.consumers["a"].partitions == tuple(("t", number) for number in range(4))
+
+
+def test_a_consumer_that_was_removed_joins_as_a_new_one_when_it_hears_of_it():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    made.cut("c")
+    made.run_until(60_000)
+    made.heal("c")
+    made.run_until(70_000)
+    ((stopped_ms, _, _),) = logged(made, "Stopped consumption")
+    assert logged(made, "Part of a group")[1:] == [(stopped_ms + 2 * 7, "c", "3")]
+    assert made.consumers["c"].id == "c-2"
+
+
+def test_a_consumer_whose_join_comes_after_its_removal_joins_as_a_new_one():
+    """The coordinator dies after it has told it; cut off meanwhile, it misses its session."""
+    made = cluster((0, 1))
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    dying = ["told"]
+    made.dies = lambda broker, boundary, group: boundary in dying and bool(dying.pop())
+    made.set_topic("t", 3)
+    consumer = made.consumers["c"]
+    while consumer.in_group != "Stopped consumption":
+        made.run_until(made.schedule.now_ms + 1)
+    made.cut("c")
+    made.run_until(60_000)
+    assert consumer.id == "c-1"
+    made.heal("c")
+    made.run_until(70_000)
+    assert (consumer.in_group, consumer.id) == ("Part of a group", "c-2")
+    assert consumer.partitions == tuple(("t", number) for number in range(3))
+
+
+def test_timers_of_an_earlier_life_of_a_broker_are_ignored():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    made.stop_broker(0)
+    made.start_broker(0)
+    made.run_until(60_000)
+    assert made.consumers["c"].in_group == "Part of a group"
+    assert logged(made, "is dead") == []
+    assert len(logged(made, "wrote generation")) == 1
+
+
+def test_a_consumer_that_was_refused_for_good_asks_for_nothing_more():
+    made = cluster()
+    made.start_consumer("c", ["t"], strategy="nobody's")
+    before, after = requests_at(made, 10_000, 100_000)
+    assert before == after == 16  # the join that the others begin with as well
+
+
+def test_who_looks_for_a_coordinator_commits_nothing():
+    made = cluster(auto_commit_ms=3_100)
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    made.hold("c")
+    made.run_until(40_000)
+    assert made.consumers["c"].in_group == "Rediscover coordinator"
+    made.produce("t", 0, 3)
+    made.notes.clear()
+    made.run_until(60_000)
+    assert [note for note in made.notes if note[1] == "committed"] == []
+
+
 def test_offsets_are_committed_at_each_interval_since_the_start():
     made = cluster(auto_commit_ms=3_100)
     made.start_consumer("c", ["t"])

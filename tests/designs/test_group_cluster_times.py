@@ -140,6 +140,22 @@ def test_a_member_without_partitions_has_a_session_and_leaves_as_others_do(kind)
     assert made.costs.took_part == took_part + moved
 
 
+def test_a_consumer_that_each_of_two_epochs_moves_takes_part_in_both():
+    made = cluster(ConsumerProtocolSimulation)
+    for name in "ab":
+        made.start_consumer(name, ["t"])
+        made.run_until(made.schedule.now_ms + 60_000)
+    assert (made.costs.rebalances, made.costs.took_part) == (2, 3)
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_a_simulation_stores_no_history_of_a_member(kind):
+    made = cluster(kind)
+    made.start_consumer("c", ["t"])
+    made.run_until(60_000)
+    assert made.consumers["c"].member.events == []
+
+
 def test_a_consumer_of_the_protocol_that_never_joined_does_not_leave():
     made = cluster(ConsumerProtocolSimulation)
     for broker in range(3):

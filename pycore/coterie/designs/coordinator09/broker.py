@@ -256,7 +256,7 @@ class CoordinatorBroker:
 
     def _start_session(self, group: CoordinatedGroup, name: str, member: CoordinatedMember) -> None:
         self._extend_session(member)
-        self._call_later(member.session_timeout_ms, self._check_session, group, name, member)
+        self._check_session(group, name, member)
 
     def _check_session(self, group: CoordinatedGroup, name: str, member: CoordinatedMember) -> None:
         """Remove a member after its deadline, which a pending join extends."""
@@ -297,8 +297,6 @@ class CoordinatorBroker:
         if group.members:
             longest_ms = max(one.session_timeout_ms for one in group.members.values())
             self._call_later(longest_ms, self._end_preparation, group, group.preparations)
-        for member in group.members.values():
-            member.answered = False
         group.to_join = {name for name, one in group.members.items() if not one.pending_join}
         self.world.rebalance_prepared(group.name, reason)
         self._boundary("prepared", group.name)
