@@ -85,6 +85,30 @@ def test_a_search_that_a_broker_never_answers_is_sent_to_the_next_one_after_a_ti
     assert [made.is_up(broker) for broker in (0, 1)] == [False, True]
 
 
+def test_brokers_are_asked_for_the_coordinator_one_after_the_other():
+    made, asked = cluster((0, 1, 2)), []
+
+    def dies(broker, boundary, group):
+        asked.append(broker)
+        return True
+
+    made.dies = dies
+    made.start_consumer("c", ["t"])
+    made.run_until(2 * 2_500 + 7)
+    assert asked == [0, 1, 2]
+
+
+def test_partitions_are_owned_in_the_order_of_topics_and_numbers():
+    """The assignor has topics in the order of Java's HashMap: p, a."""
+    made = cluster()
+    for topic in "ap":
+        made.set_topic(topic, 2)
+    made.start_consumer("c", ["a", "p"])
+    made.run_until(PART_MS)
+    expected = [(topic, number) for topic in "ap" for number in range(2)]
+    assert [note[3:] for note in made.notes if note[1] == "owns"] == expected
+
+
 def test_a_join_that_is_never_answered_is_waited_for_longer_than_a_session():
     made = cluster()
     dying = ["joined"]

@@ -19,6 +19,7 @@ from coterie.designs.coordinator09.messages import Code
 from coterie.designs.coordinator09.store import StoredGroup, StoredMember
 from coterie.designs.coordinator09.world import World
 from coterie.log.consumer_protocol import Subscription
+from coterie.testing.assignors.base import flat
 from coterie.testing.assignors.by_turns import RangeAssignor, RoundRobinAssignor
 
 ASSIGNORS = {each.name: each() for each in (RangeAssignor, RoundRobinAssignor)}
@@ -342,11 +343,7 @@ class CoordinatorBroker:
         }
         assignment = ASSIGNORS[group.strategy].assign(subscriptions, group.counts)
         for name, member in group.members.items():
-            member.partitions = tuple(
-                (topic, number)
-                for topic in sorted(assignment[name])
-                for number in assignment[name][topic]
-            )
+            member.partitions = tuple(sorted(flat(assignment[name])))
 
     def _stored(self, group: CoordinatedGroup) -> StoredGroup:
         members = {
