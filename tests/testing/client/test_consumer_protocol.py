@@ -134,6 +134,20 @@ def test_another_error_of_the_commit_does_not_stop_the_rebalance():
     assert ("a", "revoked", [2]) in group.take_calls()
 
 
+@pytest.mark.parametrize("error", [None, Error.OFFSET_METADATA_TOO_LARGE])
+def test_without_a_listener_the_commit_is_over_before_partitions_are_revoked(error):
+    group = story()
+    group.start("a", PROTOCOL | RARELY, subscribe=False).subscribe(["orders"])
+    group.poll()
+    if error:
+        group.cluster.network.fail("a", "offset_commit", error)
+    group.start("b", PROTOCOL)
+    group.notes.clear()
+    group.poll(20_000)
+    kinds = [kind for _, client, kind, _ in group.notes if client == "a" and kind != "poll"]
+    assert kinds == ["commit", "committed", "revoked", "assigned"]
+
+
 def test_a_fenced_member_loses_its_partitions_and_joins_again():
     group = joined()
     group.cluster.network.fail("a", "consumer_group_heartbeat", Error.FENCED_MEMBER_EPOCH)
