@@ -108,15 +108,14 @@ class CoordinatorSimulation:
         for group_id, topics in self._subscribed.items():
             if topic in topics:
                 self._watch_partitions(group_id, topic)
-        for group_id, broker_id in self.store.coordinators.items():
-            broker = self.brokers.get(broker_id)
-            group = broker and broker.groups.get(group_id)
-            if broker and group and topic in group.topics:
-                self.store.watch_events += 1
-                self.schedule.call_later(
-                    self.settings.watch_ms,
-                    *(broker.guarded, broker.life, broker.topics_changed, group),
-                )
+        for broker in self.brokers.values():
+            for group in broker.groups.values():
+                if topic in group.topics:
+                    self.store.watch_events += 1
+                    self.schedule.call_later(
+                        self.settings.watch_ms,
+                        *(broker.guarded, broker.life, broker.topics_changed, group),
+                    )
 
     def start_consumer(
         self,
