@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from coterie.designs import coordinator09, read_scenario, today
+from coterie.designs import DESIGNS, coordinator09, read_scenario, run, today
 from coterie.designs.coordinator09.play import Player
 from coterie.designs.ops import MOMENTS
 from coterie.designs.shipped import path_of
@@ -165,3 +165,32 @@ def test_each_moment_of_a_scenario_is_a_state_of_todays_group(number):
     states = {4: "CompletingRebalance", 5: "Stable"}
     assert found == states.get(number, "PreparingRebalance")
     assert at_ms > asked  # not what it was before the rebalance
+
+
+@pytest.mark.parametrize("design", DESIGNS[1:])
+def test_a_point_of_a_design_with_a_coordinator_lists_everything_in_order(design):
+    """Groups, consumers and partitions by name and number, whatever came first."""
+    topics, both = {"u": 1, "t": 11}, {"u": 1, "t": 1}
+    events = [
+        *({"op": "create_topic", "topic": name, "replicas": [[0]] * size}
+          for name, size in topics.items()),
+        *({"op": "start", "consumer": name, "group": group, "subscription": both}
+          for name, group in (("b", "h"), ("a", "g"))),
+        *({"op": "produce", "topic": topic, "partition": number, "count": 1, "at": 60_000}
+          for topic, number in (("u", 0), ("t", 10), ("t", 9))),
+        {"op": "settle", "point": 1, "at": 90_000},
+        *({"op": "zk_cut", "consumer": name, "at": 90_000} for name in "ba"),
+        *({"op": "start", "consumer": name, "group": group, "subscription": both, "at": 91_000}
+          for name, group in (("d", "h"), ("c", "g"))),
+        {"op": "settle", "point": 2, "at": 300_000},
+    ]  # fmt: skip
+    events = [{"at": 1000, **event} for event in events]
+    first, second = run({"events": events}, design).points
+    names = [f"t/{number}" for number in range(11)] + ["u/0"]
+    for consumer in first["consumers"].values():
+        assert list(consumer["next_offsets"]) == names
+        assert list(consumer["consumed"]) == ["t/9", "t/10", "u/0"]
+    assert list(second["consumers"]) == ["a", "b", "c", "d"]
+    several = second["partitions_that_several_believe_theirs"]
+    assert list(several) == [f"{group} {name}" for group in "gh" for name in names]
+    assert {tuple(owners) for owners in several.values()} == {("a", "c"), ("b", "d")}

@@ -4,6 +4,7 @@ import pytest
 
 from coterie.designs.coordinator09 import CoordinatorSettings, CoordinatorSimulation
 from support.designs.on_the_clock import requests_at
+from support.limited import limited
 
 TIMES = {
     "delivery_ms": 7, "watch_ms": 30, "catch_up_ms": 2_000, "retry_ms": 300,
@@ -23,6 +24,7 @@ def cluster(brokers=(0,), **times):
         brokers,
         CoordinatorSettings(**TIMES | times),
         note=lambda *note: notes.append(note),
+        schedule=limited(),
     )
     made.notes = notes
     made.set_topic("t", 2)
@@ -50,7 +52,6 @@ def test_a_consumer_joins_as_soon_as_the_coordinator_has_caught_up():
         *((PART_MS, "owns", "c", "t", number) for number in range(2)),
     ]
     assert (made.costs.rebalances, made.costs.took_part) == (1, 1)
-    assert made.costs.last_rebalance_ms == JOINED_MS
 
 
 def test_each_message_is_a_request_and_heartbeats_come_some_times_in_a_session():
@@ -84,6 +85,30 @@ def test_a_search_that_a_broker_never_answers_is_sent_to_the_next_one_after_a_ti
     assert [made.is_up(broker) for broker in (0, 1)] == [False, True]
 
 
+def test_brokers_are_asked_for_the_coordinator_one_after_the_other():
+    made, asked = cluster((0, 1, 2)), []
+
+    def dies(broker, boundary, group):
+        asked.append(broker)
+        return True
+
+    made.dies = dies
+    made.start_consumer("c", ["t"])
+    made.run_until(2 * 2_500 + 7)
+    assert asked == [0, 1, 2]
+
+
+def test_partitions_are_owned_in_the_order_of_topics_and_numbers():
+    """The assignor has topics in the order of Java's HashMap: p, a."""
+    made = cluster()
+    for topic in "ap":
+        made.set_topic(topic, 2)
+    made.start_consumer("c", ["a", "p"])
+    made.run_until(PART_MS)
+    expected = [(topic, number) for topic in "ap" for number in range(2)]
+    assert [note[3:] for note in made.notes if note[1] == "owns"] == expected
+
+
 def test_a_join_that_is_never_answered_is_waited_for_longer_than_a_session():
     made = cluster()
     dying = ["joined"]
@@ -91,6 +116,26 @@ def test_a_join_that_is_never_answered_is_waited_for_longer_than_a_session():
     made.start_consumer("c", ["t"])
     sent = JOINED_MS - 7
     assert requests_at(made, sent, sent + 13_999, sent + 14_000) == [16, 16, 17]
+
+
+def test_a_join_that_is_repeated_because_its_answer_was_lost_gets_the_same_share():
+    """The coordinator knows the connection; nothing has changed, so there is no rebalance."""
+    made = cluster()
+    made.start_consumer("a", ["t"])
+    made.run_until(50_000)
+    made.hold("a")  # it hears of no rebalance: the join of the other one takes a whole session
+    made.start_consumer("b", ["t"])
+    joined_ms = 50_000 + 3 * 7 + 9_000
+    made.run_until(joined_ms)
+    made.cut("b")
+    made.run_until(joined_ms + 7)
+    made.heal("b")
+    repeated_ms = 50_000 + 2 * 7 + 14_000  # a session and join_patience_ms after the first one
+    made.run_until(repeated_ms + 4 * 7)
+    assert logged(made, "wrote generation")[1:] == [(joined_ms, "broker 0", "2")]
+    assert logged(made, "Part of a group")[1:] == [(repeated_ms + 4 * 7, "b", "2")]
+    b = made.consumers["b"]
+    assert (b.id, b.partitions) == ("b-1", (("t", 0), ("t", 1)))
 
 
 @pytest.mark.parametrize("is_cut", [True, False])
@@ -124,6 +169,88 @@ def test_a_rebalance_waits_for_the_longest_session_of_a_member(sessions):
     assert prepared == [50_030]
     written = [at for at, _, _ in logged(made, "wrote generation") if at > 50_000]
     assert written[0] == 50_030 + 20_500
+
+
+def test_a_rebalance_in_preparation_waits_for_nobody_who_leaves_and_reads_topics_at_its_end():
+    made = cluster()
+    for name in "ab":
+        made.start_consumer(name, ["t"])
+    made.run_until(50_000)
+    made.hold("b")  # it hears of no rebalance
+    made.set_topic("t", 3)
+    made.run_until(54_000)
+    made.set_topic("t", 4)
+    made.run_until(55_500)
+    made.consumers["b"].close()
+    made.run_until(80_000)
+    assert [at for at, _, _ in logged(made, "rebalance") if at > 50_000] == [50_030]
+    assert [at for at, _, _ in logged(made, "wrote generation") if at > 50_000] == [55_507]
+    assert made.consumers["a"].partitions == tuple(("t", number) for number in range(4))
+
+
+def test_a_consumer_that_was_removed_joins_as_a_new_one_when_it_hears_of_it():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    made.cut("c")
+    made.run_until(60_000)
+    made.heal("c")
+    made.run_until(70_000)
+    ((stopped_ms, _, _),) = logged(made, "Stopped consumption")
+    assert logged(made, "Part of a group")[1:] == [(stopped_ms + 2 * 7, "c", "3")]
+    assert made.consumers["c"].id == "c-2"
+
+
+def test_a_consumer_whose_join_comes_after_its_removal_joins_as_a_new_one():
+    """The coordinator dies after it has told it; cut off meanwhile, it misses its session."""
+    made = cluster((0, 1))
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    dying = ["told"]
+    made.dies = lambda broker, boundary, group: boundary in dying and bool(dying.pop())
+    made.set_topic("t", 3)
+    consumer = made.consumers["c"]
+    while consumer.in_group != "Stopped consumption":
+        made.run_until(made.schedule.now_ms + 1)
+    made.cut("c")
+    made.run_until(60_000)
+    assert consumer.id == "c-1"
+    made.heal("c")
+    made.run_until(70_000)
+    assert (consumer.in_group, consumer.id) == ("Part of a group", "c-2")
+    assert consumer.partitions == tuple(("t", number) for number in range(3))
+
+
+def test_timers_of_an_earlier_life_of_a_broker_are_ignored():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    made.stop_broker(0)
+    made.start_broker(0)
+    made.run_until(60_000)
+    assert made.consumers["c"].in_group == "Part of a group"
+    assert logged(made, "is dead") == []
+    assert len(logged(made, "wrote generation")) == 1
+
+
+def test_a_consumer_that_was_refused_for_good_asks_for_nothing_more():
+    made = cluster()
+    made.start_consumer("c", ["t"], strategy="nobody's")
+    before, after = requests_at(made, 10_000, 100_000)
+    assert before == after == 16  # the join that the others begin with as well
+
+
+def test_who_looks_for_a_coordinator_commits_nothing():
+    made = cluster(auto_commit_ms=3_100)
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    made.hold("c")
+    made.run_until(40_000)
+    assert made.consumers["c"].in_group == "Rediscover coordinator"
+    made.produce("t", 0, 3)
+    made.notes.clear()
+    made.run_until(60_000)
+    assert [note for note in made.notes if note[1] == "committed"] == []
 
 
 def test_offsets_are_committed_at_each_interval_since_the_start():

@@ -6,6 +6,7 @@ from coterie.designs.consumer_protocol import ConsumerProtocolSimulation
 from coterie.designs.today import TodaySimulation
 from coterie.designs.today import leaders as of_leaders
 from support.designs.on_the_clock import requests_at
+from support.limited import limited
 
 CLUSTERS = [TodaySimulation, ConsumerProtocolSimulation]
 DELIVERY_MS, LOAD_MS, COMMIT_MS = 5, 1_000, 5_000
@@ -15,7 +16,7 @@ SESSION_MS = 45_000
 
 def cluster(kind, brokers=(0, 1, 2), partitions=2):
     notes = []
-    made = kind(brokers, note=lambda *note: notes.append(note))
+    made = kind(brokers, note=lambda *note: notes.append(note), schedule=limited())
     made.notes = notes
     made.set_topic("t", partitions)
     return made
@@ -137,6 +138,22 @@ def test_a_member_without_partitions_has_a_session_and_leaves_as_others_do(kind)
     assert made.costs.rebalances == rebalances + 1
     moved = {TodaySimulation: 2, ConsumerProtocolSimulation: 0}[kind]  # all join, or nobody moves
     assert made.costs.took_part == took_part + moved
+
+
+def test_a_consumer_that_each_of_two_epochs_moves_takes_part_in_both():
+    made = cluster(ConsumerProtocolSimulation)
+    for name in "ab":
+        made.start_consumer(name, ["t"])
+        made.run_until(made.schedule.now_ms + 60_000)
+    assert (made.costs.rebalances, made.costs.took_part) == (2, 3)
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_a_simulation_stores_no_history_of_a_member(kind):
+    made = cluster(kind)
+    made.start_consumer("c", ["t"])
+    made.run_until(60_000)
+    assert made.consumers["c"].member.events == []
 
 
 def test_a_consumer_of_the_protocol_that_never_joined_does_not_leave():

@@ -260,6 +260,26 @@ def test_a_ledger_notes_what_each_owner_consumes_commits_and_gives_up():
     assert ledger.owned_by("a") == {place: 12, other: 0}
 
 
+def test_a_note_of_a_ledger_comes_after_what_it_says():
+    place, found = ("t", 0), []
+
+    def note(kind, consumer, *_):
+        owned, ranges = ledger.owned_by(consumer), ledger.ranges_of(consumer)
+        found.append((kind, owned.get(place), ranges.get(place), ledger.committed.get(place)))
+
+    ledger = Ledger(note=note)
+    ledger.take("a", [place])
+    ledger.produce(place, 3)
+    ledger.commit("a", [place])
+    ledger.give("a", [place], commit=False)
+    assert found == [
+        ("owns", 0, None, None),
+        ("consumed", 3, [[0, 2]], None),
+        ("committed", 3, [[0, 2]], 3),
+        ("gives_up", None, [[0, 2]], 3),
+    ]
+
+
 def test_ranges_are_apart_where_messages_were_left_out_or_consumed_again():
     ledger, place = Ledger(), ("t", 0)
     ledger.take("a", [place])

@@ -3,6 +3,7 @@
 from coterie import GroupCoordinator
 from coterie.testing import Cluster, Consumer
 from coterie.testing.process import Process
+from support.limited import limited
 
 SETTINGS = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False}
 
@@ -65,7 +66,7 @@ class Story:
     """A cluster with one topic, and its consumers by name."""
 
     def __init__(self, partitions=3, config=None, **cluster):
-        self.cluster = Cluster({"orders": partitions}, config, **cluster)
+        self.cluster = Cluster({"orders": partitions}, config, schedule=limited(), **cluster)
         self.calls = []
         self.notes = []
         self.consumers = {}

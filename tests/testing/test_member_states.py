@@ -5,12 +5,14 @@ AbstractCoordinator, ConsumerCoordinator and StickyAssignor (Kafka 3.9).
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from coterie import ArgumentError, CoterieError, Error, Response
 from coterie.consumer_groups import TopicPartitions, encode_topic_id
 from coterie.testing import Member, MemberState, read_subscription
+from coterie.testing.consumer_state import ConsumerState
 from support.consumers import Recorder
 
 OFFSETS = {("t", 0): 5}
@@ -267,6 +269,18 @@ def test_topics_without_a_known_name_wait_and_the_others_are_taken(recorded):
     assert (one.state, one.stable) == (MemberState.RECONCILING, False)
     one.reconcile()  # still unknown
     assert (len(calls), one.state) == (2, MemberState.RECONCILING)
+
+
+def test_assignments_are_numbered_as_they_come_and_the_same_one_again_is_none():
+    # LocalAssignment.updateWith; NONE_EPOCH is -1
+    state, numbers = ConsumerState(MemberState.JOINING), []
+    for partitions in ((0,), (0,), (0, 1), (), ()):
+        numbers.append(state.target.number)
+        topics = [TopicPartitions("id", partitions)]
+        state.accept(SimpleNamespace(heartbeat_interval_ms=5, member_epoch=1, assignment=topics))
+    assert numbers == [-1, 0, 0, 1, 2]
+    state.join()
+    assert state.target.number == state.current.number == -1
 
 
 def test_a_fenced_member_has_no_epoch_and_commits_from_outside_of_the_group(recorded):

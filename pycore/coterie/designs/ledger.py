@@ -23,7 +23,7 @@ class Ledger:
         note: Callable[..., None] | None = None,
     ) -> None:
         self.from_start = from_start
-        self.note = note  # called with kind, consumer, topic, partition, offsets
+        self.note = note  # called after a change with kind, consumer, topic, partition, offsets
         self.ends: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.owners: dict[
@@ -108,13 +108,13 @@ class Ledger:
     def _consume(self, consumer: str, place: TopicPartition) -> None:
         first, end = self.owners[place][consumer], self.ends.get(place, 0)
         if end > first:
-            self._note("consumed", consumer, *place, first, end - 1)
+            self.owners[place][consumer] = end
             ranges = self.ranges.setdefault(consumer, {}).setdefault(place, [])
             if ranges and ranges[-1][1] == first - 1:
                 ranges[-1][1] = end - 1
             else:
                 ranges.append([first, end - 1])
-        self.owners[place][consumer] = end
+            self._note("consumed", consumer, *place, first, end - 1)
 
 
 class Ledgers(dict[str, Ledger]):

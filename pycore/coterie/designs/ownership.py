@@ -39,12 +39,11 @@ class Ownership:
         self._places: dict[str, set[GroupPartition]] = {}  # by consumer
 
     def advance(self, at_ms: int) -> None:
-        """Add up the time until ``at_ms``."""
-        passed = at_ms - self.now_ms
-        if passed > 0:
-            self.unowned_ms += passed * self._unowned
-            self.shared_ms += passed * self._shared
-            self.now_ms = at_ms
+        """Add up the time until ``at_ms``; times never go back."""
+        passed_ms = at_ms - self.now_ms
+        self.unowned_ms += passed_ms * self._unowned
+        self.shared_ms += passed_ms * self._shared
+        self.now_ms = at_ms
 
     def resize(self, group: str, topic: str, size: int) -> None:
         """Set how many partitions of a topic count from now on."""

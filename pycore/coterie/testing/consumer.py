@@ -16,6 +16,7 @@ from coterie.arguments import text
 from coterie.consumer_groups import ConsumerGroupHeartbeatResponse
 from coterie.errors import ArgumentError, shown
 from coterie.testing.assignors import Partitions
+from coterie.testing.assignors.base import flat
 from coterie.testing.consumer_state import (
     NONE,
     ConsumerState,
@@ -24,7 +25,7 @@ from coterie.testing.consumer_state import (
     named,
     new_member_id,
 )
-from coterie.testing.member import Member, flat, partition_counts, refusal
+from coterie.testing.member import Member, partition_counts, refusal
 from coterie.values import Error
 
 __all__ = ["ConsumerMember", "MemberState"]

@@ -10,6 +10,7 @@ from coterie.arguments import function, sequence, text, whole, within
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.testing.assignors import Partitions
+from coterie.testing.assignors.base import flat
 from coterie.values import Error
 
 __all__ = ["INT32_MAX", "Listener", "Member"]
@@ -35,11 +36,6 @@ def partition_counts(topics: Any) -> dict[str, int]:
             )
         counts[text(topic, "a topic")] = count
     return counts
-
-
-def flat(partitions: Partitions) -> list[tuple[str, int]]:
-    """Return partitions as pairs of topic and number."""
-    return [(topic, number) for topic, numbers in partitions.items() for number in numbers]
 
 
 class Member:

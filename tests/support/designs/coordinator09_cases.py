@@ -1,6 +1,7 @@
 """Small cases of the 0.9 design: a settled group, something that makes it rebalance, deaths."""
 
 from coterie.designs.coordinator09 import CoordinatorSimulation
+from support.limited import limited
 
 SETTLED_MS = 200_000
 TRIGGERS = ("topic grows", "consumer joins", "consumer crashes", "consumer closes")
@@ -30,7 +31,7 @@ class Deaths:
 
 def settled(consumers, topics, brokers=3, **more):
     """A cluster with a group that has settled; topics have two and one partitions."""
-    cluster = CoordinatorSimulation(range(brokers), **more)
+    cluster = CoordinatorSimulation(range(brokers), schedule=limited(), **more)
     names = ["a", "b"][:topics]
     for size, topic in zip((2, 1), names, strict=False):
         cluster.set_topic(topic, size)

@@ -1,12 +1,14 @@
 """Clusters of the designs with a group coordinator: settled, checked, and shaken at random."""
 
+from support.limited import limited
+
 GROUPS = ("group1", "group2")
 SETTLED_MS = 200_000
 
 
 def settled(simulation, consumers=3, partitions=6, groups=GROUPS[:1], brokers=(0, 1, 2)):
     """A cluster of a design (its class) whose groups have settled."""
-    cluster = simulation(brokers)
+    cluster = simulation(brokers, schedule=limited())
     cluster.set_topic("t", partitions)
     for group in groups:
         for number in range(consumers):

@@ -28,8 +28,8 @@ def odd_scenario(seed):
     chance = random.Random(seed)
     config = {name: chance.choice(values) for name, values in INTERVALS.items()}
     config = {name: value for name, value in config.items() if chance.random() < 0.4}
-    partitions = chance.choice((1, 3, 50, 1_000))
-    consumers = chance.choice((1, 3, 10, 60))
+    partitions = chance.choice((1, 3, 40, 250))
+    consumers = chance.choice((1, 3, 10, 40))
     far = chance.choice(FAR_MS)
     replicas = [[chance.choice(BROKERS)] for _ in range(partitions)]
     events = [{"op": "create_topic", "topic": "t", "replicas": replicas}]

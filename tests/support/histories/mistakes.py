@@ -366,10 +366,11 @@ class Entry(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})  # of the histories
 
 
+MANY = {"records_per_minute": 30}  # something is under way at most moments
 SLOW = {
+    **MANY,
     "events": ["SlowProcessing", "Join"],
     "members": (2, 4),
-    "records_per_minute": 12,
     # 6.1 s at most, when it is slow. A rebalance, too, waits max.poll.interval.ms for a member,
     # which may learn of it a heartbeat interval later.
     "processing_ms": (0, 100),
@@ -385,7 +386,7 @@ CATALOGUE = {
         RetriesAsynchronously,
         CommitsAsynchronously,
         commits_that_go_back,
-        {"events": ["Join", "Close", "Restart", "Failover"], "longest_ms": 2_000},
+        {**MANY, "events": ["Join", "Close", "Restart", "Failover"], "longest_ms": 2_000},
     ),
     "longer than max.poll.interval.ms": Entry(
         TakesMany,
@@ -393,7 +394,12 @@ CATALOGUE = {
         lambda o: o.overlaps,
         SLOW,
     ),
-    "own offsets without fencing": Entry(OwnOffsets, FencedOffsets, applied_twice),
+    "own offsets without fencing": Entry(
+        OwnOffsets,
+        FencedOffsets,
+        applied_twice,
+        {"events": ["Pause", "Join", "Close", "Crash", "Cut", "Restart"]},
+    ),
     "lost treated as revoked": Entry(
         CommitsWhatIsLost,
         DropsWhatIsLost,

@@ -246,6 +246,40 @@ def test_without_an_interval_each_poll_commits_once_and_waits(protocol):
     assert times == [0, 1000, 2000]
 
 
+def test_without_an_interval_another_assignment_commits_the_positions_of_the_one_before():
+    # KafkaConsumer.assign: maybeAutoCommitOffsetsAsync
+    story = Story()
+    settings = {"enable.auto.commit": True, "auto.commit.interval.ms": 0}
+    consumer = story.start("a", settings, subscribe=False)
+    consumer.assign([FIRST])
+    consumer.poll(5000)
+    at = consumer.position(FIRST)
+    story.notes.clear()
+    consumer.assign([SECOND])
+    assert story.of("commit") == [{FIRST: OffsetAndMetadata(at)}]
+
+
+@pytest.mark.parametrize(
+    ("op", "tries", "call"),
+    [
+        ("offset_commit", 2, lambda consumer: consumer.commit(OFFSETS, timeout_ms=300)),
+        ("offset_fetch", 2, lambda consumer: consumer.committed([FIRST], timeout_ms=300)),
+        ("list_offsets", 3, lambda consumer: consumer.end_offsets([FIRST], timeout_ms=300)),
+    ],
+)
+def test_a_call_whose_time_is_over_after_a_backoff_does_not_try_again(op, tries, call):
+    # Timer.notExpired; backoffs of 100 and 200 ms, of ListOffsets always 100 ms
+    story = Story(latency_ms=0)
+    consumer = story.start("a", subscribe=False)
+    consumer.commit(OFFSETS)  # the coordinator is known
+    story.cluster.network.fail("a", op, Error.COORDINATOR_LOAD_IN_PROGRESS, times=tries)
+    begin = story.cluster.now_ms
+    with pytest.raises(KafkaTimeoutError):
+        call(consumer)
+    assert story.cluster.now_ms - begin == 300
+    call(consumer)
+
+
 def test_without_an_interval_a_commit_that_failed_is_sent_again_after_the_backoff():
     story = Story()
     consumer = story.start("a", {"enable.auto.commit": True, "auto.commit.interval.ms": 0})

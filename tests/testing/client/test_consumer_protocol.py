@@ -66,6 +66,18 @@ def test_the_assigned_callback_comes_without_new_partitions_too():
     assert group.take_calls() == [("b", "assigned", [])]
 
 
+def test_a_poll_calls_back_what_was_committed_before_it_calls_the_listener():
+    # AsyncKafkaConsumer.updateAssignmentMetadataIfNeeded: callbacks, then background events
+    group = joined()
+    a = group.consumers.pop("a")
+    a.commit_async({("orders", 0): 1}, lambda *_: group.calls.append("committed"))
+    group.start("b", PROTOCOL)
+    group.poll(20_000)  # a heartbeats, and does not poll
+    group.take_calls()
+    a.poll(0)
+    assert group.take_calls()[:2] == ["committed", ("a", "revoked", [2])]
+
+
 def test_positions_are_committed_before_partitions_are_revoked():
     group = joined(RARELY)
     group.start("b", PROTOCOL)
@@ -122,6 +134,20 @@ def test_another_error_of_the_commit_does_not_stop_the_rebalance():
     assert ("a", "revoked", [2]) in group.take_calls()
 
 
+@pytest.mark.parametrize("error", [None, Error.OFFSET_METADATA_TOO_LARGE])
+def test_without_a_listener_the_commit_is_over_before_partitions_are_revoked(error):
+    group = story()
+    group.start("a", PROTOCOL | RARELY, subscribe=False).subscribe(["orders"])
+    group.poll()
+    if error:
+        group.cluster.network.fail("a", "offset_commit", error)
+    group.start("b", PROTOCOL)
+    group.notes.clear()
+    group.poll(20_000)
+    kinds = [kind for _, client, kind, _ in group.notes if client == "a" and kind != "poll"]
+    assert kinds == ["commit", "committed", "revoked", "assigned"]
+
+
 def test_a_fenced_member_loses_its_partitions_and_joins_again():
     group = joined()
     group.cluster.network.fail("a", "consumer_group_heartbeat", Error.FENCED_MEMBER_EPOCH)
@@ -140,6 +166,16 @@ def test_a_member_that_does_not_poll_leaves_and_comes_back_with_the_next_poll():
     assert group.owned() == {"b": [0, 1, 2]}
     assert next(at for at, _, kind, _ in group.notes if kind == "late") - polled_ms <= 20_000
     assert group.take_calls() == [("b", "assigned", []), ("b", "assigned", [0, 1, 2])]
+
+
+@pytest.mark.parametrize(("ms", "calls"), [(19_999, []), (20_000, ["lost", "assigned"])])
+def test_a_member_whose_poll_comes_just_too_late_comes_back_with_it(ms, calls):
+    # Timer.isExpired: at its deadline
+    group = joined({"max.poll.interval.ms": 20_000})
+    group.consumers["a"].poll(0)
+    group.pass_time(ms)
+    group.poll()
+    assert group.take_calls() == [("a", call, [0, 1, 2]) for call in calls]
 
 
 def test_the_lost_partitions_of_a_late_member_are_seen_in_its_next_poll():

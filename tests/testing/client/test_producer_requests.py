@@ -107,6 +107,17 @@ def test_the_commits_of_offsets_are_noted_and_then_what_became_of_them(cluster, 
             break
 
 
+def test_an_idempotent_producer_asks_for_its_id_once(cluster):
+    one = Producer(cluster, {})
+
+    def write():
+        one.send("out", value="v")
+        one.flush()
+
+    durations_ms = [duration_ms(cluster, write) for _ in range(3)]
+    assert durations_ms == [2 * ROUND_MS, ROUND_MS, ROUND_MS]
+
+
 def test_records_without_a_key_take_turns_and_equal_keys_go_to_one_partition(cluster):
     one = Producer(cluster, {})
     sent = [one.send("out", number) for number in range(6)]

@@ -3,6 +3,8 @@
 The rules are those of ConsumerCoordinatorTest and AbstractCoordinatorTest (Kafka 3.9).
 """
 
+import re
+
 import pytest
 
 from coterie import Error
@@ -236,6 +238,37 @@ def test_the_leader_sees_new_partitions_when_its_metadata_is_refreshed():
     assert sum(map(len, story.owned().values())) == 3
     story.poll(40_000)
     assert story.owned() == {"a": [0, 1, 2], "b": [3, 4]}
+
+
+def test_a_leader_refreshes_its_metadata_for_topics_that_are_new_to_it_only():
+    # SubscriptionState.groupSubscribe: whether there are topics that it does not subscribe to
+    story = Story()
+    story.start("a", RANGE)
+    story.poll()
+    story.cluster.add_partitions("orders", 5)
+    story.start("b", RANGE)
+    story.poll()
+    assert story.owned() == {"a": [0, 1], "b": [2]}
+    story.cluster.create_topic("payments", 2)
+    story.start("c", RANGE, subscribe=False).subscribe(["payments"])
+    story.poll()
+    assert story.owned() == {"a": [0, 1, 2], "b": [3, 4], "c": [0, 1]}
+
+
+def test_an_assignment_of_known_topics_refreshes_no_metadata():
+    # ConsumerCoordinator.maybeUpdateJoinedSubscription: only topics that are new to it do
+    class Creates(Listener):
+        def on_partitions_assigned(self, partitions):
+            if "payments" not in story.cluster.topics:
+                story.cluster.create_topic("payments", 2)
+
+    story = Story()
+    a = story.start("a", RANGE | {"metadata.max.age.ms": 60_000}, subscribe=False)
+    a.subscribe(re.compile(".*"), Creates("a", story.calls))
+    story.poll(50_000)
+    assert story.owned() == {"a": ALL}
+    story.poll(20_000)
+    assert story.owned() == {"a": [0, 0, 1, 1, 2]}
 
 
 def test_a_leader_forgets_the_topics_of_members_that_have_left():

@@ -68,8 +68,31 @@ def test_a_member_that_joins_again_says_what_it_owns_and_from_which_generation()
     ids = [args for args, _ in joins]
     member = ids[1][1]
     assert ids == [("g", ""), ("g", member), ("g", member)]  # first it needs an id
-    again = read_subscription(joins[2][1]["protocols"]["cooperative-sticky"])
-    assert (again.owned, again.generation_id, again.rack_id) == ({"orders": [0, 1]}, 1, None)
+    read = [read_subscription(fields["protocols"]["cooperative-sticky"]) for _, fields in joins]
+    assert [(one.owned, one.generation_id, one.rack_id) for one in read] == [
+        *[({}, -1, None)] * 2, ({"orders": [0, 1]}, 1, None),
+    ]  # fmt: skip
+
+
+def test_a_sticky_member_joins_again_with_the_assignment_of_its_last_generation():
+    # StickyAssignor.onAssignment: topics with their partitions, and the generation
+    story, coordinator = recorded({"partition.assignment.strategy": "sticky"})
+    story.consumers["a"].enforce_rebalance()
+    story.poll()
+    user_data = [
+        read_subscription(fields["protocols"]["sticky"]).user_data
+        for _, fields in coordinator.of("join_group")
+    ]
+    owned = "00000001 0006 6f7264657273 00000002 00000000 00000001 00000001"
+    assert user_data == [None, None, bytes.fromhex(owned)]
+
+
+@pytest.mark.parametrize("settings", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_a_consumer_that_has_not_joined_yet_has_no_generation_and_no_id(settings):
+    # ConsumerGroupMetadata(groupId): JoinGroupRequest.UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
+    story = Story(2, {"coterie.behaviour": "4.1"})
+    consumer = story.start("a", settings)
+    assert consumer.group_metadata() == ("g", -1, "", "i")
 
 
 @pytest.mark.parametrize("settings", [CLASSIC, CLASSIC | DYNAMIC], ids=["static", "dynamic"])
@@ -219,6 +242,18 @@ def test_the_answer_to_a_join_is_read_by_the_next_call_only():
     assert len(coordinator.of("sync_group")) == 2
 
 
+def test_the_answer_to_a_commit_is_read_at_once_by_members_only():
+    # HeartbeatThread.run: it is disabled, and reads nothing, once the state is UNJOINED
+    story, _ = recorded(CLASSIC | DYNAMIC)
+    consumer = story.consumers["a"]
+    for outcomes in ([None], []):
+        story.notes.clear()
+        consumer.commit_async({FIRST: 4})
+        story.pass_time(4000)
+        assert [outcome for _, outcome in story.of("committed")] == outcomes
+        consumer.unsubscribe()
+
+
 def test_a_member_that_is_fenced_before_it_takes_its_assignment_joins_anew():
     # AbstractCoordinator.joinGroupIfNeeded: the heartbeat thread has changed the generation
     story = Story(2, interval_ms=None, make_coordinator=Recorder)
@@ -276,6 +311,18 @@ def test_after_unsubscribing_it_commits_from_outside_and_joins_as_a_new_member(s
     if "group.protocol" not in settings:
         ids = [member for (_, member), _ in coordinator.of("join_group")]
         assert ids[0] == ids[2] == "" != ids[1] != ids[3]
+
+
+def test_the_answer_to_a_heartbeat_from_before_it_left_gives_a_member_no_epoch():
+    # AbstractMembershipManager.onHeartbeatSuccess: ignored while it is leaving, and outside
+    story, coordinator = recorded(CONSUMER | DYNAMIC)
+    consumer, count = story.consumers["a"], len(coordinator.of("consumer_group_heartbeat"))
+    story.cluster.network.slow("a", 300)
+    while len(coordinator.of("consumer_group_heartbeat")) == count:
+        story.pass_time(50)
+    consumer.unsubscribe()
+    consumer.commit({FIRST: 4})
+    assert coordinator.of("offset_commit")[-1][1]["generation_id"] == -1
 
 
 def test_committed_offsets_are_fetched_anew_by_each_call():

@@ -19,6 +19,7 @@ from coterie.designs.coordinator09.messages import Code
 from coterie.designs.coordinator09.store import StoredGroup, StoredMember
 from coterie.designs.coordinator09.world import World
 from coterie.log.consumer_protocol import Subscription
+from coterie.testing.assignors.base import flat
 from coterie.testing.assignors.by_turns import RangeAssignor, RoundRobinAssignor
 
 ASSIGNORS = {each.name: each() for each in (RangeAssignor, RoundRobinAssignor)}
@@ -56,7 +57,6 @@ class CoordinatedMember:
 
     topics: tuple[str, ...]
     session_timeout_ms: int
-    host: str
     deadline_ms: int = field(init=False)
     partitions: tuple[tuple[str, int], ...] = ()
     connection: Any = None  # of a consumer that joined without an id
@@ -141,7 +141,7 @@ class CoordinatorBroker:
         group.generation_id, group.strategy = stored.generation_id, stored.strategy
         group.counts = dict(stored.counts)
         for name, one in stored.members.items():
-            member = CoordinatedMember(one.topics, one.session_timeout_ms, one.host)
+            member = CoordinatedMember(one.topics, one.session_timeout_ms)
             member.partitions = one.partitions
             group.members[name] = member
             self._start_session(group, name, member)
@@ -218,13 +218,12 @@ class CoordinatorBroker:
             self._answer(sender, number, self._share(group, name, member))
             return
         if member is None:
-            session_ms = request.session_timeout_ms
-            member = CoordinatedMember(request.topics, session_ms, sender.name)
+            member = CoordinatedMember(request.topics, request.session_timeout_ms)
             member.connection = sender
             group.members[name] = member
             self._start_session(group, name, member)
         member.topics, member.session_timeout_ms = request.topics, request.session_timeout_ms
-        group.strategy = group.strategy or request.strategy
+        group.strategy = request.strategy
         self._extend_session(member)
         member.pending_join = sender, number
         if group.state is not CoordinatorState.PREPARE:
@@ -237,7 +236,7 @@ class CoordinatorBroker:
         """Return the error of a JoinGroup, checked in the order of the code of 2015."""
         if request.strategy not in ASSIGNORS:
             return Code.UNKNOWN_STRATEGY
-        if group.strategy and group.strategy != request.strategy and group.members:
+        if group.strategy not in ("", request.strategy):  # "": it has no members
             return Code.INCONSISTENT_STRATEGY
         if request.consumer_id and request.consumer_id not in group.members:
             return Code.UNKNOWN_CONSUMER_ID
@@ -258,7 +257,7 @@ class CoordinatorBroker:
 
     def _start_session(self, group: CoordinatedGroup, name: str, member: CoordinatedMember) -> None:
         self._extend_session(member)
-        self._call_later(member.session_timeout_ms, self._check_session, group, name, member)
+        self._check_session(group, name, member)
 
     def _check_session(self, group: CoordinatedGroup, name: str, member: CoordinatedMember) -> None:
         """Remove a member after its deadline, which a pending join extends."""
@@ -299,8 +298,6 @@ class CoordinatorBroker:
         if group.members:
             longest_ms = max(one.session_timeout_ms for one in group.members.values())
             self._call_later(longest_ms, self._end_preparation, group, group.preparations)
-        for member in group.members.values():
-            member.answered = False
         group.to_join = {name for name, one in group.members.items() if not one.pending_join}
         self.world.rebalance_prepared(group.name, reason)
         self._boundary("prepared", group.name)
@@ -346,15 +343,11 @@ class CoordinatorBroker:
         }
         assignment = ASSIGNORS[group.strategy].assign(subscriptions, group.counts)
         for name, member in group.members.items():
-            member.partitions = tuple(
-                (topic, number)
-                for topic in sorted(assignment[name])
-                for number in assignment[name][topic]
-            )
+            member.partitions = tuple(sorted(flat(assignment[name])))
 
     def _stored(self, group: CoordinatedGroup) -> StoredGroup:
         members = {
-            name: StoredMember(one.topics, one.session_timeout_ms, one.partitions, one.host)
+            name: StoredMember(one.topics, one.session_timeout_ms, one.partitions)
             for name, one in group.members.items()
         }
         return StoredGroup(group.generation_id, group.strategy, members, dict(group.counts))

@@ -95,27 +95,28 @@ class CoordinatedConsumer:
         if self.coordinator is not None and self.id:
             left = m.LeaveGroupRequest(self.group_id, self.id)
             self.world.to_broker(self, self.coordinator, 0, left)
-        self._end()
+        self._end(ConsumerState.DOWN)
 
     def crash(self) -> None:
         """End without a commit and without a request to leave."""
         self._stop_fetching(commit=False)
-        self._end()
+        self._end(ConsumerState.DOWN)
 
-    def _end(self) -> None:
-        self._enter(ConsumerState.DOWN)
+    def _end(self, state: ConsumerState) -> None:
+        """Do nothing more, whatever comes."""
+        self._enter(state)
         self.number += 1
 
     # The network
 
     def refused(self, number: int) -> None:
         """Handle a refused connection."""
-        if number == self.number and self.alive and self.state is not ConsumerState.PART:
+        if number == self.number and self.state is not ConsumerState.PART:
             self._retry()
 
     def receive(self, number: int, response: m.GroupResponse) -> None:
         """Handle a response."""
-        if number != self.number or not self.alive:
+        if number != self.number:
             return
         self.last_response_ms = self.world.schedule.now_ms
         if isinstance(response, m.ConsumerMetadataResponse):
@@ -132,7 +133,7 @@ class CoordinatedConsumer:
         self.world.schedule.call_later(within_ms, self._unanswered, self.number)
 
     def _unanswered(self, number: int) -> None:
-        if number == self.number and self.alive and self.state is not ConsumerState.PART:
+        if number == self.number:
             self._rediscover()
 
     def _retry(self) -> None:
@@ -142,7 +143,7 @@ class CoordinatedConsumer:
         self.world.schedule.call_later(pause_ms, self._after_pause, self.number)
 
     def _after_pause(self, number: int) -> None:
-        if number == self.number and self.alive:
+        if number == self.number:
             self._discover()
 
     # States
@@ -200,7 +201,7 @@ class CoordinatedConsumer:
             self._retry()
         else:
             self.error = response.error
-            self._enter(ConsumerState.FAILED)
+            self._end(ConsumerState.FAILED)
 
     def _heartbeat(self) -> None:
         """Send a heartbeat now, and one at each interval while part of the group."""
@@ -222,7 +223,7 @@ class CoordinatedConsumer:
         schedule.call_later(delay_ms, self._heartbeat_due, number)
 
     def _heartbeat_due(self, number: int) -> None:
-        if number != self.number or self.state is not ConsumerState.PART:
+        if number != self.number:
             return
         now_ms = self.world.schedule.now_ms
         if now_ms - self.last_response_ms >= self.session_timeout_ms:
@@ -269,6 +270,6 @@ class CoordinatedConsumer:
 
     def _commit(self, interval_ms: int) -> None:
         if self.alive:
-            if self.fetching and self.state is ConsumerState.PART and not self.cut:
+            if self.state is ConsumerState.PART and not self.cut:
                 self.world.commit(self)
             self.world.schedule.call_later(interval_ms, self._commit, interval_ms)

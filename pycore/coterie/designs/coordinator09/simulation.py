@@ -30,7 +30,6 @@ class ProtocolCounts:
     requests: int = 0
     rebalances: int = 0
     took_part: int = 0
-    last_rebalance_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,15 +108,14 @@ class CoordinatorSimulation:
         for group_id, topics in self._subscribed.items():
             if topic in topics:
                 self._watch_partitions(group_id, topic)
-        for group_id, broker_id in self.store.coordinators.items():
-            broker = self.brokers.get(broker_id)
-            group = broker and broker.groups.get(group_id)
-            if broker and group and topic in group.topics:
-                self.store.watch_events += 1
-                self.schedule.call_later(
-                    self.settings.watch_ms,
-                    *(broker.guarded, broker.life, broker.topics_changed, group),
-                )
+        for broker in self.brokers.values():
+            for group in broker.groups.values():
+                if topic in group.topics:
+                    self.store.watch_events += 1
+                    self.schedule.call_later(
+                        self.settings.watch_ms,
+                        *(broker.guarded, broker.life, broker.topics_changed, group),
+                    )
 
     def start_consumer(
         self,
@@ -263,14 +261,12 @@ class CoordinatorSimulation:
     def rebalance_prepared(self, group_id: str, reason: str) -> None:
         """Record the start of a rebalance."""
         self.costs.rebalances += 1
-        self.costs.last_rebalance_ms = self.schedule.now_ms
         self.log(group_id, "rebalance", reason)
         self._note("rebalance_began", "", group_id, reason)
 
     def rebalance_done(self, group_id: str, members: int) -> None:
         """Record a new generation, with its number of members."""
         self.costs.took_part += members
-        self.costs.last_rebalance_ms = self.schedule.now_ms
         self._note("rebalance_ended", "", group_id, members)
 
     def take(self, consumer: CoordinatedConsumer) -> None:

@@ -20,7 +20,6 @@ class StoredMember:
     topics: tuple[str, ...]
     session_timeout_ms: int
     partitions: tuple[tuple[str, int], ...]
-    host: str  # of its connection; new ids are made from it
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,14 +46,12 @@ class GroupCluster:
         self.coordinator = CountedCoordinator(
             {"coterie.behaviour": self.behaviour},
             on_event=self._on_event,
-            member_ids=self._new_id,
             log_sink=self.log,
         )
         self.leaders = Leaders(
             self.store, self.schedule, resigns=self._resigns, loaded=self._loaded
         )
         self.ledgers = Ledgers(from_start=self.from_start, note=self._note)
-        self._numbers: dict[str, int] = {}
         self._tick_ms: int | None = None  # when the coordinator runs next
 
     @property
@@ -61,10 +59,6 @@ class GroupCluster:
         """Counts so far."""
         self.protocol_counts.requests = self.coordinator.requests
         return self.protocol_counts
-
-    def _new_id(self, prefix: str) -> str:
-        number = self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
-        return f"{prefix}{number}"
 
     # Events of a scenario
 

@@ -46,7 +46,7 @@ class TodayConsumer(GroupConsumer):
         self.member = ClassicMember(
             *(coordinator, group_id),
             client_id=name,
-            topics={topic: store.topics.get(topic, 0) for topic in topics},
+            topics=topics,
             on_rebalance=self._rebalanced,
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=session_timeout_ms,

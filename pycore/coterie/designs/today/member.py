@@ -7,7 +7,8 @@ from typing import Any
 
 from coterie.designs.ledger import Ledger, TopicPartition
 from coterie.designs.today.leaders import Leaders
-from coterie.testing.member import Member, flat
+from coterie.testing.assignors.base import flat
+from coterie.testing.member import Member
 
 __all__ = ["GroupConsumer"]
 

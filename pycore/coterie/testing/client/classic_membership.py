@@ -308,7 +308,7 @@ class ClassicMembership:
             return
         failure: Exception | None = None
         revoked = sorted(owned.difference(assigned))
-        if self._cooperative and revoked:
+        if revoked:  # by a cooperative one; an eager one has given up all
             failure = self._listeners.revoked(revoked)
             group.request_rejoin()
         if subscriptions.pattern is not None and not set(by_topic) <= subscriptions.topics:

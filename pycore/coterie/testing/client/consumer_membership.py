@@ -159,7 +159,6 @@ class ConsumerMembership:
             kind = self._given_up(self._identity[0])
             failure = getattr(self._listeners, kind)(partitions)
         self._leave(deadline_ms)
-        self._heartbeats.stop()
         raise_failure(failure)
 
     def _given_up(self, epoch: int) -> str:
@@ -351,8 +350,7 @@ class ConsumerMembership:
 
         def committed(sent: Sent) -> None:
             failure = sent.failure
-            stale = isinstance(failure, StaleMemberEpochError) and self._member.member_epoch > 0
-            again = stale or (
+            again = isinstance(failure, StaleMemberEpochError) or (
                 isinstance(failure, RetriableError)
                 and failure.error != Error.UNKNOWN_TOPIC_OR_PARTITION
             )

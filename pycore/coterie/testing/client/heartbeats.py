@@ -80,7 +80,7 @@ class Heartbeats:
         """Send heartbeats from now on: the member has joined."""
         now_ms = self._network.now_ms
         self._network.in_background = True
-        self._restart_session()
+        self._session_ms = now_ms + self._session_timeout_ms
         self._poll_ms = now_ms + self._max_poll_ms
         self._beat_ms = now_ms + self._interval_ms
         self._in_flight, self._attempts = False, 0
@@ -100,10 +100,8 @@ class Heartbeats:
         if self._timer is not None:
             self._timer.cancel()
         network = self._network
-        process = network.process
-        beat_ms, poll_ms = self._beat_ms + network.cluster.latency_ms, self._poll_ms
-        left_ms = (beat_ms if beat_ms < poll_ms else poll_ms) - process.now_ms
-        self._timer = process.call_later(left_ms if left_ms > 1 else 1, self._run)
+        at_ms = min(self._beat_ms + network.cluster.latency_ms, self._poll_ms)
+        self._timer = network.process.call_later(max(at_ms - network.now_ms, 1), self._run)
 
     def _run(self) -> None:
         self._timer = None
