@@ -235,7 +235,7 @@ def keyhash(key, byte_order):
 
     last = len(key) - 16
     for at in range(48, last, 16):
-        h = folded(h, a ^ piece(at, h, h ^ WORD))
+        h = folded(h, a ^ piece(at, h, c))
     h += piece(0, a, b) + piece(min(16, last), c, a)
     h += piece(min(32, last), b, c) + piece(last, d, b)
     return folded(h & WORD, b)

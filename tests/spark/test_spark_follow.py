@@ -148,7 +148,7 @@ def test_a_folder_with_tables_of_another_follow_is_refused(spark, tmp_path):
     ("arguments", "message"),
     [
         ({"tables": ("offset",)}, "tables must be of groups, members, .*, not 'offset'"),
-        ({"format": "orc"}, "format must be parquet, not 'orc'"),
+        ({"format": "orc"}, "format must be of parquet, delta, not 'orc'"),
     ],
 )
 def test_a_wrong_argument_is_named(spark, tmp_path, arguments, message):

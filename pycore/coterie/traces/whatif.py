@@ -275,7 +275,7 @@ class _Replay:
     def count_evictions(self, events: list[Any]) -> None:
         """Count members of consumer groups that a timer has removed, by the cause."""
         for group_id, member_id in timed_out(events):
-            client = self.members[group_id, member_id]
+            client = self.members.get((group_id, member_id), _Client(0))  # or one that was loaded
             session_ms = self.session_ms.get(group_id, self.default_session_ms)
             if client.join is not None:
                 session_ms = client.join[_SESSION]

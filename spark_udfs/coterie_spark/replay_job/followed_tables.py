@@ -118,13 +118,17 @@ class DeltaTables:
     def check(self, spark: SparkSession) -> None:
         """Raise CoterieError if the session has no Delta Lake."""
         try:
-            spark.read.format("delta").load(str(self.out / "commits"))
+            _ = spark.read.format("delta").load(self.url("commits")).schema
         except Exception as error:  # Delta's own: there is no table yet
             if "[DATA_SOURCE_NOT_FOUND]" in str(error):
                 raise CoterieError(
                     "format delta: the Spark session has no Delta Lake; make it with the package"
                     " io.delta:delta-spark and Delta's extension"
                 ) from None
+
+    def url(self, name: str) -> str:
+        """Return where a table is: in a folder of this machine, wherever Spark's default is."""
+        return f"file://{self.out / name}"
 
     def remove_leftovers(self, last: int) -> None:
         """Do nothing: what was not committed is in no table."""
@@ -135,7 +139,7 @@ class DeltaTables:
             writer = table_of(products, name).write.format("delta")
             writer = writer.mode("overwrite" if name in STATE else "append")
             writer = writer.option("txnAppId", self.writer).option("txnVersion", batch_id)
-            writer.save(str(self.out / name))
+            writer.save(self.url(name))
 
     def show(self, batch_id: int) -> None:
         """Do nothing: a committed transaction is seen."""

@@ -114,11 +114,10 @@ class Follower:
         self.settings = {
             "version": VERSION, "out": str(out), "tables": [*names], "format": format
         }  # fmt: skip
-        self.tables: FollowedTables = (
-            DeltaTables(out, names, f"coterie {self.folder}")
-            if format == "delta"
-            else ParquetTables(out, names)
-        )
+        self.tables: FollowedTables = ParquetTables(out, names)
+        if format == "delta":
+            self.settings["checkpoint"] = str(checkpoint)  # names this follow in the tables
+            self.tables = DeltaTables(out, names, f"coterie {checkpoint}")
 
     def begin(self, source: Mapping[str, str]) -> None:
         """Make the folders, or check that they are those of this follow."""

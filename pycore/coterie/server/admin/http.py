@@ -61,6 +61,7 @@ class Refusal(Exception):
     """A request that gets an error response; ``fields`` are further lines of its head."""
 
     def __init__(self, status: int, what: str, *fields: str) -> None:
+        super().__init__(what)
         self.status, self.what, self.fields = status, what, fields
 
 

@@ -81,7 +81,7 @@ class Commits:
 
     def sync(self, offsets: Offsets, deadline_ms: int) -> bool:
         """Commit, and again after errors that may pass; return whether it was done in time."""
-        if self._completed:  # one that was fenced stays
+        if self._completed or self._fenced:
             self.run_callbacks()
         if not offsets:
             return self._await_asynchronous(deadline_ms)
@@ -92,7 +92,7 @@ class Commits:
                 return False
             sent = self.send(offsets)
             network.wait_for(sent, deadline_ms)
-            if self._completed:  # one that was fenced stays
+            if self._completed or self._fenced:
                 self.run_callbacks()
             if sent.done and sent.failure is None:
                 return True

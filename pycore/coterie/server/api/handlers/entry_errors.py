@@ -11,4 +11,5 @@ class EntryError(Exception):
     """Refuses one entry of a request; the other entries are not affected."""
 
     def __init__(self, error: Error, message: str | None) -> None:
+        super().__init__(message)
         self.error, self.message = error, message

@@ -46,6 +46,7 @@ class Refused(Exception):
         message: str | None = None,
         records: Sequence[RecordError] = (),
     ) -> None:
+        super().__init__(error)
         self.error, self.reports_log_start = error, reports_log_start
         self.message, self.records = message, tuple(records)
 

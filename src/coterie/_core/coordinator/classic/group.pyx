@@ -125,6 +125,8 @@ cdef class GroupMetadata(Group):
         self.pending_members.pop(member_id, None)
         if member is not None:
             self.forget_sync(member)
+        if self.renamed_sync:              # it may have been renamed
+            self.renamed_sync.pop(member_id, None)
         return member
 
     cdef int change_member(self, MemberMetadata member, tuple protocols, int32_t rebalance_ms,
