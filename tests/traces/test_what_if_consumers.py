@@ -65,6 +65,18 @@ def test_a_member_that_a_shorter_session_evicts_joins_again_and_acknowledges():
     assert changed.ms_in_state["Stable"] > 0.8 * recorded.ms_in_state["Stable"]
 
 
+def test_a_member_whose_join_is_not_answered_before_its_session_ends_is_counted():
+    story = Story()
+    story.coordinator.handle({"op": "hold_commits"})
+    story.coordinator.consumer_group_heartbeat(
+        "g", "m", 0, subscribed_topic_names=["t"], rebalance_timeout_ms=10_000, topic_partitions=[]
+    )
+    story.run(s=60)
+    story.coordinator.handle({"op": "release_commits"})
+    for summary in story.what_if():
+        assert (summary.session_evictions, summary.rebalance_evictions) == (1, 0)
+
+
 JOINING = ("rack", 10_000, ("t",), None, None, {}, "c", "/h", 1)
 
 
