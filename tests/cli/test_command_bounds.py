@@ -279,7 +279,7 @@ def test_a_newest_record_of_the_time_0_is_one_to_be_after(tmp_path, command):
     log = log_of(tmp_path / "log", [batch(0, [commit(0, 1)])])
     options = ("--list",) if command == "groups" else ()
     ran = coterie_ok(command, log, "--at", 1, *options)
-    said = (
+    message = (
         "1970-01-01T00:00:00.001Z is after the newest record of the log, 1970-01-01T00:00:00.000Z: "
     )
-    assert said in ran.stderr
+    assert message in ran.stderr

@@ -71,10 +71,10 @@ class Link:
     """A connection to one address, open until it is closed."""
 
     def __init__(self, address):
-        self.address, self.is_open, self.asked, self.closed = address, True, [], 0
+        self.address, self.is_open, self.requests, self.closed = address, True, [], 0
 
     async def ask(self, api, body):
-        self.asked.append(api)
+        self.requests.append(api)
         nodes = [{"nodeId": n, "host": f"h{n}", "port": 9_000 + n} for n in (7, 3, 5)]
         topic = {"name": "t", "errorCode": 0, "partitions": []}
         return {"clusterId": "c", "brokers": nodes, "topics": [topic]}
@@ -101,7 +101,7 @@ def test_a_request_to_any_broker_goes_to_one_that_is_connected(monkeypatch):
             assert await known.connection(5, 0) is five
             assert await known.connection(5, 1) is not five
             await known.topic("t")
-            assert five.asked == ["Metadata"]
+            assert five.requests == ["Metadata"]
             with pytest.raises(Unavailable, match="broker 4 is not in the cluster's metadata"):
                 await known.connection(4)
             five.is_open = False

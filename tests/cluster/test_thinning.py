@@ -110,17 +110,17 @@ def test_a_broker_that_does_not_answer_leaves_the_copy_as_it_is(folder, answer):
 @pytest.mark.parametrize("end", [3, SEGMENT])
 def test_a_broker_that_sends_what_lies_before_the_offset_is_asked_once(folder, batches, end):
     """The first segment ends at 10; what begins there was requested."""
-    before, asked = data_of(folder), []
+    before, starts = data_of(folder), []
     (folder / f"{0:020}.log").unlink()
 
     async def fetch(offset):
-        asked.append(offset)
-        assert len(asked) == 1
+        starts.append(offset)
+        assert len(starts) == 1
         return {"errorCode": 0, "records": b"".join(batches[:end])}
 
     with pytest.raises(ClusterError, match="topic-0: the broker sends nothing of its log"):
         run(folder, fetch)
-    assert asked == [SEGMENT]
+    assert starts == [SEGMENT]
     assert before.endswith(data_of(folder))
 
 

@@ -86,16 +86,16 @@ def test_a_search_that_a_broker_never_answers_is_sent_to_the_next_one_after_a_ti
 
 
 def test_brokers_are_asked_for_the_coordinator_one_after_the_other():
-    made, asked = cluster((0, 1, 2)), []
+    made, brokers = cluster((0, 1, 2)), []
 
     def dies(broker, boundary, group):
-        asked.append(broker)
+        brokers.append(broker)
         return True
 
     made.dies = dies
     made.start_consumer("c", ["t"])
     made.run_until(2 * 2_500 + 7)
-    assert asked == [0, 1, 2]
+    assert brokers == [0, 1, 2]
 
 
 def test_partitions_are_owned_in_the_order_of_topics_and_numbers():
@@ -202,7 +202,7 @@ def test_a_consumer_that_was_removed_joins_as_a_new_one_when_it_hears_of_it():
 
 
 def test_a_consumer_whose_join_comes_after_its_removal_joins_as_a_new_one():
-    """The coordinator dies after it has told it; cut off meanwhile, it misses its session."""
+    """The coordinator dies after it has informed it; cut off meanwhile, it misses its session."""
     made = cluster((0, 1))
     made.start_consumer("c", ["t"])
     made.run_until(20_000)

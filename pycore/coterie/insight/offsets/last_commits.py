@@ -89,5 +89,5 @@ class CommitTimes(NamedTuple):
             strict=True,
         ):
             place = topics[topic], partition
-            last[place] = max(at_ms, last.get(place, 0))
+            last[place] = max(at_ms, last.get(place, at_ms))
         return last

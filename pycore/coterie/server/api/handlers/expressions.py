@@ -38,7 +38,7 @@ def compiled(expression: str) -> object:
     try:
         return re2.compile(expression, options)
     except re2.error as error:
-        (text,) = error.args
+        text = error.args[0]
         reason = (text.decode("utf-8", "replace") if isinstance(text, bytes) else text).partition(
             ": "
         )[0]
