@@ -138,6 +138,7 @@ def test_excluded_groups_are_left_out_of_every_question(tmp_path):
     assert {json.loads(line)["key"]["data"]["group"] for line in records.splitlines()} == {"c"}
     listed = coterie_ok("groups", folder, "--list", "--group-exclude", "a", "--group-exclude", "b*")
     assert listed.stdout.split() == ["c", "d"]
+    fails("groups", folder, "--list", "--group-exclude", "*", says="leaves out every group")
     page = coterie_ok("report", folder, "--format", "markdown", "--group-exclude", "[!d]").stdout
     assert "## Group d" in page
     assert "## Group c" not in page

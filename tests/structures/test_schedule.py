@@ -307,3 +307,16 @@ def test_a_dead_process_does_nothing_when_it_resumes():
     waiter.resume()
     schedule.run_until(9)
     assert made == []
+
+
+def test_a_result_at_the_time_of_its_timeout_ends_no_later_wait():
+    schedule, future, seen = Schedule(), Future(), []
+    schedule.call_at(10, future.set)
+
+    def body(waiter):
+        seen.append((waiter.wait(future, 10), schedule.now_ms))
+        seen.append((waiter.wait(Future(), 5), schedule.now_ms))
+
+    running(schedule, body)
+    schedule.run_until(20)
+    assert seen == [(True, 10), (False, 15)]

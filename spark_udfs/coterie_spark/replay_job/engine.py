@@ -164,7 +164,7 @@ def write_json(rows: Iterable[tuple[Any, ...]], request: ReplayRequest) -> int:
             if name == merging.LINES:
                 lines.write(body)
             else:
-                chunks.setdefault(partition, []).append((part, bytes(body)))
+                chunks.setdefault(partition, []).append((part, body))
     if not request.options.history:
         (request.out / "commits.jsonl").unlink()
     for parts in chunks.values():

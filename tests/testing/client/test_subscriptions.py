@@ -10,6 +10,7 @@ import pytest
 
 from coterie import ArgumentError
 from coterie.testing import Consumer, IllegalStateError, KafkaError, SubscriptionPattern
+from coterie.testing.client.errors import InvalidGroupIdError
 from coterie.testing.process import Process
 from support.consumers import Listener, Recorder, Story
 
@@ -382,3 +383,17 @@ def test_a_poll_that_waits_gets_the_first_record_of_a_topic_that_begins_to_produ
     cluster.schedule.call_later(500, cluster.produce, "orders", 3000)
     (record,) = consumer.poll(60_000)
     assert (record.timestamp, cluster.now_ms) == (4500, 4500 + cluster.latency_ms)
+
+
+@pytest.mark.parametrize("settings", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_a_closed_consumer_is_closed_before_it_lacks_a_group(settings):
+    consumer = Consumer(Story(1).cluster, {**settings, "client.id": "alone"})
+    with pytest.raises(InvalidGroupIdError):
+        consumer.subscribe(["orders"])
+    with pytest.raises(InvalidGroupIdError):
+        consumer.commit()
+    consumer.close()
+    with pytest.raises(IllegalStateError, match="has been closed"):
+        consumer.subscribe(["orders"])
+    with pytest.raises(IllegalStateError, match="has been closed"):
+        consumer.commit()
