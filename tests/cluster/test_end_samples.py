@@ -182,6 +182,26 @@ def test_a_read_of_a_long_copy_can_be_cancelled(broker, tmp_path):
     assert asyncio.run(run()) is None
 
 
+def test_samples_are_taken_at_intervals_in_seconds(tmp_path, monkeypatch):
+    class Enough(Exception):
+        pass
+
+    async def sample(self, cluster):
+        calls.append(cluster)
+
+    async def sleep(seconds):
+        calls.append(seconds)
+        if len(calls) == 4:
+            raise Enough
+
+    calls = []
+    monkeypatch.setattr(EndSampler, "sample", sample)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(Enough):
+        asyncio.run(EndSampler(tmp_path, lambda: 1_000, print).repeat("cluster", 7))
+    assert calls == ["cluster", 7, "cluster", 7]
+
+
 def sampler_of(tmp_path, monkeypatch, found, now_ms=1_796_133_900_123, **options):
     """A sampler of a cluster that answers what was found."""
 

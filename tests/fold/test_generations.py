@@ -106,14 +106,15 @@ def test_a_group_that_is_gone_has_no_generation_and_begins_anew():
 
 
 def test_a_time_since_the_record_before_needs_both_times():
-    values = [(group_key(b"g"), life(A, version=version)) for version in (0, 3, 3, 3)]
+    times = (6_000, -1, 9_000, 8_500, 0, 0)
+    values = [(group_key(b"g"), life(A, version=version)) for version in (0, 3, 3, 3, 3, 3)]
     fold = PartitionFold()
-    for number, (ms, record) in enumerate(zip((6_000, -1, 9_000, 8_500), values, strict=True)):
+    for number, (ms, record) in enumerate(zip(times, values, strict=True)):
         fold.scan(batch(number, [(ms, *record)]))
     rows = fold.groups[b"g"].generations()
-    assert [row.timestamp for row in rows] == [6_000, None, 9_000, 8_500]
-    assert [row.since_previous_ms for row in rows] == [None, None, None, -500]
-    assert [row.current_state_timestamp for row in rows] == [None, 5, 5, 5]
+    assert [row.timestamp for row in rows] == [6_000, None, 9_000, 8_500, 0, 0]
+    assert [row.since_previous_ms for row in rows] == [None, None, None, -500, -8_500, 0]
+    assert [row.current_state_timestamp for row in rows] == [None, 5, 5, 5, 5, 5]
 
 
 def test_a_copy_of_a_log_goes_its_own_way():

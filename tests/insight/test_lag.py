@@ -325,7 +325,7 @@ def test_wrong_end_offsets_are_reported_with_their_line(text, says, tmp_path):
 
 def test_end_offsets_are_read_as_people_write_them(tmp_path):
     file = tmp_path / "ends"
-    file.write_text("a.b:0:5\n\na.b:1:\na.b:2:-1\na.b:0:6\n")
+    file.write_text(" a.b:0:5\n \na.b:1: \na.b:2:-1\t\na.b:0:6\n")
     assert read_end_offsets(file) == EndOffsets(
         False,
         {

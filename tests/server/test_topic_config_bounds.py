@@ -48,6 +48,17 @@ def test_a_number_is_taken_from_the_least_to_the_largest(release, name, bounds):
             read_config(known, name, str(value))
 
 
+def test_space_around_a_value_means_nothing():
+    known = topic_configs_of("3.9")
+    for name, text, value in (
+        ("retention.ms", " 42 ", 42),
+        ("preallocate", "\ttrue\n", True),
+        ("cleanup.policy", " compact ", "compact"),
+        ("compression.type", " zstd ", "zstd"),
+    ):
+        assert read_config(known, name, text) == value
+
+
 def test_a_segment_of_kafka_4_has_at_least_a_mebibyte():
     for release, least in (("3.9", 14), ("4.1", 1 << 20)):
         known = topic_configs_of(release)

@@ -297,6 +297,22 @@ def test_nothing_of_a_wait_that_has_ended_is_due_any_more():
     assert schedule.next_ms is None
 
 
+def test_a_dead_process_holds_nothing_that_was_due():
+    class World:
+        def call(self):
+            """Stands for a call that was due while the process stood still."""
+
+    world, schedule = World(), Schedule()
+    waiter = Waiter(schedule, "one")
+    waiter.call_later(3, world.call)
+    waiter.pause()
+    schedule.run_until(5)
+    waiter.kill()
+    gone = weakref.ref(world)
+    del world
+    assert gone() is None
+
+
 def test_a_dead_process_does_nothing_when_it_resumes():
     schedule, made = Schedule(), []
     waiter = Waiter(schedule, "one")

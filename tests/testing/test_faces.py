@@ -76,3 +76,18 @@ def test_a_deadline_at_the_time_that_is_driven_to_is_reached(until_ms, status):
     pending = joining(made)
     asyncio.run(aio.drive(made, until_ms=until_ms))
     assert (pending.status, made.now_ms) == (status, until_ms)
+
+
+def test_asynchronous_helpers_yield_without_waiting(monkeypatch):
+    async def sleep(seconds):
+        slept.append(seconds)
+        if pending.status == "waiting":
+            made.advance(3000)
+
+    slept = []
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    made = GroupCoordinator()
+    pending = joining(made)
+    asyncio.run(aio.wait(pending))
+    asyncio.run(aio.drive(made, until_ms=5000))
+    assert slept == [0, 0]

@@ -416,3 +416,20 @@ def test_rebuilds_of_partitions_that_are_gone_stay_counted(tmp_path):
     assert list(watcher.partitions) == [0]
     assert watcher.health().rebuilds == 1
     watcher.close()
+
+
+def test_a_segment_that_grows_stays_one_piece_and_its_newest_record_is_known(tmp_path):
+    log = GrowingLog(tmp_path / "log")
+    batches = each(0, *map(commit, (9_000, 5_000, 7_000, 2_000)))
+    watcher = watcher_of(log)
+    for count in (1, 2):
+        log.put([(0, b"".join(batches[:count]))])
+        watcher.step()
+    for count in (3, 4):
+        log.put([(0, b"".join(batches[:2])), (2, b"".join(batches[2:count]))])
+        watcher.step()
+    (partition,) = watcher.partitions.values()
+    pieces = partition.live.log.fold.segments
+    assert [(piece.first_offset, piece.last_offset) for piece in pieces] == [(0, 1), (2, 3)]
+    assert [piece.max_timestamp for piece in pieces] == [9_000, 7_000]
+    assert watcher.newest_ms == watcher.health().newest_ms == 9_000

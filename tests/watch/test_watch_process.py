@@ -164,6 +164,7 @@ def test_basic_authentication_over_tls_lets_only_the_password_in(tmp_path):
         ([".", "--listen", OTHER], 2, "is not a loopback address"),
         ([".", "--listen", "nowhere"], 2, "an address is"),
         ([".", "--tls-cert", "f"], 2, "--tls-cert and --tls-key go together"),
+        ([".", "--tls-key", "f"], 2, "--tls-cert and --tls-key go together"),
         ([".", "--interval", "0"], 2, "--interval"),
         ([".", "--interval", "nan"], 2, "--interval nan is no number of seconds"),
         ([".", "--listen", "ssl://127.0.0.1:0"], 2, "--tls-cert and --tls-key give TLS"),

@@ -190,10 +190,10 @@ def place_of_listen(text: str, *, with_login: bool, insecure: bool) -> Place:
 
 def tls_of(cert: str | None, key: str | None) -> SSLContext | None:
     """Return the context of TLS; None: without."""
-    if (cert is None) != (key is None):
-        raise ArgumentError("--tls-cert and --tls-key go together")
-    if cert is None or key is None:
+    if cert is None and key is None:
         return None
+    if cert is None or key is None:
+        raise ArgumentError("--tls-cert and --tls-key go together")
     from coterie.server.net.tls import server_context
 
     return server_context(cert, key)

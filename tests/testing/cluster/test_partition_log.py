@@ -1,7 +1,7 @@
 """The log of a simulated partition, against a list to which each record is appended in turn."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coterie import ArgumentError
@@ -18,6 +18,7 @@ STEPS = st.lists(
     ),
     max_size=12,
 )
+TWO_RATES = [("produce", 1, 5), ("pass", 20), ("produce", 3, 7), ("pass", 20)]
 
 
 class Model:
@@ -82,6 +83,7 @@ def played(steps):
 
 @settings(max_examples=examples(100))
 @given(STEPS, st.integers(1, 5), st.booleans())
+@example(TWO_RATES, 5, False)
 def test_a_log_gives_what_a_list_of_all_records_gives(steps, most, committed):
     log, model = played(steps)
     now_ms, end = model.now_ms, len(model.records)
@@ -100,6 +102,7 @@ def test_a_log_gives_what_a_list_of_all_records_gives(steps, most, committed):
 
 @settings(max_examples=examples(50))
 @given(STEPS)
+@example(TWO_RATES)
 def test_a_time_finds_the_first_record_that_is_not_before_it(steps):
     log, model = played(steps)
     end = len(model.records)

@@ -317,9 +317,9 @@ cdef class RecordScan:
         cdef Py_ssize_t n = rows.count
         cdef BatchRow* row = &self.batches[self.batch_count]
         cdef Commit commit
-        cdef int16_t version = load_i16(record.key) if record.key_size >= 2 else -1
+        cdef int16_t version
         cdef int32_t key = -1, group = -1
-        cdef int kind = MARKER
+        cdef int kind
         cdef const uint8_t* name = NULL
         cdef int32_t name_size = 0
         if self.number == row.first_number:
@@ -331,11 +331,11 @@ cdef class RecordScan:
             return
         commit.offset = commit.commit_timestamp = -1
         commit.metadata_size = 0
-        if not batch.control and record.key_size < 2:
-            return
         if batch.control:
             kind = MARKER
-        elif 0 <= version <= KEY_OFFSET_MAX:
+        elif record.key_size < 2:
+            return
+        elif 0 <= (version := load_i16(record.key)) <= KEY_OFFSET_MAX:
             key = key_number(&self.index, record.key, record.key_size, &group)
             if key == KEY_FAULTY or (record.value_size >= 0 and read_commit_value(
                     record.value, record.value_size, &commit) != OK):

@@ -18,12 +18,11 @@ _MAX_SEQUENCE = 2**31 - 1
 
 
 class BatchMetadata(NamedTuple):
-    """A batch of a producer: sequences, offsets and latest timestamp."""
+    """A batch of a producer: sequences, first offset and latest timestamp."""
 
     first_sequence: int
     last_sequence: int
     first_offset: int
-    last_offset: int
     timestamp: int
 
 
@@ -117,13 +116,11 @@ class Producers:
         """Record a batch after its append."""
         producer = self.known.setdefault(head.producer_id, Producer())
         producer.move_to(head.producer_epoch)
-        last_offset = head.base_offset + head.last_offset_delta
         producer.batches.append(
             BatchMetadata(
-                head.base_sequence, head.last_sequence,
-                head.base_offset, last_offset, head.max_timestamp,
+                head.base_sequence, head.last_sequence, head.base_offset, head.max_timestamp
             )
-        )  # fmt: skip
+        )
         producer.timestamp = head.max_timestamp
         if head.transactional and producer.first_offset is None:
             producer.first_offset = head.base_offset
