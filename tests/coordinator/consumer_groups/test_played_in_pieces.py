@@ -1,5 +1,6 @@
 """A trace looks groups up before their turn, and keeps equal requests once: neither is seen."""
 
+import gc
 import json
 
 import pytest
@@ -15,6 +16,9 @@ RANDOM = [name for name in golden.names() if name.startswith("random/")]
 HEADER = {
     "format": "coterie-trace", "version": 2, "config": {"coterie.behaviour": "4.1"},
     "topics": [{"topic": "t", "topic_id": "AAAAAAAAAAAAAAAAAAAAEA", "partitions": 2}],
+}  # fmt: skip
+JOIN = {
+    "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": [],
 }  # fmt: skip
 
 
@@ -45,15 +49,12 @@ def test_a_trace_of_many_groups_is_played_as_in_pieces(first):
 
 
 def test_a_member_whose_client_changes_and_changes_back_is_written_each_time():
-    join = {
-        "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": [],
-    }  # fmt: skip
     clients = ["c", "c", "c", "d", "d", "c", "c"]
     beats = [
         {
             "op": "consumer_group_heartbeat", "at": number, "id": number, "group_id": "g",
             "member_id": "m", "member_epoch": 1 if number else 0, "client_id": client,
-            **({} if number else join),
+            **({} if number else JOIN),
         }
         for number, client in enumerate(clients)
     ]  # fmt: skip
@@ -63,3 +64,28 @@ def test_a_member_whose_client_changes_and_changes_back_is_written_each_time():
         event.at for event in events if isinstance(event, Append) and event.key[:2] == MEMBER
     ]
     assert members == [0, 3, 5]
+
+
+def test_the_collector_visits_nothing_of_a_group():
+    """Else each collection would read all members of many groups from memory."""
+
+    def objects_of(groups):
+        beats = [
+            {
+                "op": "consumer_group_heartbeat", "group_id": f"g{group}", "member_id": member_id,
+                "member_epoch": epoch, "topic_partitions": [],
+                **({} if epoch else JOIN),
+            }
+            for group in range(groups) for member_id, epoch in (("a", 0), ("b", 0), ("a", 1))
+        ]  # fmt: skip
+        lines = [{"at": number, "id": number, **line} for number, line in enumerate(beats, 1)]
+        trace = load_trace([json.dumps(line) for line in (HEADER, *lines)])
+        gc.collect()
+        before = len(gc.get_objects())
+        coordinator = GroupCoordinator()
+        output = coordinator.play(trace)
+        gc.collect()
+        assert [line["error"] for line in output.lines() if "error" in line] == ["NONE"] * len(beats)
+        return len(gc.get_objects()) - before
+
+    assert objects_of(200) <= objects_of(2) + 2

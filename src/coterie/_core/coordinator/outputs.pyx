@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.coordinator.sink cimport Batch
+from coterie._core.structures.collector cimport PyObject_GC_UnTrack
 
 import coterie.events as events
 import coterie.operations as operations
@@ -18,9 +19,6 @@ CONSUMER_GROUP_STATES = (          # by GroupState: type and state
     ("consumer", "Empty"), ("consumer", "Assigning"), ("consumer", "Reconciling"),
     ("consumer", "Stable"), ("none", None), ("classic", None))
 STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
-
-cdef extern from "Python.h":
-    void PyObject_GC_UnTrack(PyObject* item)
 
 cdef enum:
     NO_REQUEST = -1
@@ -61,7 +59,7 @@ cdef class Outputs:
             self.capacity = capacity
         if payload is not None:
             if type(payload) is tuple:
-                PyObject_GC_UnTrack(<PyObject*>payload)
+                PyObject_GC_UnTrack(payload)
             Py_INCREF(payload)
             reference = <PyObject*>payload
         row = &self.rows[self.count]

@@ -1,8 +1,10 @@
 """The server's assignors."""
+cimport cython
 from libc.stdint cimport int32_t
 
 from coterie._core.coordinator.consumer.values cimport Assignment
 
+@cython.no_gc                      # here too, or ConsumerMember in its own file would have one
 cdef class Subscriber:             # a member as an assignor sees it
     cdef readonly str member_id
     cdef readonly str instance_id

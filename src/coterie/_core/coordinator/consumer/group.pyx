@@ -18,6 +18,7 @@ from coterie._core.coordinator.consumer.values cimport (
 from coterie._core.coordinator.outputs cimport (
     ASSIGNING, CONSUMER_GROUP_STATES, EMPTY_GROUP, RECONCILING, STABLE_GROUP)
 from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
+from coterie._core.structures.collector cimport PyObject_GC_UnTrack
 
 from coterie.errors import CorruptData
 
@@ -180,6 +181,7 @@ cdef class ConsumerGroup(Group):
         self.group_type = CONSUMER
         self.members, self.absent = {}, {}
         self.order = []
+        PyObject_GC_UnTrack(self.order)
         self.instances, self.resolved = {}, {}
         self.regex_count = self.assignor_count = NOTHING
         self.names_count, self.topic_count, self.owners, self.targeted = {}, {}, {}, {}

@@ -32,6 +32,7 @@ from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, CONSUMER, EVERY_TYPE, NO_GROUP, NO_TIMER, OTHER, Group, GroupProtocol, Runtime)
 from coterie._core.coordinator.sink cimport FAILED, batch_of
+from coterie._core.structures.collector cimport PyObject_GC_UnTrack
 
 from coterie.errors import CoterieError
 
@@ -251,6 +252,7 @@ cdef class ConsumerProtocol(GroupProtocol):
         if timers is None:
             timers = Timers(group_id, member_id)
             timers.slot = self.runtime.new_slot(timers)
+            PyObject_GC_UnTrack(key)
             self.timers[key] = timers
         known = self.runtime.find(group_id)
         if known is not None and known.group_type == CONSUMER:

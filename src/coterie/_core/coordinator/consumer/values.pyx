@@ -13,6 +13,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from coterie._core.structures.collector cimport PyObject_GC_UnTrack
+
 cdef extern from "Python.h":
     int PyUnicode_KIND(object text) noexcept
     enum: PyUnicode_4BYTE_KIND
@@ -100,6 +102,7 @@ cdef Assignment assignment_of(tuple topics, const int32_t* ends, const int32_t* 
     if not count:
         return EMPTY
     made = Assignment.__new__(Assignment)
+    PyObject_GC_UnTrack(topics)
     made.topics = topics
     made.topic_count = count
     made.count = ends[count - 1]
