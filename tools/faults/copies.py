@@ -27,6 +27,7 @@ from faults.draw import differs
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build/faults"
 HANG_S = 300  # of one test: far more than the longest takes on a busy machine
+HANG_TOGETHER_S = 100  # with many faults at once several tests may hang
 WALL_S, CPU_S = 2400, 1800  # of a run of tests, if pytest's own watchdog hangs too
 MEMORY_BYTES = 8 << 30
 BLOCKS = HOME / "blocks/libblocks.so"
@@ -154,7 +155,9 @@ class Copy:
         SystemExit
             pytest did not finish.
         """
-        output, status = self._pytest(parallel(workers), tests)
+        # Not by the end of a process, after which pytest-xdist 3.8 may wait forever.
+        hang = [f"--timeout={HANG_TOGETHER_S}", "-o", "timeout_method=signal"]
+        output, status = self._pytest([*parallel(workers), *hang], tests)
         if status not in (0, 1):
             raise SystemExit(f"faults: the run of all suites did not end: {output[-2000:]}")
         return list(dict.fromkeys(FAILED.findall(output)))
