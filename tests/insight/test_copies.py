@@ -303,7 +303,11 @@ def test_the_common_history_is_that_of_a_slow_model_and_never_shorter_than_the_t
         write_copy(folder / name, batches, **how)
         for name, (batches, how) in zip("ab", written, strict=True)
     ]
-    rows = compared(*paths)
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans(), label="few batches at a time"):
+            patch.setattr("coterie.insight.copies.common_prefix.COMPARED_BYTES", 1)
+            patch.setattr("coterie.insight.copies.tails.COMPARED_BYTES", 1)
+        rows = compared(*paths)
     records = [records_in(batches, how["removed"]) for batches, how in written]
     ends = [rows[name]["end_offset"] for name in "ab"]
     assert ends == [end_of(batches) for batches, _ in written]
