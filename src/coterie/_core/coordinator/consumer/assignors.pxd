@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t
 
 from coterie._core.coordinator.consumer.values cimport Assignment
 
+
 @cython.no_gc                      # here too, or ConsumerMember in its own file would have one
 cdef class Subscriber:             # a member as an assignor sees it
     cdef readonly str member_id
