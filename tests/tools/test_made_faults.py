@@ -347,6 +347,9 @@ class FakeCopy:
         assert not self.dirty
         return test not in self.flaky
 
+    def sound(self, tests, workers):
+        return [test for test in tests if self.passes(test)]
+
 
 @pytest.fixture
 def slot():
@@ -453,6 +456,8 @@ def test_a_test_whose_name_the_fault_has_changed_runs_with_its_file(small_copy):
 def test_a_test_that_is_there_only_with_a_fault_does_not_pass_without_it(small_copy):
     names = ["test_a.py::test_a[a]", "test_a.py::test_a[changed]", "test_a.py::test_a[b]"]
     assert list(filter(small_copy.passes, names)) == names[:1]
+    assert small_copy.sound(names, 1) == names[:1]
+    assert small_copy.sound([], 1) == []
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def worked(
 
     outcomes = spread(copies, compiled_first, by_its_tests)
     survivors = [outcome for outcome in outcomes if not outcome.ran.how]
-    failed = list(filter(copies[0].passes, failed_of(copies[0], survivors, PROCESSES)))
+    failed = copies[0].sound(failed_of(copies[0], survivors, PROCESSES), PROCESSES)
 
     def by_the_rest(copy: Copy, outcome: Outcome) -> Outcome:
         if outcome.ran.how:

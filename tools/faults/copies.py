@@ -162,6 +162,16 @@ class Copy:
             raise SystemExit(f"faults: the run of all suites did not end: {output[-2000:]}")
         return list(dict.fromkeys(FAILED.findall(output)))
 
+    def sound(self, tests: Sequence[str], workers: int) -> list[str]:
+        """Return the tests that exist and pass without a fault."""
+        files = sorted({test.partition("::")[0] for test in tests})
+        if not files:
+            return []
+        known = set(self._pytest(["--collect-only"], files)[0].splitlines())
+        known.intersection_update(tests)
+        failing = self.failing(sorted(known), workers) if known else []
+        return [test for test in tests if test in known and test not in failing]
+
     def record(self, files: Sequence[str], folder: Path, workers: int) -> None:
         """Run test files, and leave in a folder which lines each test executes.
 

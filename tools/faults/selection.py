@@ -39,8 +39,9 @@ class Selection:
 def select(table: TestsByLine, room: Room, change: Change, root: Path) -> Selection:
     """Return the tests of a fault: those that execute its lines, near and short ones first.
 
-    A test file that is not recorded may execute any line. If no recorded test executes them, other
-    processes may (of Spark, of commands), so the tests of the room run with the rest.
+    A test file that is not recorded may execute any line. What other processes execute (of Spark,
+    of commands), and what a module executes when it is imported, is in no record, so all tests of
+    the room run with the rest.
     """
     text = room.files[change.file]
     near = tests_of(room.name, change.file, root)
@@ -65,10 +66,7 @@ def select(table: TestsByLine, room: Room, change: Change, root: Path) -> Select
     if not executing:
         first = [file for file in near if file in set(unrecorded)][:NEAREST]
     runs = [run for run in (first, second) if run]
-    rest = [*later, *unrecorded]
-    if not executing:
-        rest += near
-    return Selection(runs, list(dict.fromkeys(rest)), near)
+    return Selection(runs, list(dict.fromkeys([*later, *unrecorded, *near])), near)
 
 
 def _within(
