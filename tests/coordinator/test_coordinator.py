@@ -179,6 +179,20 @@ def test_an_earlier_waiting_join_of_the_member_is_never_answered(instance):
     }
 
 
+def test_an_earlier_waiting_sync_of_the_member_is_never_answered():
+    coordinator = GroupCoordinator()
+    joins = [join(coordinator, client_id=name) for name in "ab"]
+    coordinator.advance(6000)
+    leader, follower = (answer.response.member_id for answer in joins)
+    syncs = [coordinator.sync_group("g", 1, follower) for _ in range(2)]
+    assert [each.status for each in syncs] == ["replaced", "waiting"]
+    coordinator.sync_group("g", 1, leader, assignments={follower: b"f"})
+    assert [each.status for each in syncs] == ["replaced", "answered"]
+    assert syncs[1].response.assignment == b"f"
+    unanswered = [event for event in coordinator.events if isinstance(event, Unanswered)]
+    assert unanswered == [Unanswered(6000, syncs[0].id, "sync_group", "replaced")]
+
+
 def test_only_a_group_of_consumers_has_subscribed_topics():
     coordinator = GroupCoordinator()
     ids = stable(coordinator)
