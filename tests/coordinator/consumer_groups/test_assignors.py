@@ -5,7 +5,7 @@ import random
 import pytest
 from coterie._core.coordinator.consumer.assignors import GroupSpec
 
-from coterie import GroupCoordinator
+from coterie import Batch, GroupCoordinator
 from coterie.coordinator.consumer_requests import derived_topic_id
 from support.consumer_groups import assignors as model
 from support.consumer_groups.image import id_order
@@ -87,6 +87,38 @@ def test_an_expression_makes_subscriptions_differ_before_it_is_resolved(
         alike,
     )
     assert targets_of(coordinator, ids) == target
+
+
+def test_topics_of_an_expression_that_only_the_log_has_make_subscriptions_differ():
+    """ConsumerGroup.subscriptionType: each topic has one subscriber if all share an expression."""
+    pytest.importorskip("re2")
+    config, counts = {"coterie.behaviour": "4.1"}, {"t": 2, "u": 2}
+
+    def joined(*members):
+        coordinator = GroupCoordinator(config)
+        coordinator.set_topics(counts)
+        for member_id, expression in members:
+            coordinator.consumer_group_heartbeat(
+                "g", member_id, 0, rebalance_timeout_ms=60_000, topic_partitions=[],
+                subscribed_topic_regex=expression,
+            )  # fmt: skip
+        return coordinator
+
+    live = joined(("a", "t|u"), ("b", "t|u"))
+    (left,) = [record for batch in joined(("a", "t")).log for record in batch.records
+               if record[0][:2] == b"\0\x10"]  # fmt: skip
+    loaded = GroupCoordinator(config, log=[*live.log, Batch(900, records=(left,))])
+    ids = {name: derived_topic_id(name) for name in counts}
+    previous = targets_of(live, ids)
+    loaded.set_topics({"t": 5, "u": 2})
+    loaded.advance_by(10_000)
+    loaded.consumer_group_heartbeat("g", "a", 1)
+    topics = sorted(ids.values(), key=id_order)
+    each = dict(zip((ids["t"], ids["u"]), (5, 2), strict=True))
+    members = {member_id: (None, topics) for member_id in "ab"}
+    target = model.assign("uniform", members, previous, each, False)
+    assert target != model.assign("uniform", members, previous, each, True)
+    assert targets_of(loaded, ids) == target
 
 
 def test_a_new_static_member_counts_as_one_in_its_first_assignment():
