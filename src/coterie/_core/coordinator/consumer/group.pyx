@@ -179,10 +179,10 @@ cdef class ConsumerGroup(Group):
     def __cinit__(self, str group_id):
         self.group_id = group_id
         self.group_type = CONSUMER
-        self.members, self.absent = {}, {}
+        self.members = {}
         self.order = []
         PyObject_GC_UnTrack(self.order)
-        self.instances, self.resolved = {}, {}
+        self.absent = self.instances = self.resolved = NOTHING
         self.regex_count = self.assignor_count = NOTHING
         self.names_count, self.topic_count, self.owners, self.targeted = {}, {}, {}, {}
         self.homogeneous = True
@@ -281,6 +281,8 @@ cdef class ConsumerGroup(Group):
         member.instance_id = fields.instance_id
         self.count_fields(fields, 1, subscriptions)
         if fields.instance_id is not None:
+            if self.instances is NOTHING:
+                self.instances = {}
             self.instances[fields.instance_id] = record.name
         self.homogeneous = self.is_homogeneous()
 
@@ -324,6 +326,8 @@ cdef class ConsumerGroup(Group):
                 self.absent.pop(record.name, None)
             return 0
         if member is None:
+            if self.absent is NOTHING:
+                self.absent = {}
             member = self.absent[record.name] = new_member(record.name)
         member.target = member.previous = <Assignment?>record.value
         if self.revision < AS_RECORDED:
@@ -335,6 +339,8 @@ cdef class ConsumerGroup(Group):
             for name in before.topics:
                 self.count_topic(name, -1, subscriptions)
         if not record.tombstone:
+            if self.resolved is NOTHING:
+                self.resolved = {}
             self.resolved[record.name] = <Resolved?>record.value
             for name in (<Resolved>record.value).topics:
                 self.count_topic(name, 1, subscriptions)
