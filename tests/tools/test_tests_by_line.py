@@ -229,7 +229,7 @@ def test_near_and_short_tests_come_first_and_all_others_with_the_rest():
     assert chosen.rest[0] == f"{FAR}::hour"
     unrecorded = set(rooms.all_tests(FILE, ROOT, [])) - {NEAR, FAR}
     assert unrecorded
-    assert set(chosen.rest[1:]) == unrecorded
+    assert set(chosen.rest[1:]) == unrecorded | {NEAR}  # what its imports execute is in no record
     assert chosen.unrelated(f"{FAR}::fast")
     assert not chosen.unrelated(f"{NEAR}::fast")
 
