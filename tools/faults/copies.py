@@ -155,7 +155,8 @@ class Copy:
         SystemExit
             pytest did not finish.
         """
-        # Not by the end of a process, after which pytest-xdist 3.8 may wait forever.
+        # A test that hangs fails and its process goes on: pytest-xdist 3.8 may wait forever for
+        # one that has ended.
         hang = [f"--timeout={HANG_TOGETHER_S}", "-o", "timeout_method=signal"]
         output, status = self._pytest([*parallel(workers), *hang], tests)
         if status not in (0, 1):

@@ -25,6 +25,11 @@ from coterie.errors import CorruptData
 cdef dict NOTHING = {}             # of all groups: where most have nothing, until they have
 
 
+cdef inline dict writable(dict found):
+    """A dict that a group may change: its own, in the place of NOTHING."""
+    return {} if found is NOTHING else found
+
+
 @cython.final
 @cython.no_gc                      # no reference cycles
 @cython.freelist(64)
@@ -281,8 +286,7 @@ cdef class ConsumerGroup(Group):
         member.instance_id = fields.instance_id
         self.count_fields(fields, 1, subscriptions)
         if fields.instance_id is not None:
-            if self.instances is NOTHING:
-                self.instances = {}
+            self.instances = writable(self.instances)
             self.instances[fields.instance_id] = record.name
         self.homogeneous = self.is_homogeneous()
 
@@ -326,8 +330,7 @@ cdef class ConsumerGroup(Group):
                 self.absent.pop(record.name, None)
             return 0
         if member is None:
-            if self.absent is NOTHING:
-                self.absent = {}
+            self.absent = writable(self.absent)
             member = self.absent[record.name] = new_member(record.name)
         member.target = member.previous = <Assignment?>record.value
         if self.revision < AS_RECORDED:
@@ -339,8 +342,7 @@ cdef class ConsumerGroup(Group):
             for name in before.topics:
                 self.count_topic(name, -1, subscriptions)
         if not record.tombstone:
-            if self.resolved is NOTHING:
-                self.resolved = {}
+            self.resolved = writable(self.resolved)
             self.resolved[record.name] = <Resolved?>record.value
             for name in (<Resolved>record.value).topics:
                 self.count_topic(name, 1, subscriptions)
@@ -354,12 +356,10 @@ cdef class ConsumerGroup(Group):
             for name in fields.names.ordered:
                 self.count_topic(name, by, subscriptions)
         if fields.regex:
-            if self.regex_count is NOTHING:
-                self.regex_count = {}
+            self.regex_count = writable(self.regex_count)
             add_count(self.regex_count, fields.regex, by)
         if fields.assignor is not None:
-            if self.assignor_count is NOTHING:
-                self.assignor_count = {}
+            self.assignor_count = writable(self.assignor_count)
             add_count(self.assignor_count, fields.assignor, by)
         if fields.classic is not None:
             self.classic_count += by
