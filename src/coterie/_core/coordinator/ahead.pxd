@@ -88,8 +88,7 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
             coterie_prefetch(<void*>group.order)
             coterie_prefetch(<void*>group.names_count)
             coterie_prefetch(<void*>group.topic_count)
-            coterie_prefetch(<void*>group.owners)
-            coterie_prefetch(<void*>group.targeted)
+            coterie_prefetch(<void*>group.uses)
 
     group = found_at(runtime, look_ups, n + CONTENTS_AHEAD)
     if group is not None:
@@ -98,8 +97,7 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
             coterie_prefetch((<PyListObject*>group.order).ob_item)
             fetch_keys(group.names_count)
             fetch_keys(group.topic_count)
-            fetch_keys(group.owners)
-            fetch_keys(group.targeted)
+            fetch_keys(group.uses)
 
     group = found_at(runtime, look_ups, n + MEMBERS_AHEAD)
     if group is not None:

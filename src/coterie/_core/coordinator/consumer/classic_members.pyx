@@ -17,11 +17,12 @@ from coterie._core.coordinator.codes cimport (
 from coterie._core.coordinator.consumer.conversion cimport read_subscription, written_assignment
 from coterie._core.coordinator.consumer.departures cimport fence_members
 from coterie._core.coordinator.consumer.group cimport (
-    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Owners, Timers,
+    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers,
     group_tombstones)
 from coterie._core.coordinator.consumer.heartbeat cimport join_classic
 from coterie._core.coordinator.consumer.pending cimport Answer, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport JOIN, SYNC, ConsumerProtocol, Heartbeat
+from coterie._core.coordinator.consumer.topic_use cimport TopicUse
 from coterie._core.coordinator.consumer.values cimport Assignment, ClassicPart, TopicId
 from coterie._core.coordinator.consumer.writes cimport (
     encoded, forget_group, respond_committed, write_error, write_records)
@@ -290,14 +291,14 @@ cdef class ClassicMembers:
         cdef Py_ssize_t n
         cdef int32_t at, start = 0
         cdef TopicId topic
-        cdef Owners owners
+        cdef TopicUse use
         if target is None:
             return True
         for n in range(target.topic_count):
             topic = <TopicId>target.topics[n]
-            owners = group.owners.get(topic)
+            use = group.uses.get(topic)
             for at in range(start, target.ends[n]):
-                if (owners is not None and not owners.is_free(target.partitions[at])
+                if (use is not None and not use.is_free(target.partitions[at])
                         and not member.assigned.holds(topic, target.partitions[at])):
                     return False
             start = target.ends[n]

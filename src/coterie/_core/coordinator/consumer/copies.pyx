@@ -4,12 +4,9 @@ What records say is copied. The metadata's refresh deadline is not: in Kafka it 
 timeline and stays when a write fails. Cost: one pass over members, partitions and subscriptions.
 Source: ConsumerGroup.java, ModernGroup.java (their timeline fields).
 """
-from libc.string cimport memcpy
-
-from coterie._core.coordinator.consumer.assignors cimport count_targets
 from coterie._core.coordinator.consumer.group cimport (
-    ConsumerGroup, ConsumerMember, Owners, new_member)
-from coterie._core.coordinator.consumer.values cimport Assignment
+    ConsumerGroup, ConsumerMember, new_member)
+from coterie._core.coordinator.consumer.topic_use cimport copied_uses
 from coterie._core.structures.offsets cimport OffsetMap
 
 
@@ -23,37 +20,27 @@ cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
     target.topic_count = dict(source.topic_count)
     target.assignor_count = dict(source.assignor_count)
     target.counted_epoch, target.stable_count = source.counted_epoch, source.stable_count
-    target.owners = {topic: copied_owners(<Owners>owners)
-                     for topic, owners in source.owners.items()}
+    target.uses = copied_uses(source.uses)
     target.classic_count, target.homogeneous = source.classic_count, source.homogeneous
     target.has_partition_metadata = source.has_partition_metadata
-    target.members, target.absent, target.targeted = {}, {}, {}
+    target.members, target.absent = {}, {}
     target.order = []
     for member in source.order:
-        copied = copied_member(target, member)
+        copied = copied_member(member)
         target.order.append(copied)
         target.members[member.member_id] = copied
     for member in source.absent.values():
-        target.absent[member.member_id] = copied_member(target, member)
+        target.absent[member.member_id] = copied_member(member)
 
 
-cdef ConsumerMember copied_member(ConsumerGroup target, ConsumerMember member):
-    """A copy of a member without its timers; its target is counted."""
+cdef ConsumerMember copied_member(ConsumerMember member):
+    """A copy of a member without its timers."""
     cdef ConsumerMember copied = new_member(member.member_id)
     copied.fields, copied.state, copied.present = member.fields, member.state, member.present
     copied.instance_id = member.instance_id
     copied.epoch, copied.previous_epoch = member.epoch, member.previous_epoch
     copied.assigned, copied.revoking = member.assigned, member.revoking
     copied.target, copied.previous = member.target, member.previous
-    if member.target is not None:
-        count_targets(target.targeted, <Assignment>member.target, 1)
-    return copied
-
-
-cdef Owners copied_owners(Owners owners):
-    cdef Owners copied = Owners()
-    copied.reserve(owners.count)
-    memcpy(copied.epochs, owners.epochs, owners.count * sizeof(copied.epochs[0]))
     return copied
 
 

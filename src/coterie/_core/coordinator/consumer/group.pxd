@@ -87,8 +87,7 @@ cdef class ConsumerGroup(Group):
     cdef dict assignor_count
     cdef int32_t counted_epoch     # of `stable_count`, counted anew when the target epoch moves
     cdef Py_ssize_t stable_count   # members that are reconciled to that epoch
-    cdef dict owners               # TopicId -> Owners
-    cdef dict targeted             # TopicId -> TargetCounts of all targets
+    cdef dict uses                 # TopicId -> TopicUse
     cdef Py_ssize_t classic_count  # members that speak the classic protocol
     cdef bint has_partition_metadata
     cdef bint homogeneous
@@ -106,15 +105,8 @@ cdef class ConsumerGroup(Group):
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1
     cdef int count_topic(self, str name, int by, Subscriptions subscriptions) except -1
     cdef void count_stable(self, ConsumerMember member, int by) noexcept
-    cdef int release(self, Assignment assignment, int32_t epoch) except -1
-    cdef int own(self, Assignment assignment, int32_t epoch) except -1
-
-cdef class Owners:                 # of the partitions of one topic: the member's epoch, or -1
-    cdef int32_t* epochs
-    cdef int32_t count
-
-    cdef int reserve(self, int32_t count) except -1
-    cdef bint is_free(self, int32_t partition) noexcept
+    cdef int release_all(self, ConsumerMember member) except -1
+    cdef int own_all(self, Assignment assignment, int32_t epoch) except -1
 
 cdef class Subscriptions:          # of all groups: which topics any of them reads
     cdef MetadataImage image

@@ -8,10 +8,9 @@ GroupMetadataManager.java (replay).
 """
 cimport cython
 from libc.stdint cimport int32_t
-from libc.stdlib cimport free, realloc
 
-from coterie._core.coordinator.consumer.assignors cimport count_targets
 from coterie._core.coordinator.consumer.image cimport MetadataImage
+from coterie._core.coordinator.consumer.topic_use cimport count_targets, own, release
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, MemberFields, Resolved, add_count, no_names, no_partitions, utf16_before,
     utf16_sorted)
@@ -94,32 +93,6 @@ cdef class OtherGroup(Group):
 
 
 @cython.final
-cdef class Owners:
-    """The epoch of the member that owns each partition of a topic."""
-
-    def __dealloc__(self):
-        free(self.epochs)
-
-    cdef int reserve(self, int32_t count) except -1:
-        """Have room for so many partitions."""
-        cdef int32_t* larger
-        cdef int32_t n
-        if count <= self.count:
-            return 0
-        larger = <int32_t*>realloc(self.epochs, count * sizeof(int32_t))
-        if larger == NULL:
-            raise MemoryError
-        self.epochs = larger
-        for n in range(self.count, count):
-            larger[n] = -1
-        self.count = count
-
-    cdef bint is_free(self, int32_t partition) noexcept:
-        """Whether no member owns a partition or still revokes it."""
-        return partition >= self.count or self.epochs[partition] == -1
-
-
-@cython.final
 cdef class Subscriptions:
     """Which groups read a topic; the hash of one that none reads is forgotten."""
 
@@ -189,7 +162,7 @@ cdef class ConsumerGroup(Group):
         PyObject_GC_UnTrack(self.order)
         self.absent = self.instances = self.resolved = NOTHING
         self.regex_count = self.assignor_count = NOTHING
-        self.names_count, self.topic_count, self.owners, self.targeted = {}, {}, {}, {}
+        self.names_count, self.topic_count, self.uses = {}, {}, {}
         self.homogeneous = True
 
     cdef int state_number(self) except -1:
@@ -299,8 +272,7 @@ cdef class ConsumerGroup(Group):
             self.apply_member(new_record(MEMBER, record.name, UNNAMED), None)
             member = self.members[record.name]
         self.count_stable(member, -1)
-        self.release(member.assigned, member.epoch)
-        self.release(member.revoking, member.epoch)
+        self.release_all(member)
         member.answer = None
         if record.tombstone:
             member.epoch = member.previous_epoch = -1
@@ -315,15 +287,15 @@ cdef class ConsumerGroup(Group):
             member.revoking = current.revoking
         self.count_stable(member, 1)
         if not record.tombstone:
-            self.own(member.assigned, member.epoch)
-            self.own(member.revoking, member.epoch)
+            self.own_all(member.assigned, member.epoch)
+            self.own_all(member.revoking, member.epoch)
 
     cdef int apply_target(self, Record record) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
         if member is None:
             member = self.absent.get(record.name)
         if member is not None and member.target is not None and self.revision < AS_RECORDED:
-            count_targets(self.targeted, member.target, -1)
+            count_targets(self.uses, member.target, -1)
         if record.tombstone:
             if member is not None:
                 member.target, member.previous = None, no_partitions()
@@ -334,7 +306,7 @@ cdef class ConsumerGroup(Group):
             member = self.absent[record.name] = new_member(record.name)
         member.target = member.previous = <Assignment?>record.value
         if self.revision < AS_RECORDED:
-            count_targets(self.targeted, member.target, 1)
+            count_targets(self.uses, member.target, 1)
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:
         cdef Resolved before = self.resolved.pop(record.name, None)
@@ -377,43 +349,21 @@ cdef class ConsumerGroup(Group):
         if member.state == STABLE_MEMBER and member.epoch == self.counted_epoch:
             self.stable_count += by
 
-    cdef int release(self, Assignment assignment, int32_t epoch) except -1:
-        """Let partitions have no owner; since 4.1.2 only those that are owned at this epoch."""
-        cdef Py_ssize_t n
-        cdef int32_t at, start = 0
-        cdef Owners owners
-        if self.revision == AS_RECORDED:
-            return 0
-        for n in range(assignment.topic_count):
-            owners = self.owners.get(assignment.topics[n])
-            for at in range(start, assignment.ends[n]):
-                if (owners is not None and assignment.partitions[at] < owners.count
-                        and (self.revision < KAFKA_4_1_2
-                             or owners.epochs[assignment.partitions[at]] == epoch)):
-                    owners.epochs[assignment.partitions[at]] = -1
-            start = assignment.ends[n]
+    cdef int release_all(self, ConsumerMember member) except -1:
+        """Let what a member has and revokes have no owner."""
+        if self.revision < AS_RECORDED:
+            # Since 4.1.2, only those partitions that are owned at the member's epoch.
+            release(self.uses, member.assigned, member.epoch, self.revision >= KAFKA_4_1_2)
+            release(self.uses, member.revoking, member.epoch, self.revision >= KAFKA_4_1_2)
 
-    cdef int own(self, Assignment assignment, int32_t epoch) except -1:
+    cdef int own_all(self, Assignment assignment, int32_t epoch) except -1:
         """Make a member of this epoch the owner of partitions."""
-        cdef Py_ssize_t n
-        cdef int32_t at, partition, start = 0
-        cdef Owners owners
-        if self.revision == AS_RECORDED:
-            return 0
-        for n in range(assignment.topic_count):
-            owners = self.owners.get(assignment.topics[n])
-            if owners is None:
-                owners = self.owners[assignment.topics[n]] = Owners()
-            if assignment.ends[n] > start:
-                owners.reserve(assignment.partitions[assignment.ends[n] - 1] + 1)
-            for at in range(start, assignment.ends[n]):
-                partition = assignment.partitions[at]
-                if owners.epochs[partition] != -1 and (
-                        self.revision < KAFKA_4_1_2 or owners.epochs[partition] >= epoch):
-                    raise CorruptData(f"group {self.group_id!r}: partition {partition} of a topic "
-                                      "has two owners")
-                owners.epochs[partition] = epoch
-            start = assignment.ends[n]
+        cdef int32_t owned = -1
+        if self.revision < AS_RECORDED:
+            owned = own(self.uses, assignment, epoch, self.revision >= KAFKA_4_1_2)
+        if owned >= 0:
+            raise CorruptData(f"group {self.group_id!r}: partition {owned} of a topic "
+                              "has two owners")
 
 
 cdef Py_ssize_t place_of(list members, str member_id) except -1:

@@ -12,7 +12,8 @@ from libc.string cimport memcmp
 from coterie._core.coordinator.codes cimport FENCED_MEMBER_EPOCH, NONE
 from coterie._core.coordinator.consumer.group cimport (
     KAFKA_4_1_2, KAFKA_4_2, STABLE_MEMBER, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS,
-    ConsumerGroup, ConsumerMember, Current, Owners, new_current)
+    ConsumerGroup, ConsumerMember, Current, new_current)
+from coterie._core.coordinator.consumer.topic_use cimport TopicUse
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, TopicId, assignment_of_refs, before, no_partitions)
 
@@ -147,7 +148,7 @@ cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
     cdef Py_ssize_t a = 0, t = 0
     cdef int32_t at, at_end, to, to_end
     cdef TopicId topic
-    cdef Owners owners
+    cdef TopicUse use
     cdef bint in_assigned, in_target, unreleased = False
     while a < assigned.topic_count or t < target.topic_count:
         in_assigned = a < assigned.topic_count and (
@@ -165,13 +166,13 @@ cdef bint divide(ConsumerGroup group, ConsumerMember member, Assignment target,
             if subscribed is None or topic.name in subscribed:
                 to, to_end = target.ends[t - 1] if t else 0, target.ends[t]
             t += 1
-        owners = group.owners.get(topic)
+        use = group.uses.get(topic)
         while at < at_end or to < to_end:
             if to == to_end or (at < at_end and assigned.partitions[at] < target.partitions[to]):
                 put(revoke, assigned.partitions[at])
                 at += 1
             elif at == at_end or target.partitions[to] < assigned.partitions[at]:
-                if owners is None or owners.is_free(target.partitions[to]) or (
+                if use is None or use.is_free(target.partitions[to]) or (
                         group.revision >= KAFKA_4_1_2
                         and member.revoking.holds(topic, target.partitions[to])):
                     put(both, target.partitions[to])

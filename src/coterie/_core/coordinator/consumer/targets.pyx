@@ -53,7 +53,7 @@ cdef int assign_members(ConsumerProtocol protocol, ConsumerGroup group, Consumer
         each = <ConsumerMember>members[n]
         each.topics = topics_of(protocol, group, fields if each is member else each.fields)
     return assign_all(assignor_of(protocol, group, member, fields, replaced), members, homogeneous,
-                      group.targeted)
+                      group.uses)
 
 
 cdef int put_changes(ConsumerGroup group, ConsumerMember replaced, ConsumerMember member,

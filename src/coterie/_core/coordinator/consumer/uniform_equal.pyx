@@ -6,9 +6,10 @@ Source: assignor/UniformHomogeneousAssignmentBuilder.java.
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport qsort
 
-from coterie._core.coordinator.consumer.assignors cimport Subscriber, TargetCounts
+from coterie._core.coordinator.consumer.assignors cimport Subscriber
 from coterie._core.coordinator.consumer.numbered_topics cimport (
     Memory, Run, compare_numbers, mark, numbered, unmark)
+from coterie._core.coordinator.consumer.topic_use cimport TopicUse
 from coterie._core.coordinator.consumer.values cimport (
     Assignment, TopicId, new_assignment, no_partitions)
 
@@ -22,7 +23,7 @@ cdef struct Pool:                  # what is free, and room for the member at ha
     int32_t* partitions
 
 
-cdef int assign_equal(list subscribers, dict targeted) except -1:
+cdef int assign_equal(list subscribers, dict uses) except -1:
     cdef list topics = list((<Subscriber>subscribers[0]).topics)
     cdef Memory memory = Memory()
     cdef Run* runs
@@ -34,29 +35,29 @@ cdef int assign_equal(list subscribers, dict targeted) except -1:
     runs = <Run*>memory.take(len(topics) * sizeof(Run))
     mark(topics, runs)
     try:
-        return share_equally(subscribers, targeted, topics, runs, memory)
+        return share_equally(subscribers, uses, topics, runs, memory)
     finally:
         unmark(topics)
 
 
-cdef int find_free(Pool* pool, list topics, dict targeted) except -1:
+cdef int find_free(Pool* pool, list topics, dict uses) except -1:
     """Put partitions into the pool that no target has; note whether all targets are of the run."""
     cdef Py_ssize_t n
     cdef int32_t m
     cdef TopicId topic
-    cdef TargetCounts counts
+    cdef TopicUse use
     pool.complete = True
-    for topic, counts in targeted.items():
-        if counts.taken and topic.mark < 0:
+    for topic, use in uses.items():
+        if use.targeted and topic.mark < 0:
             pool.complete = False
     for n in range(len(topics)):
-        counts = targeted.get(topics[n])
-        if counts is not None:
-            if counts.count <= pool.runs[n].count == counts.taken:
+        use = uses.get(topics[n])
+        if use is not None:
+            if use.count <= pool.runs[n].count == use.targeted:
                 continue
-            counts.reserve(pool.runs[n].count)
+            use.reserve(pool.runs[n].count)
         for m in range(pool.runs[n].count):
-            if counts is None or not counts.counts[m]:
+            if use is None or not use.partitions[m].targets:
                 pool.free[pool.count] = pool.runs[n].first + m
                 pool.count += 1
 
@@ -96,7 +97,7 @@ cdef int64_t keep_part(Subscriber member, Assignment previous, int64_t quota,
     return quota
 
 
-cdef int share_equally(list subscribers, dict targeted, list topics, Run* runs,
+cdef int share_equally(list subscribers, dict uses, list topics, Run* runs,
                        Memory memory) except -1:
     cdef Py_ssize_t members = len(subscribers), topic_count = len(topics), n
     cdef int64_t total = runs[topic_count - 1].first + runs[topic_count - 1].count
@@ -111,7 +112,7 @@ cdef int share_equally(list subscribers, dict targeted, list topics, Run* runs,
     pool.ends = <int32_t*>memory.take((topic_count + 1) * sizeof(int32_t))
     pool.partitions = <int32_t*>memory.take((total + 1) * sizeof(int32_t))
     pool.every = <int64_t*>memory.take((total + 1) * sizeof(int64_t))
-    find_free(&pool, topics, targeted)
+    find_free(&pool, topics, uses)
     for n in range(members):
         member = <Subscriber>subscribers[n]
         quota, extra = each, False
