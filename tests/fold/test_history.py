@@ -283,6 +283,15 @@ def test_a_history_changed_on_its_way_is_refused_or_can_be_read(data):
     read_or_refused(state)
 
 
+@pytest.mark.parametrize("at", [60, 64])  # int32s of a row: its group and its topic
+@pytest.mark.parametrize("number", [-1, 1, 2**31 - 1])
+def test_a_row_that_names_no_group_or_no_topic_is_refused(at, number):
+    state, index = state_of_a_history()
+    state[index][0].view(np.uint8)[at : at + 4].view(np.int32)[0] = number
+    with pytest.raises(CorruptData, match="row 0 of a history's 3 names what is not there"):
+        restore(PartitionFold(history=True), tuple(state))
+
+
 def read_or_refused(state):
     fold = PartitionFold(history=True)
     try:

@@ -191,6 +191,27 @@ def test_a_client_whose_join_is_answered_later_than_recorded_does_not_join_twice
     }  # fmt: skip
 
 
+def test_a_client_that_leaves_while_it_joins_does_not_join_again():
+    """Its parked join is answered that it is unknown: by its own leaving."""
+    session = {"id": 2, "client_id": "leaves"}, {"id": 3, "client_id": "stays"}
+    events = [
+        header(group_initial_rebalance_delay_ms=1000),
+        join(0, 1),
+        *(join(0, client["id"], client_id=client["client_id"]) for client in session),
+        *(
+            {**SYNC, "at": 2500, "id": 10 + one, "member_id_of": one, "assignments": []}
+            for one in (1, 2, 3)
+        ),
+        *(heartbeat(at, at + one) | {"member_id_of": one} for at in (5000, 9000) for one in (2, 3)),
+        leave(9200, 20, member_of=2),
+    ]
+    del events[-2]  # the third member hears of a rebalance later
+    events.append(heartbeat(9500, 21) | {"member_id_of": 3})
+    recorded, changed = both(*events, until=30_000, scale_session={"c": 0.6})
+    assert (recorded.session_evictions, recorded.rebalance_evictions) == (2, 0)
+    assert (changed.session_evictions, changed.rebalance_evictions) == (2, 0)
+
+
 def test_a_client_that_becomes_static_joins_once_without_the_join_that_makes_an_id():
     first = join(0, 1, require_known_member_id=True)
     second = {key: value for key, value in join(1, 2, member_id_of=1).items() if key != "member_id"}

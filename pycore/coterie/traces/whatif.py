@@ -288,8 +288,14 @@ class _Replay:
         self, request_id: int, group_id: str | None, member: Any, instance: Any,
         details: tuple[Any, ...],
     ) -> None:  # fmt: skip
-        members = tuple((self.client_of(group_id, m).member_id if m else m, i) for m, i in details)
+        members = tuple((self.gone(group_id, m) if m else m, i) for m, i in details)
         self.ask(NUMBER["leave_group"], request_id, group_id, _NO_GENERATION, None, None, members)
+
+    def gone(self, group_id: str | None, member: str) -> str:
+        """Let a client answer to nothing any more; return its member id in the changed run."""
+        client = self.client_of(group_id, member)
+        client.join, client.syncs_itself = None, False
+        return client.member_id
 
     def react(self, *, timers: bool = False) -> None:
         """Take the new responses; a client that has to join again does so."""

@@ -69,8 +69,7 @@ cdef inline Status walk_field(Cursor* cur, const Step* step, bint flexible,
     if step.nullable:
         status = read_i8(cur, &present)
         if status != OK or present < 0:
-            out.at = NULL
-            return status
+            return status                  # `walk` has cleared the span
     return walk_struct(cur, step.inner, out)
 
 

@@ -335,8 +335,7 @@ cdef class Rebalances(Component):
         while (member := next_member(&group.members, &place)) is not None:
             if before == PREPARING_REBALANCE and member.awaiting_join is not None:
                 self.runtime.answer(member.awaiting_join, NOT_COORDINATOR, member.member_id)
-            elif (before == STABLE or before == COMPLETING_REBALANCE) and (
-                    member.awaiting_sync is not None):
+            elif member.awaiting_sync is not None:
                 self.runtime.answer(member.awaiting_sync, NOT_COORDINATOR, None)
         return self.drop_group(group)
 

@@ -64,10 +64,9 @@ cdef class GroupSpec:
     def replay(self):
         """Let the next assignment start from this one."""
         cdef Subscriber member
+        self.uses = {}
         for member in self.subscribers:
-            count_targets(self.uses, <Assignment>member.previous, -1)
             member.previous = member.computed
-        for member in self.subscribers:
             count_targets(self.uses, <Assignment>member.previous, 1)
 
     def rows(self):
