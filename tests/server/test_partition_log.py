@@ -138,6 +138,16 @@ def test_a_read_reaches_to_the_entry_of_the_offset_index_behind_it():
         assert (offsets(found.records)[0], found.behind) == (offset, behind)
 
 
+def test_a_read_behind_the_last_entry_reaches_to_the_next_segment_or_to_the_end_of_the_log():
+    """Source: ``LocalLog.addAbortedTransactions``."""
+    partition = log(segment_bytes=2 * len(batch(b"v")))  # none has an entry
+    for _ in range(6):
+        partition.produce(batch(b"v"))
+    partition.producers.aborted.append((7, 0, 1))
+    found = [partition.read(offset, 1, 6, whole_first=True).behind for offset in range(6)]
+    assert found == [2, 2, 4, 4, 6, 6]
+
+
 def test_segments_go_when_all_their_records_are_too_old():
     clock = Clock(1000)
     partition = log(clock, segment_ms=100, retention_ms=500)
