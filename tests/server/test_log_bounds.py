@@ -73,6 +73,25 @@ def test_the_index_has_an_entry_once_more_bytes_than_its_interval_came():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("index_bytes", "ascending", "entries"),
+    [
+        (31, False, 3),  # 8 bytes an entry of the offset index
+        (32, False, 4),
+        (47, True, 2),  # 12 an entry of the time index, whose last one stays free
+        (48, True, 3),
+        (23, True, 0),
+    ],
+)
+def test_a_segment_is_full_once_one_of_its_indexes_is(index_bytes, ascending, entries):
+    """Sources: OffsetIndex and TimeIndex (isFull); a time that is not later has no entry."""
+    settings, segment, indexed = LogSettings(segment_index_bytes=index_bytes), Segment(0, 0), 0
+    for n in range(entries + 1):
+        assert segment.is_full_for(1, n, 0, settings, 0) is (n > 0 and indexed >= entries)
+        indexed += segment.append(b"x", n, n, n if ascending else -1, 0, 0, 0).indexed
+    assert (indexed, segment.is_full_for(1, entries + 1, 0, settings, 0)) == (entries, True)
+
+
 def test_a_read_of_sizes_ends_with_the_batch_that_begins_below_the_end():
     segment = Segment(0, 0)
     for first, last in ((0, 4), (5, 5), (6, 9)):

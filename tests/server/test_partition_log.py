@@ -252,6 +252,7 @@ def test_a_log_has_the_settings_of_segments_of_a_topic_of_kafka():
     for settings in (LogSettings(), topic.settings):
         assert settings.segment_bytes == 1 << 30
         assert settings.segment_ms == 7 * 24 * 3_600_000
+        assert settings.segment_index_bytes == 10 << 20
         assert settings.index_interval_bytes == 4096
         assert settings.max_message_bytes == (1 << 20) + 12
         assert settings.retention_bytes == -1

@@ -9,8 +9,7 @@ from coterie.server.services.data.settings import LogSettings
 
 __all__ = ["Segment", "StoredBatch"]
 
-_INDEX_BYTES = 10 * 1024 * 1024
-_INDEX_ENTRY = 8
+_OFFSET_ENTRY, _TIME_ENTRY = 8, 12  # bytes, in Kafka's indexes of a segment
 _LARGEST_DELTA = 2**31 - 1
 
 
@@ -40,7 +39,8 @@ class Segment:
         self.size = 0
         self.batches: list[StoredBatch] = []
         self._last_offsets: list[int] = []
-        self._since_index = self._indexed = 0
+        self._since_index = self._offset_entries = self._time_entries = 0
+        self._indexed_timestamp = -1
 
     @property
     def largest_timestamp(self) -> int:
@@ -57,7 +57,9 @@ class Segment:
             return True
         if last_offset - self.base_offset > _LARGEST_DELTA:
             return True
-        if self._indexed * _INDEX_ENTRY >= _INDEX_BYTES:
+        if self._offset_entries >= settings.segment_index_bytes // _OFFSET_ENTRY:
+            return True
+        if self._time_entries >= settings.segment_index_bytes // _TIME_ENTRY - 1:
             return True
         first = self.first_timestamp
         waited = now_ms - self.created_ms if first is None else timestamp - first
@@ -69,16 +71,19 @@ class Segment:
     ) -> StoredBatch:  # fmt: skip
         """Append a batch; ``interval`` is ``index.interval.bytes``."""
         indexed = self._since_index > interval
+        self.max_timestamp = max(self.max_timestamp, timestamp)
         if indexed:
             self._since_index = 0
-            self._indexed += 1
+            self._offset_entries += 1
+            if self.max_timestamp > self._indexed_timestamp:
+                self._indexed_timestamp = self.max_timestamp
+                self._time_entries += 1
         self._since_index += len(data)
         batch = StoredBatch(base_offset, last_offset, self.size, timestamp, epoch, indexed, data)
         self.batches.append(batch)
         self._last_offsets.append(last_offset)
         if self.first_timestamp is None and timestamp >= 0:
             self.first_timestamp = timestamp
-        self.max_timestamp = max(self.max_timestamp, timestamp)
         self.size += len(data)
         self.modified_ms = now_ms
         return batch

@@ -23,6 +23,7 @@ class LogSettings:
     retention_bytes: int = -1
     segment_bytes: int = 1073741824
     segment_ms: int = 604800000
+    segment_index_bytes: int = 10485760
     index_interval_bytes: int = 4096
 
     @property

@@ -38,6 +38,7 @@ EFFECTIVE_TOPIC_CONFIGS = frozenset(
         "retention.bytes",
         "retention.ms",
         "segment.bytes",
+        "segment.index.bytes",
         "segment.ms",
     }
 )
@@ -239,5 +240,6 @@ def log_settings(
         retention_bytes=value("retention.bytes"),
         segment_bytes=value("segment.bytes"),
         segment_ms=value("segment.ms"),
+        segment_index_bytes=value("segment.index.bytes"),
         index_interval_bytes=value("index.interval.bytes"),
     )
