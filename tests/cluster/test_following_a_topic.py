@@ -1,6 +1,7 @@
 """A topic that is followed: it is missing for a moment, made again, or has become old."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -9,7 +10,7 @@ pytest.importorskip("aiokafka")
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, addresses_of
 from coterie.cluster.copy_state import read_copy_state
-from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
+from coterie.cluster.copying import CopyObserver, CopyPlan, _Copying, copy_partitions
 from coterie.cluster.errors import ClusterError
 from coterie.server import Broker
 from support.server.copies import QUICK, copy, follow_orders
@@ -127,3 +128,25 @@ def test_old_segments_of_a_copy_that_is_followed_are_fetched_again_as_one(
     asyncio.run(run())
     assert copied(tmp_path, "orders") == whole
     assert sorted(int(path.stem) for path in tmp_path.glob("orders-0/*.log")) == [0, 8]
+
+
+def test_old_segments_stay_once_their_topic_was_made_again(broker, tmp_path):
+    for _ in range(5):
+        produce_each(broker, 2)
+        old = stored(broker, "orders")
+        copy(broker, tmp_path, topic="orders", segment_bytes=1)
+
+    async def run():
+        plan = CopyPlan(tmp_path, "orders", (0,), follow=True, segment_bytes=1, keep_ms=1_000)
+        async with Cluster(addresses_of(broker.bootstrap_servers), ClientConfig(QUICK)) as cluster:
+            copying = _Copying(cluster, plan, lambda: 1 << 50, CopyObserver())
+            with contextlib.ExitStack() as files:
+                view = await copying._first_view()
+                copying._open(view, files)
+                make_again(broker)
+                produce_each(broker, 12)
+                await copying._thin_one(view, copying._partitions[0], 1 << 50)
+
+    asyncio.run(run())
+    assert copied(tmp_path, "orders") == old
+    assert len(list(tmp_path.glob("orders-0/*.log"))) == 5

@@ -276,28 +276,30 @@ def check(options: Options) -> None:
     check_where(options.where)
 
 
-def show(fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | None = None) -> int:
-    """Print rows, or write them to the file of ``--out``; return their number.
+def show(
+    fields: Fields, rows: Iterable[Row], options: Options, *, draw: Draw | None = None
+) -> bool:
+    """Print rows, or write them to the file of ``--out``; return whether there were any.
 
     ``fields`` are the fields of the question; ``trusted_from`` is added. ``draw`` makes the output
     of ``--format table`` from all rows; the default is one table of all fields.
     """
     own, fields = fields, {**fields, **TRUSTED}
-    counted = Counted(rows)
+    noted = Noted(rows)
     with out_file(options.inputs, options.out, options.overwrite) as path:
         if options.form == "parquet":
             assert path is not None  # see `check`
-            write_parquet(fields, counted, path)
+            write_parquet(fields, noted, path)
         else:
             with text_of(path) as out:
                 if options.form == "json":
-                    out.writelines(tables.json_lines(counted))
+                    out.writelines(tables.json_lines(noted))
                 elif options.form == "csv":
-                    out.writelines(tables.csv_lines(fields, counted))
+                    out.writelines(tables.csv_lines(fields, noted))
                 else:
                     drawn = draw or (lambda rows: [tables.table(with_trust(own, rows), rows)])
-                    show_tables(drawn(list(counted)), out, path is None)
-    return counted.count
+                    show_tables(drawn(list(noted)), out, path is None)
+    return noted.found
 
 
 def with_trust(fields: Fields, rows: Iterable[Row]) -> Fields:
@@ -306,16 +308,16 @@ def with_trust(fields: Fields, rows: Iterable[Row]) -> Fields:
     return {**fields, **TRUSTED} if has_trust else fields
 
 
-class Counted:
-    """An iterable of rows that counts them."""
+class Noted:
+    """An iterable of rows that notes whether there are any."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.rows = rows
-        self.count = 0
+        self.found = False
 
     def __iter__(self) -> Iterator[Row]:
         for row in self.rows:
-            self.count += 1
+            self.found = True
             yield row
 
 

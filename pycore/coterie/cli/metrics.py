@@ -106,10 +106,10 @@ def command(
         all_rows = list(rows)
         with asking.text_out(options.inputs, options.out, options.overwrite) as out:
             out.writelines(prometheus.text_lines(all_rows, names, granularity))
-        count = len(all_rows)
+        found = bool(all_rows)
     else:
-        count = asking.show(metrics.FIELDS, rows, options)
-    if not count:
+        found = asking.show(metrics.FIELDS, rows, options)
+    if not found:
         asking.say_no_group(at_ms)
     if ends is not None and newest is not None:
         say_untimed(ends, end_ms, newest.ms)

@@ -392,7 +392,11 @@ def test_a_closed_consumer_is_closed_before_it_lacks_a_group(settings):
         consumer.subscribe(["orders"])
     with pytest.raises(InvalidGroupIdError):
         consumer.commit()
+    with pytest.raises(InvalidGroupIdError):
+        consumer.committed([FIRST])
     consumer.close()
+    with pytest.raises(IllegalStateError, match="has been closed"):
+        consumer.committed([FIRST])
     with pytest.raises(IllegalStateError, match="has been closed"):
         consumer.subscribe(["orders"])
     with pytest.raises(IllegalStateError, match="has been closed"):

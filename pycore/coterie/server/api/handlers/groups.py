@@ -140,11 +140,11 @@ def list_groups(call: Call) -> None:
     types = {group_type.lower() for group_type in body["typesFilter"] or ()}
     lists_classic = not types or _CLASSIC in types
 
-    def answered(error: int, rows: Iterable[tuple[str, ...]] | None) -> None:
+    def answered(error: int, rows: Iterable[tuple[str, ...]]) -> None:
         # The core's own rows: a dict for each group would take most of the time.
         if not groups.replays:  # it knows no types
-            rows = ((*row, _CLASSIC) for row in rows or ()) if lists_classic else ()
-        call.run(answer_in_slices(call, lambda some: (0, error, some), rows or ()))
+            rows = ((*row, _CLASSIC) for row in rows) if lists_classic else ()
+        call.run(answer_in_slices(call, lambda some: (0, error, some), rows))
 
     filters = (tuple(body["statesFilter"] or ()), tuple(types))
     groups.ask_row(_LIST, None, -1, None, None, filters, answered)
