@@ -30,7 +30,8 @@ def of_batch(folder, stored, batch_id, rows):
     counts, names = dict.fromkeys(HISTORY, 0), {}
     for row in (row for batch in products for row in batch.to_pylist()):
         if row["name"] == following.STORED:
-            names[row["partition"]] = row["body"].decode()
+            number, file = json.loads(row["body"])
+            names[number] = file
         elif row["name"] in HISTORY:
             counts[row["name"]] += pa.ipc.open_stream(row["body"]).read_all().num_rows
     return counts, names

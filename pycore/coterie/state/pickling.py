@@ -70,7 +70,7 @@ def unpack(what: str, data: Buffer) -> Any:
         The bytes are something else, of another version, or damaged (:class:`CorruptData`).
     """
     try:
-        source = io.BytesIO(data)
+        whole, source = memoryview(data).cast("B"), io.BytesIO(data)
     except (TypeError, ValueError, BufferError) as error:  # such as a view that is not contiguous
         raise CoterieError(f"these bytes are no {what}: {error}") from error
     head, end, _ = source.read(_HEADER_BYTES_MAX).partition(b"\n")
@@ -84,22 +84,21 @@ def unpack(what: str, data: Buffer) -> Any:
         )
     if named != what:
         raise CoterieError(f"these bytes are no {what} but a {named}")
-    _check_body(what, source, len(head) + 1)
+    body_at = len(head) + 1 + _CHECK.size
+    _check_body(what, whole[:body_at], whole[body_at:])
+    source.seek(body_at)
     try:
         return _Reader(source).load()
     except Exception as error:
         raise CoterieError(f"these bytes are no whole {what}: {error}") from error
 
 
-def _check_body(what: str, source: io.BytesIO, check_at: int) -> None:
-    """Check length and checksum, and leave ``source`` at the pickle."""
-    source.seek(check_at)
-    check = source.read(_CHECK.size)
-    with source.getbuffer() as whole, whole[check_at + _CHECK.size :] as body:
-        if check != _CHECK.pack(len(body), crc32c(body)):
-            raise CorruptData(
-                f"these bytes are no whole {what}: they were cut or changed; send or store it again"
-            )
+def _check_body(what: str, header: memoryview, body: memoryview) -> None:
+    """Check length and checksum."""
+    if header[-_CHECK.size :] != _CHECK.pack(len(body), crc32c(body)):
+        raise CorruptData(
+            f"these bytes are no whole {what}: they were cut or changed; send or store it again"
+        )
 
 
 class _Reader(pickle.Unpickler):

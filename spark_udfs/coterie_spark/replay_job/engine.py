@@ -129,9 +129,7 @@ def replay_on_driver(listing: Listing, request: ReplayRequest, progress: Progres
         states = [row for row in rows if row[1] in (merging.STATE, merging.LINES)]
         return with_changes(summary, groups=write_json(states, request))
     names = table_names(request.options)
-    tables = (
-        rows.select(["name", "body"]) for rows in products if rows["name"][0].as_py() in names
-    )
+    tables = (rows for rows in products if rows["name"][0].as_py() in names)
     work = writing.work_folder(request.out)
     work.mkdir()
     files = writing.write_files(tables, work, writing.attempt())

@@ -11,7 +11,7 @@ table has already is skipped by Delta itself.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,8 +19,11 @@ from coterie.errors import CoterieError
 from coterie_spark.replay_job import writing
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.driver import table_of
+from coterie_spark.replay_job.merging import PRODUCT_DDL
+from coterie_spark.replay_job.scanning import Batches, Worker
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 HISTORY = ("commits", "generations", "faults")
@@ -36,14 +39,41 @@ class FollowedTables(Protocol):
     def remove_leftovers(self, last: int) -> None:
         """Remove what a batch left behind that did not end; ``last`` is the one before."""
 
-    def put(self, products: DataFrame, batch_id: int) -> None:
-        """Write the tables of a batch. Repeated, it changes nothing."""
+    def put(self, states: DataFrame, work: Worker, batch_id: int) -> list[str]:
+        """Write the tables of a batch, whose products ``work`` makes of its states.
+
+        Returns the texts of the other products. Repeated, it changes nothing.
+        """
 
     def show(self, batch_id: int) -> None:
         """Let the state tables be those of a batch, if they are not yet."""
 
     def drop_before(self, batch_id: int) -> None:
         """Remove the state tables of the batch before this one."""
+
+
+def written_by(work: Worker, out: str, names: Sequence[str]) -> Worker:
+    """Return a worker that writes the tables' products of another, and yields the others' texts.
+
+    In one worker: products are most of the bytes, and would pass through Spark twice.
+    """
+
+    def write(batches: Batches) -> Iterator[pa.RecordBatch]:
+        others: list[tuple[str, str]] = []
+
+        def of_tables() -> Iterator[pa.RecordBatch]:
+            for product in work(batches):
+                name = product["name"][0].as_py()
+                if name in names:
+                    yield product
+                elif name.startswith("-"):
+                    others.append((name, product["body"][0].as_py().decode()))
+
+        yield from writing.write_worker(out)(of_tables())
+        for name, text in others:
+            yield writing.written_row(name, text)
+
+    return write
 
 
 class ParquetTables:
@@ -62,30 +92,30 @@ class ParquetTables:
         for work in (writing.work_folder(self.out), self.version(last + 1)):
             shutil.rmtree(work, ignore_errors=True)
 
-    def put(self, products: DataFrame, batch_id: int) -> None:
+    def put(self, states: DataFrame, work: Worker, batch_id: int) -> list[str]:
         """Write Parquet files on the workers, and rename them into the tables."""
-        work = writing.work_folder(self.out)
-        work.mkdir()
-        rows = products.where(products["name"].isin(*self.names)).select("name", "body")
-        written = rows.mapInArrow(
-            shipped(writing.write_worker(str(self.out))), writing.WRITTEN_DDL
-        ).collect()
+        parts = writing.work_folder(self.out)
+        parts.mkdir()
+        writes = written_by(work, str(self.out), self.names)
+        written = states.mapInArrow(shipped(writes), writing.WRITTEN_DDL).collect()
         for row in written:
             if row.errno is not None:
                 raise OSError(row.errno, row.error, row.file)
+        of_tables = [row for row in written if row.name in self.names]
         self.version(batch_id).mkdir()
         counts: dict[str, int] = {}
-        for row in written:
+        for row in of_tables:
             folder = self.parts_of(row.name, batch_id)
             folder.mkdir(exist_ok=True)
             number = counts[row.name] = counts.get(row.name, -1) + 1
-            (work / row.file).replace(folder / f"part-{batch_id:08d}-{number:05d}.parquet")
+            (parts / row.file).replace(folder / f"part-{batch_id:08d}-{number:05d}.parquet")
         for name in self.names:
             folder = self.parts_of(name, batch_id)
             if not folder.is_dir():
                 folder.mkdir()
                 writing.write_missing(folder, name)
-        shutil.rmtree(work)
+        shutil.rmtree(parts)
+        return [row.file for row in written if row.name not in self.names]
 
     def parts_of(self, name: str, batch_id: int) -> Path:
         """Return the folder of a table's parts that a batch writes."""
@@ -133,13 +163,22 @@ class DeltaTables:
     def remove_leftovers(self, last: int) -> None:
         """Do nothing: what was not committed is in no table."""
 
-    def put(self, products: DataFrame, batch_id: int) -> None:
+    def put(self, states: DataFrame, work: Worker, batch_id: int) -> list[str]:
         """Append to the history, and replace the state, in one transaction of each table."""
-        for name in self.names:
-            writer = table_of(products, name).write.format("delta")
-            writer = writer.mode("overwrite" if name in STATE else "append")
-            writer = writer.option("txnAppId", self.writer).option("txnVersion", batch_id)
-            writer.save(self.url(name))
+        from pyspark import StorageLevel
+
+        products = states.mapInArrow(shipped(work), PRODUCT_DDL)
+        products = products.persist(StorageLevel.MEMORY_AND_DISK)  # each table reads them
+        try:
+            others = products.where(products["name"].startswith("-")).collect()
+            for name in self.names:
+                writer = table_of(products, name).write.format("delta")
+                writer = writer.mode("overwrite" if name in STATE else "append")
+                writer = writer.option("txnAppId", self.writer).option("txnVersion", batch_id)
+                writer.save(self.url(name))
+        finally:
+            products.unpersist()
+        return [row.body.decode() for row in others]
 
     def show(self, batch_id: int) -> None:
         """Do nothing: a committed transaction is seen."""

@@ -1,7 +1,7 @@
 """Follow a growing log: history tables that are appended to, state tables that are replaced.
 
     stream of partial states -> shuffle by partition -> merge with the stored state
-    -> products as bytes -> the tables -> ``batch.json``, which makes the batch count
+    -> the tables -> ``batch.json``, which makes the batch count
 
 Spark repeats the batch that it was at when a process died, from the same offsets. A batch that
 ``batch.json`` already names is skipped; the rest of an unfinished one is removed or skipped.
@@ -24,7 +24,7 @@ from coterie.replay.pieces import join_pieces
 from coterie.state.partial import PartialState
 from coterie.state.schemas import SCHEMAS
 from coterie_spark.replay_job import merging, plan, scanning, writing
-from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
+from coterie_spark.replay_job.closures import unfit_workers_reported
 from coterie_spark.replay_job.driver import bounded_batches, cores_of, in_task
 from coterie_spark.replay_job.followed_tables import (
     HISTORY,
@@ -74,7 +74,7 @@ class FollowedPartition(merging.PartitionMerge):
         fold.segments[:] = join_pieces(fold.segments)
         file = f"{self.partition}-{self.to}.state"
         (self.folder / file).write_bytes(self.state.to_bytes())
-        yield self.put(STORED, file.encode())
+        yield self.put(STORED, json.dumps([self.partition, file]).encode())
 
 
 def stored_state(file: Path) -> PartialState:
@@ -172,16 +172,11 @@ class Follower:
             return
         stored: dict[int | None, str] = {number: name for number, name in known["states"]}
         self.remove_leftovers(stored, last)
-        products = self.products(states, stored, batch_id)
-        try:
-            with bounded_batches(states.sparkSession, 1), unfit_workers_reported():
-                named = products.where(products["name"] == STORED)
-                names = {row.partition: row.body.decode() for row in named.collect()}
-                self.tables.put(products, batch_id)
-        finally:
-            products.unpersist()
-        order = sorted(names, key=partition_order)
-        self.write({"batch": batch_id, "states": [(number, names[number]) for number in order]})
+        work = follow_worker(str(self.folder), stored, batch_id)
+        with bounded_batches(states.sparkSession, 1), unfit_workers_reported():
+            texts = self.tables.put(self.by_place(states, stored), work, batch_id)
+        named = sorted(map(json.loads, texts), key=lambda one: partition_order(one[0]))
+        self.write({"batch": batch_id, "states": named})
         self.tables.show(batch_id)
         for name in stored.values():
             (self.folder / name).unlink(missing_ok=True)
@@ -194,9 +189,8 @@ class Follower:
                 file.unlink()
         self.tables.remove_leftovers(last)
 
-    def products(self, states: DataFrame, stored: Stored, batch_id: int) -> DataFrame:
-        """Return the persisted products of a batch: its history, and the state of all."""
-        from pyspark import StorageLevel
+    def by_place(self, states: DataFrame, stored: Stored) -> DataFrame:
+        """Return the states of a batch by their place; an empty one of each stored partition."""
         from pyspark.sql import functions as f
 
         spark = states.sparkSession
@@ -205,12 +199,7 @@ class Follower:
         cores = cores_of(spark)
         tasks = min(plan.TASKS_PER_CORE * cores, max(len(stored), cores))
         task = in_task(f.coalesce("partition", f.lit(0)), tasks)
-        by_place = rows.repartition(tasks, task).sortWithinPartitions(
-            "partition", "number", "chunk"
-        )
-        work = follow_worker(str(self.folder), stored, batch_id)
-        merged = by_place.mapInArrow(shipped(work), merging.PRODUCT_DDL)
-        return merged.persist(StorageLevel.MEMORY_AND_DISK)
+        return rows.repartition(tasks, task).sortWithinPartitions("partition", "number", "chunk")
 
 
 def follow(

@@ -18,10 +18,11 @@ from coterie.state.document import commit_lines
 from coterie.state.partial import PartialState
 from coterie.state.pickling import pack
 from coterie_spark.replay_job.arrow import to_spark
-from coterie_spark.replay_job.scanning import CHUNK_BYTES, Batches, Worker, rows_of
+from coterie_spark.replay_job.scanning import CHUNK_BYTES, Batches, Worker, row_with_body
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Buffer
 
     from coterie._core.fold.history import History
 
@@ -58,13 +59,18 @@ def merged(batches: Batches, form: str) -> Iterator[pa.RecordBatch]:
 
 def states_in(batches: Batches) -> Iterator[tuple[int | None, str | None, bytes]]:
     """Join the chunks of states, which come in order: (partition, error, the state's bytes)."""
-    chunks: list[bytes] = []
+    chunks: list[pa.Buffer] = []
     for batch in batches:
-        for row in batch.to_pylist():
-            if row["error"] is None:
-                chunks.append(row["body"])
-            if row["last"]:
-                yield row["partition"], row["error"], b"".join(chunks)
+        partitions, errors, lasts = (
+            batch.column(name).to_pylist() for name in ("partition", "error", "last")
+        )
+        for partition, error, last, body in zip(
+            partitions, errors, lasts, batch.column("body"), strict=True
+        ):
+            if error is None:
+                chunks.append(body.as_buffer())
+            if last:
+                yield partition, error, b"".join(chunks)
                 chunks = []
 
 
@@ -103,7 +109,7 @@ class PartitionMerge:
         if self.form == "json":
             body = memoryview(self.state.to_bytes())
             for start in range(0, len(body), CHUNK_BYTES):
-                yield self.put(STATE, body[start : start + CHUNK_BYTES].tobytes())
+                yield self.put(STATE, body[start : start + CHUNK_BYTES])
         else:
             tables = {} if fold.failed else fold_tables(self.partition, fold)
             tables["faults"] = faults_table(self.partition, fold.faults)
@@ -114,7 +120,7 @@ class PartitionMerge:
         about = pack(ABOUT, (self.partition, read, groups, bool(fold.stopped)))
         yield self.put(ABOUT, about)
 
-    def put(self, name: str, body: bytes | pa.Buffer) -> pa.RecordBatch:
+    def put(self, name: str, body: Buffer) -> pa.RecordBatch:
         """Return one row of ``PRODUCT_DDL``, numbered by name."""
         part = self.parts[name] = self.parts.get(name, -1) + 1
         return product(self.partition, name, part, body)
@@ -134,18 +140,28 @@ class PartitionMerge:
 
         rows = max(1, table.num_rows * CHUNK_BYTES // max(table.nbytes, 1))
         for batch in table.to_batches(max_chunksize=rows):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as stream:
-                stream.write_batch(batch)
-            yield self.put(name, sink.getvalue())
+            # Room first: a stream that grows copies what it has, and takes the time of the rest.
+            size = pa.MockOutputStream()
+            write_stream(size, batch)
+            body = pa.allocate_buffer(size.size())
+            write_stream(pa.FixedSizeBufferWriter(body), batch)
+            yield self.put(name, body)
 
 
-def product(partition: int | None, name: str, part: int, body: bytes | pa.Buffer) -> pa.RecordBatch:
+def write_stream(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
+    """Write rows as an Arrow stream."""
+    import pyarrow as pa
+
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+
+
+def product(partition: int | None, name: str, part: int, body: Buffer) -> pa.RecordBatch:
     """Return one row of ``PRODUCT_DDL``."""
     import pyarrow as pa
 
     kinds = {"partition": pa.int32(), "name": pa.string(), "part": pa.int32(), "body": pa.binary()}
-    return rows_of(pa.schema(kinds), (partition, name, part, memoryview(body)))
+    return row_with_body(pa.schema(kinds), (partition, name, part), body)
 
 
 def table_worker(schema: pa.Schema) -> Worker:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from coterie_spark.replay_job.plan import Task, Unit, cut_segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Buffer
 
     from coterie.log.folders import Segment
 
@@ -67,7 +69,7 @@ def chunk_batches(partition: int | None, number: int, whole: bytes) -> Iterator[
     for chunk, start in enumerate(range(0, len(body), CHUNK_BYTES)):
         part = body[start : start + CHUNK_BYTES]
         last = start + CHUNK_BYTES >= len(body)
-        yield rows_of(state_schema(), (partition, number, chunk, last, None, part.tobytes()))
+        yield row_with_body(state_schema(), (partition, number, chunk, last, None), part)
 
 
 def error_batch(partition: int | None, number: int, error: Exception) -> pa.RecordBatch:
@@ -82,6 +84,17 @@ def rows_of(schema: pa.Schema, *rows: tuple[Any, ...]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def row_with_body(schema: pa.Schema, row: tuple[Any, ...], body: Buffer) -> pa.RecordBatch:
+    """Return a row whose last column is ``body``, which is not copied."""
+    import pyarrow as pa
+
+    bytes_of_body = pa.py_buffer(body)
+    ends = pa.py_buffer(array("i", [0, bytes_of_body.size]))
+    last = pa.Array.from_buffers(schema[-1].type, 1, [None, ends, bytes_of_body])
+    columns = [pa.array([value], field.type) for value, field in zip(row, schema, strict=False)]
+    return pa.RecordBatch.from_arrays([*columns, last], schema=schema)
 
 
 def cut_worker(segments: list[Segment], max_bytes: int, read: Reader) -> Worker:

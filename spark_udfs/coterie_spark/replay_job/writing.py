@@ -41,19 +41,23 @@ def write_worker(out: str) -> Worker:
     """
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        kinds = [pa.string(), pa.string(), pa.int32(), pa.string()]
-        names = ["name", "file", "errno", "error"]
-        schema = pa.schema(list(zip(names, kinds, strict=True)))
         try:
             for name, file in write_files(batches, work_folder(Path(out)), attempt()).items():
-                yield rows_of(schema, (name, file, None, None))
+                yield written_row(name, file)
         except OSError as error:
-            failure = (None, error.filename, error.errno, error.strerror or str(error))
-            yield rows_of(schema, failure)
+            yield written_row(None, error.filename, error.errno, error.strerror or str(error))
 
     return work
+
+
+def written_row(
+    name: str | None, file: str, errno: int | None = None, error: str | None = None
+) -> pa.RecordBatch:
+    """Return one row of ``WRITTEN_DDL``."""
+    import pyarrow as pa
+
+    kinds = {"name": pa.string(), "file": pa.string(), "errno": pa.int32(), "error": pa.string()}
+    return rows_of(pa.schema(kinds), (name, file, errno, error))
 
 
 def attempt() -> str:
@@ -72,7 +76,7 @@ def write_files(batches: Batches, folder: Path, suffix: str) -> dict[str, str]:
     files: dict[str, str] = {}
     with ExitStack() as open_files:
         for batch in batches:
-            for name, body in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            for name, body in zip(batch["name"].to_pylist(), batch["body"], strict=True):
                 if name not in writers:
                     files[name] = f"{name}-{suffix}"
                     writer = parquet_writer(folder / files[name], name)
