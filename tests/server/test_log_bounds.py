@@ -85,11 +85,21 @@ def test_the_index_has_an_entry_once_more_bytes_than_its_interval_came():
 )
 def test_a_segment_is_full_once_one_of_its_indexes_is(index_bytes, ascending, entries):
     """Sources: OffsetIndex and TimeIndex (isFull); a time that is not later has no entry."""
-    settings, segment, indexed = LogSettings(segment_index_bytes=index_bytes), Segment(0, 0), 0
+    settings, segment, indexed = LogSettings(), Segment(0, 0, index_bytes), 0
     for n in range(entries + 1):
         assert segment.is_full_for(1, n, 0, settings, 0) is (n > 0 and indexed >= entries)
         indexed += segment.append(b"x", n, n, n if ascending else -1, 0, 0, 0).indexed
     assert (indexed, segment.is_full_for(1, entries + 1, 0, settings, 0)) == (entries, True)
+
+
+def test_a_segment_keeps_the_size_of_its_indexes_and_the_next_one_has_that_of_its_time():
+    """Source: LogSegment.open; a change of the topic is for segments that begin later."""
+    partition = log(segment_index_bytes=24, index_interval_bytes=0)
+    for most in (24, 40, 40, 40):
+        partition.settings.segment_index_bytes = most
+        for _ in range(3):
+            partition.produce(batch(b"v", time_ms=-1))
+    assert [segment.base_offset for segment in partition._segments] == [0, 4, 10]
 
 
 def test_a_read_of_sizes_ends_with_the_batch_that_begins_below_the_end():

@@ -1,15 +1,17 @@
 """What ``follow`` stores and adds for each batch, in its folders. No JVM is started."""
 
+import errno
 import json
 
 import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions
-from coterie_spark.replay_job import scanning
+from coterie_spark.replay_job import followed_tables, merging, scanning
 from support import log_writer as write
 
 pa = pytest.importorskip("pyarrow")
 following = pytest.importorskip("coterie_spark.replay_job.following", reason="needs pyspark")
+Row = pytest.importorskip("pyspark.sql").Row
 
 TABLES = ("commits", "groups")
 HISTORY = ("commits", "generations", "faults")
@@ -136,3 +138,45 @@ def test_a_state_table_is_a_link_to_that_of_the_last_batch(tmp_path, follower):
             link = (out / "groups.parquet").readlink()
             assert link.as_posix() == f".batch-{batch_id}/groups.parquet"
     assert sorted(path.name for path in out.iterdir()) == [".batch-0", ".batch-7", "groups.parquet"]
+
+
+class Written:
+    """States that a worker has turned into these rows."""
+
+    def __init__(self, *rows):
+        self.rows = rows
+
+    def mapInArrow(self, work, ddl):
+        return self
+
+    def collect(self):
+        return [Row(**dict(zip(("name", "file", "errno", "error"), row, strict=True)))
+                for row in self.rows]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("raised", "row"),
+    [
+        (OSError(28, "No space left on device", "f"), (28, "No space left on device", "f")),
+        (OSError("it is cut short"), (errno.EIO, "it is cut short", None)),  # as Arrow's own
+    ],
+)
+def test_an_error_of_a_disk_ends_the_batch_before_a_table_changes(tmp_path, raised, row):
+    def work(batches):
+        yield merging.product(0, following.STORED, 0, b'[0, "0.state"]')
+        raise raised
+
+    (tmp_path / "out/.parts").mkdir(parents=True)
+    batches = list(followed_tables.written_by(work, str(tmp_path / "out"), TABLES)([]))
+    first, *others = [tuple(one.values()) for batch in batches for one in batch.to_pylist()]
+    assert (first[0], first[2:], first[1]) == (None, row[:2], row[2])
+    assert others == [("-stored", '[0, "0.state"]', None, None)]
+    (tmp_path / "out/.parts").rmdir()
+    tables = followed_tables.ParquetTables(tmp_path / "out", TABLES)
+    complete = ("commits", "commits-7", None, None)
+    with pytest.raises(OSError, match=str(raised.strerror or raised)) as found:
+        tables.put(Written(complete, first, *others), work, 0)
+    assert found.value.errno == row[0]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".parts"]
+    tables.remove_leftovers(-1)
+    assert list((tmp_path / "out").iterdir()) == []

@@ -212,6 +212,16 @@ def test_a_client_that_leaves_while_it_joins_does_not_join_again():
     assert (changed.session_evictions, changed.rebalance_evictions) == (2, 0)
 
 
+def test_a_client_whose_leave_was_refused_joins_again():
+    """It named an instance that the group does not know; it is a member still."""
+    refused = leave(3000, 3)
+    refused["members"][0]["group_instance_id"] = "other"
+    events = header(group_initial_rebalance_delay_ms=1000), join(0, 1), SYNC, refused
+    events = *events, heartbeat(9000, 4), heartbeat(10_500, 5)
+    recorded, changed = both(*events, until=12_000, scale_session={"c": 0.6})
+    assert (recorded.generations, changed.generations) == (1, 2)
+
+
 def test_a_client_that_becomes_static_joins_once_without_the_join_that_makes_an_id():
     first = join(0, 1, require_known_member_id=True)
     second = {key: value for key, value in join(1, 2, member_id_of=1).items() if key != "member_id"}

@@ -116,6 +116,11 @@ def _was_accepted(recorded: Any) -> bool:
     return not any(getattr(partition, "error", None) in _STALE for partition in partitions)
 
 
+def _has_left(recorded: Any, place: int) -> bool:
+    """Whether a recorded leave removed the member at this place, or has no response."""
+    return recorded is None or {recorded.error, recorded.members[place].error} == {Error.NONE}
+
+
 class _Replay:
     def __init__(self, trace: Trace, changes: Changes) -> None:
         config = {**(trace.header.get("config") or {}), **changes.config}
@@ -288,14 +293,15 @@ class _Replay:
         self, request_id: int, group_id: str | None, member: Any, instance: Any,
         details: tuple[Any, ...],
     ) -> None:  # fmt: skip
-        members = tuple((self.gone(group_id, m) if m else m, i) for m, i in details)
-        self.ask(NUMBER["leave_group"], request_id, group_id, _NO_GENERATION, None, None, members)
-
-    def gone(self, group_id: str | None, member: str) -> str:
-        """Let a client answer to nothing any more; return its member id in the changed run."""
-        client = self.client_of(group_id, member)
-        client.join, client.syncs_itself = None, False
-        return client.member_id
+        recorded = self.answers.get(request_id)
+        members = []
+        for place, (member_id, static_id) in enumerate(details):
+            client = self.client_of(group_id, member_id) if member_id else None
+            if client is not None and _has_left(recorded, place):
+                client.join, client.syncs_itself = None, False  # it answers to nothing any more
+            members.append((client.member_id if client else member_id, static_id))
+        details = tuple(members)
+        self.ask(NUMBER["leave_group"], request_id, group_id, _NO_GENERATION, None, None, details)
 
     def react(self, *, timers: bool = False) -> None:
         """Take the new responses; a client that has to join again does so."""

@@ -144,10 +144,8 @@ def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out
     work = writing.write_worker(str(out.absolute()))
     with bounded_batches(spark, 64):
         written = rows.mapInArrow(shipped(work), writing.WRITTEN_DDL).collect()  # in task order
-    for row in written:
-        if row.errno is not None:
-            raise OSError(row.errno, row.error, row.file)
-    writing.name_parts(out, names, [(row.name, row.file) for row in written])
+    files = [(row.name, row.file) for row in writing.checked(written)]
+    writing.name_parts(out, names, files)
 
 
 def write_json(rows: Iterable[tuple[Any, ...]], request: ReplayRequest) -> int:

@@ -55,7 +55,8 @@ class FollowedTables(Protocol):
 def written_by(work: Worker, out: str, names: Sequence[str]) -> Worker:
     """Return a worker that writes the tables' products of another, and yields the others' texts.
 
-    In one worker: products are most of the bytes, and would pass through Spark twice.
+    In one worker: products are most of the bytes, and would pass through Spark twice. An error of
+    the disk is a row, as of ``write_worker``: it ends the batch, and is not tried again.
     """
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -89,18 +90,17 @@ class ParquetTables:
         """Remove the files of the batch after the last one."""
         for part in self.out.glob(f"*.parquet/part-{last + 1:08d}-*"):
             part.unlink()
-        for work in (writing.work_folder(self.out), self.version(last + 1)):
-            shutil.rmtree(work, ignore_errors=True)
+        left = writing.work_folder(self.out), writing.left_folder(self.out), self.version(last + 1)
+        for folder in left:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, states: DataFrame, work: Worker, batch_id: int) -> list[str]:
         """Write Parquet files on the workers, and rename them into the tables."""
         parts = writing.work_folder(self.out)
         parts.mkdir()
         writes = written_by(work, str(self.out), self.names)
-        written = states.mapInArrow(shipped(writes), writing.WRITTEN_DDL).collect()
-        for row in written:
-            if row.errno is not None:
-                raise OSError(row.errno, row.error, row.file)
+        rows = states.mapInArrow(shipped(writes), writing.WRITTEN_DDL)
+        written = writing.checked(rows.collect())
         of_tables = [row for row in written if row.name in self.names]
         self.version(batch_id).mkdir()
         counts: dict[str, int] = {}
@@ -114,7 +114,7 @@ class ParquetTables:
             if not folder.is_dir():
                 folder.mkdir()
                 writing.write_missing(folder, name)
-        shutil.rmtree(parts)
+        writing.drop_work_folder(self.out)
         return [row.file for row in written if row.name not in self.names]
 
     def parts_of(self, name: str, batch_id: int) -> Path:

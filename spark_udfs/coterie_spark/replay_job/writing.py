@@ -1,4 +1,4 @@
-"""The last step of workers, for the command line: write tables as Parquet.
+"""The last step of workers, for the command line and for ``follow``: write tables as Parquet.
 
 Spark's own writer counts microseconds. These files have the schema of the local engine, with times
 in milliseconds. Workers write into a folder beside the tables, and the driver renames a part once
@@ -8,6 +8,7 @@ do not get into a table.
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -20,7 +21,10 @@ from coterie_spark.replay_job.scanning import Batches, Worker, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Row
 
+# A file of a table, or an error: then there is no name. Of `follow` also a product of no table, and
+# its text in place of the file.
 WRITTEN_DDL = "name string, file string, errno int, error string"
 
 
@@ -34,6 +38,11 @@ def work_folder(out: Path) -> Path:
     return out / ".parts"
 
 
+def left_folder(out: Path) -> Path:
+    """Return the folder of the workers while it is removed."""
+    return out / ".left"
+
+
 def write_worker(out: str) -> Worker:
     """Return the worker that writes products, (name, body), into a file for each table.
 
@@ -45,19 +54,28 @@ def write_worker(out: str) -> Worker:
             for name, file in write_files(batches, work_folder(Path(out)), attempt()).items():
                 yield written_row(name, file)
         except OSError as error:
-            yield written_row(None, error.filename, error.errno, error.strerror or str(error))
+            number = error.errno or errno.EIO  # Arrow's own have none
+            yield written_row(None, error.filename, number, error.strerror or str(error))
 
     return work
 
 
 def written_row(
-    name: str | None, file: str, errno: int | None = None, error: str | None = None
+    name: str | None, file: str | None, errno: int | None = None, error: str | None = None
 ) -> pa.RecordBatch:
     """Return one row of ``WRITTEN_DDL``."""
     import pyarrow as pa
 
     kinds = {"name": pa.string(), "file": pa.string(), "errno": pa.int32(), "error": pa.string()}
     return rows_of(pa.schema(kinds), (name, file, errno, error))
+
+
+def checked(written: list[Row]) -> list[Row]:
+    """Return the rows of what workers wrote; raise the OSError that one of them met."""
+    for row in written:
+        if row.name is None:
+            raise OSError(row.errno, row.error, row.file)
+    return written
 
 
 def attempt() -> str:
@@ -86,10 +104,7 @@ def write_files(batches: Batches, folder: Path, suffix: str) -> dict[str, str]:
 
 
 def name_parts(out: Path, names: Iterable[str], files: Iterable[tuple[str, str]]) -> None:
-    """Make the tables' folders from (table, file) pairs in order, and remove all other files.
-
-    The folder of the workers is moved before it is deleted, so that no late worker writes into it.
-    """
+    """Make the tables' folders from (table, file) pairs in order, and remove all other files."""
     parts: dict[str, list[str]] = {name: [] for name in names}
     for name, file in files:
         parts[name].append(file)
@@ -100,7 +115,12 @@ def name_parts(out: Path, names: Iterable[str], files: Iterable[tuple[str, str]]
             (work_folder(out) / file).replace(folder / f"part-{number:05d}.parquet")
         if not part_files:
             write_missing(folder, name)
-    shutil.rmtree(work_folder(out).replace(out / ".left"))
+    drop_work_folder(out)
+
+
+def drop_work_folder(out: Path) -> None:
+    """Remove the folder of the workers; one that is late finds none."""
+    shutil.rmtree(work_folder(out).replace(left_folder(out)))
 
 
 def write_missing(folder: Path, name: str) -> None:

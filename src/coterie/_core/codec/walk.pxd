@@ -69,7 +69,8 @@ cdef inline Status walk_field(Cursor* cur, const Step* step, bint flexible,
     if step.nullable:
         status = read_i8(cur, &present)
         if status != OK or present < 0:
-            return status                  # `walk` has cleared the span
+            out.at = NULL                  # a tag may come twice
+            return status
     return walk_struct(cur, step.inner, out)
 
 

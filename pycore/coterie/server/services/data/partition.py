@@ -90,7 +90,7 @@ class PartitionLog:
         self.deleted = False
         self.state = object()
         self._now_ms = now_ms
-        self._segments = [Segment(0, now_ms())]
+        self._segments = [self._new_segment(0, now_ms())]
 
     @property
     def leader_epoch(self) -> int:
@@ -334,13 +334,18 @@ class PartitionLog:
         if not segment.size or not gone(segment):
             return False
         if len(self._segments) == 1:
-            self._segments.append(Segment(self.log_end_offset, self._now_ms()))
+            self._segments.append(self._new_segment(self.log_end_offset, self._now_ms()))
         self._begin_at(self._segments[1].base_offset)
         return True
 
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """Return an empty segment, which keeps the size of its indexes."""
+        return Segment(base_offset, now_ms, self.settings.segment_index_bytes)
+
     def delete(self) -> None:
         """Delete all data and wake the waiting fetches; a fetch session may still have the log."""
-        self._segments, self.producers = [Segment(self.log_end_offset, self._now_ms())], Producers()
+        self._segments = [self._new_segment(self.log_end_offset, self._now_ms())]
+        self.producers = Producers()
         self.deleted = True
         self.state = object()
         self._wake()
@@ -376,7 +381,7 @@ class PartitionLog:
         """Append a batch to the last segment, or to a new one."""
         segment = self._segments[-1]
         if segment.is_full_for(len(data), last_offset, timestamp, self.settings, now_ms):
-            segment = Segment(base_offset, now_ms)
+            segment = self._new_segment(base_offset, now_ms)
             self._segments.append(segment)
         interval = self.settings.index_interval_bytes
         segment.append(data, base_offset, last_offset, timestamp, epoch, interval, now_ms)

@@ -31,8 +31,12 @@ class Segment:
     The borders of segments decide where a fetch ends and what retention deletes.
     """
 
-    def __init__(self, base_offset: int, now_ms: int) -> None:
+    def __init__(
+        self, base_offset: int, now_ms: int, index_bytes: int = LogSettings.segment_index_bytes
+    ) -> None:
         self.base_offset = base_offset
+        self._most_offset_entries = index_bytes // _OFFSET_ENTRY
+        self._most_time_entries = index_bytes // _TIME_ENTRY - 1
         self.created_ms = self.modified_ms = now_ms
         self.first_timestamp: int | None = None
         self.max_timestamp = -1
@@ -57,9 +61,9 @@ class Segment:
             return True
         if last_offset - self.base_offset > _LARGEST_DELTA:
             return True
-        if self._offset_entries >= settings.segment_index_bytes // _OFFSET_ENTRY:
+        if self._offset_entries >= self._most_offset_entries:
             return True
-        if self._time_entries >= settings.segment_index_bytes // _TIME_ENTRY - 1:
+        if self._time_entries >= self._most_time_entries:
             return True
         first = self.first_timestamp
         waited = now_ms - self.created_ms if first is None else timestamp - first

@@ -26,7 +26,7 @@ cdef class Subscriber:
 
 
 cdef int assign(str assignor, list subscribers, bint homogeneous, dict uses) except -1:
-    """Give each subscriber its target. ``uses``: of all present targets."""
+    """Give each subscriber its target. ``uses``: TopicId -> TopicUse of all targets."""
     if not subscribers:
         return 0
     if assignor == "range":

@@ -20,7 +20,7 @@ from coterie._core.codec.text import decode_utf8
 from coterie._core.codec.schema import decode_key, decode_value
 from coterie.errors import CorruptData
 
-# A group's owners take 4 bytes for each partition of a topic, so a damaged number must not count.
+# A group takes 8 bytes for each partition of a topic, so a damaged number must not count.
 LAST_PARTITION = 9_999_999
 
 # Versions of the keys that make a group of another type.

@@ -1,3 +1,3 @@
 """The assignor ``uniform`` over members with equal subscriptions."""
 
-cdef int assign_equal(list subscribers, dict targeted) except -1
+cdef int assign_equal(list subscribers, dict uses) except -1
