@@ -222,6 +222,14 @@ def test_a_client_whose_leave_was_refused_joins_again():
     assert (recorded.generations, changed.generations) == (1, 2)
 
 
+def test_a_leave_that_is_refused_as_a_whole_has_no_answer_of_its_members():
+    refused = leave(3000, 3) | {"group_id": ""}
+    events = header(group_initial_rebalance_delay_ms=1000), join(0, 1), SYNC, refused
+    recorded, changed = both(*events, heartbeat(4000, 4), until=5000)
+    assert recorded == changed
+    assert (recorded.refused_requests, recorded.generations) == (1, 1)
+
+
 def test_a_client_that_becomes_static_joins_once_without_the_join_that_makes_an_id():
     first = join(0, 1, require_known_member_id=True)
     second = {key: value for key, value in join(1, 2, member_id_of=1).items() if key != "member_id"}

@@ -118,7 +118,10 @@ def _was_accepted(recorded: Any) -> bool:
 
 def _has_left(recorded: Any, place: int) -> bool:
     """Whether a recorded leave removed the member at this place, or has no response."""
-    return recorded is None or {recorded.error, recorded.members[place].error} == {Error.NONE}
+    if recorded is None:
+        return True
+    errors = [recorded.error, *(member.error for member in recorded.members[place : place + 1])]
+    return errors == [Error.NONE, Error.NONE]
 
 
 class _Replay:
