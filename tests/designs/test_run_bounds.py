@@ -185,6 +185,16 @@ def test_work_on_many_items_counts_as_steps():
         schedule.call_soon(lambda: None)
 
 
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_commit_costs_steps_for_its_partitions_also_if_no_offset_has_changed(schedules, design):
+    many = {"at": 0, "op": "create_topic", "topic": "t", "replicas": [[0]] * 1600}
+    commits = [{"at": at, "op": "commit", "consumer": "c"} for at in (50_000, 60_000)]
+    for of_run in (commits[:1], commits):
+        run(read_scenario(scenario(many, START, *of_run, until_ms=70_000)), design, timeline=False)
+    once, twice = (schedule.steps for schedule in schedules)
+    assert twice - once > 1600 // BULK
+
+
 @pytest.mark.parametrize("form", ["compare", "run"])
 def test_the_commands_say_what_cannot_be_simulated_in_one_line(monkeypatch, tmp_path, form):
     monkeypatch.setattr(bounds, "IDLE_STEPS", 1_000)
