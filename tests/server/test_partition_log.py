@@ -140,7 +140,7 @@ def test_a_read_reaches_to_the_entry_of_the_offset_index_behind_it():
 
 def test_a_read_behind_the_last_entry_reaches_to_the_next_segment_or_to_the_end_of_the_log():
     """Source: ``LocalLog.addAbortedTransactions``."""
-    partition = log(segment_bytes=2 * len(batch(b"v")))  # none has an entry
+    partition = log(segment_bytes=2 * len(batch(b"v")))  # too small for entries of the index
     for _ in range(6):
         partition.produce(batch(b"v"))
     partition.producers.aborted.append((7, 0, 1))
