@@ -2,10 +2,11 @@
 
 An event of one of many groups waits for memory longer than it computes. So a few events before its
 turn its group is looked up, then what the group refers to is fetched, then its members: each step
-when what it reads has arrived. A look-up is valid while no group was added or dropped.
+when what it reads has arrived. A look-up is valid while no group was added or dropped, and serves
+all events of its group until then.
 """
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
 from coterie._core.coordinator.runtime cimport CONSUMER, Group, Runtime
@@ -25,14 +26,13 @@ cdef enum:
     CONTENTS_AHEAD = 3
     MEMBERS_AHEAD = 2
     MEMBER_AHEAD = 1
-    LOOKED_UP = 8                  # a power of 2, more than GROUP_AHEAD
     FEW = 4                        # members: those of more are not fetched
     LINE = 64                      # bytes that are fetched at once
     GROUP_LINES = 4
     MEMBER_LINES = 3
     KEYS_LINES = 2
 
-cdef struct LookUp:
+cdef struct LookUp:                # of a name among the objects of a trace, all zero at first
     PyObject* group                # borrowed; NULL: there is none
     int64_t changes                # Runtime.group_changes at its time
 
@@ -54,9 +54,9 @@ cdef inline void fetch_parts(ConsumerMember member) noexcept:
     coterie_prefetch(<void*>member.timers)
 
 
-cdef inline ConsumerGroup found_at(Runtime runtime, const LookUp* look_ups, Py_ssize_t n):
-    """The group of event ``n``; None: it had none, or that one may be gone."""
-    cdef const LookUp* look_up = &look_ups[n % LOOKED_UP]
+cdef inline ConsumerGroup found_at(Runtime runtime, const LookUp* look_ups, const Event* event):
+    """The group of an event that was looked up; None: it had none, or that one may be gone."""
+    cdef const LookUp* look_up = &look_ups[event.group]
     if look_up.changes != runtime.group_changes or look_up.group == NULL:
         return None
     if (<Group>look_up.group).group_type != CONSUMER:
@@ -69,19 +69,21 @@ cdef inline bint may_write(const Event* event, ConsumerGroup group) noexcept:
     return event.generation_id != group.epoch
 
 
-cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, LookUp* look_ups,
-                           Py_ssize_t n) except -1:
-    """Take the steps that are due at event ``n``; at least GROUP_AHEAD events follow it."""
-    cdef LookUp* look_up = &look_ups[(n + GROUP_AHEAD) % LOOKED_UP]
+cdef inline int look_ahead(Runtime runtime, list objects, const Event* event,
+                           LookUp* look_ups) except -1:
+    """Take the steps that are due at an event; at least GROUP_AHEAD events follow it."""
+    cdef int32_t name = event[<int>GROUP_AHEAD].group
+    cdef LookUp* look_up = &look_ups[name]
     cdef ConsumerGroup group
     cdef Py_ssize_t at
     cdef PyObject* found
-    look_up.changes = runtime.group_changes
-    look_up.group = PyDict_GetItemWithError(runtime.groups, objects[event[<int>GROUP_AHEAD].group])
+    if look_up.changes != runtime.group_changes:
+        look_up.changes = runtime.group_changes
+        look_up.group = PyDict_GetItemWithError(runtime.groups, objects[name])
     if look_up.group != NULL:
         fetch(look_up.group, GROUP_LINES)
 
-    group = found_at(runtime, look_ups, n + PARTS_AHEAD)
+    group = found_at(runtime, look_ups, event + PARTS_AHEAD)
     if group is not None:
         coterie_prefetch(<void*>group.members)
         if may_write(event + PARTS_AHEAD, group):
@@ -90,7 +92,7 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
             coterie_prefetch(<void*>group.topic_count)
             coterie_prefetch(<void*>group.uses)
 
-    group = found_at(runtime, look_ups, n + CONTENTS_AHEAD)
+    group = found_at(runtime, look_ups, event + CONTENTS_AHEAD)
     if group is not None:
         fetch_keys(group.members)
         if may_write(event + CONTENTS_AHEAD, group):
@@ -99,7 +101,7 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
             fetch_keys(group.topic_count)
             fetch_keys(group.uses)
 
-    group = found_at(runtime, look_ups, n + MEMBERS_AHEAD)
+    group = found_at(runtime, look_ups, event + MEMBERS_AHEAD)
     if group is not None:
         if may_write(event + MEMBERS_AHEAD, group):
             for at in range(min(FEW, len(group.order))):
@@ -110,7 +112,7 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
             if found != NULL:
                 fetch(found, MEMBER_LINES)
 
-    group = found_at(runtime, look_ups, n + MEMBER_AHEAD)
+    group = found_at(runtime, look_ups, event + MEMBER_AHEAD)
     if group is not None:
         if may_write(event + MEMBER_AHEAD, group):
             for at in range(min(FEW, len(group.order))):
@@ -122,6 +124,6 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event, Lo
                 coterie_prefetch(<void*>(<ConsumerMember>found).timers)
                 coterie_prefetch(<void*>(<ConsumerMember>found).answer)
 
-    group = found_at(runtime, look_ups, n)
+    group = found_at(runtime, look_ups, event)
     if group is not None:
         runtime.last_id, runtime.last = <str>objects[event.group], group

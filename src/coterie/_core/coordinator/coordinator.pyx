@@ -7,13 +7,14 @@ Source: GroupCoordinator.scala, GroupMetadataManager.scala.
 Rules: docs/rules/coordinator.md#election, docs/rules/trace-format.md#time.
 """
 cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 from coterie._core.coordinator.admin cimport Admin
-from coterie._core.coordinator.ahead cimport LOOKED_UP, LookUp, look_ahead
+from coterie._core.coordinator.ahead cimport LookUp, look_ahead
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.classic.members cimport Members
@@ -266,19 +267,19 @@ cdef class Coordinator:
     cdef Outputs play_all(self, Trace trace):
         cdef Py_ssize_t n
         cdef Event* event
-        cdef LookUp look_ups[LOOKED_UP]
         cdef list objects = trace.objects
+        cdef bytearray look_ups = bytearray(0 if self.consumer is None
+                                            else len(objects) * sizeof(LookUp))
         cdef TimerWheel wheel = self.runtime.wheel
         self.member_ids = {}
         self.rows_read = self.runtime.outputs.count
-        for n in range(LOOKED_UP):
-            look_ups[n].changes = -1
         for n in range(trace.count):
             event = &trace.events[n]
             if n + AHEAD < trace.count:
                 fetch_ahead(objects, event + AHEAD)
                 if self.consumer is not None:      # its groups are many objects each
-                    look_ahead(self.runtime, objects, event, look_ups, n)
+                    look_ahead(self.runtime, objects, event,
+                               <LookUp*>PyByteArray_AS_STRING(look_ups))
             try:
                 if n % BEATS == 0 or event.op != HEARTBEAT:
                     PyErr_CheckSignals()

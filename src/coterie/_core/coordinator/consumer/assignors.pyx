@@ -20,8 +20,7 @@ from coterie._core.coordinator.consumer.values cimport Assignment, no_partitions
 cdef class Subscriber:
     """A member, its topics, and what it had."""
 
-    def __cinit__(self, str member_id):
-        self.member_id = member_id
+    def __cinit__(self):
         self.previous = no_partitions()
 
 
@@ -53,7 +52,8 @@ cdef class GroupSpec:
         for member_id, names in members.items():
             if names not in shared:
                 shared[names] = tuple(sorted_topics([image.topics[name] for name in names]))
-            member = Subscriber(<str?>member_id)
+            member = Subscriber.__new__(Subscriber)
+            member.member_id = <str?>member_id
             member.topics = shared[names]
             self.subscribers.append(member)
 

@@ -133,7 +133,7 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
     if member is None or (kind == REBALANCE and member.epoch != timers.rebalance_epoch):
         if (timers.session == NO_TIMER and timers.rebalance == NO_TIMER
                 and timers.join == NO_TIMER and timers.sync == NO_TIMER) and (
-                protocol.timers.get((timers.group_id, timers.member_id)) is timers):
+                protocol.find_timers(timers.group_id, timers.member_id) is timers):
             protocol.forget_timers(timers.group_id, timers.member_id)
             if member is not None:
                 member.timers = None

@@ -115,6 +115,7 @@ cdef class Subscriptions:          # of all groups: which topics any of them rea
     cdef int begin(self, str topic, str group_id) except -1
     cdef int finish(self, str topic, str group_id) except -1
 
+cdef Timers new_timers(str group_id, str member_id)
 cdef Py_ssize_t place_of(list members, str member_id) except -1
 cdef str preferred(dict votes, tuple assignors)
 cdef ConsumerGroup new_group(str group_id, int revision)

@@ -35,10 +35,15 @@ cdef inline dict writable(dict found):
 cdef class Timers:
     """The timers of a member id in a group."""
 
-    def __cinit__(self, str group_id, str member_id):
-        self.group_id = group_id
-        self.member_id = member_id
+    def __cinit__(self):
         self.session = self.rebalance = self.join = self.sync = -1
+
+
+cdef Timers new_timers(str group_id, str member_id):
+    cdef Timers timers = Timers.__new__(Timers)
+    timers.group_id = group_id
+    timers.member_id = member_id
+    return timers
 
 
 @cython.final
@@ -101,10 +106,13 @@ cdef class Subscriptions:
         self.groups = {}
 
     cdef int begin(self, str topic, str group_id) except -1:
-        self.groups.setdefault(topic, set()).add(group_id)
+        cdef set groups = self.groups.get(topic)
+        if groups is None:
+            groups = self.groups[topic] = set()
+        groups.add(group_id)
 
     cdef int finish(self, str topic, str group_id) except -1:
-        groups = self.groups.get(topic)
+        cdef set groups = self.groups.get(topic)
         if groups is not None:
             groups.discard(group_id)
             if not groups:
@@ -117,7 +125,7 @@ cdef class Subscriptions:
 cdef class ConsumerMember(Subscriber):
     """A member of a consumer group."""
 
-    def __cinit__(self, str member_id):
+    def __cinit__(self):
         self.previous_epoch = -1
         self.assigned = self.revoking = no_partitions()
         self.fields = UNNAMED
@@ -140,11 +148,14 @@ cdef MemberFields UNNAMED = unnamed_fields()
 
 
 cdef ConsumerMember new_member(str member_id):
-    return ConsumerMember(member_id)
+    cdef ConsumerMember member = ConsumerMember.__new__(ConsumerMember)
+    member.member_id = member_id
+    return member
 
 
 cdef ConsumerGroup new_group(str group_id, int revision):
-    cdef ConsumerGroup group = ConsumerGroup(group_id)
+    cdef ConsumerGroup group = ConsumerGroup.__new__(ConsumerGroup)
+    group.group_id = group_id
     group.revision = revision
     return group
 
@@ -154,8 +165,7 @@ cdef ConsumerGroup new_group(str group_id, int revision):
 cdef class ConsumerGroup(Group):
     """A consumer group."""
 
-    def __cinit__(self, str group_id):
-        self.group_id = group_id
+    def __cinit__(self):
         self.group_type = CONSUMER
         self.members = {}
         self.order = []

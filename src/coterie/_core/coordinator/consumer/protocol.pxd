@@ -61,7 +61,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int64_t commit_timeout_ms
     cdef readonly tuple assignors
     cdef dict group_configs        # group id -> settings of its own
-    cdef dict timers               # (group id, member id) -> Timers
+    cdef dict timers               # group id -> {member id -> Timers}
     cdef list tasks                # resolutions that wait to be run
     cdef bint manual_tasks
     cdef set resolving             # groups with a resolution under way
@@ -80,6 +80,7 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int64_t setting(self, str group_id, str name, int64_t otherwise) except? -7
     cdef int show_groups(self) except -1
     cdef int touch(self, str group_id) except -1
+    cdef Timers find_timers(self, str group_id, str member_id)
     cdef Timers timers_of(self, str group_id, str member_id)
     cdef int arm_session(self, Timers timers, int64_t timeout_ms) except -1
     cdef int arm_rebalance(self, Timers timers, int32_t epoch, int64_t timeout_ms) except -1

@@ -18,7 +18,7 @@ from coterie._core.coordinator.consumer.departures cimport expire_member
 from coterie._core.coordinator.consumer.describe cimport answer_describe
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, KAFKA_4_1_0, KAFKA_4_1_2, KAFKA_4_2, ConsumerGroup, ConsumerMember, OtherGroup,
-    Subscriptions, Timers, group_tombstones, tombstone)
+    Subscriptions, Timers, group_tombstones, new_timers, tombstone)
 from coterie._core.coordinator.consumer.heartbeat cimport answer_heartbeat, settled_answer
 from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.load cimport load_groups
@@ -32,7 +32,6 @@ from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, CONSUMER, EVERY_TYPE, NO_GROUP, NO_TIMER, OTHER, Group, GroupProtocol, Runtime)
 from coterie._core.coordinator.sink cimport FAILED, batch_of
-from coterie._core.structures.collector cimport PyObject_GC_UnTrack
 
 from coterie.errors import CoterieError
 
@@ -243,17 +242,22 @@ cdef class ConsumerProtocol(GroupProtocol):
         value = None if config is None else config.get(name)
         return otherwise if value is None else value
 
+    cdef Timers find_timers(self, str group_id, str member_id):
+        """The timers of a member id, or None."""
+        cdef dict timers = self.timers.get(group_id)
+        return None if timers is None else timers.get(member_id)
+
     cdef Timers timers_of(self, str group_id, str member_id):
         """The timers of a member id; they outlive the member, and may come before it."""
-        cdef tuple key = (group_id, member_id)
-        cdef Timers timers = self.timers.get(key)
+        cdef Timers timers = self.find_timers(group_id, member_id)
         cdef Group known
         cdef ConsumerMember member
         if timers is None:
-            timers = Timers(group_id, member_id)
+            timers = new_timers(group_id, member_id)
             timers.slot = self.runtime.new_slot(timers)
-            PyObject_GC_UnTrack(key)
-            self.timers[key] = timers
+            if group_id not in self.timers:
+                self.timers[group_id] = {}
+            self.timers[group_id][member_id] = timers
         known = self.runtime.find(group_id)
         if known is not None and known.group_type == CONSUMER:
             member = (<ConsumerGroup>known).members.get(member_id)
@@ -277,8 +281,11 @@ cdef class ConsumerProtocol(GroupProtocol):
         handle[0] = self.runtime.arm(handle[0], self.first_kind + kind, timers.slot, timeout_ms)
 
     cdef int forget_timers(self, str group_id, str member_id) except -1:
-        cdef Timers timers = self.timers.pop((group_id, member_id), None)
+        cdef Timers timers = self.find_timers(group_id, member_id)
         if timers is not None:
+            del self.timers[group_id][member_id]
+            if not self.timers[group_id]:
+                del self.timers[group_id]
             self.runtime.disarm(&timers.session)
             self.runtime.disarm(&timers.rebalance)
             self.runtime.disarm(&timers.join)
@@ -395,9 +402,10 @@ cdef class ConsumerProtocol(GroupProtocol):
                 if group.group_type == CONSUMER:
                     for name in list((<ConsumerGroup>group).topic_count):
                         self.subscriptions.finish(name, group.group_id)
-        for group_id, member_id in list(self.timers):
+        for group_id in list(self.timers):
             if partition < 0 or partition_of(group_id, count) == partition:
-                self.forget_timers(group_id, member_id)
+                for member_id in list(self.timers[group_id]):
+                    self.forget_timers(group_id, member_id)
         self.tasks = [task for task in self.tasks
                       if partition >= 0 and partition_of(task[0], count) != partition]
         self.resolving = {task[0] for task in self.tasks}
