@@ -69,14 +69,17 @@ cdef inline bint may_write(const Event* event, ConsumerGroup group) noexcept:
     return event.generation_id != group.epoch
 
 
-cdef inline int look_ahead(Runtime runtime, list objects, const Event* event,
-                           LookUp* look_ups) except -1:
-    """Take the steps that are due at an event; at least GROUP_AHEAD events follow it."""
+cdef inline ConsumerMember look_ahead(Runtime runtime, list objects, const Event* event,
+                                      LookUp* look_ups, ConsumerMember looked_up):
+    """Take the steps that are due at an event; at least GROUP_AHEAD events follow it.
+
+    Returns the member that was looked up, or None: the next call takes it.
+    """
     cdef int32_t name = event[<int>GROUP_AHEAD].group
     cdef LookUp* look_up = &look_ups[name]
     cdef ConsumerGroup group
+    cdef ConsumerMember found = None
     cdef Py_ssize_t at
-    cdef PyObject* found
     if look_up.changes != runtime.group_changes:
         look_up.changes = runtime.group_changes
         look_up.group = PyDict_GetItemWithError(runtime.groups, objects[name])
@@ -107,23 +110,20 @@ cdef inline int look_ahead(Runtime runtime, list objects, const Event* event,
             for at in range(min(FEW, len(group.order))):
                 fetch(<void*>group.order[at], MEMBER_LINES)
         else:
-            found = PyDict_GetItemWithError(
-                group.members, objects[event[<int>MEMBERS_AHEAD].member])
-            if found != NULL:
-                fetch(found, MEMBER_LINES)
+            found = group.members.get(objects[event[<int>MEMBERS_AHEAD].member])
+            if found is not None:
+                fetch(<void*>found, MEMBER_LINES)
 
-    group = found_at(runtime, look_ups, event + MEMBER_AHEAD)
-    if group is not None:
-        if may_write(event + MEMBER_AHEAD, group):
+    if looked_up is not None:
+        coterie_prefetch(<void*>looked_up.timers)
+        coterie_prefetch(<void*>looked_up.answer)
+    else:
+        group = found_at(runtime, look_ups, event + MEMBER_AHEAD)
+        if group is not None and may_write(event + MEMBER_AHEAD, group):
             for at in range(min(FEW, len(group.order))):
                 fetch_parts(<ConsumerMember>group.order[at])
-        else:
-            found = PyDict_GetItemWithError(
-                group.members, objects[event[<int>MEMBER_AHEAD].member])
-            if found != NULL:
-                coterie_prefetch(<void*>(<ConsumerMember>found).timers)
-                coterie_prefetch(<void*>(<ConsumerMember>found).answer)
 
     group = found_at(runtime, look_ups, event)
     if group is not None:
         runtime.last_id, runtime.last = <str>objects[event.group], group
+    return found

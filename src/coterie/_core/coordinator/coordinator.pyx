@@ -23,7 +23,7 @@ from coterie._core.coordinator.classic.rebalance cimport Rebalances
 from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
 from coterie._core.coordinator.consumer.classic_members cimport ClassicMembers
 from coterie._core.coordinator.consumer.describe cimport group_row
-from coterie._core.coordinator.consumer.group cimport ConsumerGroup
+from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
 from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.election cimport Election
@@ -48,6 +48,7 @@ cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
     BEATS = 256                    # heartbeats of a trace between two checks for a signal
+    ROWS = 2                       # of output that most events have at most: fewer are copied
 
 
 @cython.final
@@ -270,16 +271,18 @@ cdef class Coordinator:
         cdef list objects = trace.objects
         cdef bytearray look_ups = bytearray(0 if self.consumer is None
                                             else len(objects) * sizeof(LookUp))
+        cdef ConsumerMember looked_up = None
         cdef TimerWheel wheel = self.runtime.wheel
         self.member_ids = {}
         self.rows_read = self.runtime.outputs.count
+        self.runtime.outputs.reserve(self.rows_read + ROWS * trace.count)
         for n in range(trace.count):
             event = &trace.events[n]
             if n + AHEAD < trace.count:
                 fetch_ahead(objects, event + AHEAD)
                 if self.consumer is not None:      # its groups are many objects each
-                    look_ahead(self.runtime, objects, event,
-                               <LookUp*>PyByteArray_AS_STRING(look_ups))
+                    looked_up = look_ahead(self.runtime, objects, event,
+                                           <LookUp*>PyByteArray_AS_STRING(look_ups), looked_up)
             try:
                 if n % BEATS == 0 or event.op != HEARTBEAT:
                     PyErr_CheckSignals()

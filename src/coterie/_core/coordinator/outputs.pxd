@@ -72,5 +72,6 @@ cdef class Outputs:
     cpdef clear(self)
     cdef tuple only_answer(self, int64_t id)
     cdef object take_answer(self, int64_t id)
+    cdef int reserve(self, Py_ssize_t count) except -1
     cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
                   object payload) except -1

@@ -45,18 +45,24 @@ cdef class Outputs:
     def __len__(self):
         return self.count
 
+    cdef int reserve(self, Py_ssize_t count) except -1:
+        """Have room for so many rows."""
+        cdef OutputRow* rows
+        if count <= self.capacity:
+            return 0
+        rows = <OutputRow*>realloc(self.rows, count * sizeof(OutputRow))
+        if rows == NULL:
+            raise MemoryError
+        self.rows = rows
+        self.capacity = count
+        return 0
+
     cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
                   object payload) except -1:
         cdef OutputRow* row
-        cdef Py_ssize_t capacity
         cdef PyObject* reference = NULL
         if self.count == self.capacity:
-            capacity = 2 * self.capacity + 64
-            row = <OutputRow*>realloc(self.rows, capacity * sizeof(OutputRow))
-            if row == NULL:
-                raise MemoryError
-            self.rows = row
-            self.capacity = capacity
+            self.reserve(2 * self.capacity + 64)
         if payload is not None:
             if type(payload) is tuple:
                 PyObject_GC_UnTrack(payload)
