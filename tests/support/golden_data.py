@@ -12,7 +12,7 @@ import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,7 @@ def incident(name: str) -> Path:
     return path
 
 
+@cache
 def truth(name: str) -> dict[str, Any]:
     """The written truth of an incident: see golden/incidents/README.md."""
     fields: dict[str, Any] = json.loads((incident(name) / "truth.json").read_text(encoding="utf-8"))
