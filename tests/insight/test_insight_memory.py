@@ -12,7 +12,7 @@ from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
 from support.log_writer import batch, commit
 
-KEYS, ROUNDS, SEGMENTS = 10, 400, 4
+KEYS, ROUNDS, SEGMENTS = 10, 200, 4
 LEAST = 4  # bytes of a stored record; segments and pieces, which are small here, have some
 ENDS = EndOffsets(False, {("t", 0): (Sample(None, 10**6),)})
 QUESTIONS = {
