@@ -157,6 +157,16 @@ def test_a_message_of_an_old_format_has_no_field_that_only_new_batches_have():
     assert (fault.kind, fault.base_offset) == ("length", 11)  # it goes on from offset 10
 
 
+def test_a_log_goes_on_behind_an_old_message_whatever_a_damaged_batch_before_it_says():
+    """A batch of magic 2 claims many offsets, and its checksum does not hold."""
+    damaged = bytearray(batch(5, [(5, b"k", b"v")]))
+    struct.pack_into(">i", damaged, 23, 1_000_000)
+    old = encode_message_set([(6, 5, b"k", b"v")], 1)
+    found, faults = records_of(damaged + old + batch(7, [(5, b"k", b"v")])[:-1])
+    assert [record.offset for record in found] == [6]
+    assert [(fault.kind, fault.base_offset) for fault in faults] == [("crc", 5), ("length", 7)]
+
+
 @pytest.mark.parametrize("size", range(1, 19))
 def test_bytes_behind_the_last_batch_have_no_base_offset(size):
     """Not even if they repeat the beginning of a batch that could follow."""

@@ -198,3 +198,14 @@ def test_requests_are_fetches_and_those_to_the_offset_manager(is_dual):
     assert ("/consumers/group1/offsets/t/0" in ran.points[0]["znodes"]) == is_dual
     assert ran.costs["requests"] == (1 + 1 + 2) + 1 + 3
     assert ran.points[0]["kafka_offsets"] == {"group1 t/0": 2}
+
+
+def test_a_consumer_without_partitions_sends_the_offset_manager_no_request():
+    ran = played(
+        topic("t", (0,)),
+        start("c", at=2_000, subscription={"absent": 1}),
+        settle(30_000),
+        consumer={"offsets.storage": "kafka"},
+    )
+    assert ran.points[0]["consumers"]["c"]["state"] == "running"
+    assert ran.costs["requests"] == 0

@@ -128,10 +128,12 @@ def test_a_member_that_is_cut_off_stays_so_when_it_starts_again(staged):
     assert broker.take() == []
 
 
-def test_topics_change_at_the_broker_too_and_outputs_are_refused(staged):
+def test_topics_change_in_the_cluster_and_at_the_broker_and_outputs_are_refused(staged):
     staged.broker.take()
     staged.cluster.add_partitions("t", 4)
+    assert len(staged.cluster.topics["t"].logs) == 4
     staged.cluster.delete_topic("t")
+    assert "t" not in staged.cluster.topics
     acts = staged.broker.take("ask")
     assert acts == [("add_partitions", "t", 4), ("delete_topic", "t")]
     with pytest.raises(CoterieError, match="a play has no producer for 'bills'"):

@@ -251,3 +251,17 @@ def test_metrics_count_the_epochs_and_generations_of_a_group_that_changed_its_pr
     assert [(one["event"], one["log_offset"]) for one in rows] == [
         ("generation", 0), ("generation", 1), ("upgraded", 2), ("epoch", 7),
     ]  # fmt: skip
+
+
+def test_the_target_of_a_share_group_shows_no_change_of_a_consumer_groups_assignor(tmp_path):
+    """The end of the consumer group is lost; its last member's vote is not of the share group."""
+    share = {"rackId": None, "clientId": "s", "clientHost": "/h", "subscribedTopicNames": ["t"]}
+    rows = timeline_of(
+        tmp_path,
+        [subscribes(0, "a", serverAssignor="range"), epoch(0, 1), computed(0, 1)],
+        subscribes(1, "a", serverAssignor="uniform"),
+        [record(2, 10, share, "s"), record(2, 11, {"epoch": 1, "metadataHash": 0}),
+         record(2, 12, {"assignmentEpoch": 1})],
+    ).rows  # fmt: skip
+    (of_share,) = [row for row in rows if row["timestamp"] == T0 + 2]
+    assert "assignor_changed" not in {cause["what"] for cause in of_share["causes"]}

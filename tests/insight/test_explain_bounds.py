@@ -440,3 +440,21 @@ def test_a_clock_that_went_back_is_told_to_groups_that_had_a_record_before(tmp_p
     ]
     assert rows[0]["timestamp"] == 3_000
     assert rows[0]["cause"].startswith("the time goes back by 2s, from 1970-01-01T00:00:05.000Z")
+
+
+@pytest.mark.parametrize(("since_ms", "of"), [
+    (None, "2 of 2 departures suggest poll timeouts"),
+    (9_000, "2 of 2 departures suggest poll timeouts"),
+    (9_001, "1 of 1 departure suggests a poll timeout"),
+    (29_000, "1 of 1 departure suggests a poll timeout"),
+    (29_001, None),
+])  # fmt: skip
+def test_only_departures_of_the_requested_time_are_summed_up(tmp_path, since_ms, of):
+    """Two members are gone a rebalance timeout after they joined, 9 s."""
+    a, b, c = map(lives.member, "abc")
+    folder = written(
+        tmp_path, life(0, 1, a, b), life(9_000, 2, a), life(20_000, 3, a, c), life(29_000, 4, a)
+    )
+    (view,) = read_partitions([folder], since_ms=since_ms)
+    sums = of_kind(explain.rows(view, explain.Parameters()), "departures")
+    assert [row["cause"].partition(":")[0] for row in sums] == ([] if of is None else [of])

@@ -177,6 +177,14 @@ def test_a_line_has_all_its_values_or_the_last_of_each_span(tmp_path, monkeypatc
     assert (line["at"], line["value"], line["sampled"]) == (at, at, points == 4)
 
 
+@pytest.mark.parametrize("far", [2**53, -(2**53), 2**53 + 1, -(2**53) - 1])
+def test_a_line_has_offsets_as_texts_where_a_double_cannot_hold_them(tmp_path, far):
+    records = [commit(20, 7), commit(30, far)]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
+    (line,) = detail["lines"]["lines"]
+    assert line["value"] == [7, far if abs(far) <= 2**53 else str(far)]
+
+
 def test_the_greatest_time_has_its_span_too(tmp_path):
     last = 2**63 - 1
     (detail,) = details(gathered(tmp_path, p0=[(0, each(0, commit(0), commit(last)))]))

@@ -3,6 +3,7 @@
 import json
 import tempfile
 import tracemalloc
+import weakref
 import zlib
 from base64 import b64decode
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
 from coterie.report import charts, spans
-from coterie.report.gather import gather
+from coterie.report.gather import CENSUS, gather, look, read
 from coterie.report.page import page_data
 from coterie.report.sections import Basis
 from coterie.report.spans import SpanCounts, span_of
@@ -140,6 +141,17 @@ def test_a_page_takes_no_more_memory_for_more_commits_of_the_same_keys(tmp_path,
     few, many = (partition(tmp_path / str(n), *segments[:n]) for n in (2, 16))
     peak_of(few)  # what is imported and remembered at the first time
     assert peak_of(many) < peak_of(few) + (1 << 20)  # of 28,000 more: 3.6 MB of columns
+
+
+def test_only_the_census_of_a_log_remains_when_its_charts_are_drawn():
+    (view, *_) = read_partitions([log("basic")])
+    found = look(view, BASIS).shared_aggregates
+    references = {name: weakref.ref(found[name]) for name in found}
+    del found
+    assert len(references) > 1
+    _, details = read(view, BASIS)
+    assert details.census is references[CENSUS]()
+    assert [name for name, alive in references.items() if alive()] == [CENSUS]
 
 
 times = st.lists(st.integers(-1, 10**7), max_size=8)

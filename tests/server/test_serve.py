@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,16 @@ def test_a_trace_is_no_pipe_and_no_device(tmp_path):
     os.mkfifo(pipe := tmp_path / "pipe")
     for path in (pipe, "/dev/null"):
         fails("serve", "--trace", str(path), "--overwrite", status=2, says="not a regular file")
+
+
+def test_all_missing_folders_of_a_trace_are_made(tmp_path):
+    """Before the server listens, which it cannot here."""
+    folder = tmp_path / "a" / "b"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        trace = str(folder / "t.trace.jsonl")
+        fails("serve", "--listen", listen, "--trace", trace, says="cannot be listened on")
+    assert folder.is_dir()
 
 
 def test_an_address_that_is_taken_ends_it_with_a_line():

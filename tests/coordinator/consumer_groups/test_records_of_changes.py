@@ -179,3 +179,24 @@ def test_an_expression_is_resolved_again_once_the_interval_has_passed():
                     for key, raw in batch.records if decode_key(key)["version"] == REGEX
                     for value in [decode_value(REGEX, raw)["data"]]]  # fmt: skip
         assert resolved == ([coordinator.now_ms] if after_ms > interval_ms else [])
+
+
+@pytest.mark.parametrize(("behaviour", "resolves"), [("4.1", False), ("4.1.2", True)])
+def test_the_join_of_a_classic_member_resolves_expressions_since_4_1_2(behaviour, resolves):
+    """There is a new topic, and more than ten seconds have passed."""
+    pytest.importorskip("re2")
+    coordinator = made(behaviour)
+    epoch = beat(coordinator, "m", subscribed_topic_regex="t|w").member_epoch
+    coordinator.set_topics(TOPICS | {"w": 1})
+    coordinator.advance_by(10_001)
+
+    def resolved_by(step):
+        before = len(coordinator.log)
+        step()
+        return [decode_value(REGEX, raw)["data"]["topics"] for batch in coordinator.log[before:]
+                for key, raw in batch.records if decode_key(key)["version"] == REGEX]  # fmt: skip
+
+    of_join = resolved_by(lambda: join(coordinator))
+    of_heartbeat = resolved_by(lambda: beat(coordinator, "m", epoch))
+    expected = [["t", "w"]], []
+    assert (of_join, of_heartbeat) == (expected if resolves else expected[::-1])

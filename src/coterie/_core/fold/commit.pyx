@@ -74,9 +74,7 @@ cdef str detail_of(const Record* record):
     if key is None:
         return "a record without a key"
     try:
-        decode_key(key)
-        if value is not None:
-            decode_value(int.from_bytes(key[:2], "big", signed=True), value)
+        decode_value(decode_key(key)["version"], value)
     except CorruptData as error:
         return str(error)
     return "a record that Kafka's reader refuses"

@@ -127,6 +127,6 @@ cdef bint pending_fits(object packed) except -1:
     start, size = <const uint8_t*>PyBytes_AS_STRING(packed), len(packed)
     memcpy(&commit, start, sizeof(PendingCommit))
     key_end = <int64_t>sizeof(PendingCommit) + commit.key_size
-    return (0 <= commit.tombstone <= 1 and commit.value.metadata_size >= 0
+    return (0 <= commit.tombstone <= 1
             and key_fits(start, sizeof(PendingCommit), key_end, size)
             and key_end + commit.value.metadata_size == size)
