@@ -28,8 +28,6 @@ class Movements:
             by_pair[pair].remove(partition)
             if not by_pair[pair].partitions:
                 del by_pair[pair]
-            if not by_pair:
-                del self.moved[partition[0]]
             source = pair[0]
         if source != target:
             self.pair[partition] = source, target
