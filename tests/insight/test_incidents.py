@@ -10,13 +10,7 @@ from collections import Counter
 import pytest
 
 from support.commandline import coterie, coterie_ok
-from support.golden_data import GOLDEN
-
-INCIDENTS = GOLDEN / "incidents"
-
-
-def truth(incident):
-    return json.loads((INCIDENTS / incident / "truth.json").read_text())
+from support.golden_data import INCIDENTS, truth
 
 
 def events(incident, what):

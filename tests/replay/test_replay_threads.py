@@ -302,11 +302,24 @@ def test_the_cuts_of_a_segment_rise():
     assert cuts == [*range(share, 20 * share, share), 20 * share]
 
 
-def test_the_collector_works_after_a_fold_as_before():
-    frozen, collects = gc.get_freeze_count(), gc.isenabled()
-    with parallel_scan.resting_collector():
-        assert not gc.isenabled()
-    assert (gc.get_freeze_count(), gc.isenabled()) == (frozen, collects)
+@pytest.mark.parametrize(
+    ("collects", "frozen", "steps"),
+    [(True, 0, ["freeze", "unfreeze"]), (True, 1, []), (False, 0, [])],
+)
+def test_the_collector_works_after_a_fold_as_before(monkeypatch, collects, frozen, steps):
+    """Objects that somebody has frozen stay so; else those of the fold become old."""
+    made = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    monkeypatch.setattr(gc, "freeze", lambda: made.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: made.append("unfreeze"))
+    try:
+        if not collects:
+            gc.disable()
+        with parallel_scan.resting_collector():
+            assert not gc.isenabled()
+        assert (gc.isenabled(), made) == (collects, steps)
+    finally:
+        gc.enable()
 
 
 def test_units_that_wait_are_not_scanned_once_the_fold_is_closed(monkeypatch):

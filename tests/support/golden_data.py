@@ -103,7 +103,7 @@ def incident(name: str) -> Path:
 
 @cache
 def truth(name: str) -> dict[str, Any]:
-    """The written truth of an incident: see golden/incidents/README.md."""
+    """The written truth of an incident, shared, so do not change it: golden/incidents/README.md."""
     fields: dict[str, Any] = json.loads((incident(name) / "truth.json").read_text(encoding="utf-8"))
     return fields
 

@@ -73,7 +73,8 @@ cdef inline ConsumerMember look_ahead(Runtime runtime, list objects, const Event
                                       LookUp* look_ups, ConsumerMember looked_up):
     """Take the steps that are due at an event; at least GROUP_AHEAD events follow it.
 
-    Returns the member that was looked up, or None: the next call takes it.
+    Return the member that was looked up for the event after the next one, or None; the next call
+    takes it as ``looked_up``.
     """
     cdef int32_t name = event[<int>GROUP_AHEAD].group
     cdef LookUp* look_up = &look_ups[name]

@@ -48,7 +48,7 @@ cdef str THE_COORDINATOR = "the coordinator"
 
 cdef enum:
     BEATS = 256                    # heartbeats of a trace between two checks for a signal
-    ROWS = 2                       # of output that most events have at most: fewer are copied
+    ROWS = 2                       # of output for an event, mostly: with room no row is copied
 
 
 @cython.final
@@ -266,7 +266,7 @@ cdef class Coordinator:
             end_use(&self.users)
 
     cdef Outputs play_all(self, Trace trace):
-        cdef Py_ssize_t n
+        cdef Py_ssize_t n, count = trace.count
         cdef Event* event
         cdef list objects = trace.objects
         cdef bytearray look_ups = bytearray(0 if self.consumer is None
@@ -275,10 +275,10 @@ cdef class Coordinator:
         cdef TimerWheel wheel = self.runtime.wheel
         self.member_ids = {}
         self.rows_read = self.runtime.outputs.count
-        self.runtime.outputs.reserve(self.rows_read + ROWS * trace.count)
-        for n in range(trace.count):
+        self.runtime.outputs.reserve(self.rows_read + ROWS * count)
+        for n in range(count):
             event = &trace.events[n]
-            if n + AHEAD < trace.count:
+            if n + AHEAD < count:
                 fetch_ahead(objects, event + AHEAD)
                 if self.consumer is not None:      # its groups are many objects each
                     looked_up = look_ahead(self.runtime, objects, event,
@@ -297,11 +297,11 @@ cdef class Coordinator:
                 self.taken += 1
             except (CoterieError, ValueError) as error:
                 raise TraceError(str(error), line=trace.lines[n]) from error
-        if trace.count:
+        if count:
             try:
-                self.runtime.advance_to(trace.events[trace.count - 1].at_ms, True)
+                self.runtime.advance_to(trace.events[count - 1].at_ms, True)
             except CoterieError as error:
-                raise TraceError(str(error), line=trace.lines[trace.count - 1]) from error
+                raise TraceError(str(error), line=trace.lines[count - 1]) from error
         return self.runtime.outputs
 
     cdef int dispatch_sugar(self, Event* event, list objects) except -1:

@@ -110,6 +110,7 @@ cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object 
         elif not record.tombstone:
             known = OtherGroup.__new__(OtherGroup, group_id, record.name)
             protocol.runtime.groups[group_id] = known
+            protocol.runtime.forget_look_ups()
         return 0
     if not record.tombstone and classic.get(group_id, b"") is None:
         del classic[group_id]          # a group that is only offsets: it becomes this one

@@ -323,7 +323,7 @@ cdef class PendingWrites(Writes):
             for name in group.topic_count:
                 consumer.subscriptions.begin(name, group_id)
             for member in group.order:
-                member.timers = consumer.timers.get((group_id, member.member_id))
+                member.timers = consumer.find_timers(group_id, member.member_id)
         consumer.store.drop(group_id)
         if before.offsets is not None:
             consumer.store.put(group_id, before.offsets)

@@ -32,6 +32,7 @@ from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, CONSUMER, EVERY_TYPE, NO_GROUP, NO_TIMER, OTHER, Group, GroupProtocol, Runtime)
 from coterie._core.coordinator.sink cimport FAILED, batch_of
+from coterie._core.structures.collector cimport PyObject_GC_UnTrack
 
 from coterie.errors import CoterieError
 
@@ -250,14 +251,17 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef Timers timers_of(self, str group_id, str member_id):
         """The timers of a member id; they outlive the member, and may come before it."""
         cdef Timers timers = self.find_timers(group_id, member_id)
+        cdef dict others
         cdef Group known
         cdef ConsumerMember member
         if timers is None:
             timers = new_timers(group_id, member_id)
             timers.slot = self.runtime.new_slot(timers)
-            if group_id not in self.timers:
-                self.timers[group_id] = {}
-            self.timers[group_id][member_id] = timers
+            others = self.timers.get(group_id)
+            if others is None:
+                others = self.timers[group_id] = {}
+                PyObject_GC_UnTrack(self.timers)   # a dict is tracked again with each dict in it
+            others[member_id] = timers
         known = self.runtime.find(group_id)
         if known is not None and known.group_type == CONSUMER:
             member = (<ConsumerGroup>known).members.get(member_id)
@@ -282,9 +286,11 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     cdef int forget_timers(self, str group_id, str member_id) except -1:
         cdef Timers timers = self.find_timers(group_id, member_id)
+        cdef dict others
         if timers is not None:
-            del self.timers[group_id][member_id]
-            if not self.timers[group_id]:
+            others = self.timers[group_id]
+            del others[member_id]
+            if not others:
                 del self.timers[group_id]
             self.runtime.disarm(&timers.session)
             self.runtime.disarm(&timers.rebalance)
