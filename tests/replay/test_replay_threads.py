@@ -303,12 +303,16 @@ def test_the_cuts_of_a_segment_rise():
 
 
 @pytest.mark.parametrize(
-    ("collects", "frozen", "steps"),
-    [(True, 0, ["freeze", "unfreeze"]), (True, 1, []), (False, 0, [])],
-)
-def test_the_collector_works_after_a_fold_as_before(monkeypatch, collects, frozen, steps):
-    """Objects that somebody has frozen stay so; else those of the fold become old."""
+    ("collects", "new", "frozen", "steps"),
+    [
+        (True, 100_000, 0, ["freeze", "unfreeze"]), (True, 99_999, 0, []), (True, 100_000, 1, []),
+        (False, 100_000, 0, []),
+    ],
+)  # fmt: skip
+def test_the_collector_works_after_a_fold_as_before(monkeypatch, collects, new, frozen, steps):
+    """Many objects of a fold become old; those that somebody has frozen stay so."""
     made = []
+    monkeypatch.setattr(gc, "get_count", lambda: (new, 0, 0))
     monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
     monkeypatch.setattr(gc, "freeze", lambda: made.append("freeze"))
     monkeypatch.setattr(gc, "unfreeze", lambda: made.append("unfreeze"))

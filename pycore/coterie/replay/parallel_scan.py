@@ -39,6 +39,7 @@ HISTORY_PIECE_BYTES = 16 << 20  # the commits of a piece are in memory, 80 bytes
 CUT_BYTES = 1 << 20  # distance of the places where a shared segment may be cut
 CUT_OFF_BYTES_MIN = 16 << 20  # do not cut off less of a segment
 INFLATION = 8  # of a compressed file, roughly: only balances units
+MANY_OBJECTS = 100_000  # new ones, which the next collection would visit for milliseconds
 
 
 class Shared:
@@ -162,7 +163,7 @@ def _fold_together(
 def resting_collector() -> Iterator[None]:
     """Pause Python's garbage collector.
 
-    A fold makes no cycles, and collections took a tenth of the time. The new objects become part
+    A fold makes no cycles, and collections took a tenth of the time. Many new objects become part
     of the oldest generation, so that the first collection afterwards does not visit them.
     """
     collects = gc.isenabled()
@@ -171,7 +172,8 @@ def resting_collector() -> Iterator[None]:
         yield
     finally:
         if collects:
-            if not gc.get_freeze_count():  # do not unfreeze objects that the caller has frozen
+            # What the caller has frozen stays so. To count that takes time, as long as there is any.
+            if gc.get_count()[0] >= MANY_OBJECTS and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
