@@ -172,7 +172,7 @@ def resting_collector() -> Iterator[None]:
         yield
     finally:
         if collects:
-            # What the caller has frozen stays so. To count that takes time, as long as there is any.
+            # What the caller has frozen stays so; to count it takes a while if there is any.
             if gc.get_count()[0] >= MANY_OBJECTS and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
