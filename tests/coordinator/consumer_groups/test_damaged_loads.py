@@ -5,6 +5,7 @@ import pytest
 from coterie import Batch, CorruptData, GroupCoordinator
 from coterie._core.codec.schema import encode_key, encode_value
 from coterie._core.coordinator.consumer.replayed import ReplayedGroup
+from coterie.messages import decode_key
 from support.coordinator.caller_log import Log
 
 A = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -162,3 +163,15 @@ def test_a_key_that_is_only_a_version_is_corrupt_if_the_version_is_known(kind):
     with pytest.raises(CorruptData):
         group.take(kind.to_bytes(2, "big"), None)
     assert group.take(b"\0\x09", None) is group.take(b"\0\x18", None) is group.take(b"\0", None)
+
+
+def test_a_target_that_was_removed_before_its_member_came_ends_with_no_tombstone():
+    """A group's end removes what it has: the target of a member that is not there, too."""
+    empty = (record(GROUP_EPOCH, epoch=4), record(TARGET_EPOCH, assignmentEpoch=4))
+    for stray, removed in [((targets("gone"),), ["gone"]),
+                           ((targets("gone"), record(TARGET, "gone")), [])]:  # fmt: skip
+        coordinator = loaded(*empty, *stray)
+        coordinator.delete_groups(["g"])
+        keys = [decode_key(key) for key, _ in coordinator.log[-1].records]
+        assert [key["data"]["memberId"] for key in keys if key["version"] == TARGET] == removed
+        assert keys[-1]["version"] == GROUP_EPOCH
