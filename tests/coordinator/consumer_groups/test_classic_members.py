@@ -342,17 +342,6 @@ def test_members_of_a_loaded_group_have_a_full_session_and_too_many_rebalance(
     assert coordinator.snapshot("g").members == ()
 
 
-def test_the_tombstones_of_a_group_that_classic_members_take_over_are_written_once(coordinator):
-    """A new classic group is written with what its id had been before, the next one is not."""
-    beat(coordinator, epoch=-1)
-    for group_id, kinds in (("g", {3, 4, 6, 2}), ("h", {2})):
-        coordinator.join_group(group_id, "", session_timeout_ms=SESSION_MS, client_id="c",
-                               protocol_type="consumer", protocols=RANGE)  # fmt: skip
-        keys = [decode_key(key) for key, _ in coordinator.log[-1].records]
-        assert {key["version"] for key in keys} == kinds
-        assert {key["data"].get("groupId", key["data"].get("group")) for key in keys} == {group_id}
-
-
 def test_a_join_for_which_no_id_can_be_made_leaves_an_empty_group_as_it_was():
     def member_ids(prefix):
         if prefix == "refused":

@@ -393,7 +393,7 @@ cdef class TimerWheel:
     cdef inline int64_t find(self, int64_t handle) noexcept:
         """Return the node of an armed timer's handle, or -1."""
         cdef int64_t i = <int64_t><uint32_t>handle
-        if handle < 0 or i >= self.capacity or not (handle >> 32) & 1:
+        if i >= self.capacity or not (handle >> 32) & 1:
             return -1
         return i if self.nodes[i].generation == <uint32_t>(handle >> 32) else -1
 
