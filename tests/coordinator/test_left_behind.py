@@ -4,6 +4,7 @@ The references to a name are counted (``sys.getrefcount``), so every list, cache
 still has it shows.
 """
 
+import gc
 import sys
 
 import pytest
@@ -17,9 +18,11 @@ BEHAVIOURS = ["2.4", "3.9", "4.1"]
 class Nowhere:
     """A log that keeps nothing of what is written."""
 
-    end = 0
+    end, later = 0, False
 
     def append(self, batch):
+        if self.later:
+            return None
         self.end += len(batch.records)
         return self.end - len(batch.records)
 
@@ -28,7 +31,8 @@ class Nowhere:
 
 
 def made(behaviour, **options):
-    coordinator = GroupCoordinator({"coterie.behaviour": behaviour}, log_sink=Nowhere(), **options)
+    options = {"log_sink": Nowhere()} | options
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour}, **options)
     if behaviour >= "4":
         coordinator.set_topics({"t": 1})
     return coordinator
@@ -47,6 +51,13 @@ def held(coordinator, *texts):
     return [sys.getrefcount(text) for text in texts]
 
 
+def join(coordinator, group, member="", **fields):
+    coordinator.join_group(
+        group, member, session_timeout_ms=10_000, protocol_type="consumer", protocols=RANGE,
+        **fields,
+    )  # fmt: skip
+
+
 def commit(coordinator, group, topic, **member):
     coordinator.offset_commit(group, {(topic, 0): 5}, **member)
     coordinator.txn_offset_commit(group, {(topic, 1): 5}, producer_id=7, producer_epoch=0)
@@ -54,13 +65,17 @@ def commit(coordinator, group, topic, **member):
 
 
 @pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_a_classic_group_leaves_nothing_behind(behaviour, leaves):
+def test_a_classic_group_leaves_nothing_behind(behaviour, static, leaves):
     group, member, topic, instance = names("group", "member", "topic", "instance")
     coordinator = made(behaviour, member_ids=lambda prefix: member)
     before = held(coordinator, group, member, topic, instance)
-    fields = {"session_timeout_ms": 10_000, "protocol_type": "consumer", "protocols": RANGE}
-    coordinator.join_group(group, "", group_instance_id=instance, **fields)
+    if static:
+        join(coordinator, group, group_instance_id=instance)
+    else:
+        join(coordinator, group, require_known_member_id=True)
+        join(coordinator, group, member)
     coordinator.advance_by(5_000)
     coordinator.sync_group(group, 1, member, assignments={member: b"plan"})
     commit(coordinator, group, topic, generation_id=1, member_id=member)
@@ -77,10 +92,7 @@ def test_an_id_that_nobody_uses_leaves_nothing_behind(behaviour):
     group, member = names("group", "member")
     coordinator = made(behaviour, member_ids=lambda prefix: member)
     before = held(coordinator, group, member)
-    coordinator.join_group(
-        group, "", session_timeout_ms=10_000, protocol_type="consumer", protocols=RANGE,
-        require_known_member_id=True,
-    )  # fmt: skip
+    join(coordinator, group, require_known_member_id=True)
     coordinator.advance_by(60_000)
     coordinator.delete_groups([group])
     assert held(coordinator, group, member) == before
@@ -106,15 +118,52 @@ def test_a_consumer_group_leaves_nothing_behind(leaves, subscription):
     assert held(coordinator, group, member, topic, instance) == before
 
 
+@pytest.mark.parametrize("state", ["Empty", "PreparingRebalance", "CompletingRebalance"])
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_a_group_of_a_partition_that_was_given_up_leaves_nothing_behind(behaviour):
+def test_a_group_of_a_partition_that_was_given_up_leaves_nothing_behind(behaviour, state):
     group, member, topic = names("group", "member", "topic")
     coordinator = made(behaviour, member_ids=lambda prefix: member)
     before = held(coordinator, group, member, topic)
-    coordinator.join_group(
-        group, "", session_timeout_ms=10_000, protocol_type="consumer", protocols=RANGE
-    )
+    join(coordinator, group, require_known_member_id=state == "Empty")
+    if state == "CompletingRebalance":
+        coordinator.advance_by(5_000)
+    assert coordinator.snapshot(group).state == state
     coordinator.txn_offset_commit(group, {(topic, 1): 5}, producer_id=7, producer_epoch=0)
     coordinator.offset_commit("another", {(topic, 0): 5})
     coordinator.failover()
     assert held(coordinator, group, member, topic) == before
+
+
+def test_a_consumer_group_whose_writes_finish_later_leaves_nothing_behind():
+    group, member = names("group", "member")
+    log = Nowhere()
+    coordinator = made("4.1", log_sink=log)
+    log.later = True
+
+    def complete():
+        while coordinator.appends:
+            log.end += 10
+            coordinator.appends[0].complete(base_offset=log.end)
+
+    def after():
+        coordinator.offset_commit("last", {("topic1", 0): 1})
+        complete()
+        coordinator.advance_by(600_000)
+        complete()
+        coordinator.take_events()
+        gc.collect()  # a write and what began it know each other
+        return [sys.getrefcount(text) for text in (group, member)]
+
+    before = after()
+    coordinator.consumer_group_heartbeat(
+        group, member, 0, rebalance_timeout_ms=20_000, topic_partitions=[],
+        subscribed_topic_names=["t"],
+    )  # fmt: skip
+    complete()
+    coordinator.offset_commit(group, {("topic1", 0): 5}, generation_id=1, member_id=member)
+    complete()
+    coordinator.consumer_group_heartbeat(group, member, -1)
+    complete()
+    coordinator.delete_groups([group])
+    complete()
+    assert after() == before
