@@ -29,7 +29,7 @@ def target(partitions):
     return key, encode_value(7, {"version": 0, "data": data})
 
 
-@pytest.mark.parametrize("partitions", [[-1], [FIRST], [LAST], [10_000_000], [3, -5, 1]])
+@pytest.mark.parametrize("partitions", [[-1], [FIRST], [LAST], [10_000_000], [3, -5, 1], [7, LAST]])
 @pytest.mark.parametrize("record", [current, target])
 def test_a_partition_that_no_topic_can_have_fails_the_load(record, partitions):
     log = Log()
@@ -37,6 +37,11 @@ def test_a_partition_that_no_topic_can_have_fails_the_load(record, partitions):
     coordinator = GroupCoordinator({"coterie.behaviour": "4.1"}, log_sink=log)
     coordinator.failover()
     assert f"partitions {min(partitions)} to {max(partitions)}" in coordinator.load_error
+
+
+def test_the_last_partition_that_a_topic_can_have_is_loaded():
+    log = [Batch(0, records=(target([0, 9_999_999]),))]
+    assert GroupCoordinator({"coterie.behaviour": "4.1"}, log=log).load_error is None
 
 
 GROUP_EPOCH, MEMBER, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8  # versions of keys
