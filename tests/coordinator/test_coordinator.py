@@ -465,3 +465,4 @@ def test_assignments_of_a_generation_end_with_a_rebalance_before_the_leader_has_
     join(coordinator, client_id="b")
     assert coordinator.snapshot("g").state == "PreparingRebalance"
     assert assignments() == [b"", b""]
+    assert {kind for kind, _ in armed(coordinator)} == {"join"}  # nobody has to sync any more

@@ -443,10 +443,13 @@ def test_a_dump_has_nothing_of_the_memory_that_was_read():
     """Commits of an open transaction are kept as bytes: without addresses, and without rests."""
     records = [write.commit(5, metadata=b"m"), (6, write.commit(5, partition=1)[1], None)]
     data = write.batch(0, records, producer_id=9, transactional=True)
+    data += write.batch(2, [write.commit(9, partition=2), write.commit(9, partition=3)])
     copies = [bytearray(data) for _ in range(3)]  # each somewhere else
     dumps = []
     for copy in copies:
-        fold = PartitionFold(history=True)
+        fold = PartitionFold(history=True, tracking=(None, 5, None))  # of few keys
         fold.scan(copy)
+        used = [b"\xff" * size for size in range(512)]  # and freed
+        del used
         dumps.append(pickle.dumps(dump(fold)))
     assert dumps[0] == dumps[1] == dumps[2]
