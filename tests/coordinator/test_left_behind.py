@@ -134,6 +134,19 @@ def test_a_group_of_a_partition_that_was_given_up_leaves_nothing_behind(behaviou
     assert held(coordinator, group, member, topic) == before
 
 
+def test_a_consumer_group_of_a_partition_that_was_given_up_leaves_nothing_behind():
+    group, member, topic = names("group", "member", "topic")
+    coordinator = made("4.1")
+    before = held(coordinator, group, member, topic)
+    coordinator.consumer_group_heartbeat(
+        group, member, 0, rebalance_timeout_ms=20_000, topic_partitions=[],
+        subscribed_topic_names=["t"],
+    )  # fmt: skip
+    coordinator.txn_offset_commit(group, {(topic, 1): 5}, producer_id=7, producer_epoch=0)
+    coordinator.failover()
+    assert held(coordinator, group, member, topic) == before
+
+
 def test_a_consumer_group_whose_writes_finish_later_leaves_nothing_behind():
     group, member = names("group", "member")
     log = Nowhere()
