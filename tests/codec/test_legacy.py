@@ -86,3 +86,13 @@ def test_a_message_set_has_nothing_of_a_batch_before_it(flag):
     *_, old = reader
     assert (old.base_offset, old.last_offset, old.base_timestamp) == (10, 10, 1000)
     assert (old.is_transactional, old.is_control, old.delete_horizon) == (False, False, None)
+
+
+@pytest.mark.parametrize("key", [struct.pack(">i", -1), struct.pack(">i", 2) + b"kk"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_without_a_value_is_a_fault(magic, key):
+    body = struct.pack(">bb", magic, 1) + bytes(8 * magic) + key + struct.pack(">i", -1)
+    data = struct.pack(">qiI", 5, 4 + len(body), zlib.crc32(body)) + body
+    reader = LogReader(wrapper(2, [0, 2]) + data)
+    assert [record.offset for batch in reader for record in batch.records] == [0, 2]
+    assert [(fault.kind, fault.base_offset) for fault in reader.faults] == [("records", 5)]
