@@ -23,7 +23,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -90,14 +89,12 @@ static void coterie_on_sigbus(int number, siginfo_t *info, void *context) {
 
 /* Install the handler, also after another one took its place. */
 static int coterie_install_sigbus(void) {
-    struct sigaction now, ours;
+    struct sigaction now, ours = {.sa_sigaction = coterie_on_sigbus,
+                                  .sa_flags = SA_SIGINFO | SA_ONSTACK};
     if (sigaction(SIGBUS, NULL, &now) != 0) return -1;
     if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == coterie_on_sigbus) return 0;
     coterie_page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
     coterie_sigbus_before = now;
-    memset(&ours, 0, sizeof ours);
-    ours.sa_sigaction = coterie_on_sigbus;
-    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&ours.sa_mask);
     return sigaction(SIGBUS, &ours, NULL);
 }

@@ -8,6 +8,8 @@ import pytest
 
 from coterie import scan
 from coterie._core.codec.reader import LogReader
+from coterie._core.codec.writer import encode_batch
+from coterie._core.fold.columns import decode_columns
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -64,3 +66,33 @@ def test_a_wrapper_below_its_last_inner_offset_is_a_fault(offset, inner):
     assert [(fault.kind, fault.position) for fault in reader.faults] == [("records", 0)]
     (fold,) = scan(data).partitions.values()
     assert [fault[1:4] for fault in fold.faults] == [(0, offset, "records")]
+
+
+@pytest.mark.parametrize("flag", ["transactional", "control"])
+def test_a_message_set_has_nothing_of_a_batch_before_it(flag):
+    """No producer, sequence, epochs, flags, and no offset but its own."""
+    newer = encode_batch(
+        [(0, 5, bytes(4), bytes(6))], producer_id=7, producer_epoch=3, base_sequence=9,
+        delete_horizon_ms=51_000, leader_epoch=5, last_offset_delta=4, **{flag: True},
+    )  # fmt: skip
+    rows = decode_columns(newer + entry(10, 0, b"v"))["batches"]
+    for name, before in [
+        ("producer_id", 7), ("producer_epoch", 3), ("base_sequence", 9), ("leader_epoch", 5),
+    ]:  # fmt: skip
+        assert rows[name].tolist() == [before, -1], name
+    for name in (flag, "delete_horizon"):
+        assert rows[name].tolist() == [True, False], name
+    reader = LogReader(newer + entry(10, 0, b"v"))
+    *_, old = reader
+    assert (old.base_offset, old.last_offset, old.base_timestamp) == (10, 10, 1000)
+    assert (old.is_transactional, old.is_control, old.delete_horizon) == (False, False, None)
+
+
+@pytest.mark.parametrize("key", [struct.pack(">i", -1), struct.pack(">i", 2) + b"kk"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_without_a_value_is_a_fault(magic, key):
+    body = struct.pack(">bb", magic, 1) + bytes(8 * magic) + key + struct.pack(">i", -1)
+    data = struct.pack(">qiI", 5, 4 + len(body), zlib.crc32(body)) + body
+    reader = LogReader(wrapper(2, [0, 2]) + data)
+    assert [record.offset for batch in reader for record in batch.records] == [0, 2]
+    assert [(fault.kind, fault.base_offset) for fault in reader.faults] == [("records", 5)]

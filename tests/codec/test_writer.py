@@ -202,6 +202,9 @@ def test_the_header_of_a_batch_is_read_again(records, producer, epoch, transacti
     assert (batch.is_transactional, batch.is_control) == (transactional, False)
     assert (batch.leader_epoch, batch.max_timestamp) == (3, time_ms)
     assert {record.timestamp for record in batch.records} == {time_ms}
+    assert all(record.append_time for record in batch.records)
+    (plain,) = read_one(encode_batch(records, records[0][0], transactional=transactional))
+    assert not any(record.append_time for record in plain.records)
 
 
 def test_the_empty_batch_that_compaction_leaves_is_61_bytes():

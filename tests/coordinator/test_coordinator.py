@@ -449,3 +449,20 @@ def test_a_core_takes_times_up_to_a_bound_that_its_timers_fit_beyond():
     with pytest.raises(ArgumentError, match="time runs forward only"):
         core.advance(latest_ms - 1)
     assert core.now_ms == latest_ms
+
+
+def test_assignments_of_a_generation_end_with_a_rebalance_before_the_leader_has_synced():
+    """GroupCoordinator.resetAndPropagateAssignmentError; a plain rebalance keeps them."""
+    coordinator = GroupCoordinator()
+    (first,) = stable(coordinator, "a")
+
+    def assignments():
+        return [member.assignment for member in coordinator.snapshot("g").members]
+
+    join(coordinator, first)  # the leader alone: the next generation begins at once
+    assert coordinator.snapshot("g").state == "CompletingRebalance"
+    assert assignments() == [b"plan"]
+    join(coordinator, client_id="b")
+    assert coordinator.snapshot("g").state == "PreparingRebalance"
+    assert assignments() == [b"", b""]
+    assert {kind for kind, _ in armed(coordinator)} == {"join"}  # nobody has to sync any more

@@ -273,3 +273,19 @@ def test_a_member_is_of_one_group_until_it_is_removed():
     other.add(moved)
     assert (one.size, other.size) == (0, 1)
     assert other.member("a") is moved
+
+
+def test_a_group_of_another_protocol_type_subscribes_to_no_topics():
+    """GroupMetadata.computeSubscribedTopics: an empty group of consumers has an empty set."""
+    group = GroupMetadata("g")
+    known = []
+    for name, protocol_type in (("a", "consumer"), ("b", "connect")):
+        pairs = [("range", testing.subscription(["t"]))]
+        group.add(MemberMetadata(name, None, "c", "/h", 1, 1, protocol_type, pairs))
+        for members in (1, 0):
+            assert group.size == members
+            group.transition_to("PreparingRebalance", 0)
+            group.init_next_generation(0)
+            known.append(group.subscribed_topics)
+            group.remove(name)
+    assert known == [{"t"}, set(), None, None]

@@ -13,6 +13,7 @@ from coterie.coordinator.batches import read_log
 from coterie.coordinator.config import coordinator_config
 from coterie.messages import encode_key, encode_value
 from support import log_writer
+from support.coordinator.caller_log import Log
 from support.golden_data import cases, json_of, segments
 
 
@@ -184,3 +185,19 @@ def test_an_id_that_is_made_is_none_that_the_log_has_given(instance):
     coordinator.join_group("g", client_id="c", **JOIN)
     ids = {member.member_id for member in coordinator.snapshot("g").members}
     assert ids == {"c-00000002", "c-00000003", "c-00000004", *left}
+
+
+@pytest.mark.parametrize("behaviour", ["2.4", "4.1"])
+def test_a_load_that_failed_does_not_prevent_the_next_one(behaviour):
+    group = encode_key({"version": 2, "data": {"group": "g"}})
+    offset = log_writer.commit_key(1, b"k", b"t", 0), log_writer.commit_value(5, -1, b"", 0)
+    log = Log()
+    log.put(Batch(-1, records=((group, b"\0\3"), offset)))
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour}, log_sink=log)
+    assert coordinator.load_error is not None
+    assert coordinator.snapshot("k") is None
+    log.batches = []
+    log.put(Batch(-1, records=(offset,)))
+    coordinator.failover()
+    assert coordinator.load_error is None
+    assert coordinator.snapshot("k").offsets["t", 0].offset == 5

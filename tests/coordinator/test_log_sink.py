@@ -174,6 +174,18 @@ def test_a_marker_goes_to_the_log_and_needs_no_offset():
     assert [(batch.control, batch.producer_id) for batch in log.batches] == [(False, 3), (True, 3)]
 
 
+@pytest.mark.parametrize("behaviour", ["2.4", "3.9", "4.1"])
+def test_a_batch_has_the_producer_of_its_transaction_or_none(behaviour):
+    log = Log()
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour}, log_sink=log)
+    coordinator.offset_commit("g", {("t", 0): 5})
+    coordinator.txn_offset_commit("g", {("t", 0): 5}, producer_id=3, producer_epoch=2)
+    coordinator.end_txn(3, committed=True)
+    rows = [(batch.producer_id, batch.producer_epoch, batch.transactional, batch.control)
+            for batch in log.batches]  # fmt: skip
+    assert rows == [(-1, -1, False, False), (3, 2, True, False), (3, 0, True, True)]
+
+
 def test_groups_hear_of_no_marker_that_was_not_written():
     log = Log()
     coordinator = GroupCoordinator(log_sink=log)

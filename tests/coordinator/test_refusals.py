@@ -78,6 +78,8 @@ def test_a_batch_that_no_log_can_have_is_refused(what):
 def test_batches_that_lie_in_one_place_are_refused():
     with pytest.raises(ArgumentError, match="base_offset 1 lies within the batch at 0"):
         GroupCoordinator(log=[Batch(0, records=(RECORD,) * 2), Batch(1, records=(RECORD,))])
+    with pytest.raises(ArgumentError, match="base_offset 0: a batch stands at 0 already"):
+        GroupCoordinator(log=[Batch(0, records=(RECORD,)), Batch(0, records=(RECORD,))])
 
 
 def test_after_the_last_offset_that_a_log_may_begin_with_appends_go_on():

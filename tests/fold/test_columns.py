@@ -207,3 +207,16 @@ def test_a_value_cut_by_a_byte_is_a_fault_and_the_record_after_it_is_none(versio
         assert [KIND_NAMES[kind] for kind in columns["kind"]] == ["offset", "fault", "offset"]
         assert [fault[2:4] for fault in columns["faults"]] == [("value", 1)]
         assert columns["commit_timestamp"].tolist()[::2] == [1, 1]
+
+
+def test_a_null_of_any_length_below_0_has_the_size_of_a_null():
+    newer = bytearray(log_writer.batch(0, [(5, None, None)]))
+    newer[-3], newer[-2] = 0x03, 0x77  # -2 and -60 as varints, in the places of the two -1
+    older = struct.pack(">qiIbbii", 1, 14, 0, 0, 0, -2, -60)
+    data = bytes(newer) + older
+    columns = decode_columns(data, raw=True, check_crc=False)
+    assert columns["log_offset"].tolist() == [0, 1]
+    for name in ("key_size", "value_size"):
+        assert columns[name].tolist() == [-1, -1], name
+    records = [record for batch in LogReader(data, check_crc=False) for record in batch.records]
+    assert [(record.key, record.value) for record in records] == [(None, None)] * 2

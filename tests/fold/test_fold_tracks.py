@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
 from coterie._core.fold import dump, partial
 from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.merge import absorb
 from coterie.errors import ArgumentError, CorruptData
 from coterie.state.partial import Tracking
 from support.examples import examples
@@ -220,3 +221,17 @@ def test_the_greatest_number_of_records_travels():
     state[1] = ((1 << 62) + 1, packed, records)
     with pytest.raises(CorruptData):
         dump.restore(PartitionFold(tracking=(None, None, None)), tuple(state))
+
+
+def test_a_fold_with_tracks_and_one_without_merge_what_both_have():
+    for options in ((None, (None, None, None)), ((None, None, None), None)):
+        folds = [PartitionFold(tracking=tracking) for tracking in options]
+        for at, fold in enumerate(folds):
+            group = BEGIN_MS, group_key(b"g"), group_value(at, [b"m"])
+            rows = [commit(BEGIN_MS, at, partition=at), commit(BEGIN_MS, 8, partition=5), group]
+            fold.scan(batch(10 * at, rows))
+        absorb(*folds)
+        committed = {key[2]: value.offset for key, value in partial.offset_entries(folds[0])}
+        assert committed == {0: 0, 5: 8, 1: 1}
+        if options[0] is not None:
+            assert partial.tracks(folds[0])["count"].tolist() == [1, 1, 0]

@@ -1,6 +1,7 @@
 """``--history``: the columns of commits against one tuple after another, however a log is cut."""
 
 import itertools
+import pickle
 from collections import Counter
 
 import numpy as np
@@ -436,3 +437,19 @@ def test_a_row_has_nothing_of_the_row_that_was_in_its_place():
         name: [value] for name, value in expected.items()
     }
     assert (after["metadata"].tobytes(), after["metadata_bounds"].tolist()) == (b"", [0, 0])
+
+
+def test_a_dump_has_nothing_of_the_memory_that_was_read():
+    """Commits of an open transaction are kept as bytes: without addresses, and without rests."""
+    records = [write.commit(5, metadata=b"m"), (6, write.commit(5, partition=1)[1], None)]
+    data = write.batch(0, records, producer_id=9, transactional=True)
+    data += write.batch(2, [write.commit(9, partition=2), write.commit(9, partition=3)])
+    copies = [bytearray(data) for _ in range(3)]  # each somewhere else
+    dumps = []
+    for copy in copies:
+        fold = PartitionFold(history=True, tracking=(None, 5, None))  # of few keys
+        fold.scan(copy)
+        used = [b"\xff" * size for size in range(512)]  # and freed
+        del used
+        dumps.append(pickle.dumps(dump(fold)))
+    assert dumps[0] == dumps[1] == dumps[2]

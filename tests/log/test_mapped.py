@@ -215,3 +215,21 @@ def test_a_fault_elsewhere_goes_to_the_handler_that_was_there_and_ends_the_proce
     result = run_program(UNGUARDED_FAULT, path, handler)
     assert result.returncode == -signal.SIGBUS, result
     assert result.stderr.count("Fatal Python error: Bus error") == dumps, result.stderr
+
+
+def test_a_guard_that_has_ended_takes_no_part_in_what_comes_to_its_place(tmp_path):
+    paths = [tmp_path / name for name in "ab"]
+    maps = []
+    for path in paths:
+        path.write_bytes(bytes(2 * mmap.PAGESIZE))
+        with path.open("rb") as file:
+            maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    ended = MappingGuard(maps[0])
+    ended.close()
+    guard = MappingGuard(maps[1])
+    os.truncate(paths[1], 0)
+    assert maps[1][-1:] == b"\0"
+    assert (ended.is_damaged, guard.is_damaged) == (False, True)
+    ended.close()
+    del ended
+    assert maps[1][:1] == b"\0"  # the first page, which was not read before

@@ -1,5 +1,7 @@
 """Timers, votes, offsets and the coordinator right at their bounds."""
 
+from itertools import combinations, permutations
+
 import numpy as np
 import pytest
 
@@ -67,6 +69,48 @@ def test_of_equal_votes_the_first_that_was_cast_wins_whatever_the_ids(shift):
     winners, votes = select_protocols(names, member_start, np.array([0, 2, 4], dtype=np.int64))
     assert (winners - shift).tolist() == [2, 1]
     assert votes.tolist() == [1, 1]
+
+
+def places_in_a_hash_map(name):
+    """The place of a name at each level of Scala 2.13's HashMap: 5 bits of its improved hash."""
+    h = 0
+    for unit in name.encode("utf-16-be")[1::2]:  # ASCII
+        h = (31 * h + unit) % 2**32
+    h = (h + ~(h << 9)) % 2**32  # scala.collection.Hashing.improve
+    h ^= h >> 14
+    h = (h + (h << 4)) % 2**32
+    h ^= h >> 10
+    return [h >> shift & 31 for shift in range(0, 35, 5)]
+
+
+def winner_of(names):
+    """The protocol of a group whose members cast a vote for each name, in this order."""
+    coordinator = GroupCoordinator({"coterie.ties": "hash"})
+    for n in range(len(names)):
+        lists = [(name, b"") for name in names[n:] + names[:n]]
+        rejoin(coordinator, client_id=str(n), protocols=lists)
+    coordinator.advance(9_000)
+    return coordinator.snapshot("g").protocol_name
+
+
+def test_of_equal_votes_the_first_in_a_hash_map_wins_where_ties_are_kafkas():
+    """GroupMetadata.selectProtocol takes the first of equals of an immutable.HashMap."""
+    names = ["range", "roundrobin", "sticky", "cooperative-sticky", "a", "b", "consumer", "x-1"]
+    for one, other in permutations(names, 2):
+        assert winner_of([one, other]) == min(one, other, key=places_in_a_hash_map), (one, other)
+
+
+def test_of_a_hash_map_those_alone_in_their_place_come_before_those_who_share_one():
+    names = [f"p{n}" for n in range(200)]
+    place = {name: places_in_a_hash_map(name)[0] for name in names}
+    one, other, alone = next(
+        (one, other, alone)
+        for one, other in combinations(names, 2)
+        for alone in names
+        if place[one] == place[other] < place[alone]
+    )
+    for order in permutations([one, other, alone]):
+        assert winner_of(list(order)) == alone
 
 
 # ---- offsets

@@ -134,6 +134,24 @@ def test_a_time_beyond_all_times_is_the_last_one():
     assert (made, schedule.next_ms) == ([], 2**63 - 1)
 
 
+def test_time_goes_neither_back_nor_beyond_the_last_one():
+    last_ms = 2**63 - 1
+    schedule, made = Schedule(), []
+    schedule.run_until(20)
+    for limit_ms in (5, 19, 20):
+        assert schedule.step(limit_ms) is False
+        assert schedule.now_ms == 20
+    schedule.call_later(-3, made.append, schedule)
+    assert schedule.step(20) is True
+    assert (schedule.now_ms, len(made)) == (20, 1)
+    for now_ms, ms in [(20, 2**63), (20, 10**30), (last_ms - 5, 4), (last_ms - 5, 5),
+                       (last_ms - 5, 6), (last_ms - 5, 900), (last_ms, 0)]:  # fmt: skip
+        schedule.run_until(now_ms)
+        call = schedule.call_later(ms, made.append, None)
+        assert schedule.next_ms == min(now_ms + ms, last_ms), (now_ms, ms)
+        call.cancel()
+
+
 @pytest.mark.parametrize("items", [0, 15, 16, 100])
 def test_work_is_counted_by_steps_up_to_the_limit(items):
     schedule = Schedule(10)

@@ -248,10 +248,28 @@ def test_full_seconds_of_timers_moved_and_cancelled_fire_as_sorted(seed, start_m
 def test_memory_stays_bounded_when_timers_are_moved_earlier_again_and_again():
     wheel = TimerWheel()
     handles = wheel.add_many(np.full(1000, 2**40), np.arange(1000))
-    for n in range(1, 200):
-        wheel.rearm_many(handles, np.full(1000, 2**40 - n * 1000))
-    assert wheel.next_deadline_ms() == 2**40 - 199_000
+    deadlines_ms = np.full(1000, 2**40)
+
+    def move():
+        deadlines_ms[:] -= 1000
+        wheel.rearm_many(handles, deadlines_ms)
+
+    assert left_by(move, 190) < 400  # each move leaves 1000 entries of 8 bytes
+    assert wheel.next_deadline_ms() == 2**40 - 200_000
     assert wheel.advance(2**40).tolist() == list(range(1000))
+
+
+@pytest.mark.parametrize("deadline_ms", [2**40, 50])
+def test_memory_stays_bounded_when_timers_are_cancelled_again_and_again(deadline_ms):
+    """Later ones, which are in a slot, and those that are due at once, in a queue."""
+    wheel = TimerWheel(100)
+    keys = np.arange(1000)
+
+    def arm_and_cancel():
+        wheel.cancel_many(wheel.add_many(np.full(1000, deadline_ms), keys))
+
+    assert left_by(arm_and_cancel, 190) < 400
+    assert wheel.advance(2**40).tolist() == []
 
 
 def test_time_runs_forward_only():
@@ -317,6 +335,9 @@ def test_a_due_timer_that_is_moved_to_a_later_time_that_is_past_too_fires_in_its
     assert wheel.next_deadline_ms() == 20
     assert wheel.advance(100).tolist() == [2, 1, 3]
     assert len(wheel) == 0
+    moved, _ = wheel.add(10, 1), wheel.add(50, 2)
+    assert wheel.rearm(moved, 100)  # the very time of the clock
+    assert wheel.advance(100).tolist() == [2, 1]
 
 
 def test_the_next_deadline_is_that_of_what_is_left_however_timers_went():

@@ -231,6 +231,9 @@ def test_counts_kept_incrementally_equal_those_counted_afresh(lists, random):
 
 def test_what_was_not_counted_cannot_be_taken_out():
     counts = ProtocolCounts()
+    assert (counts["a"], counts.as_dict(), counts.candidates(0)) == (0, {}, set())
+    with pytest.raises(CoterieError, match="'a'"):
+        counts.remove("a")
     counts.add("ab")
     with pytest.raises(CoterieError, match="'c'"):
         counts.remove("c")

@@ -6,8 +6,9 @@ Rules: docs/rules/consumer-groups.md#classic-members and #conversion; GroupMetad
 
 import pytest
 
-from coterie import Error, GroupCoordinator, Transition
+from coterie import CoterieError, Error, GroupCoordinator, Transition
 from coterie.events import Cause, MemberFenced
+from coterie.messages import decode_key
 from support.coordinator.classic_group import RANGE, join, stable
 
 REBALANCE_MS, SESSION_MS, RETRY_MS = 7_003, 29_000, 500
@@ -339,3 +340,31 @@ def test_members_of_a_loaded_group_have_a_full_session_and_too_many_rebalance(
     assert {member.member_id for member in coordinator.snapshot("g").members} == {*ids}
     coordinator.advance_by(1)
     assert coordinator.snapshot("g").members == ()
+
+
+def test_a_join_for_which_no_id_can_be_made_leaves_an_empty_group_as_it_was():
+    def member_ids(prefix):
+        if prefix == "refused":
+            raise RuntimeError(prefix)
+        return f"{prefix}-1"
+
+    coordinator = GroupCoordinator({"coterie.behaviour": "4.1"}, member_ids=member_ids)
+    coordinator.set_topics({"t": 4})
+    beat(coordinator)
+    coordinator.offset_commit("g", {("t", 0): 5}, generation_id=1, member_id="first")
+    beat(coordinator, epoch=-1)
+
+    def state():
+        fetched = coordinator.offset_fetch("g").partitions
+        return coordinator.snapshot("g"), fetched, len(coordinator.log)
+
+    before = state()
+    with pytest.raises(CoterieError, match="refused"):
+        classic_join(coordinator, client_id="refused")
+    assert state() == before
+    for group_id in ("h", "g"):  # what ends with the group is written with its successor
+        coordinator.join_group(group_id, "", session_timeout_ms=SESSION_MS, client_id="c",
+                               protocol_type="consumer", protocols=RANGE)  # fmt: skip
+        keys = [decode_key(key) for key, _ in coordinator.log[-1].records]
+        assert {key["data"].get("groupId", key["data"].get("group")) for key in keys} == {group_id}
+        assert len(keys) == (1 if group_id == "h" else 4)

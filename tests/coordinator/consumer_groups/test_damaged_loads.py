@@ -5,6 +5,7 @@ import pytest
 from coterie import Batch, CorruptData, GroupCoordinator
 from coterie._core.codec.schema import encode_key, encode_value
 from coterie._core.coordinator.consumer.replayed import ReplayedGroup
+from coterie.messages import decode_key
 from support.coordinator.caller_log import Log
 
 A = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -28,7 +29,7 @@ def target(partitions):
     return key, encode_value(7, {"version": 0, "data": data})
 
 
-@pytest.mark.parametrize("partitions", [[-1], [FIRST], [LAST], [10_000_000], [3, -5, 1]])
+@pytest.mark.parametrize("partitions", [[-1], [FIRST], [LAST], [10_000_000], [3, -5, 1], [7, LAST]])
 @pytest.mark.parametrize("record", [current, target])
 def test_a_partition_that_no_topic_can_have_fails_the_load(record, partitions):
     log = Log()
@@ -36,6 +37,11 @@ def test_a_partition_that_no_topic_can_have_fails_the_load(record, partitions):
     coordinator = GroupCoordinator({"coterie.behaviour": "4.1"}, log_sink=log)
     coordinator.failover()
     assert f"partitions {min(partitions)} to {max(partitions)}" in coordinator.load_error
+
+
+def test_the_last_partition_that_a_topic_can_have_is_loaded():
+    log = [Batch(0, records=(target([0, 9_999_999]),))]
+    assert GroupCoordinator({"coterie.behaviour": "4.1"}, log=log).load_error is None
 
 
 GROUP_EPOCH, MEMBER, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8  # versions of keys
@@ -162,3 +168,15 @@ def test_a_key_that_is_only_a_version_is_corrupt_if_the_version_is_known(kind):
     with pytest.raises(CorruptData):
         group.take(kind.to_bytes(2, "big"), None)
     assert group.take(b"\0\x09", None) is group.take(b"\0\x18", None) is group.take(b"\0", None)
+
+
+def test_a_target_that_was_removed_before_its_member_came_ends_with_no_tombstone():
+    """A group's end removes what it has: the target of a member that is not there, too."""
+    empty = (record(GROUP_EPOCH, epoch=4), record(TARGET_EPOCH, assignmentEpoch=4))
+    for stray, removed in [((targets("gone"),), ["gone"]),
+                           ((targets("gone"), record(TARGET, "gone")), [])]:  # fmt: skip
+        coordinator = loaded(*empty, *stray)
+        coordinator.delete_groups(["g"])
+        keys = [decode_key(key) for key, _ in coordinator.log[-1].records]
+        assert [key["data"]["memberId"] for key in keys if key["version"] == TARGET] == removed
+        assert keys[-1]["version"] == GROUP_EPOCH

@@ -353,14 +353,14 @@ cdef class Runtime:
         An exception of a signal comes between two timers. The clock then shows the last deadline;
         the timers after it fire when the clock is moved again.
         """
-        cdef int64_t key = 0, deadline_ms = 0
+        cdef int64_t key = 0
         cdef int kind
         cdef Component component
         if now_ms < self.wheel.clock_ms:
             raise ArgumentError(f"time runs forward only: {now_ms} < {self.wheel.clock_ms}")
         if now_ms > LATEST_MS:
             raise ArgumentError(f"time must be at most {LATEST_MS} ms, not {now_ms}")
-        while self.wheel.pop(now_ms, &key, &deadline_ms):
+        while self.wheel.pop(now_ms, &key):
             kind = <int>(key & ((1 << KIND_BITS) - 1))
             component = <Component?>self.handlers[kind]
             try:

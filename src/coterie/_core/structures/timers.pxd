@@ -27,7 +27,7 @@ cdef class TimerWheel:
     cdef int64_t arm(self, int64_t deadline_ms, int64_t key) except -1
     cdef bint move(self, int64_t handle, int64_t deadline_ms) except -1
     cdef bint drop(self, int64_t handle) except -1
-    cdef bint pop(self, int64_t limit_ms, int64_t* key, int64_t* deadline_ms) except -1
+    cdef bint pop(self, int64_t limit_ms, int64_t* key) except -1
     cdef int64_t deadline_of(self, int64_t handle) except? -7
     cdef bint earliest(self, int64_t* deadline_ms) except -1
 

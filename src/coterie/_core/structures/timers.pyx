@@ -324,7 +324,7 @@ cdef class TimerWheel:
         self.sweep()
         return True
 
-    cdef bint pop(self, int64_t limit_ms, int64_t* key, int64_t* deadline_ms) except -1:
+    cdef bint pop(self, int64_t limit_ms, int64_t* key) except -1:
         """Remove the next timer due by the limit and move the clock to its deadline.
 
         False: there is none, and the clock is at the limit.
@@ -335,7 +335,6 @@ cdef class TimerWheel:
             i = self.pop_due()
             if i != NO_NODE:
                 key[0] = self.nodes[i].key
-                deadline_ms[0] = self.nodes[i].deadline_ms
                 self.release(i)
                 return True
             index = first_slot(&self.slots, self.clock_ms, limit_ms, &start_ms)
@@ -393,7 +392,7 @@ cdef class TimerWheel:
     cdef inline int64_t find(self, int64_t handle) noexcept:
         """Return the node of an armed timer's handle, or -1."""
         cdef int64_t i = <int64_t><uint32_t>handle
-        if handle < 0 or i >= self.capacity or not (handle >> 32) & 1:
+        if i >= self.capacity or not (handle >> 32) & 1:
             return -1
         return i if self.nodes[i].generation == <uint32_t>(handle >> 32) else -1
 

@@ -20,7 +20,8 @@ from coterie._core.coordinator.consumer.group cimport (
     UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers,
     group_tombstones)
 from coterie._core.coordinator.consumer.heartbeat cimport join_classic
-from coterie._core.coordinator.consumer.pending cimport Answer, pending_writes
+from coterie._core.coordinator.consumer.pending cimport (
+    Answer, Before, PendingWrites, pending_writes)
 from coterie._core.coordinator.consumer.protocol cimport JOIN, SYNC, ConsumerProtocol, Heartbeat
 from coterie._core.coordinator.consumer.topic_use cimport TopicUse
 from coterie._core.coordinator.consumer.values cimport Assignment, ClassicPart, TopicId
@@ -186,18 +187,25 @@ cdef class ClassicMembers:
                           str instance, tuple details) except -1:
         """An Empty consumer group ends; a classic one begins."""
         cdef ConsumerProtocol consumer = self.consumer
+        cdef PendingWrites writes = pending_writes(consumer)
         if member_id:
             # Kafka drops the group from its memory before it finds that it has no such member;
             # what the log has of the group comes back with the next load.
-            self.runtime.writes.change_unwritten(group.group_id)
+            writes.change_unwritten(group.group_id)
             forget_group(consumer, group)
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
         consumer.touch(group.group_id)
-        self.runtime.writes.change_unwritten(group.group_id)
+        writes.change_unwritten(group.group_id)
         self.joins.before_group = encoded(
             consumer, group.group_id, group_tombstones(group))
         forget_group(consumer, group)
-        self.joins.join(request, None, group.group_id, member_id, instance, details)
+        try:
+            self.joins.join(request, None, group.group_id, member_id, instance, details)
+        except BaseException:
+            self.joins.before_group = None
+            if self.runtime.find(group.group_id) is None:  # no member id could be made
+                writes.put_back(group.group_id, <Before>writes.unwritten.pop(group.group_id))
+            raise
         return consumer.finish_event()
 
     cdef bint supports(self, ConsumerGroup group, str protocol_type, tuple protocols) except -1:

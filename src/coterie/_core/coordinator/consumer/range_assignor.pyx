@@ -14,8 +14,8 @@ from coterie._core.coordinator.consumer.values import utf16_units
 
 def range_order(Subscriber member not None):
     if member.instance_id is not None:
-        return 0, utf16_units(member.instance_id), utf16_units(member.member_id)
-    return 1, b"", utf16_units(member.member_id)
+        return 0, utf16_units(member.instance_id)
+    return 1, utf16_units(member.member_id)
 
 
 cdef list in_range_order(list subscribers):

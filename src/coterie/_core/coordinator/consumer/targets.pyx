@@ -68,7 +68,7 @@ cdef int put_changes(ConsumerGroup group, ConsumerMember replaced, ConsumerMembe
             had = <Assignment>each.previous if replaced.member_id == each.member_id else None
         if had is not None and each.computed is had:
             continue
-        if had is None and group.absent:
+        if had is None:
             absent = group.absent.get(each.member_id)
             had = None if absent is None else absent.target
         if had is None or not (<Assignment>each.computed).equals(had):
