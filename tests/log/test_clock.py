@@ -306,6 +306,8 @@ def test_the_time_0_is_one_and_minus_1_is_none(tmp_path):
     assert (cut.log_offset, cut.at_ms, cut.left_out) == (2, 3_000, 2)
     assert [(step.before_ms, step.after_ms) for step in steps_of(segments)] == [(5_000, 0)]
     assert clock.begin_of(segments, None, 0) == clock.Begin(0, 1, 0, earlier=0)
+    late = written(tmp_path / "late", [(at_ms, "a", 0) for at_ms in (5_000, 0, 6_000)])
+    assert clock.cut_at(late, None, 5_500)[2:] == (1, 5_500, 1)  # before the step back
 
 
 CRC_AT = 8 + 4 + 4 + 1  # behind base offset, length, leader epoch and magic

@@ -164,11 +164,29 @@ def test_deleted_segments_that_are_not_read_are_in_the_order_of_the_log(tmp_path
         folder = tmp_path / f"__consumer_offsets-{number}"
         folder.mkdir()
         (folder / f"{0:020}.log").touch()
-        for base in (20, 5):
+        for base in (20, 0, 5):
             (folder / f"{base:020}.log.deleted").touch()
-    deleted = find_segments([tmp_path]).deleted
-    places = [(one.partition, one.base_offset) for one in deleted]
-    assert places == [(2, 5), (2, 20), (10, 5), (10, 20)]
+    listing = find_segments([tmp_path])
+    assert [os.path.basename(one.path) for one in listing.segments] == [f"{0:020}.log"] * 2
+    places = [(one.partition, one.base_offset) for one in listing.deleted]
+    assert places == [(number, base) for number in (2, 10) for base in (0, 5, 20)]
+
+
+def test_only_segments_of_one_partition_from_the_base_of_the_cleaned_one_on_replace_it(tmp_path):
+    def listed(*names):
+        for name in names:
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+        found = find_segments([tmp_path], include_deleted=True)
+        return [os.path.relpath(one.path, tmp_path) for one in found.segments]
+
+    one, two = (f"__consumer_offsets-{number}" for number in (1, 2))
+    live = [f"{one}/{0:020}.log", f"{two}/{10:020}.log", f"{two}/{20:020}.log"]
+    gone = [f"{two}/{base:020}.log.deleted" for base in (0, 5)]  # of a cleaned one that is gone
+    assert listed(*live, *gone) == live
+    originals = [f"{two}/{base:020}.log.deleted" for base in (20, 25)]
+    assert listed(*originals) == [*live[:2], *originals]
 
 
 def test_files_without_an_offset_stand_first_and_by_name(tmp_path):
@@ -234,6 +252,18 @@ def test_of_a_segment_that_lies_there_twice_one_is_named_and_left_alone(tmp_path
     assert listing.passed_over == (str(folder / f"{0:020d}.log.zst"),)
     (line,) = left_alone(listing.passed_over)
     assert line.endswith("the same segment lies beside it")
+
+
+def test_files_of_one_base_offset_are_one_segment_only_in_a_partition_where_they_follow(tmp_path):
+    def segment(partition, base_offset, name):
+        return Segment(name, partition, base_offset, 1, None)
+
+    pairs = [[segment(4, base, f"{base}.log{end}") for end in ("", ".zst")] for base in (0, 5, 9)]
+    loose = [segment(None, 0, f"{folder}/0.log") for folder in "ab"]
+    nameless = [segment(4, None, f"{name}.log") for name in "xy"]
+    listing = listing_of([one for some in (*pairs, loose, nameless) for one in some], ())
+    assert listing.segments == (*loose, *nameless, *(plain for plain, _ in pairs))
+    assert listing.passed_over == tuple(packed.path for _, packed in pairs)
 
 
 def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path):
