@@ -328,9 +328,23 @@ def test_a_document_has_names_as_they_are(tmp_path):
 
 
 def test_a_document_says_its_numbers_as_json(tmp_path):
-    in_folder(tmp_path / "log", 5, batch(3, [commit(5)]))
+    """From the first record of the first segment that has any to the last one of the last."""
+    batches = [batch(at, [commit(5), commit(6)]) for at in (3, 5, 8)]
+    folder = in_folder(tmp_path / "log", 5)
+    for base_offset, data in ((1, b""), (3, batches[0] + batches[1]), (8, batches[2]), (10, b"")):
+        (folder / f"{base_offset:020}.log").write_bytes(data)
+    in_folder(tmp_path / "log", 7)
     (tmp_path / "out").mkdir()
     request = (str(tmp_path / "log"),), tmp_path / "out", "json", ScanOptions()
     replay(ReplayRequest(*request), Silent())
-    (texts,) = json.loads((tmp_path / "out/groups.json").read_text())["partitions"]
-    assert (texts["partition"], texts["log_start_offset"], texts["log_end_offset"]) == (5, 3, 4)
+    first, empty = json.loads((tmp_path / "out/groups.json").read_text())["partitions"]
+    assert first == {
+        "partition": 5,
+        "log_start_offset": 3,
+        "log_end_offset": 10,
+        "bytes": sum(map(len, batches)),
+        "messages": [],
+    }
+    assert empty == {
+        "partition": 7, "log_start_offset": 0, "log_end_offset": 0, "bytes": 0, "messages": [],
+    }  # fmt: skip
