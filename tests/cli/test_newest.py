@@ -3,10 +3,14 @@
 import json
 from types import SimpleNamespace
 
+import click
 import pytest
 
 from coterie.cli import newest
 from coterie.cli.failures import Failed
+from coterie.cluster.copy_state import CopyState, write_copy_state
+from coterie.log.folders import find_segments
+from coterie.replay.engine import HERE
 from coterie.times import format_time
 from support.commandline import coterie_ok, fails
 from support.log_writer import batch, commit
@@ -69,17 +73,35 @@ def test_end_offsets_without_a_time_are_of_the_end_of_the_log_which_is_named(tmp
 
 @pytest.mark.parametrize("name", ["lag", "metrics"])
 def test_a_sample_later_than_the_log_has_no_lag_unless_the_copy_was_made_later(tmp_path, name):
-    log, option, ends = log_of(tmp_path, [LATE, LATE + 2_000])
-    ends.write_text(f"time,topic,partition,offset\n{LATE + 3_000},t,0,9\n")
+    log, option, ends = log_of(tmp_path, [LATE, LATE + 1_000], [LATE + 2_000])
     status = {"lag": "status", "metrics": "lag_status"}[name]
-    for until_ms, found in (
-        (None, "beyond_log"),
-        (LATE + 2_999, "beyond_log"),
-        (LATE + 3_000, "ok"),
+    for after_ms, until_ms, found in (
+        (2_000, None, "ok"),
+        (2_001, None, "beyond_log"),
+        (3_000, LATE + 2_999, "beyond_log"),
+        (3_000, LATE + 3_000, "ok"),
     ):
+        ends.write_text(f"time,topic,partition,offset\n{LATE + after_ms},t,0,9\n")
         copied = () if until_ms is None else ("--log-until", until_ms)
         rows = json.loads(coterie_ok(name, log, option, ends, *copied, "--format", "json").stdout)
-        assert [row[status] for row in rows if row[status] is not None] == [found], until_ms
+        assert {row[status] for row in rows} - {None} == {found}, (after_ms, until_ms)
+
+
+@pytest.mark.parametrize("copied_ms", [None, LATE + 1_999, LATE + 5_000])
+def test_a_copy_of_a_cluster_covers_the_time_until_when_it_is_complete(tmp_path, copied_ms):
+    log, *_ = log_of(tmp_path, [LATE, LATE + 2_000])
+    if copied_ms is not None:
+        state = CopyState("__consumer_offsets", 0, None, None, 0, LATE, 0, copied_ms, 2)
+        write_copy_state(log / "__consumer_offsets-0", state)
+    listing, end_ms = find_segments([log]), max(copied_ms or 0, LATE + 2_000)
+    assert newest.log_until(listing, HERE, None, end_ms) == end_ms
+    with pytest.raises(click.UsageError, match="is after the log ends"):
+        newest.log_until(listing, HERE, None, end_ms + 1)
+
+
+def test_rows_of_metrics_have_the_losses_whatever_names_the_text_would_use(tmp_path):
+    asked = ("metrics", log_of(tmp_path, [LATE])[0], "--format", "json")
+    assert coterie_ok(*asked).stdout == coterie_ok(*asked, "--names", "braedon").stdout
 
 
 def test_a_log_without_a_time_says_which_option_gives_one(tmp_path):
