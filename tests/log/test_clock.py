@@ -345,6 +345,20 @@ def test_a_stretch_that_was_set_back_counts_as_written_when_the_clock_caught_up(
     assert stretches.written(numbers, own).tolist() == [5, 9, 9, -1, 9, 12, 12, 12]
 
 
+def test_stretches_are_the_same_however_the_batches_are_cut_into_pieces():
+    times = np.array([5, 9, 0, -1, 3, 9, 12, 4, 11])
+    records = np.array([2, 1, 3, 2, 1, 2, 1, 4, 1])
+    written_ms = [5, 9, 9, -1, 9, 9, 12, 12, 12]  # the last stretch is open at the end of the log
+    for cut in range(len(times) + 1):
+        stretches = SetBack()
+        for part in (slice(cut), slice(cut, None)):
+            stretches.take(batches_at(*times[part])._replace(records=records[part]))
+        stretches.finish()
+        found = stretches.written(np.arange(records.sum()), np.repeat(times, records))
+        assert found.tolist() == np.repeat(written_ms, records).tolist(), cut
+        assert stretches.first.tolist() == [3, 12]
+
+
 def set_back(folder):
     """A member joins, the clock goes back by an hour for two batches, and comes back."""
     hour_ms, begin_ms = 3_600_000, 1_800_000_000_000
