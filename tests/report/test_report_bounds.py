@@ -256,6 +256,30 @@ def test_a_number_that_a_double_cannot_hold_is_a_text(value, shown):
     assert sections.exact(value) == shown
 
 
+def test_each_column_of_a_section_has_a_heading_and_the_kind_by_which_it_is_formatted():
+    kinds = {
+        section.name: [
+            (one["label"], one["kind"]) for one in section_data(section, BASIS)["columns"]
+        ]
+        for section in sections.SECTIONS
+    }
+    assert kinds["causes"] == [
+        ("Time", "time"), ("Generation", "number"), ("Members", "number"), ("Event", "text"),
+        ("Cause", "text"), ("No assignment", "text"),  # a text of its own, as "< 0.2 s"
+    ]  # fmt: skip
+    assert kinds["expiry"] == [
+        ("Topic", "text"), ("Partition", "number"), ("Status", "text"), ("Rule", "text"),
+        ("Counted from", "time"), ("Expires", "time"), ("In", "duration"), ("Removed", "time"),
+    ]  # fmt: skip
+    data = page_data(gather.Gathered(), "title", BASIS)
+    assert [(one["name"], one["kind"]) for one in data["counted"]] == [
+        ("flapping", "number"), ("next_expiry", "minute"), ("findings", "number"),
+    ]  # fmt: skip
+    assert data["columns"] == [*gather.OVERVIEW, *(one["name"] for one in data["counted"])]
+    assert [one["name"] for one in data["sections"]] == ["causes", "clients", "expiry", "findings"]
+    assert data["title"] == "title"
+
+
 # ---- spans
 
 

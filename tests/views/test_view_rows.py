@@ -284,6 +284,45 @@ def test_3_9_has_no_more_columns_of_offsets_and_states_if_it_is_verbose_and_4_1_
             assert added == ([] if old else epochs[view]), view
 
 
+HEADINGS = {  # of ShareGroupCommand, StreamsGroupCommand: (kind, view) -> plain, verbose
+    ("share", "offsets"): (
+        "GROUP TOPIC PARTITION START-OFFSET",
+        "GROUP TOPIC PARTITION LEADER-EPOCH START-OFFSET",
+    ),
+    ("share", "state"): (
+        "GROUP COORDINATOR (ID) STATE #MEMBERS",
+        "GROUP COORDINATOR (ID) STATE GROUP-EPOCH ASSIGNMENT-EPOCH #MEMBERS",
+    ),
+    ("share", "members"): (
+        "GROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS ASSIGNMENT",
+        "GROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS MEMBER-EPOCH ASSIGNMENT",
+    ),
+    ("streams", "offsets"): (
+        "GROUP TOPIC PARTITION OFFSET-LAG",
+        "GROUP TOPIC PARTITION CURRENT-OFFSET LEADER-EPOCH LOG-END-OFFSET OFFSET-LAG",
+    ),
+    ("streams", "state"): (
+        "GROUP COORDINATOR (ID) STATE #MEMBERS",
+        "GROUP COORDINATOR (ID) STATE GROUP-EPOCH TARGET-ASSIGNMENT-EPOCH #MEMBERS",
+    ),
+    ("streams", "members"): (
+        "GROUP MEMBER PROCESS CLIENT-ID ASSIGNMENTS",
+        "GROUP TARGET-ASSIGNMENT-EPOCH TOPOLOGY-EPOCH MEMBER MEMBER-PROTOCOL MEMBER-EPOCH PROCESS "
+        "CLIENT-ID ASSIGNMENTS",
+    ),
+}
+
+
+def test_verbose_tables_of_share_and_streams_groups_have_their_epochs_in_kafkas_order():
+    share = group("share", initialized_topics=[{"topic": "t", "partitions": [0]}])
+    share["members"] = [member("m", [("t", [0])])]
+    for (kind, view), headings in HEADINGS.items():
+        rows = views.VIEWS[kind, view](share if kind == "share" else streams())
+        for verbose, heading in enumerate(headings):
+            line = table(view, rows, kind=kind, verbose=bool(verbose)).splitlines()[1]
+            assert " ".join(line.split()) == heading, (kind, view)
+
+
 def test_only_columns_of_names_are_widened_by_a_longer_text():
     rows = [views.state_row(group(group_id="g" * 26, state="s" * 21))]
     for old, width in ((True, 25), (False, 26)):
