@@ -12,7 +12,7 @@ from coterie.cli.outfile import whole_file
 from coterie.cli.outfolder import whole_folder
 from coterie.insight.questions.undo import FIELDS, SAME
 from coterie.times import format_time
-from support.commandline import coterie, coterie_ok
+from support.commandline import coterie, coterie_ok, fails
 from support.log_writer import batch, commit, each, group_key, group_value
 
 DAY = 86_400_000
@@ -251,6 +251,25 @@ def test_a_log_is_complete_until_the_newest_record_of_any_partition(tmp_path, op
     lag = ("lag", late_log(tmp_path), *ends(tmp_path), option, LATE + 3_000, "--format", "csv")
     (line,) = (line for line in coterie_ok(*lag).stdout.splitlines() if line.startswith("g,"))
     assert ",ok," in line  # although its own partition ends earlier
+
+
+def test_partitions_of_the_groups_that_are_named_are_reported_where_they_were_compacted(tmp_path):
+    gaps = [
+        [*each(0, commit(LATE, group=name)), *each(9, commit(LATE + after_ms, group=name))]
+        for after_ms, name in ((3_000, b"g"), (1_000, b"h"))
+    ]
+    log = log_of(tmp_path / "log", *gaps, each(0, commit(LATE, group=b"w")))
+    lines = [
+        f"coterie: partition {number}: trusted since {format_time(ms)}; compacted before"
+        for number, ms in ((0, LATE + 3_000), (1, LATE + 1_000))
+    ]
+    for options, expected in (
+        ((), lines), (("--group", "g"), lines[:1]), (("--group", "h"), lines[1:]),
+        (("--group", "w"), []), (("--group", "w", "--group", "h"), lines[1:]),
+    ):  # fmt: skip
+        assert coterie_ok("explain", log, *options).stderr.splitlines() == expected, options
+    gone = f"(compacted: what was before {format_time(LATE + 3_000)} may be gone"
+    fails("explain", log, "--group", "nobody", says=gone)
 
 
 @pytest.mark.parametrize("command", ["explain", "metrics"])
