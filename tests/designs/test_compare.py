@@ -103,6 +103,7 @@ def test_the_command_takes_one_design_a_setting_and_gives_json():
         *("--set", "zookeeper.session.timeout.ms=6000"),
     )
     found = json.loads(done.stdout)
+    assert done.stdout == json.dumps(found, indent=1) + "\n"
     assert (found["name"], list(found["costs"])) == ("crash-and-return", [COORDINATOR])
     # two partitions, a session of 6 s, and what is left of an interval of 2 s
     assert 8 <= found["costs"][COORDINATOR]["unowned_seconds"] <= 30
