@@ -75,6 +75,19 @@ def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
     assert detail["extent"] == [100, 900]
 
 
+def test_partitions_stand_as_java_sorts_topics_and_one_may_have_no_time(tmp_path):
+    topics = ("\uffff", "\U00010000")  # Java: the first of D800 DC00 stands before FFFF
+    records = [
+        commit(ms, topic=topic.encode()) for ms, topic in zip((500, 700), topics, strict=True)
+    ]
+    records += [commit(-1, 5, topic=b"u", committed=-1), (-1, commit_key(1, b"g", b"u", 0), None)]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
+    rows = [(row[0], row[2], row[4], row[5]) for row in detail["offsets"]["rows"]]
+    assert rows == [("u", None, None, 1), (topics[1], 7, 700, 1), (topics[0], 7, 500, 1)]
+    assert [line["topic"] for line in detail["lines"]["lines"]] == [topics[1], topics[0]]
+    assert detail["head"]["last_commit"] == 700
+
+
 def test_a_group_of_one_commit_is_drawn_at_its_time(tmp_path):
     (detail,) = details(gathered(tmp_path, p0=[(0, each(0, commit(700, 8)))]))
     assert (detail["extent"], detail["rate"]["at"]) == ([700, 700], [700])
