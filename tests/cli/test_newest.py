@@ -53,22 +53,22 @@ def test_a_log_covers_the_times_of_all_its_partitions(tmp_path, partitions, firs
 
 @pytest.mark.parametrize("name", ["lag", "metrics"])
 def test_the_newest_time_itself_is_within_the_log(tmp_path, name):
-    asked = (name, *log_of(tmp_path, [1000, 2000]))
-    coterie_ok(*asked, "--at", 2000)
-    coterie_ok(*asked, "--log-until", 2000)
-    coterie_ok(*asked, "--at", 3000, "--log-until", 3000)
+    arguments = (name, *log_of(tmp_path, [1000, 2000]))
+    coterie_ok(*arguments, "--at", 2000)
+    coterie_ok(*arguments, "--log-until", 2000)
+    coterie_ok(*arguments, "--at", 3000, "--log-until", 3000)
     late = ("--at", 3001, "--log-until", 3000)
-    fails(*asked, *late, status=2, says=f"is after --log-until {format_time(3000)}")
+    fails(*arguments, *late, status=2, says=f"is after --log-until {format_time(3000)}")
 
 
 @pytest.mark.parametrize("name", ["lag", "metrics"])
 def test_end_offsets_without_a_time_are_of_the_end_of_the_log_which_is_named(tmp_path, name):
-    asked = (name, *log_of(tmp_path, [LATE, LATE + 2_000]))
+    arguments = (name, *log_of(tmp_path, [LATE, LATE + 2_000]))
     for options, end_ms in (((), LATE + 2_000), (("--log-until", LATE + 7_000), LATE + 7_000)):
         note = f"taken as of the end of the log, {format_time(end_ms)}; --at says when"
-        assert note in coterie_ok(*asked, *options).stderr
+        assert note in coterie_ok(*arguments, *options).stderr
     for option in ("--at", "--until"):
-        assert "taken as of" not in coterie_ok(*asked, option, LATE + 1_000).stderr
+        assert "taken as of" not in coterie_ok(*arguments, option, LATE + 1_000).stderr
 
 
 @pytest.mark.parametrize("name", ["lag", "metrics"])
@@ -100,8 +100,8 @@ def test_a_copy_of_a_cluster_covers_the_time_until_when_it_is_complete(tmp_path,
 
 
 def test_rows_of_metrics_have_the_losses_whatever_names_the_text_would_use(tmp_path):
-    asked = ("metrics", log_of(tmp_path, [LATE])[0], "--format", "json")
-    assert coterie_ok(*asked).stdout == coterie_ok(*asked, "--names", "braedon").stdout
+    arguments = ("metrics", log_of(tmp_path, [LATE])[0], "--format", "json")
+    assert coterie_ok(*arguments).stdout == coterie_ok(*arguments, "--names", "braedon").stdout
 
 
 def test_a_log_without_a_time_says_which_option_gives_one(tmp_path):

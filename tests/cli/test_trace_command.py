@@ -425,8 +425,8 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
         (OSError("Not a gzipped file"), "t.jsonl: Not a gzipped file"),  # as gzip raises it
         (ValueError("line 3 has no op"), "t.jsonl: line 3 has no op"),
         (RecursionError("maximum depth"), "t.jsonl: nested too deeply"),
-        (UnicodeDecodeError("utf-8", b"a\xff", 1, 2, "odd"), "t.jsonl: not text: 'utf-8' codec can't"
-         " decode byte 0xff in position 1: odd"),
+        (UnicodeDecodeError("utf-8", b"a\xff", 1, 2, "odd"), "t.jsonl: not text: 'utf-8' codec "
+         "can't decode byte 0xff in position 1: odd"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_named_with_what_is_known_of_the_reason(error, line):
