@@ -3,16 +3,20 @@
 import os
 import shutil
 import stat
+from types import SimpleNamespace
 
 import pytest
 
 from coterie.atomic_file import OutputError, OverlapError
-from coterie.cli import expire, growth, undo
+from coterie.cli import expire, fetch, growth, undo
+from coterie.cli.logs import trust_notes
 from coterie.cli.outfile import whole_file
 from coterie.cli.outfolder import whole_folder
+from coterie.cluster.copy_state import CopyState
 from coterie.insight.questions.undo import FIELDS, SAME
+from coterie.log.folders import Listing, Segment
 from coterie.times import format_time
-from support.commandline import coterie, coterie_ok
+from support.commandline import coterie, coterie_ok, fails
 from support.log_writer import batch, commit, each, group_key, group_value
 
 DAY = 86_400_000
@@ -251,6 +255,50 @@ def test_a_log_is_complete_until_the_newest_record_of_any_partition(tmp_path, op
     lag = ("lag", late_log(tmp_path), *ends(tmp_path), option, LATE + 3_000, "--format", "csv")
     (line,) = (line for line in coterie_ok(*lag).stdout.splitlines() if line.startswith("g,"))
     assert ",ok," in line  # although its own partition ends earlier
+
+
+def test_partitions_of_the_groups_that_are_named_are_reported_where_they_were_compacted(tmp_path):
+    gaps = [
+        [*each(0, commit(LATE, group=name)), *each(9, commit(LATE + after_ms, group=name))]
+        for after_ms, name in ((3_000, b"g"), (1_000, b"h"))
+    ]
+    log = log_of(tmp_path / "log", *gaps, each(0, commit(LATE, group=b"w")))
+    lines = [
+        f"coterie: partition {number}: trusted since {format_time(ms)}; compacted before"
+        for number, ms in ((0, LATE + 3_000), (1, LATE + 1_000))
+    ]
+    for options, expected in (
+        ((), lines), (("--group", "g"), lines[:1]), (("--group", "h"), lines[1:]),
+        (("--group", "w"), []), (("--group", "w", "--group", "h"), lines[1:]),
+    ):  # fmt: skip
+        assert coterie_ok("explain", log, *options).stderr.splitlines() == expected, options
+    gone = f"(compacted: what was before {format_time(LATE + 3_000)} may be gone"
+    fails("explain", log, "--group", "nobody", says=gone)
+
+
+@pytest.mark.parametrize(
+    ("count", "hint"),
+    [(0, ""), (1, "1 .deleted segment lies there"), (2, "2 .deleted segments lie there")],
+)
+def test_deleted_segments_that_were_not_read_are_counted_behind_the_last_compacted_partition(
+    count, hint
+):
+    listing = Listing((), (), (Segment("0.log.deleted", 3, 0, 1, None),) * count)
+    lines = [f"partition {number}: trusted since {format_time(LATE)}" for number in (3, 5)]
+    more = f"; {hint}: --include-deleted reads what compaction took" if hint else ""
+    assert trust_notes(listing, {3: LATE, 5: LATE}) == [
+        f"{lines[0]}; compacted before", f"{lines[1]}; compacted before{more}",
+    ]  # fmt: skip
+    assert trust_notes(listing, {}) == []
+
+
+def test_a_row_of_a_copy_has_its_offsets_its_bytes_and_until_when_it_is_complete():
+    state = CopyState("t", 4, None, None, 11, 12, 13, 14, 15)
+    result = {"partition": 4, "next_offset": 21, "fetched_bytes": 22}
+    assert fetch.row_of(SimpleNamespace(**result, state=state)) == {
+        "offsets_partition": 4, "first_offset": 11, "end_offset": 21, "fetched_bytes": 22,
+        "complete_until": 14,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["explain", "metrics"])

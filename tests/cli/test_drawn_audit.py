@@ -61,6 +61,17 @@ def test_the_findings_of_a_group_are_counted_with_their_first_and_last_time():
     assert first == f"first differing record: a, byte 9, offset 5, {format_time(60)}"
 
 
+def test_the_first_differing_record_is_one_that_is_there_and_may_have_no_time():
+    there = FINDINGS[0]
+    missing = there | {"timestamp": 10, "log_offset": None}
+    *_, first = audit.draw([there, missing], [there, missing], {})
+    assert first == f"first differing record: b, byte 7, offset 5, {format_time(70)}"
+    untimed = there | {"timestamp": None, "log_offset": 8, "file": "c", "position": 4}
+    *_, first = audit.draw([there, untimed], [there, untimed], {})
+    assert first == "first differing record: c, byte 4, offset 8, -"
+    assert [isinstance(piece, str) for piece in audit.draw([missing], [missing], {})] == [False] * 2
+
+
 @pytest.mark.parametrize(("top", "left_out"), [(1, "2 more groups"), (2, "1 more group")])
 def test_of_the_first_findings_the_groups_are_whole_and_the_others_counted(top, left_out):
     summary, rest, table, _ = audit.draw(FINDINGS[:top], FINDINGS, {})

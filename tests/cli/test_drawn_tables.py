@@ -11,6 +11,7 @@ from coterie.insight.questions import explain as of_explain
 from coterie.insight.questions import growth as of_growth
 from coterie.insight.questions import lag as of_lag
 from coterie.insight.questions import undo as of_undo
+from coterie.insight.questions.undo_notes import CREATED_AGAIN
 from coterie.times import format_time
 from support.drawn import cells, of
 
@@ -71,6 +72,9 @@ def test_a_group_without_offsets_has_no_offset_and_one_group_is_no_groups():
     assert table.title.startswith("1 group at ")
     (line,) = cells(table)
     assert (line["OFFSETS"], line["DUE"], line["RULES"]) == ("0", "0", "no_offsets")
+    rows = [row | {"group_id": group} for group in ("h", "g")]  # neither loses anything
+    (table,) = expire.draw_groups(rows, expiry.Parameters(NOW, 7 * DAY), {})
+    assert [line["GROUP"] for line in cells(table)] == ["h", "g"]
 
 
 def test_a_line_of_an_offset_says_when_it_goes_under_each_retention():
@@ -378,6 +382,13 @@ def found(line):
     for text in WARNED_OF:
         if text in line:
             yield text, int(line.split(" partition")[0].rsplit(" ", 1)[1])
+
+
+def test_partitions_of_a_topic_that_was_created_again_are_counted_and_other_notes_are_not():
+    notes = ("late", None, f"{CREATED_AGAIN} at 1970-01-01T00:00:00.005Z", CREATED_AGAIN)
+    assert warned(*(restored(note=note) for note in notes[:2])) == []
+    (line,) = warned(*(restored(note=note) for note in notes))
+    assert line.startswith("group 'g': 2 partitions of a topic that was created again: ")
 
 
 @pytest.mark.parametrize(

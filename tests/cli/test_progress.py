@@ -1,6 +1,7 @@
 """The progress bar appears on a terminal, after a second, on standard error."""
 
 import io
+import re
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ from support.commandline import coterie
 from support.log_writer import batch, commit, group_key, group_value
 
 ERASE = "\x1b[2K"  # the terminal forgets a line
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
 class Terminal(io.StringIO):
@@ -33,6 +35,10 @@ def on_terminal(monkeypatch):
     return stream
 
 
+def plain(terminal):
+    return COLOUR.sub("", terminal.getvalue())
+
+
 def after_a_second(clock):
     shown = progress.TerminalProgress()
     shown.total(2000)
@@ -44,14 +50,26 @@ def test_a_terminal_sees_how_far_it_is(clock, monkeypatch):
     terminal = on_terminal(monkeypatch)
     with after_a_second(clock) as shown:
         shown.advance(500)
-    assert "reading" in terminal.getvalue()
-    assert "0.5/2.0 kB" in terminal.getvalue()
+        assert "reading" in terminal.getvalue()
+        assert " 0.5/2.0 kB" in plain(terminal)  # at once
+    assert " 0.5/2.0 kB" in plain(terminal)
     with after_a_second(clock) as shown:
         shown.advance(500)
         shown.advance(700)
         shown.stage("writing")
-    assert "1.2/2.0 kB" in terminal.getvalue()
+    assert " 1.2/2.0 kB" in plain(terminal)
     assert "writing" in terminal.getvalue()
+
+
+def test_a_size_that_is_not_known_is_left_open_until_it_is(clock, monkeypatch):
+    terminal = on_terminal(monkeypatch)
+    with progress.TerminalProgress() as shown:
+        clock[0] += 1
+        shown.advance(500)
+        assert " 500/? bytes" in plain(terminal)
+        shown.total(2000)
+        shown.advance(700)
+    assert " 1.2/2.0 kB" in plain(terminal)
 
 
 def test_work_of_less_than_a_second_shows_nothing(clock, monkeypatch):

@@ -3,12 +3,13 @@
 import gzip
 import json
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import click
 import pytest
 
-from coterie.cli.trace import factors
+from coterie.cli.trace import factors, unreadable
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.consumer_groups import golden
 from support.golden_data import GOLDEN
@@ -414,3 +415,26 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
     assert (out / "busy.expected.jsonl").read_text() == '{"answer":1}\n'
     coterie_ok("trace", "import", log, "--out", out, "--name", "other")
     assert (given[1][2], (out / "other.trace.jsonl").exists()) == ("other", True)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(2, "No such file", "other"), "other: No such file"),
+        (OSError(5, "Input/output error"), "t.jsonl: Input/output error"),
+        (OSError("Not a gzipped file"), "t.jsonl: Not a gzipped file"),  # as gzip raises it
+        (ValueError("line 3 has no op"), "t.jsonl: line 3 has no op"),
+        (RecursionError("maximum depth"), "t.jsonl: nested too deeply"),
+        (UnicodeDecodeError("utf-8", b"a\xff", 1, 2, "odd"), "t.jsonl: not text: 'utf-8' codec "
+         "can't decode byte 0xff in position 1: odd"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_named_with_what_is_known_of_the_reason(error, line):
+    assert unreadable(Path("t.jsonl"), error) == line
+
+
+def test_a_comparison_of_no_trace_fails(tmp_path):
+    for name in ("expected", "actual"):
+        (tmp_path / name).mkdir()
+    ran = coterie("trace", "diff", tmp_path / "expected", tmp_path / "actual")
+    assert (ran.returncode, ran.stdout) == (1, "0 passed, 0 failed\n")

@@ -94,6 +94,7 @@ def test_the_command_prints_a_column_for_each_design():
     done = coterie("designs", "compare", "herd")
     assert done.stdout.splitlines()[0].split() == ["cost", *DESIGNS]
     assert done.stdout.splitlines()[1].split() == ["rebalances", "78", "12", "12", "12"]
+    assert len({len(line) for line in done.stdout.splitlines()}) == 1  # numbers end below names
 
 
 def test_the_command_takes_one_design_a_setting_and_gives_json():
@@ -102,7 +103,8 @@ def test_the_command_takes_one_design_a_setting_and_gives_json():
         *("--set", "zookeeper.session.timeout.ms=6000"),
     )
     found = json.loads(done.stdout)
-    assert found["name"] == "crash-and-return"
+    assert done.stdout == json.dumps(found, indent=1) + "\n"
+    assert (found["name"], list(found["costs"])) == ("crash-and-return", [COORDINATOR])
     # two partitions, a session of 6 s, and what is left of an interval of 2 s
     assert 8 <= found["costs"][COORDINATOR]["unowned_seconds"] <= 30
 

@@ -185,6 +185,14 @@ def test_the_command_replaces_nothing_unasked(tmp_path):
     assert json.loads((tmp_path / "out/s.actual.json").read_text()) == {"name": "s", "points": []}
 
 
+def test_an_output_is_a_text_of_lines_with_names_as_they_are(tmp_path):
+    document = {"name": "gr\u00f6\u00dfe", "events": []}
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    coterie_ok("designs", "run", "s.json", "--out", "out", cwd=tmp_path)
+    text = (tmp_path / "out/s.actual.json").read_text(encoding="utf-8")
+    assert text == '{\n "name": "gr\u00f6\u00dfe",\n "points": []\n}\n'
+
+
 def test_an_output_that_cannot_be_written_is_named_not_the_scenario(tmp_path):
     (tmp_path / "s.json").write_text(json.dumps(scenario()))
     (tmp_path / "file").touch()

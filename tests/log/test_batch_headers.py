@@ -6,7 +6,12 @@ import pytest
 
 from coterie._core.codec.writer import encode_batch, encode_message_set
 from coterie.log import batch_headers
-from coterie.log.batch_headers import last_headers, may_become_batch, whole_batches_end
+from coterie.log.batch_headers import (
+    check_of_ends,
+    last_headers,
+    may_become_batch,
+    whole_batches_end,
+)
 from support import log_writer as write
 
 
@@ -77,3 +82,14 @@ def test_the_shortest_batch_of_each_magic_has_a_header():
         (header,) = batch_headers.batch_headers(data)
         assert int(header["crc"]) == int.from_bytes(data[crc_at : crc_at + 4], "big")
         assert len(batch_headers.batch_headers(data[:-1])) == 0
+
+
+@pytest.mark.parametrize("size", [1, 4, 61])
+def test_the_check_of_a_piece_is_of_so_many_bytes_at_either_end(size):
+    data = bytes(at & 255 for at in range(200))
+    check = check_of_ends(memoryview(data), size)
+    for at in (0, size - 1, size, 100, 199 - size, 200 - size, 199):
+        other = memoryview(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        is_within = at < size or at >= 200 - size
+        assert (check_of_ends(other, size) != check) == is_within, at
+    assert check_of_ends(memoryview(data)) == check_of_ends(memoryview(data), 61)  # a header

@@ -306,6 +306,8 @@ def test_the_time_0_is_one_and_minus_1_is_none(tmp_path):
     assert (cut.log_offset, cut.at_ms, cut.left_out) == (2, 3_000, 2)
     assert [(step.before_ms, step.after_ms) for step in steps_of(segments)] == [(5_000, 0)]
     assert clock.begin_of(segments, None, 0) == clock.Begin(0, 1, 0, earlier=0)
+    late = written(tmp_path / "late", [(at_ms, "a", 0) for at_ms in (5_000, 0, 6_000)])
+    assert clock.cut_at(late, None, 5_500)[2:] == (1, 5_500, 1)  # before the step back
 
 
 CRC_AT = 8 + 4 + 4 + 1  # behind base offset, length, leader epoch and magic
@@ -341,6 +343,20 @@ def test_a_stretch_that_was_set_back_counts_as_written_when_the_clock_caught_up(
     stretches.finish()
     numbers, own = np.arange(8), np.where(np.arange(8) == 3, -1, times)
     assert stretches.written(numbers, own).tolist() == [5, 9, 9, -1, 9, 12, 12, 12]
+
+
+def test_stretches_are_the_same_however_the_batches_are_cut_into_pieces():
+    times = np.array([5, 9, 0, -1, 3, 9, 12, 4, 11])
+    records = np.array([2, 1, 3, 2, 1, 2, 1, 4, 1])
+    written_ms = [5, 9, 9, -1, 9, 9, 12, 12, 12]  # the last stretch is open at the end of the log
+    for cut in range(len(times) + 1):
+        stretches = SetBack()
+        for part in (slice(cut), slice(cut, None)):
+            stretches.take(batches_at(*times[part])._replace(records=records[part]))
+        stretches.finish()
+        found = stretches.written(np.arange(records.sum()), np.repeat(times, records))
+        assert found.tolist() == np.repeat(written_ms, records).tolist(), cut
+        assert stretches.first.tolist() == [3, 12]
 
 
 def set_back(folder):

@@ -51,6 +51,9 @@ def test_a_checkpoint_that_cannot_be_read_says_nothing(tmp_path, text):
         ([(0, 0, 9), (1, 10, 15)], [(0, 0, 19)], 10),
         ([(0, 0, 9), (2, 10, 15), (3, 16, 20)], [(0, 0, 9), (1, 10, 30)], 10),
         ([(0, 0, 14), (3, 16, 20)], [(1, 12, 30)], 12),
+        ([(0, 0, 9), (2, 10, 10)], [(0, 0, 9), (1, 10, 10)], 10),  # of one offset each
+        ([(0, 0, 9), (2, 10, 9)], [(0, 0, 9), (1, 10, 15)], None),  # nothing was written under 2
+        ([(0, 0, 9), (2, 10, 15)], [(0, 0, 9), (1, 20, 19)], None),  # nor under 1
     ],
 )
 def test_histories_differ_from_where_an_offset_has_two_epochs(one, other, offset):
@@ -95,6 +98,7 @@ def test_an_epoch_that_rises_by_two_with_no_offset_missing_is_told():
         [(3, (0, 4)), (2, (2, 7))],  # of another partition
         [(3, (0, 7), (2, 4))],
         [(3, (0, -1), (2, 7))],
+        [(3, (1, 7), (3, 7))],  # where the log begins
     ],
 )
 def test_other_steps_of_an_epoch_tell_nothing(segments):

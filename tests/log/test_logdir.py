@@ -1,5 +1,6 @@
 """Segments are cut at batch boundaries, and read completely or not at all."""
 
+import gzip
 import itertools
 import os
 import shutil
@@ -164,11 +165,31 @@ def test_deleted_segments_that_are_not_read_are_in_the_order_of_the_log(tmp_path
         folder = tmp_path / f"__consumer_offsets-{number}"
         folder.mkdir()
         (folder / f"{0:020}.log").touch()
-        for base in (20, 5):
+        for base in (20, 0, 5):
             (folder / f"{base:020}.log.deleted").touch()
-    deleted = find_segments([tmp_path]).deleted
-    places = [(one.partition, one.base_offset) for one in deleted]
-    assert places == [(2, 5), (2, 20), (10, 5), (10, 20)]
+    listing = find_segments([tmp_path])
+    assert [os.path.basename(one.path) for one in listing.segments] == [f"{0:020}.log"] * 2
+    places = [(one.partition, one.base_offset) for one in listing.deleted]
+    assert places == [(number, base) for number in (2, 10) for base in (0, 5, 20)]
+
+
+def test_only_segments_of_one_partition_from_the_base_of_the_cleaned_one_on_replace_it(tmp_path):
+    def listed(*names):
+        for name in names:
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+        found = find_segments([tmp_path], include_deleted=True)
+        return [os.path.relpath(one.path, tmp_path) for one in found.segments]
+
+    one, two = (f"__consumer_offsets-{number}" for number in (1, 2))
+    live = [f"{one}/{0:020}.log", f"{two}/{10:020}.log", f"{two}/{20:020}.log"]
+    gone = [f"{two}/{base:020}.log.deleted" for base in (0, 5)]  # of a cleaned one that is gone
+    assert listed(*live, *gone) == live
+    originals = [f"{two}/{base:020}.log.deleted" for base in (20, 25)]
+    assert listed(*originals) == [*live[:2], *originals]
+    shutil.rmtree(tmp_path / one)
+    assert listed() == [live[1], *originals]
 
 
 def test_files_without_an_offset_stand_first_and_by_name(tmp_path):
@@ -234,6 +255,73 @@ def test_of_a_segment_that_lies_there_twice_one_is_named_and_left_alone(tmp_path
     assert listing.passed_over == (str(folder / f"{0:020d}.log.zst"),)
     (line,) = left_alone(listing.passed_over)
     assert line.endswith("the same segment lies beside it")
+
+
+def test_files_of_one_base_offset_are_one_segment_only_in_a_partition_where_they_follow(tmp_path):
+    def segment(partition, base_offset, name):
+        return Segment(name, partition, base_offset, 1, None)
+
+    pairs = [[segment(4, base, f"{base}.log{end}") for end in ("", ".zst")] for base in (0, 5, 9)]
+    loose = [segment(None, 0, f"{folder}/0.log") for folder in "ab"]
+    nameless = [segment(4, None, f"{name}.log") for name in "xy"]
+    listing = listing_of([one for some in (*pairs, loose, nameless) for one in some], ())
+    assert listing.segments == (*loose, *nameless, *(plain for plain, _ in pairs))
+    assert listing.passed_over == tuple(packed.path for _, packed in pairs)
+
+
+def test_only_files_named_as_segments_count_and_those_set_aside_are_passed_over(tmp_path):
+    folder = tmp_path / "__consumer_offsets-1"
+    (folder / f"{5:020}.log").mkdir(parents=True)
+    (tmp_path / "__consumer_offsets-2").write_text("no folder")
+    (tmp_path / "__consumer_offsets-3.0d9bb4-delete").mkdir()
+    zero, nine = f"{0:020}", f"{9:020}"
+    for name in (f"{zero}.log", f"{zero}.log.gz", f"{nine}.log.zst", "x.log"):
+        (folder / name).touch()
+    for name in (f"{zero}.index", f"{zero}.log.bz2", "leader-epoch-checkpoint", "log"):
+        (folder / name).touch()
+    aside = [
+        f"{zero}.log.swap",
+        f"{zero}.log.cleaned",
+        f"{zero}.index.deleted",
+        f"{nine}.log.deleted",
+    ]
+    for name in aside:
+        (folder / name).touch()
+    for paths in ([tmp_path], [folder]):
+        listing = find_segments(paths)
+        names = [os.path.basename(one.path) for one in listing.segments]
+        assert names == ["x.log", f"{zero}.log", f"{nine}.log.zst"]
+        assert [one.compression for one in listing.segments] == [None, None, "zst"]
+        assert [os.path.basename(one.path) for one in listing.deleted] == [f"{nine}.log.deleted"]
+        left = {os.path.basename(path) for path in listing.passed_over} - {f"{zero}.log.gz"}
+        beside = {"__consumer_offsets-3.0d9bb4-delete"} if paths == [tmp_path] else set()
+        assert left == {*aside} | beside
+
+
+def test_a_file_that_is_named_is_a_segment_by_its_folder_its_offset_or_its_first_batch(tmp_path):
+    folder = tmp_path / "__consumer_offsets-7"
+    folder.mkdir()
+    log, other = DATA[: STARTS[1]], b"something else, long enough for a batch" * 3
+    for place, name, data, partition in (
+        (folder, "x.log", other, 7), (tmp_path, f"{3:020}.log", other, None),
+        (tmp_path, "x.log", log, None), (tmp_path, "empty.log", b"", None),
+    ):  # fmt: skip
+        (place / name).write_bytes(data)
+        (segment,) = find_segments([place / name]).segments
+        assert (segment.partition, segment.size) == (partition, len(data))
+    (tmp_path / "y.log").write_bytes(other)
+    (tmp_path / "y.txt").write_bytes(log)
+    os.mkfifo(tmp_path / f"{5:020}.log")
+    for name, why in (("y.log", "no batch at its"), ("y.txt", "give"), (f"{5:020}.log", "give")):
+        with pytest.raises(LogError, match=f"not a log segment.*{why}"):
+            find_segments([tmp_path / name])
+
+
+def test_a_compressed_file_is_never_mapped(tmp_path):
+    path = tmp_path / f"{0:020}.log.gz"
+    path.write_bytes(gzip.compress(DATA[:1000]) + gzip.compress(DATA[1000:]))
+    (segment,) = find_segments([path]).segments
+    assert bytes(read_segment(segment, map_from_bytes=1)) == DATA
 
 
 def test_a_number_that_no_partition_can_have_makes_no_partition_folder(tmp_path):

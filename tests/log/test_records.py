@@ -73,8 +73,10 @@ def test_a_control_key_has_a_type_from_version_0_on(key, name):
 def test_what_no_schema_reads_has_its_version_its_bytes_and_one_fault():
     time, key, value = commit(5)
     odd_value, cut_key = struct.pack(">h", -2) + b"x", key[:-1]
-    rows, faults = rows_of(batch(0, [(time, key, odd_value), (time, cut_key, value)]))
-    first, second = rows
+    pairs = [(key, odd_value), (cut_key, value), (cut_key, odd_value), (cut_key, None)]
+    data = batch(0, [(time, *pair) for pair in pairs])
+    rows, faults = rows_of(data)
+    first, second, *_ = rows
     assert (first["value"]["version"], first["value"]["raw"]) == (-2, odd_value)
     assert first["key"]["data"]["group"] == "g"
     assert (second["key"]["version"], second["key"]["type"]) == (1, first["key"]["type"])
@@ -82,7 +84,11 @@ def test_what_no_schema_reads_has_its_version_its_bytes_and_one_fault():
     assert [(fault[0], fault[1], fault[2], fault[3]) for fault in faults] == [
         (0, 0, "value", 0),
         (0, 0, "key", 1),
+        (0, 0, "key", 2),  # one for a record, of what comes first
+        (0, 0, "key", 3),
     ]
+    odd = data + control(2) + data[:-1] + b"x"
+    assert [*segment_records(odd, segment="s.log", partition=3)] == rows_of(odd)[0]
 
 
 def test_of_some_groups_no_other_records_and_no_markers_come():

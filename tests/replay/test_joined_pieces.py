@@ -4,6 +4,7 @@ import pytest
 
 from coterie import PartialState, ScanOptions
 from coterie._core.fold.fold_state import Scanned
+from coterie.replay.engine import Read, summarize
 from coterie.replay.pieces import join_pieces
 from support.log_writer import batch, commit
 
@@ -62,3 +63,18 @@ def test_a_joined_piece_has_the_sums_the_first_and_the_greatest_of_its_pieces(fi
 def test_pieces_that_do_not_touch_stay_apart(other):
     pieces = [FIRST, LATER._replace(**other)]
     assert join_pieces(pieces) == pieces
+
+
+def test_a_summary_has_the_sums_of_all_pieces_and_each_file_once():
+    def piece(file, position, size, batches, records, first_offset):
+        ends = first_offset, first_offset + records - 1
+        return Scanned(file, position, size, batches, records, *ends, 100, False, 90)
+
+    whole = [piece("a", 0, 11, 2, 5, 0), piece("a", 11, 13, 3, 7, 5), piece("b", 0, 17, 4, 9, 12)]
+    cleaned = [piece("c", 0, 19, 6, 23, 4)]
+    reads = {3: Read(whole, {77: 1, 78: 2}, ["one"]), 8: Read(cleaned, {78: 4}, ["two", "three"])}
+    summary = summarize(reads, 29, ("aside",))
+    assert (summary.files, summary.bytes, summary.batches, summary.records) == (3, 60, 15, 44)
+    assert (summary.groups, summary.partitions, summary.passed_over) == (29, 2, ("aside",))
+    assert (summary.unknown_versions, summary.faults) == ({77: 1, 78: 6}, ("one", "two", "three"))
+    assert (summary.trusted_from_ms, summary.pieces) == ({8: 90}, {3: whole, 8: cleaned})

@@ -329,10 +329,11 @@ def test_the_collector_works_after_a_fold_as_before(monkeypatch, collects, new, 
 def test_units_that_wait_are_not_scanned_once_the_fold_is_closed(monkeypatch):
     listing = find_segments([golden_data.log("basic")])
     first = next(parallel_scan.units_of(listing.segments, 2000))
-    begun, last = [], threading.Event()
+    begun, flags, last = [], [], threading.Event()
 
     def waiting(unit, options, going):
         begun.append(unit)
+        flags.append(going)
         if unit[0][:3] != first[0][:3]:  # all but the one that is taken wait for the end
             last.wait()
         return options.new_fold()
@@ -349,6 +350,17 @@ def test_units_that_wait_are_not_scanned_once_the_fold_is_closed(monkeypatch):
     next(steps)
     steps.close()
     assert len(begun) <= 3  # the one that was taken, and one on each thread
+    assert not any(flags)  # those on a thread end after the next piece
+
+
+def test_a_unit_of_a_fold_that_was_closed_ends_after_the_next_piece(monkeypatch):
+    monkeypatch.setattr(parallel_scan, "SCAN_PIECE_BYTES", 1)
+    listing = find_segments([golden_data.log("compression-zstd")])
+    unit = next(parallel_scan.units_of(listing.segments, 1 << 30))
+    ended, whole = (parallel_scan.scan_unit(unit, ScanOptions(), going) for going in ([], [True]))
+    (piece,) = ended.segments
+    assert (piece.batches, piece.position) == (1, 0)
+    assert sum(one.batches for one in whole.segments) > 1
 
 
 @pytest.mark.parametrize(("counted", "cores"), [(None, 1), (1, 1), (6, 6)])

@@ -9,12 +9,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from coterie.insight.questions import audit
+from coterie.insight.questions import audit, expire
 from coterie.insight.records.partition_view import GroupHistory, read_partitions
 from coterie.log.consumer_protocol import assignment
+from coterie.messages import encode_key, encode_value
 from coterie.report import charts, gather, markdown, ownership, sections, spans
 from coterie.report.ownership import MemberBar
-from coterie.report.page import section_data
+from coterie.report.page import page_data, section_data
 from coterie.report.sections import Basis
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
@@ -25,7 +26,7 @@ def gathered(folder, **partitions):
     """What a page shows of partitions `p0`, `p1`, ...: (base offset, batches) of each segment."""
     for name, segments in partitions.items():
         place = folder / f"__consumer_offsets-{name[1:]}"
-        place.mkdir()
+        place.mkdir(parents=True)
         for base_offset, batches in segments:
             (place / f"{base_offset:020}.log").write_bytes(b"".join(batches))
     return gather.gather(read_partitions([folder]), BASIS)
@@ -47,14 +48,24 @@ def test_a_log_is_from_its_first_record_to_its_newest_and_whole_where_all_partit
     assert found.compacted == [(0, 500), (1, 300)]
     assert (found.records, found.partitions, found.faults) == (5, 2, 0)
     assert found.group_ids == {"g"}
+    # All commits are drawn; requests count where none is missing.
+    assert found.commits.as_data() == {
+        "span_ms": 100,
+        "at": [0, 300, 500, 900],
+        "count": [2, 1, 1, 1],
+    }
+    assert [detail["head"]["requests"] for detail in details(found)] == [2, 1]
 
 
 def test_the_partitions_with_most_commits_are_drawn_in_order_of_their_number(tmp_path, monkeypatch):
     monkeypatch.setattr(gather, "LINES", 2)
-    records = [commit(at, partition=partition) for at, partition in enumerate((9, 9, 9, 5, 7, 7))]
+    places = (5, 9, 9, 9, 7, 7, 6)
+    records = [commit(at, 10 * at, partition=partition) for at, partition in enumerate(places)]
     (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
-    lines = [(line["partition"], line["commits"]) for line in detail["lines"]["lines"]]
-    assert (lines, detail["lines"]["left_out"]) == ([(7, 2), (9, 3)], 1)
+    names = ("partition", "commits", "at", "value")
+    lines = [tuple(line[name] for name in names) for line in detail["lines"]["lines"]]
+    assert lines == [(7, 2, [4, 5], [40, 50]), (9, 3, [1, 2, 3], [10, 20, 30])]
+    assert detail["lines"]["left_out"] == 2
 
 
 def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
@@ -62,6 +73,38 @@ def test_a_group_committed_last_when_its_latest_partition_did(tmp_path):
     (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
     assert detail["head"]["last_commit"] == 900
     assert detail["extent"] == [100, 900]
+
+
+def test_partitions_stand_as_java_sorts_topics_and_one_may_have_no_time(tmp_path):
+    topics = ("\uffff", "\U00010000")  # Java: the first of D800 DC00 stands before FFFF
+    records = [
+        commit(ms, topic=topic.encode()) for ms, topic in zip((500, 700), topics, strict=True)
+    ]
+    records += [commit(-1, 5, topic=b"u", committed=-1), (-1, commit_key(1, b"g", b"u", 0), None)]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
+    rows = [(row[0], row[2], row[4], row[5]) for row in detail["offsets"]["rows"]]
+    assert rows == [("u", None, None, 1), (topics[1], 7, 700, 1), (topics[0], 7, 500, 1)]
+    assert [line["topic"] for line in detail["lines"]["lines"]] == [topics[1], topics[0]]
+    assert detail["head"]["last_commit"] == 700
+
+
+def test_a_group_of_one_commit_is_drawn_at_its_time(tmp_path):
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, commit(700, 8)))]))
+    assert (detail["extent"], detail["rate"]["at"]) == ([700, 700], [700])
+    (line,) = detail["lines"]["lines"]
+    assert (line["at"], line["value"]) == ([700], [8])
+
+
+@pytest.mark.parametrize("most", ["commits", "rebalances"])
+def test_commits_and_rebalances_of_all_groups_are_drawn_over_the_same_spans(tmp_path, most):
+    """Spans of 500 ms are the shortest of which 240 are enough for a minute and a half."""
+    ends = [1_000, 100_000]
+    commits, lives = (ends, ends[:1]) if most == "commits" else (ends[:1], ends)
+    records = [commit(ms) for ms in commits]
+    records += [(ms, group_key(b"g"), group_value(at, [b"m"])) for at, ms in enumerate(lives, 1)]
+    data = page_data(gathered(tmp_path, p0=[(0, each(0, *records))]), "title", BASIS)
+    for name, times in (("commits", commits), ("rebalances", lives)):
+        assert data[name] == {"span_ms": 500, "at": times, "count": [1] * len(times)}
 
 
 def test_commits_that_an_aborted_transaction_held_are_not_counted_over_time(tmp_path):
@@ -110,6 +153,77 @@ def test_a_bar_never_ends_before_it_begins(monkeypatch):
     assert [(bar.start_ms, bar.end_ms) for bar in bars] == [(100, 100), (50, 80), (80, 80)]
 
 
+TOPIC = "A" * 21 + "Q"  # an id whose name no record says
+
+
+def held(at_ms, member, epoch, numbers, given_up=()):
+    """A record of a consumer group's member, with the partitions that it has and gives up."""
+    parts = [[{"topicId": TOPIC, "partitions": list(some)}] if some else []
+             for some in (numbers, given_up)]  # fmt: skip
+    data = {"memberEpoch": epoch, "previousMemberEpoch": 0, "state": 0}
+    data |= dict(zip(("assignedPartitions", "partitionsPendingRevocation"), parts, strict=True))
+    key = encode_key({"version": 8, "data": {"groupId": "g", "memberId": member}})
+    return at_ms, key, encode_value(8, {"version": 0, "data": data})
+
+
+def test_a_bar_of_a_newer_group_goes_from_a_members_record_to_its_next_one_with_a_time(tmp_path):
+    records = [
+        held(0, "m", 1, [5, 2]),
+        held(0, "m", 2, [7, 1], [3, 0]),  # in the same millisecond: the one before has no bar
+        held(2_000, "n", 2, [6]),
+        held(-1, "m", 3, [9]),
+        held(4_000, "m", 4, [8, 3]),
+    ]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
+    drawn = detail["timeline"]
+    bars = [
+        (drawn["ids"][bar[5]], *bar[1:4], drawn["assignments"][bar[4]]) for bar in drawn["bars"]
+    ]
+    assert bars == [
+        ("m", 0, 4_000, 2, [2, f"{TOPIC}: 1, 7; to give up {TOPIC}: 0, 3"]),
+        ("n", 2_000, 4_000, 2, [1, f"{TOPIC}: 6"]),
+        ("m", 4_000, 4_000, 4, [2, f"{TOPIC}: 3, 8"]),
+    ]
+
+
+def test_a_share_groups_member_has_bars_once_it_has_joined_and_each_partition_in_order(tmp_path):
+    def record(at_ms, version, data):
+        key = encode_key({"version": version, "data": {"groupId": "s", "memberId": "m"}})
+        return at_ms, key, encode_value(version, {"version": 0, "data": data})
+
+    def has(at_ms, epoch, *numbers):  # ShareGroupCurrentMemberAssignmentValue
+        topics = [{"topicId": TOPIC, "partitions": list(numbers)}]
+        data = {"memberEpoch": epoch, "previousMemberEpoch": 0, "state": 0}
+        return record(at_ms, 14, data | {"assignedPartitions": topics})
+
+    joined = {"rackId": None, "clientId": "c", "clientHost": "/h", "subscribedTopicNames": ["t"]}
+    records = [
+        has(100, 1, 4),
+        record(200, 10, joined),
+        has(300, 2, 5, 1, 3),
+        record(400, 10, joined),
+    ]
+    (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
+    drawn = detail["timeline"]
+    assert [bar[1:4] for bar in drawn["bars"]] == [[300, 400, 2]]
+    assert drawn["assignments"] == [[3, f"{TOPIC}: 1, 3, 5"]]
+    assert drawn["members"] == [["c", "/h", None, "m"]]
+
+
+def test_a_record_without_a_time_has_no_bar_and_the_last_ones_are_shown(tmp_path, monkeypatch):
+    bars = ownership.classic_bars(life_of(monkeypatch, 100, -1, 300), 1000)
+    assert [bar.start_ms for bar in bars] == [100, 300]
+    monkeypatch.undo()
+    monkeypatch.setattr(ownership, "GENERATIONS", 2)
+    lives = [(at, group_key(b"g"), group_value(at + 1, [b"m"])) for at in range(3)]
+    for count, left_out in ((1, 0), (2, 0), (3, 1)):
+        data = {f"p{count}": [(0, each(0, *lives[:count]))]}
+        *_, detail = details(gathered(tmp_path / str(count), **data))
+        drawn = detail["timeline"]
+        assert drawn["left_out"] == {"generations": left_out, "members": 0}
+        assert [bar[3] for bar in drawn["bars"]] == [*range(1 + left_out, count + 1)]
+
+
 # ---- sections
 
 
@@ -130,12 +244,53 @@ def test_the_next_expiry_is_that_of_an_offset_that_is_there(tmp_path):
     assert row[len(gather.OVERVIEW) + columns.index("next_expiry")] == 10_500
 
 
+def test_the_overview_has_the_first_expiry_and_the_number_of_clients_that_flap():
+    due = [{"status": expire.DUE, "expires_at": ms} for ms in (9_500, None, 8_200, 9_900)]
+    gone = {"status": expire.REMOVED, "expires_at": 100}
+    assert sections.next_expiry([*due, gone]) == 8_200
+    assert sections.next_expiry([gone, due[1]]) is None
+    rows = [
+        {"event": event, "cause": f"{client} (h) is flapping: 8 joins and leaves in 35.0 s"}
+        for event, client in (
+            ("flapping", "a"),
+            ("flapping", "b"),
+            ("flapping", "a"),
+            ("client", "c"),
+        )
+    ]
+    assert (sections.flapping(rows), sections.flapping(rows[3:])) == (2, None)
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [(2**53, 2**53), (2**53 + 1, str(2**53 + 1)), (-(2**53) - 1, str(-(2**53) - 1)), ("x", "x")],
 )
 def test_a_number_that_a_double_cannot_hold_is_a_text(value, shown):
     assert sections.exact(value) == shown
+
+
+def test_each_column_of_a_section_has_a_heading_and_the_kind_by_which_it_is_formatted():
+    kinds = {
+        section.name: [
+            (one["label"], one["kind"]) for one in section_data(section, BASIS)["columns"]
+        ]
+        for section in sections.SECTIONS
+    }
+    assert kinds["causes"] == [
+        ("Time", "time"), ("Generation", "number"), ("Members", "number"), ("Event", "text"),
+        ("Cause", "text"), ("No assignment", "text"),  # a text of its own, as "< 0.2 s"
+    ]  # fmt: skip
+    assert kinds["expiry"] == [
+        ("Topic", "text"), ("Partition", "number"), ("Status", "text"), ("Rule", "text"),
+        ("Counted from", "time"), ("Expires", "time"), ("In", "duration"), ("Removed", "time"),
+    ]  # fmt: skip
+    data = page_data(gather.Gathered(), "title", BASIS)
+    assert [(one["name"], one["kind"]) for one in data["counted"]] == [
+        ("flapping", "number"), ("next_expiry", "minute"), ("findings", "number"),
+    ]  # fmt: skip
+    assert data["columns"] == [*gather.OVERVIEW, *(one["name"] for one in data["counted"])]
+    assert [one["name"] for one in data["sections"]] == ["causes", "clients", "expiry", "findings"]
+    assert data["title"] == "title"
 
 
 # ---- spans
@@ -183,6 +338,7 @@ def test_a_line_has_offsets_as_texts_where_a_double_cannot_hold_them(tmp_path, f
     (detail,) = details(gathered(tmp_path, p0=[(0, each(0, *records))]))
     (line,) = detail["lines"]["lines"]
     assert line["value"] == [7, far if abs(far) <= 2**53 else str(far)]
+    assert charts.exact_list(np.zeros(0, np.int64)) == []
 
 
 def test_the_greatest_time_has_its_span_too(tmp_path):

@@ -180,6 +180,18 @@ def test_a_time_has_64_bits(at_ms):
     assert ScanOptions(at_ms=min(max(at_ms, -(2**63)), 2**63 - 1)).at_ms is not None
 
 
+def test_a_partition_has_31_bits():
+    for number in (0, 2**31 - 1):
+        assert scanned(commit(5), partition=number).numbers() == [number]
+    for number in (-1, 2**31):
+        with pytest.raises(CoterieError, match="partition must be from 0"):
+            scanned(commit(5), partition=number)
+        state = scanned(commit(5), partition=0)
+        state.partitions[number] = state.partitions.pop(0)
+        with pytest.raises(CoterieError, match="partition must be from 0"):
+            state.numbers()
+
+
 def test_a_state_keeps_what_was_asked_for_and_no_more():
     pytest.importorskip("pyarrow")
     assert "commits" not in scanned(commit(5)).to_arrow()
@@ -266,6 +278,20 @@ def test_no_generation_is_written_that_a_later_fault_takes_back(
     assert rows["faults"]["kind"].to_pylist() == ["key"]
 
 
+def test_a_log_is_whole_where_segments_follow_and_an_empty_one_shows_what_the_last_has_lost(
+    tmp_path,
+):
+    pairs = [batch(at, [commit(at + 5), commit(at + 6)]) for at in (0, 2)]
+    for number, last, trusted in ((0, (2, pairs[1]), {}), (1, (2, b""), {}), (2, (3, b""), {2: 6})):
+        home = tmp_path / str(number)
+        folder = in_folder(home / "log", number, pairs[0])
+        (folder / f"{last[0]:020}.log").write_bytes(last[1])
+        (home / "out").mkdir()
+        request = ReplayRequest((str(home / "log"),), home / "out", "json", ScanOptions())
+        summary = replay(request, Silent())
+        assert (summary.files, summary.trusted_from_ms) == (2, trusted), number
+
+
 def test_partitions_from_100_on_are_found_in_order_of_their_number(tmp_path):
     for number in (1000, 20, 100, 3):
         in_folder(tmp_path, number, batch(0, [commit(5)]))
@@ -328,9 +354,23 @@ def test_a_document_has_names_as_they_are(tmp_path):
 
 
 def test_a_document_says_its_numbers_as_json(tmp_path):
-    in_folder(tmp_path / "log", 5, batch(3, [commit(5)]))
+    """From the first record of the first segment that has any to the last one of the last."""
+    batches = [batch(at, [commit(5), commit(6)]) for at in (3, 5, 8)]
+    folder = in_folder(tmp_path / "log", 5)
+    for base_offset, data in ((1, b""), (3, batches[0] + batches[1]), (8, batches[2]), (10, b"")):
+        (folder / f"{base_offset:020}.log").write_bytes(data)
+    in_folder(tmp_path / "log", 7)
     (tmp_path / "out").mkdir()
     request = (str(tmp_path / "log"),), tmp_path / "out", "json", ScanOptions()
     replay(ReplayRequest(*request), Silent())
-    (texts,) = json.loads((tmp_path / "out/groups.json").read_text())["partitions"]
-    assert (texts["partition"], texts["log_start_offset"], texts["log_end_offset"]) == (5, 3, 4)
+    first, empty = json.loads((tmp_path / "out/groups.json").read_text())["partitions"]
+    assert first == {
+        "partition": 5,
+        "log_start_offset": 3,
+        "log_end_offset": 10,
+        "bytes": sum(map(len, batches)),
+        "messages": [],
+    }
+    assert empty == {
+        "partition": 7, "log_start_offset": 0, "log_end_offset": 0, "bytes": 0, "messages": [],
+    }  # fmt: skip

@@ -43,11 +43,11 @@ def test_a_leader_epoch_is_shown_from_0_on(epoch, shown):
 
 def test_what_is_held_stands_by_topic_as_java_sorts_and_partition_then_what_is_not():
     assigned = [(LAST, [2, 10, 1]), (ASTRAL, [0])]
-    left = [offset(LAST, 7), offset(ASTRAL, 8), offset(ASTRAL, 3)]
+    left = [offset(LAST, 7), offset(ASTRAL, 8), offset(ASTRAL, 3), offset("a", 9), offset("a", 5)]
     rows = views.offset_rows(group(members=[member("m", assigned)], offsets=left))
     assert places(rows) == [
         *((ASTRAL, 0), (LAST, 1), (LAST, 2), (LAST, 10)),
-        *((ASTRAL, 3), (ASTRAL, 8), (LAST, 7)),
+        *(("a", 5), ("a", 9), (ASTRAL, 3), (ASTRAL, 8), (LAST, 7)),
     ]
 
 
@@ -268,6 +268,69 @@ def test_only_3_9_prints_the_offsets_of_later_groups_without_a_blank_line():
         assert table(view, drawn, old=old, first=first).startswith("\n") == is_blank
     style = tabular.TableStyle("consumer", "offsets", True, False)
     assert tabular.draw(style, rows) == table("offsets", rows, old=True, first=True)
+
+
+def test_3_9_has_no_more_columns_of_offsets_and_states_if_it_is_verbose_and_4_1_has_epochs():
+    rows = {
+        "offsets": views.offset_rows(group(offsets=[offset("t", 0, leader_epoch=3)])),
+        "state": [views.state_row(group())],
+    }
+    epochs = {"offsets": ["LEADER-EPOCH"], "state": ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]}
+    for view, drawn in rows.items():
+        for old in (True, False):
+            plain, verbose = (table(view, drawn, old=old, verbose=on).split("\n") for on in (0, 1))
+            assert (plain == verbose) == old, view
+            added = [name for name in verbose[1].split() if name not in plain[1].split()]
+            assert added == ([] if old else epochs[view]), view
+
+
+HEADINGS = {  # of ShareGroupCommand, StreamsGroupCommand: (kind, view) -> plain, verbose
+    ("share", "offsets"): (
+        "GROUP TOPIC PARTITION START-OFFSET",
+        "GROUP TOPIC PARTITION LEADER-EPOCH START-OFFSET",
+    ),
+    ("share", "state"): (
+        "GROUP COORDINATOR (ID) STATE #MEMBERS",
+        "GROUP COORDINATOR (ID) STATE GROUP-EPOCH ASSIGNMENT-EPOCH #MEMBERS",
+    ),
+    ("share", "members"): (
+        "GROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS ASSIGNMENT",
+        "GROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS MEMBER-EPOCH ASSIGNMENT",
+    ),
+    ("streams", "offsets"): (
+        "GROUP TOPIC PARTITION OFFSET-LAG",
+        "GROUP TOPIC PARTITION CURRENT-OFFSET LEADER-EPOCH LOG-END-OFFSET OFFSET-LAG",
+    ),
+    ("streams", "state"): (
+        "GROUP COORDINATOR (ID) STATE #MEMBERS",
+        "GROUP COORDINATOR (ID) STATE GROUP-EPOCH TARGET-ASSIGNMENT-EPOCH #MEMBERS",
+    ),
+    ("streams", "members"): (
+        "GROUP MEMBER PROCESS CLIENT-ID ASSIGNMENTS",
+        "GROUP TARGET-ASSIGNMENT-EPOCH TOPOLOGY-EPOCH MEMBER MEMBER-PROTOCOL MEMBER-EPOCH PROCESS "
+        "CLIENT-ID ASSIGNMENTS",
+    ),
+}
+
+
+def test_verbose_tables_of_share_and_streams_groups_have_their_epochs_in_kafkas_order():
+    share = group("share", initialized_topics=[{"topic": "t", "partitions": [0]}])
+    share["members"] = [member("m", [("t", [0])])]
+    for (kind, view), headings in HEADINGS.items():
+        rows = views.VIEWS[kind, view](share if kind == "share" else streams())
+        for verbose, heading in enumerate(headings):
+            line = table(view, rows, kind=kind, verbose=bool(verbose)).splitlines()[1]
+            assert " ".join(line.split()) == heading, (kind, view)
+
+
+def test_only_columns_of_names_are_widened_by_a_longer_text():
+    rows = [views.state_row(group(group_id="g" * 26, state="s" * 21))]
+    for old, width in ((True, 25), (False, 26)):
+        heading, line = table("state", rows, old=old).splitlines()[1:]
+        assert heading.index("COORDINATOR") == width + 1
+        assert line.startswith("g" * 26 + " - ")
+        state = heading.index("STATE")
+        assert heading.index("#MEMBERS") == state + (16 if old else 21)
 
 
 def test_the_last_column_is_as_wide_as_its_text():

@@ -8,7 +8,7 @@ import signal
 import pytest
 import trustme
 
-from coterie.cli.watch import login_of
+from coterie.cli.watch import login_of, place_of_listen
 from coterie.errors import ArgumentError
 from support import golden_data
 from support.commandline import coterie_ok, fails
@@ -206,3 +206,37 @@ def test_a_login_of_root_may_be_readable_by_its_group(tmp_path, monkeypatch):
     login.chmod(0o644)
     with pytest.raises(ArgumentError, match="others may read it"):
         login_of(login)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_login"),
+    [
+        ("me:secret\n", True), ("me:secret", True), ("me:a:b", True),  # a password may have ":"
+        ("", False), ("\n", False), ("me", False), ("me:", False), (":secret", False),
+        ("me:secret\nyou:too\n", False),
+    ],
+)  # fmt: skip
+def test_a_login_is_one_line_of_a_user_and_a_password(tmp_path, line, is_login):
+    file = tmp_path / "login"
+    file.write_text(line)
+    file.chmod(0o600)
+    if is_login:
+        assert login_of(file) == line.rstrip("\n")
+    else:
+        with pytest.raises(ArgumentError, match="it must have one line, USER:PASSWORD"):
+            login_of(file)
+
+
+def test_other_machines_are_let_in_by_a_login_or_as_insecure_alone():
+    for text, with_login, insecure, is_open in (
+        ("127.0.0.1:9308", False, False, True), ("[::1]:0", False, False, True),
+        ("0.0.0.0:9308", False, False, False), ("0.0.0.0:9308", True, False, True),
+        ("0.0.0.0:9308", False, True, True), ("10.0.0.1:9308", False, False, False),
+    ):  # fmt: skip
+        allowed = {"with_login": with_login, "insecure": insecure}
+        if is_open:
+            place = place_of_listen(text, **allowed)
+            assert place.address == text, text
+        else:
+            with pytest.raises(ArgumentError, match="is not a loopback address"):
+                place_of_listen(text, **allowed)

@@ -156,7 +156,7 @@ def group_line(group: str, rows: list[Row], ask: expire.Parameters) -> Row:
     """Return the line of a group: its offsets by status, and the next expiry."""
     counts = Counter(row["status"] for row in rows if row["topic"] is not None)
     standing = [row for row in rows if row["status"] != expire.REMOVED]
-    head = (standing or rows)[0]
+    head, *_ = rows  # of one group, so all have one state
     times = [row["expires_at"] for row in standing if row["expires_at"] is not None]
     next_at = min(times, default=None)
     assert ask.now_ms is not None  # the caller has set it
@@ -192,7 +192,8 @@ def draw_offsets(
                 expires_at = row["what_if"][index]["expires_at"] if row["what_if"] else None
                 line[f"at_{format_duration(ms)}"] = expires_at
             lines.append(line)
-        idle = group_rows[0]["idle_since"]
+        head, *_ = group_rows
+        idle = head["idle_since"]
         since = "" if idle is None else f", idle since {format_time(idle)}"
         state = states.get(group, GONE)
         yield tables.table(fields, lines, f"group {tables.printable(group)}: {state}{since}")

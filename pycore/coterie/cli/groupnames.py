@@ -49,7 +49,7 @@ def chosen_groups(
             )
         chosen |= matched
     left = remaining(chosen, known, without)
-    if without and not left:
+    if not left:
         raise all_excluded(without)
     return left
 
@@ -65,7 +65,7 @@ def remaining(
     """Return the ids that no id or pattern of ``excluded`` names."""
     left = frozenset(chosen)
     for name in excluded:
-        left -= {name} if name in known or not SPECIAL.search(name) else matching(name, left)
+        left -= {name} if name in known else matching(name, left)
     return left
 
 

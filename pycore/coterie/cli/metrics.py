@@ -111,6 +111,7 @@ def command(
         found = asking.show(metrics.FIELDS, rows, options)
     if not found:
         asking.say_no_group(at_ms)
-    if ends is not None and newest is not None:
+    if ends is not None:
+        assert newest is not None  # set with the end offsets
         say_untimed(ends, end_ms, newest.ms)
         statuses.say_unknown()

@@ -65,6 +65,7 @@ class TerminalProgress:
         self.bar.update(
             self.task, completed=self.done, total=self.size or None, description=self.what
         )
+        self.bar.start()  # without effect where it is shown already
 
     def _begin(self) -> None:
         from rich.console import Console
@@ -86,5 +87,4 @@ class TerminalProgress:
             console=Console(stderr=True),
             transient=True,
         )
-        self.task = self.bar.add_task(self.what, total=self.size or None)
-        self.bar.start()
+        self.task = self.bar.add_task(self.what, total=None)

@@ -295,13 +295,9 @@ def _partition_folder(path: str, aside: list[str]) -> list[Segment]:
 
 
 def _is_deleted(path: str) -> bool:
-    """Return whether a path is a ``.deleted`` segment in a partition's folder."""
+    """Return whether a path that was passed over is a ``.deleted`` segment."""
     name = os.path.basename(path)
-    return bool(
-        name.endswith(DELETED)
-        and SEGMENT_FILE.fullmatch(name.removesuffix(DELETED))
-        and PARTITION_FOLDER.fullmatch(os.path.basename(os.path.dirname(os.path.abspath(path))))
-    )
+    return name.endswith(DELETED) and bool(SEGMENT_FILE.fullmatch(name.removesuffix(DELETED)))
 
 
 def _deleted_segment(path: str) -> Segment:

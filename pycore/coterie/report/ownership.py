@@ -168,8 +168,9 @@ def newer_bars(
     open_bars: dict[str, MemberBar] = {}
     for record, member_id, group in replay(records):
         at_ms = record.timestamp
-        if record.version not in CURRENT_KEYS or member_id is None or at_ms < 0:
+        if record.version not in CURRENT_KEYS or at_ms < 0:
             continue
+        assert member_id is not None  # it is in the key
         bar = open_bars.pop(member_id, None)
         if bar is not None and at_ms > bar.start_ms:
             yield bar._replace(end_ms=at_ms)
@@ -192,7 +193,8 @@ def newer_clients(records: Iterable[GroupRecord]) -> dict[str, tuple[Any, ...]]:
     """Return member id -> (client id, host, static id) of a newer group."""
     found: dict[str, tuple[Any, ...]] = {}
     for record, member_id, group in replay(records):
-        if record.version in MEMBER_KEYS and member_id is not None and record.value is not None:
+        if record.version in MEMBER_KEYS:
+            assert member_id is not None  # it is in the key
             row = group.member(record.version, member_id)
             if row is not None:
                 names = ("client_id", "client_host", "group_instance_id")

@@ -266,7 +266,7 @@ def _subscribed(name: str, group: GroupRecords, members: list[Row]) -> set[str]:
 
 def _names(member: Row, expressions: Mapping[str, list[str]]) -> set[str]:
     """Return the topics of a member's subscription, by name or by regular expression."""
-    return {*member["subscribed_topics"], *expressions.get(member["subscribed_regex"] or "", ())}
+    return {*member["subscribed_topics"], *expressions.get(member["subscribed_regex"], ())}
 
 
 def _member_state(name: str, number: int | None) -> str:

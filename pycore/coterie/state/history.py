@@ -84,7 +84,8 @@ def _chunk(number: int | None, history: History, start: int, end: int) -> pa.Tab
         if field.name in names:
             indices = pa.array(columns[field.name])
             return pa.DictionaryArray.from_arrays(indices, names[field.name], safe=False)
-        if field.name == "metadata" and mask is not None:
+        if field.name == "metadata":
+            assert mask is not None  # see above
             return texts_of(columns["metadata"], columns["metadata_bounds"], mask)
         if mask is not None and mask.any():
             return pa.array(columns[field.name], mask=mask).view(field.type)
