@@ -11,6 +11,7 @@ import pytest
 from coterie import wire
 from coterie._core.codec.writer import encode_batch
 from coterie.server import Broker
+from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace
 from coterie.server.api.table import SERVED
 from coterie.server.net.listener import Peer
 from support.patience import HANG_S
@@ -241,6 +242,12 @@ def test_others_are_answered_between_slices_and_the_response_is_the_one_at_once(
     decoded = wire.decode_response(KEY[api], version, frame)
     assert decoded.left_over == 0
     assert wire.encode_response(KEY[api], version, decoded.body, correlation_id=1) == frame
+
+
+def test_a_slice_ends_with_the_last_of_its_entries():
+    pace, others = Pace(), [False] * (SLICE_ENTRIES - 1)
+    assert [pace.is_over() for _ in range(2 * SLICE_ENTRIES)] == 2 * [*others, True]
+    assert [pace.is_over(SLICE_ENTRIES // 2 - 1) for _ in range(6)] == 2 * [False, False, True]
 
 
 def test_each_api_that_is_served_is_short_or_handled_in_slices():

@@ -233,6 +233,12 @@ def test_partitions_are_in_a_transaction_or_not():
     assert asked() is Error.INVALID_TXN_STATE
 
 
+def test_kafka_3_9_has_no_transaction_version_and_writes_records_of_version_0():
+    it = Coordinated()
+    it.init()
+    assert [each.value[:2] for each in it.log()] == [b"\0\0"]
+
+
 def stored(it, value, name="x"):
     """Put a record into the log and begin again from it."""
     log = it.cluster.topics.partition(STATE_TOPIC, it.own.partition_for(name))
