@@ -107,6 +107,13 @@ def test_an_update_that_the_controller_refuses_has_kafka_s_message(
     assert features(peer, 4)[1] == {"metadata.version": 21}
 
 
+def test_level_0_of_a_feature_that_is_off_or_unknown_changes_nothing(peer):
+    # FeatureControlManager.updateFeature: the current level is 0 by default
+    for name in ("kraft.version", "other.version"):
+        assert update(peer, name, 0)[0] == 0
+    assert features(peer, 4)[1] == {"metadata.version": 21}
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_quorum_is_the_one_node(version):
     server = Server({})

@@ -299,7 +299,7 @@ class Peer(asyncio.Protocol):
 
     def _sent(self, unsent: list[Buffer]) -> None:
         """Continue after a thread has sent; the transport writes the rest for a slow peer."""
-        pass
+        self._is_sending = self._transport_is_full = False
         if self._backlog is None:  # the connection has ended
             return self._end_sender()
         self._note_activity()
