@@ -107,6 +107,16 @@ def test_what_finds_where_a_new_member_would_begin_processes_nothing():
     assert outcome.lost == []  # a new member would process all
 
 
+def test_nobody_looks_where_a_new_member_would_begin_if_all_records_were_processed():
+    class CommitsNothing(Application):
+        def process(self, records):
+            self.work(records)
+
+    outcome = History(1, **FEW).run(CommitsNothing)
+    assert {note.member for note in outcome._ledger.notes} == {"member-0", ""}
+    assert {end.start for end in outcome._ledger.ends.values()} == {None}
+
+
 def test_an_offset_of_0_is_a_committed_offset():
     run = Run(History(1, {"t": 2}, 1), Application)
     run.cluster.call("offset_commit", "group", {("t", 0): 0, ("t", 1): 3})
