@@ -287,6 +287,51 @@ def test_long_requests_are_handled_one_after_the_other_and_short_ones_between():
     assert len(server.cluster.topics) == 1000
 
 
+# What clients send all the time, and what they need to send it.
+FREQUENT = {
+    "Produce", "Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "Heartbeat", "LeaveGroup",
+    "SyncGroup", "SaslHandshake", "ApiVersions", "TxnOffsetCommit", "SaslAuthenticate",
+}  # fmt: skip
+# Their responses may have an entry for each topic, group, partition or transaction.
+LISTS = {
+    "Metadata", "OffsetFetch", "DescribeGroups", "ListGroups", "CreateTopics", "DeleteTopics",
+    "DescribeConfigs", "DescribeProducers", "DescribeTransactions", "ListTransactions",
+    "DescribeTopicPartitions",
+}  # fmt: skip
+
+
+OLD_FETCHES, NEW_FETCH = {("Fetch", 0), ("Fetch", 3)}, ("Fetch", 4)  # with converted records
+EVERY = {(row.name, version) for row in SERVED.values() for version in (row.first, row.last)}
+EVERY |= {*OLD_FETCHES, NEW_FETCH}
+
+
+def handled_at_once(server, client_id):
+    """The APIs and versions that are handled when they come."""
+    handled = set()
+    server.dispatcher.observer = lambda call, handler: handled.add((call.api_key, call.api_version))
+    for name, version in sorted(EVERY):
+        server.connect().send(request(name, version, {}, client_id=client_id))
+    return {(SERVED[key].name, version) for key, version in handled}
+
+
+def of_served(names):
+    return {(name, version) for name, version in EVERY if name in names}
+
+
+def test_during_a_long_request_no_other_may_be_long_unless_clients_send_it_all_the_time():
+    server = Server()
+    server.dispatcher.call_soon = [].append
+    server.connect().send(request("CreateTopics", 5, creating(400)))
+    assert handled_at_once(server, "c" * (16 << 10)) == of_served(FREQUENT)
+    assert handled_at_once(server, "c") == EVERY
+
+
+def test_while_many_bytes_are_unread_no_response_with_a_list_is_made():
+    server = Server()
+    server.dispatcher.unsent.add(0, server.dispatcher.unsent.most_copied)
+    assert handled_at_once(server, "c" * (16 << 10)) == EVERY - of_served(LISTS) - OLD_FETCHES
+
+
 def test_topics_that_another_request_deletes_between_slices_are_unknown():
     server, soon = Server(), []
     for number in range(MANY):
