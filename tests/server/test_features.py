@@ -112,6 +112,8 @@ def test_a_safe_downgrade_to_a_version_of_the_same_metadata_format_is_made(peer)
          "requested downgrade because it might delete metadata information."),
         ("metadata.version", 16, UNSAFE, "Invalid metadata.version 16. Unsafe metadata downgrade "
          "is not supported in this version."),
+        ("metadata.version", 4, SAFE, "Invalid metadata.version 4. Refusing to perform the "
+         "requested downgrade because it might delete metadata information."),
         ("metadata.version", 3, SAFE, "Invalid metadata.version 3. Unable to set a "
          "metadata.version less than 3.3-IV0"),
         ("kraft.version", 1, SAFE, "Invalid update version 1 for feature kraft.version. "
