@@ -155,7 +155,8 @@ def called(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         except TypeError as error:
             # If the call does not fit the signature, the traceback has no frame of the method.
-            if error.__traceback__ is None or error.__traceback__.tb_next is None:
+            trace: Any = error.__traceback__  # an error that was raised has one
+            if trace.tb_next is None:
                 raise ArgumentError(str(error)) from None
             raise
 

@@ -224,6 +224,18 @@ def test_a_consumer_whose_join_comes_after_its_removal_joins_as_a_new_one():
     assert consumer.partitions == tuple(("t", number) for number in range(3))
 
 
+def test_a_new_coordinator_gives_each_member_a_session_since_it_has_caught_up():
+    made = cluster((0, 1))
+    made.start_consumer("c", ["t"])
+    made.run_until(20_000)
+    former = made.coordinator_of("group1")
+    made.cut("c")
+    made.stop_broker(former)
+    made.run_until(60_000)
+    dead_ms = 20_000 + 30 + 2_000 + 9_000  # the watch, the catch-up, the session
+    assert logged(made, "is dead") == [(dead_ms, f"broker {1 - former}", "c-1")]
+
+
 def test_timers_of_an_earlier_life_of_a_broker_are_ignored():
     made = cluster()
     made.start_consumer("c", ["t"])

@@ -1,5 +1,6 @@
 """What a run gives an application, what some events lead to, and how the run is shown."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,8 @@ from coterie.histories import (
 from coterie.histories.ledger import Ledger
 from coterie.histories.outcome import Outcome
 from coterie.histories.page import page_data
+from coterie.histories.reporting import latest, report
+from coterie.histories.runner import Run
 from coterie.histories.timeline import timeline
 from coterie.testing import TopicPartition
 from support.histories.mistakes import Application
@@ -82,6 +85,49 @@ def test_an_application_may_choose_its_topics_or_partitions_itself(chooses, read
 
     outcome = History(1, {"t": 2, "u": 1}, 1, processing_ms=0).run(Chooses)
     assert set(outcome._ledger.works) == read
+
+
+def test_what_finds_where_a_new_member_would_begin_processes_nothing():
+    calls = []
+
+    class TakesOne(Application):
+        def process(self, records):
+            calls.append(len(records))
+            self.work(records[:1])  # and commits nothing
+
+    outcome = History(1, **FEW).run(TakesOne)
+    assert {work.member for works in outcome._ledger.works.values() for work in works} == {
+        "member-0"
+    }
+    assert len(calls) == sum(map(len, outcome._ledger.works.values()))
+    ends = outcome._ledger.ends
+    assert {place: (end.start, len(end.offsets)) for place, end in ends.items()} == {
+        ("t", 0): (0, 60), ("t", 1): (0, 60),
+    }  # fmt: skip
+    assert outcome.lost == []  # a new member would process all
+
+
+def test_nobody_looks_where_a_new_member_would_begin_if_all_records_were_processed():
+    class CommitsNothing(Application):
+        def process(self, records):
+            self.work(records)
+
+    outcome = History(1, **FEW).run(CommitsNothing)
+    assert {note.member for note in outcome._ledger.notes} == {"member-0", ""}
+    assert {end.start for end in outcome._ledger.ends.values()} == {None}
+
+
+def test_an_offset_of_0_is_a_committed_offset():
+    run = Run(History(1, {"t": 2}, 1), Application)
+    run.cluster.call("offset_commit", "group", {("t", 0): 0, ("t", 1): 3})
+    assert run.committed() == {("t", 0): 0, ("t", 1): 3}
+
+
+def test_without_hypothesis_the_timeline_of_a_finding_is_for_the_report_of_pytest(monkeypatch):
+    monkeypatch.delitem(sys.modules, "hypothesis.control")
+    outcome = SimpleNamespace(timeline=lambda items: f"timeline of {items}")
+    report(outcome, ["finding"])
+    assert [latest.take(), latest.take()] == ["timeline of ['finding']", None]
 
 
 def test_an_event_of_a_member_that_does_not_exist_does_nothing():

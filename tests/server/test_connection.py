@@ -174,6 +174,9 @@ def test_a_handler_that_fails_closes_its_connection_and_says_so(server):
     peer.send(request("LeaveGroup", 0, {"groupId": "g", "memberId": "m"}))
     assert peer.connection.closing
     assert "LeaveGroup" in server.log_lines[0]
+    assert 'raise RuntimeError("broken")' in server.log_lines[1]  # where, for each kind once
+    server.connect().send(request("LeaveGroup", 0, {"groupId": "g", "memberId": "m"}))
+    assert ["LeaveGroup" in line for line in server.log_lines] == [True, False, True]
     assert ask(other, "ApiVersions", 0, {})["errorCode"] == 0
 
 

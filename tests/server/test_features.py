@@ -50,6 +50,30 @@ def test_name_and_version_of_a_client_are_well_formed_since_version_3(peer, soft
         assert ask(peer, "ApiVersions", 3, body)["errorCode"] == error
 
 
+# The valid versions of Kafka's message definitions (*Request.json) without unstable ones: the last
+# of 3.9, whose first is 0, and the first and last of 4.1 where they differ (KIP-896).
+LAST_OF_3_9 = {
+    0: 11, 1: 17, 2: 9, 3: 12, 8: 9, 9: 9, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 5, 16: 5, 17: 1,
+    18: 4, 19: 7, 20: 6, 21: 2, 22: 5, 23: 4, 24: 5, 25: 4, 26: 4, 27: 1, 28: 4, 29: 3, 30: 3,
+    31: 3, 32: 4, 33: 2, 35: 4, 36: 2, 37: 3, 42: 2, 43: 2, 44: 1, 46: 0, 47: 0, 48: 1, 50: 0,
+    51: 0, 55: 2, 57: 1, 60: 1, 61: 0, 65: 0, 66: 1, 68: 0, 69: 0, 74: 0, 75: 0,
+}  # fmt: skip
+OTHERS_OF_4_1 = {
+    0: (0, 13), 1: (4, 18), 2: (1, 10), 3: (0, 13), 8: (2, 9), 9: (1, 9), 15: (0, 6), 19: (2, 7),
+    20: (1, 6), 23: (2, 4), 26: (0, 5), 27: (1, 1), 28: (0, 5), 29: (1, 3), 30: (1, 3), 31: (1, 3),
+    32: (1, 4), 35: (1, 4), 57: (0, 2), 60: (0, 2), 66: (0, 2), 68: (0, 1), 69: (0, 1), 74: (0, 1),
+    76: (1, 1), 77: (1, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kafka", "others"), [("3.9", {}), ("4.1", OTHERS_OF_4_1)])
+def test_each_api_is_listed_with_the_versions_of_its_release(kafka, others):
+    rows = ask(Server({}, kafka=kafka).connect(), "ApiVersions", 0, {})["apiKeys"]
+    assert {row["apiKey"]: (row["minVersion"], row["maxVersion"]) for row in rows} == {
+        **{key: (0, last) for key, last in LAST_OF_3_9.items()}, **others,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("kafka", "first"), [("3.9", 0), ("4.1", 0)])
 def test_produce_is_listed_from_version_0_on_for_librdkafka(kafka, first):
     keys = ask(Server({}, kafka=kafka).connect(), "ApiVersions", 0, {})["apiKeys"]
@@ -88,6 +112,8 @@ def test_a_safe_downgrade_to_a_version_of_the_same_metadata_format_is_made(peer)
          "requested downgrade because it might delete metadata information."),
         ("metadata.version", 16, UNSAFE, "Invalid metadata.version 16. Unsafe metadata downgrade "
          "is not supported in this version."),
+        ("metadata.version", 4, SAFE, "Invalid metadata.version 4. Refusing to perform the "
+         "requested downgrade because it might delete metadata information."),
         ("metadata.version", 3, SAFE, "Invalid metadata.version 3. Unable to set a "
          "metadata.version less than 3.3-IV0"),
         ("kraft.version", 1, SAFE, "Invalid update version 1 for feature kraft.version. "
@@ -104,6 +130,13 @@ def test_an_update_that_the_controller_refuses_has_kafka_s_message(
     peer, name, level, kind, message
 ):
     assert update(peer, name, level, kind) == (INVALID_UPDATE, message)
+    assert features(peer, 4)[1] == {"metadata.version": 21}
+
+
+def test_level_0_of_a_feature_that_is_off_or_unknown_changes_nothing(peer):
+    # FeatureControlManager.updateFeature: the current level is 0 by default
+    for name in ("kraft.version", "other.version"):
+        assert update(peer, name, 0)[0] == 0
     assert features(peer, 4)[1] == {"metadata.version": 21}
 
 

@@ -176,6 +176,28 @@ def test_a_session_that_waits_hears_at_once_what_comes_to_a_partition_that_was_q
         assert partitions(answer(peer, "Fetch", 11))[0] == (3, [], -1)
 
 
+def test_a_session_is_answered_about_changed_fields_of_a_partition_without_news(server):
+    log(server).produce(batch(b"v"))
+    log(server).leader_epochs.append((2, 1))
+    peer = server.connect()
+    session = ask(peer, "Fetch", 12, asking((0, 1), maxWaitMs=0, sessionEpoch=0))["sessionId"]
+    diverging = {"epoch": 0, "endOffset": 1}
+    cases = [
+        ({}, []), ({"currentLeaderEpoch": 1}, [(74, None)]), ({"currentLeaderEpoch": 2}, []),
+        ({"currentLeaderEpoch": 3}, [(75, None)]), ({"lastFetchedEpoch": 1}, [(0, diverging)]),
+        ({"lastFetchedEpoch": 2}, []), ({"partitionMaxBytes": -1}, [(-1, None)]),
+        ({"partitionMaxBytes": 0}, []),
+    ]  # fmt: skip
+    for turn, (fields, expected) in enumerate(cases):
+        asking_again = asking((0, 1), maxWaitMs=0, sessionEpoch=2 * turn + 1, sessionId=session)
+        asking_again["topics"][0]["partitions"][0].update(fields)
+        rows = ask(peer, "Fetch", 12, asking_again)["responses"]
+        found = [(p["errorCode"], p.get("divergingEpoch")) for r in rows for p in r["partitions"]]
+        assert found == expected, fields
+        good = asking((0, 1), maxWaitMs=0, sessionEpoch=2 * turn + 2, sessionId=session)
+        ask(peer, "Fetch", 12, good)
+
+
 def test_a_session_that_waits_hears_at_once_of_the_end_of_its_only_partition(server):
     peer = server.connect()
     body = ask(peer, "Fetch", 11, asking((2, 0), maxWaitMs=0, sessionEpoch=0))

@@ -106,6 +106,22 @@ def test_an_explicit_retention_ends_an_offset_when_it_says(server):
     assert offset == -1
 
 
+def test_a_fetch_of_offsets_names_each_topic_once_and_none_without_partitions(server):
+    # GroupCoordinatorAdapter.fetchOffsets of Kafka 3.9
+    peer = server.connect()
+    ask(peer, "OffsetCommit", 7, commit("g", "t", {0: 5, 1: 6}))
+    topics = [
+        {"name": name, "partitionIndexes": numbers}
+        for name, numbers in (("t", [1]), ("u", []), ("v", [0]), ("t", [0]))
+    ]
+    found = ask(peer, "OffsetFetch", 5, {"groupId": "g", "topics": topics})["topics"]
+    assert {
+        topic["name"]: {p["partitionIndex"]: p["committedOffset"] for p in topic["partitions"]}
+        for topic in found
+    } == {"t": {0: 5, 1: 6}, "v": {0: -1}}
+    assert len(found) == 2
+
+
 def test_several_groups_are_fetched_at_once_each_with_its_own(server):
     peer = server.connect()
     ask(peer, "OffsetCommit", 7, commit("a", "t", {0: 1}))

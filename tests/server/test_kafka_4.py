@@ -281,6 +281,13 @@ def test_the_transaction_log_is_flexible_since_transaction_version_1(server, lev
     assert [int.from_bytes(each.value[:2], "big") for each in records] == [value_version]
 
 
+@pytest.mark.parametrize(("level", "error"), [(22, 95), (23, 0), (24, 0)])
+def test_the_format_of_the_metadata_changed_last_with_level_23(peer, level, error):
+    # MetadataVersion.IBP_4_0_IV1, didMetadataChange
+    row = {"feature": "metadata.version", "maxVersionLevel": level, "upgradeType": 2}
+    assert ask(peer, "UpdateFeatures", 2, {"featureUpdates": [row]})["errorCode"] == error
+
+
 def test_one_refused_update_of_a_feature_fails_all(peer):
     rows = [
         {"feature": "kraft.version", "maxVersionLevel": 1, "upgradeType": 1},

@@ -11,6 +11,7 @@ import pytest
 from coterie import wire
 from coterie._core.codec.writer import encode_batch
 from coterie.server import Broker
+from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace
 from coterie.server.api.table import SERVED
 from coterie.server.net.listener import Peer
 from support.patience import HANG_S
@@ -243,6 +244,12 @@ def test_others_are_answered_between_slices_and_the_response_is_the_one_at_once(
     assert wire.encode_response(KEY[api], version, decoded.body, correlation_id=1) == frame
 
 
+def test_a_slice_ends_with_the_last_of_its_entries():
+    pace, others = Pace(), [False] * (SLICE_ENTRIES - 1)
+    assert [pace.is_over() for _ in range(2 * SLICE_ENTRIES)] == 2 * [*others, True]
+    assert [pace.is_over(SLICE_ENTRIES // 2 - 1) for _ in range(6)] == 2 * [False, False, True]
+
+
 def test_each_api_that_is_served_is_short_or_handled_in_slices():
     assert {row.name for row in SERVED.values()} - LONG.keys() == SHORT
 
@@ -278,6 +285,51 @@ def test_long_requests_are_handled_one_after_the_other_and_short_ones_between():
         soon.pop(0)()
     assert correlation_ids(second.take()) == [2]
     assert len(server.cluster.topics) == 1000
+
+
+# What clients send all the time, and what they need to send it.
+FREQUENT = {
+    "Produce", "Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "Heartbeat", "LeaveGroup",
+    "SyncGroup", "SaslHandshake", "ApiVersions", "TxnOffsetCommit", "SaslAuthenticate",
+}  # fmt: skip
+# Their responses may have an entry for each topic, group, partition or transaction.
+LISTS = {
+    "Metadata", "OffsetFetch", "DescribeGroups", "ListGroups", "CreateTopics", "DeleteTopics",
+    "DescribeConfigs", "DescribeProducers", "DescribeTransactions", "ListTransactions",
+    "DescribeTopicPartitions",
+}  # fmt: skip
+
+
+OLD_FETCHES, NEW_FETCH = {("Fetch", 0), ("Fetch", 3)}, ("Fetch", 4)  # with converted records
+EVERY = {(row.name, version) for row in SERVED.values() for version in (row.first, row.last)}
+EVERY |= {*OLD_FETCHES, NEW_FETCH}
+
+
+def handled_at_once(server, client_id):
+    """The APIs and versions that are handled when they come."""
+    handled = set()
+    server.dispatcher.observer = lambda call, handler: handled.add((call.api_key, call.api_version))
+    for name, version in sorted(EVERY):
+        server.connect().send(request(name, version, {}, client_id=client_id))
+    return {(SERVED[key].name, version) for key, version in handled}
+
+
+def of_served(names):
+    return {(name, version) for name, version in EVERY if name in names}
+
+
+def test_during_a_long_request_no_other_may_be_long_unless_clients_send_it_all_the_time():
+    server = Server()
+    server.dispatcher.call_soon = [].append
+    server.connect().send(request("CreateTopics", 5, creating(400)))
+    assert handled_at_once(server, "c" * (16 << 10)) == of_served(FREQUENT)
+    assert handled_at_once(server, "c") == EVERY
+
+
+def test_while_many_bytes_are_unread_no_response_with_a_list_is_made():
+    server = Server()
+    server.dispatcher.unsent.add(0, server.dispatcher.unsent.most_copied)
+    assert handled_at_once(server, "c" * (16 << 10)) == EVERY - of_served(LISTS) - OLD_FETCHES
 
 
 def test_topics_that_another_request_deletes_between_slices_are_unknown():

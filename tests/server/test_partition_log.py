@@ -173,6 +173,9 @@ def test_segments_go_while_what_stays_is_at_least_the_size_to_keep():
 def test_deleted_records_are_out_of_reach_and_the_end_stays():
     partition = log()
     partition.produce(batch(b"a", b"b", b"c"))
+    assert partition.delete_below(0) == 0
+    with pytest.raises(Refused):
+        partition.delete_below(-2)
     assert partition.delete_below(2) == 2
     assert partition.delete_below(1) == 2
     assert everything(partition, 1) is None

@@ -30,6 +30,7 @@ def test_a_producer_that_is_not_known_may_begin_anywhere():
 def test_sequences_begin_again_behind_the_last_number():
     partition = log()
     partition.produce(of_producer(MOST - 1, count=2))
+    assert refusal(partition, of_producer(1)) == (45, True)
     assert partition.produce(of_producer(0)).base_offset == 2
     assert partition.produce(of_producer(MOST - 1, count=2)).base_offset == 0  # again
     partition = log()

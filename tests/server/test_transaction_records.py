@@ -53,6 +53,20 @@ def test_records_of_version_1_have_the_bytes_that_kafka_4_writes(client_version,
     )
 
 
+# MessageUtil of Kafka: unsigned varints of 7 bits a byte, the lowest first, at most 5 bytes.
+def test_lengths_from_127_on_take_several_bytes_in_records_of_version_1():
+    topics = {"a" * 126: [4], "b" * 127: list(range(300)), "c" * 16_383: [5]}
+    value = Value(1, 2, 3, State.ONGOING, topics, 7, 8, 2)
+    data = value_bytes(value, 1)
+    for length, name in (("7f", b"a" * 126), ("8001", b"b" * 127), ("808001", b"c" * 16_383)):
+        assert bytes.fromhex(length) + name in data
+    assert b"b" * 127 + bytes.fromhex("ad02") in data  # 300 partitions
+    assert read_value(data) == value
+    head = value_bytes(value, 1)[:17]
+    with pytest.raises(CorruptData, match="too long"):
+        read_value(head + b"\xff" * 5 + b"\0" * 300)
+
+
 def test_records_of_version_1_are_read():
     compact = "000100000000000000010002000000030102027403"
     rest = "00000005000000060000000000000000070000000000000008010902ffff"

@@ -1,6 +1,7 @@
 """The transaction coordinator: states, epochs, times and its log, under a clock that we move."""
 
 import struct
+from functools import partial
 
 import pytest
 
@@ -231,6 +232,25 @@ def test_partitions_are_in_a_transaction_or_not():
     assert asked("") is Error.INVALID_REQUEST
     it.end(producer, True)
     assert asked() is Error.INVALID_TXN_STATE
+
+
+def test_kafka_3_9_has_no_transaction_version_and_writes_records_of_version_0():
+    it = Coordinated()
+    it.init()
+    assert [each.value[:2] for each in it.log()] == [b"\0\0"]
+
+
+def test_markers_are_written_by_topic_and_number():
+    it, written = Coordinated(), []
+    it.cluster.topics.create("u", 8)
+    producer = it.init()
+    places = [("t", 1), ("t", 0), *(("u", number) for number in range(8))]
+    it.own.add_partitions("x", *producer[1:], places)
+    for place in places:
+        waiters = it.cluster.topics.partition(*place).waiters
+        waiters[place] = partial(written.append, place)
+    it.end(producer, True)
+    assert written == sorted(places)
 
 
 def stored(it, value, name="x"):

@@ -169,8 +169,9 @@ def test_a_list_by_producer_takes_any_of_those_named(it):
 
 
 def test_a_list_by_duration_takes_what_has_run_longer_and_what_never_began(it):
-    it.server.run(500)  # "open" has run for 500 ms, the ended ones began 1,500 ms ago
     everything = {"empty", "open", "done", "gone"}
+    assert it.listed(durationFilter=0)[0] == everything - {"open"}  # which has just begun
+    it.server.run(500)  # "open" has run for 500 ms, the ended ones began 1,500 ms ago
     assert it.listed(durationFilter=-1)[0] == everything
     assert it.listed(durationFilter=499)[0] == everything
     assert it.listed(durationFilter=500)[0] == {"empty", "done", "gone"}

@@ -6,6 +6,7 @@ The amount that is drawn is bounded for every scenario. The page says how much i
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -159,7 +160,7 @@ def merge_marks(times_ms: Iterable[int]) -> tuple[list[list[int]], int]:
     counts: dict[int, int] = {}
     for at_ms in times_ms:
         counts[at_ms] = counts.get(at_ms, 0) + 1
-    spans = (digit * 10**power for power in range(19) for digit in (1, 2, 5))
+    spans = (digit * 10**power for power in itertools.count() for digit in (1, 2, 5))
     for span_ms in spans:
         if len({at_ms // span_ms for at_ms in counts}) <= MARKS:
             break

@@ -258,7 +258,7 @@ class Run:
     def committed(self) -> dict[Place, int]:
         """Return the group's committed offsets."""
         fetched = self.cluster.call("offset_fetch", self.settings["group.id"])
-        return {(p.topic, p.partition): p.offset for p in fetched.partitions if p.offset >= 0}
+        return {(p.topic, p.partition): p.offset for p in fetched.partitions}
 
     # Notes
 

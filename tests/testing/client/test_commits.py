@@ -16,6 +16,7 @@ from coterie.testing import (
     RebalanceInProgressError,
     RetriableCommitFailedError,
 )
+from coterie.testing.client.errors import StaleMemberEpochError
 from support.consumers import Story
 
 FIRST, SECOND, THIRD = (("orders", number) for number in range(3))
@@ -462,6 +463,17 @@ def test_a_fetch_of_committed_offsets_is_repeated_while_that_may_help(story, err
     with pytest.raises(KafkaTimeoutError, match="committed offsets were not found in time"):
         consumer.committed([FIRST], timeout_ms=2500)
     assert story.cluster.now_ms - began_ms == 2500
+
+
+def test_a_fetch_of_committed_offsets_is_not_repeated_with_an_epoch_that_nobody_has():
+    # CommitRequestManager.fetchOffsetsWithRetries: only if the member has another epoch by then
+    story = Story(config={"coterie.behaviour": "4.1"})
+    consumer = story.start("a", {"group.protocol": "consumer"}, subscribe=False)
+    consumer.assign([FIRST])
+    story.cluster.network.fail("a", "offset_fetch", Error.STALE_MEMBER_EPOCH)
+    with pytest.raises(StaleMemberEpochError):
+        consumer.committed([FIRST])
+    assert consumer.committed([FIRST]) == {FIRST: None}
 
 
 @pytest.mark.parametrize("fault", ["lose_request", "lose_response"])

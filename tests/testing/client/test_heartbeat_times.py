@@ -66,6 +66,16 @@ def test_a_member_sends_a_heartbeat_in_each_interval(settings, interval_ms, poll
     assert set(gaps(beats_ms)) == {interval_ms + LATENCY_MS}
 
 
+@PROTOCOLS
+def test_no_heartbeat_is_sent_while_one_is_under_way(settings, interval_ms):
+    # HeartbeatThread.run: hasSentHeartbeat; RequestState.canSendRequest: requestInFlight
+    story, beats_ms = joined(settings | {"max.poll.interval.ms": 500})  # a poll is never late
+    story.cluster.network.slow("a", 4000)
+    story.poll(LONG_POLL_MS, LONG_POLL_MS)
+    assert len(beats_ms) > 4
+    assert min(gaps(beats_ms)) >= 2 * 4000
+
+
 def test_a_refused_heartbeat_of_the_consumer_protocol_is_repeated_after_a_growing_backoff():
     begins = []
     for times in range(7):

@@ -399,13 +399,14 @@ def test_an_error_fails_the_transaction_or_the_producer(cluster, op, error, rais
 
 def test_calls_of_a_producer_without_transactions_are_refused(cluster):
     one = Producer(cluster, {})
+    one.send("out", "x", partition=0)
     for call in (one.init_transactions, one.begin_transaction, one.commit_transaction,
                  one.abort_transaction):  # fmt: skip
         with pytest.raises(IllegalStateError, match=r"without a transactional\.id"):
             call()
-    one.send("out", "x", partition=0)
-    one.flush()
-    assert end_offsets(cluster) == [1, 0, 0]
+    one.send("out", "y", partition=1)
+    one.flush()  # a refused abort drops no record
+    assert end_offsets(cluster) == [1, 1, 0]
 
 
 def test_a_closed_producer_refuses_every_call(cluster):

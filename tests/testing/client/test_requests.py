@@ -313,6 +313,18 @@ def test_after_unsubscribing_it_commits_from_outside_and_joins_as_a_new_member(s
         assert ids[0] == ids[2] == "" != ids[1] != ids[3]
 
 
+def test_who_has_no_member_id_yet_does_not_leave():
+    # AbstractCoordinator.maybeLeaveGroup: generation.hasMemberId
+    story = Story(1, interval_ms=None, make_coordinator=Recorder)
+    consumer = story.start("a", CLASSIC | DYNAMIC)
+    story.cluster.network.slow("a", 200)
+    consumer.poll(700)  # the coordinator is found, and JoinGroup is under way
+    assert story.of("join")
+    consumer.unsubscribe()
+    story.pass_time(1000)
+    assert story.cluster.coordinator.of("leave_group") == []
+
+
 def test_the_answer_to_a_heartbeat_from_before_it_left_gives_a_member_no_epoch():
     # AbstractMembershipManager.onHeartbeatSuccess: ignored while it is leaving, and outside
     story, coordinator = recorded(CONSUMER | DYNAMIC)

@@ -73,6 +73,41 @@ def test_an_expression_takes_new_topics_when_the_metadata_are_refreshed(settings
     assert topics_of(consumer) == {"orders", "orders-2", "orders-3"}
 
 
+def test_an_assignment_without_unknown_topics_leaves_the_metadata_until_their_age():
+    # ConsumerCoordinator.maybeUpdateJoinedSubscription: only of topics that are not subscribed
+    story = Story(2, CONFIG)
+    consumer = story.start("a", CLASSIC | {"metadata.max.age.ms": 20_000}, subscribe=False)
+
+    class Creating(Listener):
+        def on_partitions_assigned(self, partitions):
+            super().on_partitions_assigned(partitions)
+            if len(partitions) == 2:
+                story.cluster.create_topic("orders-2", 1)
+
+    consumer.subscribe(ORDERS, Creating("a", story.calls))
+    story.poll(15_000)
+    assert "orders-2" in story.cluster.topics
+    assert consumer.subscription() == {"orders"}
+    story.poll(25_000)
+    assert topics_of(consumer) == consumer.subscription() == {"orders", "orders-2"}
+
+
+def test_a_leader_refreshes_its_metadata_for_topics_of_other_members_alone():
+    # ConsumerCoordinator.updateGroupSubscription, SubscriptionState.groupSubscribe
+    story = Story(2, CONFIG)
+    story.cluster.create_topic("payments", 1)
+    consumer = story.start("a", CLASSIC | {"metadata.max.age.ms": 10**6})
+    story.poll(10_000)
+    story.cluster.add_partitions("orders", 4)
+    consumer.enforce_rebalance()
+    story.poll(5_000)
+    assert story.owned() == {"a": [0, 1]}
+    other = story.start("b", CLASSIC, subscribe=False)
+    other.subscribe(["payments"], Listener("b", story.calls))
+    story.poll(10_000)
+    assert story.owned() == {"a": [0, 1, 2, 3], "b": [0]}
+
+
 def test_a_follower_takes_a_matching_topic_that_it_does_not_know_yet():
     # ConsumerCoordinator.maybeUpdateJoinedSubscription
     story = Story(2, CONFIG, make_coordinator=Recorder)

@@ -66,7 +66,7 @@ class ZooKeeper:
 
     def returned(self, session: Session) -> bool:
         """Stop the timeout: the client is connected again. Return whether the session lives."""
-        if session.timer is not None and session.alive:
+        if session.timer is not None:
             session.timer.cancel()
         session.timer = None
         return session.alive

@@ -339,9 +339,8 @@ class Producer:
             if failure is not None:
                 one.sent.fail(failure)
                 continue
-            offset = offsets[one.partition]
+            one.sent.complete(RecordMetadata(*one.partition, offsets[one.partition]))
             offsets[one.partition] += 1
-            one.sent.complete(RecordMetadata(*one.partition, offset))
         self._network.wake()
         self._write()
 

@@ -187,7 +187,7 @@ class Transactions:
             return Error.INVALID_PRODUCER_EPOCH
         if transaction.ending:
             return Error.CONCURRENT_TRANSACTIONS
-        if transaction.state is not _State.ONGOING or not contains(transaction):
+        if not contains(transaction):  # or has ended, and contains nothing
             return Error.TRANSACTION_ABORTABLE
         return Error.NONE
 

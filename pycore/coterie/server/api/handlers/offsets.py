@@ -252,7 +252,7 @@ def _count(call: Call, name: str, refused: Refused) -> int:
 def _answer_topics(
     call: Call,
     refused: Refused,
-    rows: Sequence[Row] | None,
+    rows: Sequence[Row],
     body_with: Callable[[list[Row]], Row],
     behind: Row = (),
 ) -> Slices:
@@ -262,7 +262,7 @@ def _answer_topics(
     """
     entries: list[Row] = []
     topics, last = refused, None
-    for run in runs(rows or ()):
+    for run in runs(rows):
         for row in run:
             name, number = row[0]
             if name is not last:
