@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie import CoterieError, ScanOptions, scan
+from coterie import CoterieError, PartialState, ScanOptions, scan
 from coterie.errors import ArgumentError
 from coterie_spark.replay_job import plan
 from support import log_writer as write
@@ -152,6 +152,43 @@ def test_a_table_without_rows_has_a_part_with_its_columns(session, tmp_path):
         assert table.column_names == writing.SCHEMAS[name]().names
 
 
+def test_a_batch_whose_tables_are_not_shown_yet_is_shown_at_the_start(session, tmp_path):
+    """A driver died after it had written that the batch was done."""
+    folders = tmp_path / "out", tmp_path / "check"
+    follower = following.Follower(*folders, ("groups",))
+    follower.begin({})
+    GrowingLog(tmp_path / "log")
+    Triggers(session, tmp_path / "log")(follower)
+    link = tmp_path / "out/groups.parquet"
+    assert link.readlink().as_posix() == ".batch-0/groups.parquet"
+    link.unlink()
+    following.Follower(*folders, ("groups",)).begin({})
+    assert link.readlink().as_posix() == ".batch-0/groups.parquet"
+
+
+def test_a_worker_merges_each_partition_with_what_is_stored_of_it(tmp_path):
+    def merged(stored, turn):
+        rows = []
+        for number in (None, 2, 5):
+            for at, data in enumerate(records(number or 0, turn)):
+                state = PartialState(OPTIONS)
+                state.fold(number).scan(data, file="f")
+                rows += scanning.state_batches(number, at, state)
+        products = following.follow_worker(str(tmp_path), stored, turn)(rows)
+        named = [json.loads(row["body"]) for batch in products for row in batch.to_pylist()
+                 if row["name"] == following.STORED]  # fmt: skip
+        assert [number for number, _ in named] == [None, 2, 5]
+        return {number: file for number, file in named}
+
+    stored = merged(merged({}, 0), 1)
+    for number, file in stored.items():
+        state = following.stored_state(tmp_path / file)
+        assert list(state.partitions) == [number]
+        (group,) = state.groups()
+        assert (group["group_id"], group["generation"]) == (f"g{number or 0}", 2)
+        assert len(group["offsets"]) == 2
+
+
 # ---- Delta Lake
 
 
@@ -284,8 +321,6 @@ def test_a_query_reads_the_states_of_the_paths_and_writes_by_the_follower(tmp_pa
         assert known["source"] == {"group": "g", "partitions": "7"}
         assert (known["out"], known["tables"]) == (str(tmp_path / f"out{number}"), ["offsets"])
         assert follower.tables.names == ("offsets",)
-    known = json.loads((tmp_path / "check0/coterie/batch.json").read_text())
-    assert list(known["source"]) == ["group", "partitions"]
     spark = Stream()
     follow(spark, "log", "whole", checkpoint="whole-check")
     known = json.loads((tmp_path / "whole-check/coterie/batch.json").read_text())

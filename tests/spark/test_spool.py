@@ -101,6 +101,13 @@ def test_a_partition_without_a_byte_is_answered_too(home):
     assert list(spool.spooled(LOG, work, [empty])) == [1]
 
 
+def test_a_worker_answers_for_its_partitions_in_order(home):
+    log = [(number, []) for number in range(20)]
+    rows = [scanning.rows_of(spool.chunk_schema(), (n, -1, 0, 0, None)) for n in (16, 8, 1, 8)]
+    found = list(spool.spooled(log, lambda read, batches: batches, rows))
+    assert [batch.column(0).to_pylist() for batch in found] == [[1, 8, 16]]
+
+
 def odd_bytes():
     """Few bytes, many of them line ends; some begin with a byte order mark."""
     few = st.lists(st.sampled_from([b"\n", b"\r", b"a", b"\x00", b"\xff", MARK]), max_size=12)

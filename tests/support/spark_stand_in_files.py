@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 
 MARK = b"\xef\xbb\xbf"
@@ -88,7 +89,8 @@ class Reader:
         def tables():
             size = int(self.session.conf.get("spark.sql.files.maxPartitionBytes"))
             size = max(size, int(self.session.conf.get("spark.sql.files.openCostInBytes")))
-            return [self._lines(unescaped(path), size, schema) for path in paths]
+            whole = [self._lines(unescaped(path), size, schema) for path in paths]
+            return [split for table in whole for split in splits_of(table)]
 
         return self._of(schema, tables)
 
@@ -117,6 +119,12 @@ class Reader:
             return made
 
         return self._of(schema, tables)
+
+
+def splits_of(table):
+    """The rows of each split of a file: Spark reads them in tasks of their own."""
+    starts = table["_metadata_file_block_start"]
+    return [table.filter(pc.equal(starts, start)) for start in starts.unique()]
 
 
 def unescaped(path):

@@ -221,21 +221,31 @@ class LogPositions:
         left = max_bytes
         for done, (_, key, index, place) in enumerate(sorted(sizes)):
             share = left // (len(sizes) - done)
-            offset, taken = self._walk(by_partition[key][index:], place, share)
-            new[key] = min(max(offset, start.get(key, 0)), ends[key])
+            first = start.get(key, 0)
+            offset, taken = self._walk(by_partition[key][index:], place, first, share)
+            new[key] = min(offset, ends[key])
             left = max(left - taken, 0)
         return new
 
-    def _walk(self, segments: list[Segment], place: int, max_bytes: int) -> tuple[int, int]:
-        """Return the offset after at most ``max_bytes`` from a place on, and the bytes."""
-        after, taken = 0, 0
+    def _walk(
+        self, segments: list[Segment], place: int, first: int, max_bytes: int
+    ) -> tuple[int, int]:
+        """Return the offset after at most ``max_bytes`` from a place on, and the bytes.
+
+        ``first`` is the offset of the place. A damaged batch that has no place of its own is not
+        the last: a stream would stay before it.
+        """
+        after, taken = first, 0
         for segment in segments:
-            headers, is_end = headers_from(segment, place, max_bytes - taken)
-            if len(headers):
-                after = int(places(headers, segment, after - 1)[-1]) + 1
-                taken += int(headers["position"][-1] + headers["size"][-1]) - place
-            if not is_end or taken >= max_bytes:
-                break
+            is_end = False
+            while not is_end:
+                headers, is_end = headers_from(segment, place, max_bytes - taken)
+                if len(headers):
+                    after = int(places(headers, segment, after - 1)[-1]) + 1
+                    end = int(headers["position"][-1] + headers["size"][-1])
+                    taken, place = taken + end - place, end
+                if after > first and (not is_end or taken >= max_bytes):
+                    return after, taken
             place = 0
         return after, taken
 
