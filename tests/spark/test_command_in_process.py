@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -124,6 +125,18 @@ def test_an_own_error_of_a_start_passes_and_what_a_good_one_prints_is_dropped(ca
         os.write(2, b"WARN")
     os.write(2, b"after\n")
     assert capfd.readouterr().err == "before\nafter\n"
+
+
+def test_what_was_written_before_a_start_is_shown_though_it_waits_in_a_buffer(capfd, monkeypatch):
+    with open(2, "w", closefd=False) as buffered:
+        monkeypatch.setattr(sys, "stderr", buffered)
+        buffered.write("before ")
+        with engine.jvm_output_captured():
+            buffered.flush()
+            os.write(2, b"WARN")
+        buffered.write("after")
+        monkeypatch.undo()
+    assert capfd.readouterr().err == "before after"
 
 
 def test_informative_lines_are_all_if_none_is():

@@ -202,7 +202,24 @@ def test_an_empty_file_without_an_offset_in_its_name_does_not_hide_those_before(
     folder.mkdir()
     (folder / "a.log").write_bytes(some_batch(0, 3))
     (folder / "b.log").touch()
-    assert LogPositions([tmp_path]).ends({"0": 0}) == {"0": 3}
+    log = LogPositions([tmp_path])
+    assert log.ends({"0": 0}) == {"0": 3}
+    assert read([tmp_path], log.pieces({}, {"0": 3})) == some_batch(0, 3)
+
+
+def test_files_without_offsets_in_their_names_are_read_one_after_another(tmp_path):
+    folder = tmp_path / "__consumer_offsets-2"
+    folder.mkdir()
+    batches = [some_batch(offset, 2) for offset in range(0, 10, 2)]
+    for name, some in (("a", batches[:2]), ("b", batches[2:]), ("c", [])):
+        (folder / f"{name}.log").write_bytes(b"".join(some))
+    log = LogPositions([tmp_path])
+    assert log.ends({}) == {"2": 10}
+    for start, places in ((0, [(0, 4), (4, 10)]), (2, [(2, 4), (4, 10)]), (6, [(6, 10)])):
+        pieces = log.pieces({"2": start}, {"2": 10})
+        assert [(piece.first, piece.after) for piece in pieces] == places
+        assert read([tmp_path], pieces) == b"".join(batches[start // 2 :])
+    assert advance(log, {"2": 2}, len(batches[0]) * 2) == {"2": 6}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import expire, growth
 from coterie.insight.records.partition_view import read_partitions
 from coterie.insight.render.fields import arrow_schema, arrow_table
+from coterie.log.folders import Segment
 from coterie.replay.engine import Silent
 from coterie_spark import insight
 from coterie_spark.replay_job import parted, scanning
@@ -23,9 +24,9 @@ from support.segment_cutter import in_small_segments
 from support.spark_questions import QUESTIONS, RESET_CLI
 
 pytest.importorskip("pyspark")
-pytest.importorskip("pyarrow")
-from coterie_spark.replay_job import engine, spool
-from support.spark_stand_in import EPOCH, Session, patched
+pa = pytest.importorskip("pyarrow")
+from coterie_spark.replay_job import engine, spool  # noqa: E402
+from support.spark_stand_in import EPOCH, Session, patched  # noqa: E402
 
 SMALL = [one for one in QUESTIONS if one[1] == "transactions"]
 
@@ -79,6 +80,22 @@ def test_a_partition_without_bytes_at_a_url_has_an_answer_too(session, tmp_path)
         assert sorted(map(repr, frame.toArrow().to_pylist())) == expected_rows(
             tmp_path, "growth", parameters
         )
+
+
+def test_each_partition_has_a_task_though_no_file_has_bytes(session):
+    log_ = [(n, [Segment(f"file:/l/{n}.log", n, 0, 0, None)]) for n in (3, 5, 8, 9, 11)]
+
+    def work(read, batches):
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                (segment,) = log_[task][1]
+                yield pa.RecordBatch.from_pydict(
+                    {"n": [log_[task][0]], "b": [bytes(read(segment))]}
+                )
+
+    found = spool.each_partition(session, log_, work, "n long, b binary")
+    assert sorted(map(tuple, found.collect())) == [(n, b"") for n, _ in log_]
+    assert [table.num_rows for table in found.parts()] == [1] * 5
 
 
 def test_a_part_that_cannot_be_read_is_named(session, tmp_path, monkeypatch):
