@@ -95,6 +95,10 @@ def test_tables_are_those_of_one_scan_after_each_batch(session, tmp_path, monkey
         assert known["states"] == [[number, file] for number, file in enumerate(files)]
         left = sorted(path.name for path in (tmp_path / "out").glob(".*"))
         assert left == [f".batch-{n}" for n in range(max(turn - 1, 0), turn + 1)]
+        parts = sorted((tmp_path / "out/commits.parquet").glob(f"part-{turn:08d}-*"))
+        names = [f"part-{turn:08d}-{n:05d}.parquet" for n in range(len(parts))]
+        assert [path.name for path in parts] == names
+        assert len(parts) == (1 if turn == 1 else 2)
     assert {*session.rows_per_batch} == {1}
 
 

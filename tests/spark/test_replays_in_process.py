@@ -8,6 +8,7 @@ import pytest
 
 from coterie import CoterieError, ScanOptions
 from coterie.errors import FaultFound
+from coterie.log.folders import Segment
 from coterie.replay.engine import ReplayRequest
 from coterie.replay.local import replay as replay_locally
 from coterie_spark.replay_job import closures, lines, merging, on_the_driver, plan, scanning
@@ -280,6 +281,17 @@ def test_a_session_without_a_context_runs_as_many_tasks_as_a_range_has(session):
     for tasks in (1, 3):  # the last one has the row
         over_connect.range = lambda end, tasks=tasks: real(0, end, 1, tasks)
         assert driver.cores_of(over_connect) == tasks
+
+
+def test_each_file_is_one_split_while_a_log_at_a_url_is_read(session):
+    names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+    before = [session.conf.get(name) for name in names]
+    for sizes in ((3, 70, 5), (0, 0)):
+        segments = [Segment(f"file:/{at}", 0, at, size, None) for at, size in enumerate(sizes)]
+        with lines.whole_files(session, segments):
+            for name in names:
+                assert int(session.conf.get(name)) >= max(*sizes, 1)
+        assert [session.conf.get(name) for name in names] == before
 
 
 # ---- the command

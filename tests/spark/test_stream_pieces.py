@@ -117,6 +117,17 @@ def test_of_a_log_that_grows_only_what_is_new_is_read(tmp_path, reads):
     assert {file for file, _, _ in reads} == {f"{12:020}.log"}
 
 
+def test_the_first_batch_is_known_again_too(tmp_path, reads):
+    """Its last offset is 0."""
+    GrowingLog(tmp_path).append(some_batch(0))
+    log, size = LogPositions([tmp_path]), len(some_batch(0))
+    assert log.ends({}) == {"0": 1}
+    reads.clear()
+    assert log.ends({"0": 1}) == {"0": 1}
+    assert [(start, end) for _, start, end in reads] == [
+        (0, positions.LEAST_WINDOW), (size, None)]  # fmt: skip
+
+
 def test_a_compressed_file_that_has_its_size_is_not_read_again(tmp_path, reads):
     log_of_segments(tmp_path, 3)
     (file,) = tmp_path.glob("*/*.log")
@@ -181,6 +192,7 @@ def test_a_piece_whose_file_has_other_bytes_there_is_found_by_its_offsets(tmp_pa
     pieces = LogPositions([tmp_path]).pieces({"0": 2}, {"0": 4})
     broker.put([(0, b"".join(batches[1:]))])  # as many bytes, other batches
     assert read([tmp_path], pieces) == b"".join(batches[2:4])
+    broker.put([(0, b"".join(batches))])
     pieces = LogPositions([tmp_path]).pieces({}, {"0": 2})
     broker.put([(0, batches[0]), (1, b"".join(batches[1:]))])  # fewer bytes, with the same ends
     assert read([tmp_path], pieces) == b"".join(batches[:2])
