@@ -19,7 +19,6 @@ from coterie.arguments import walked
 from coterie.atomic_file import atomic_write
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.folders import find_segments
-from coterie.ordering import partition_order
 from coterie.replay.pieces import join_pieces
 from coterie.state.partial import PartialState
 from coterie.state.schemas import SCHEMAS
@@ -175,8 +174,7 @@ class Follower:
         work = follow_worker(str(self.folder), stored, batch_id)
         with bounded_batches(states.sparkSession, 1), unfit_workers_reported():
             texts = self.tables.put(self.by_place(states, stored), work, batch_id)
-        named = sorted(map(json.loads, texts), key=lambda one: partition_order(one[0]))
-        self.write({"batch": batch_id, "states": named})
+        self.write({"batch": batch_id, "states": [json.loads(text) for text in texts]})
         self.tables.show(batch_id)
         for name in stored.values():
             (self.folder / name).unlink()
