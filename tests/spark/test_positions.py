@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import pickle
 import shutil
 import tempfile
 
@@ -16,9 +15,9 @@ from coterie._core.codec.reader import LogReader
 from coterie.errors import LogError
 from coterie.log.folders import Segment
 from coterie_spark.source import positions
-from coterie_spark.source.positions import LogPositions, bytes_of_piece
-from support import log_writer as write
+from coterie_spark.source.positions import LogPositions
 from support.growing_log import GrowingLog
+from support.stream_logs import advance, log_of_segments, read, some_batch
 
 pytest.importorskip("pyarrow")
 
@@ -29,24 +28,6 @@ STEPS = st.lists(
     | st.tuples(st.just("trigger"), st.none() | st.integers(1, 400), st.booleans()),
     max_size=30,
 )
-
-
-def some_batch(offset, records=1):
-    return write.batch(offset, [write.commit(offset, offset) for _ in range(records)])
-
-
-def read(paths, pieces):
-    """The bytes of pieces, as a worker reads them."""
-    return b"".join(
-        bytes(data)
-        for piece in pieces
-        for _, _, data in bytes_of_piece(paths, pickle.loads(pickle.dumps(piece)))
-    )
-
-
-def advance(log, position, max_bytes=None):
-    ends = log.ends(position)
-    return ends if max_bytes is None else log.advance(position, ends, max_bytes)
 
 
 @given(STEPS)
@@ -171,18 +152,6 @@ def test_offsets_that_compaction_removed_unread_are_reported(tmp_path, caplog):
     assert "3 of the offsets from 2 to 6 are gone" in record.getMessage()
 
 
-def log_of_segments(home, *counts):
-    """A partition with so many batches, of two records each, in its segments."""
-    broker, offset = GrowingLog(home), 0
-    for number, count in enumerate(counts):
-        if number:
-            broker.roll(offset)
-        for _ in range(count):
-            broker.append(some_batch(offset, 2))
-            offset += 2
-    return broker
-
-
 def test_a_piece_of_a_later_segment_begins_at_the_base_offset_of_that_segment(tmp_path):
     log_of_segments(tmp_path, 2, 3, 1)
     pieces = LogPositions([tmp_path]).pieces({"0": 2}, {"0": 12})
@@ -233,7 +202,24 @@ def test_an_empty_file_without_an_offset_in_its_name_does_not_hide_those_before(
     folder.mkdir()
     (folder / "a.log").write_bytes(some_batch(0, 3))
     (folder / "b.log").touch()
-    assert LogPositions([tmp_path]).ends({"0": 0}) == {"0": 3}
+    log = LogPositions([tmp_path])
+    assert log.ends({"0": 0}) == {"0": 3}
+    assert read([tmp_path], log.pieces({}, {"0": 3})) == some_batch(0, 3)
+
+
+def test_files_without_offsets_in_their_names_are_read_one_after_another(tmp_path):
+    folder = tmp_path / "__consumer_offsets-2"
+    folder.mkdir()
+    batches = [some_batch(offset, 2) for offset in range(0, 10, 2)]
+    for name, some in (("a", batches[:2]), ("b", batches[2:]), ("c", [])):
+        (folder / f"{name}.log").write_bytes(b"".join(some))
+    log = LogPositions([tmp_path])
+    assert log.ends({}) == {"2": 10}
+    for start, places in ((0, [(0, 4), (4, 10)]), (2, [(2, 4), (4, 10)]), (6, [(6, 10)])):
+        pieces = log.pieces({"2": start}, {"2": 10})
+        assert [(piece.first, piece.after) for piece in pieces] == places
+        assert read([tmp_path], pieces) == b"".join(batches[start // 2 :])
+    assert advance(log, {"2": 2}, len(batches[0]) * 2) == {"2": 6}
 
 
 @pytest.mark.parametrize(

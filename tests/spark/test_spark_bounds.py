@@ -99,6 +99,32 @@ def test_each_commit_of_the_history_comes_once_whatever_the_pieces():
     assert [json.loads(line)["log_offset"] for line in lines] == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("chunk_bytes", "counts"), [(200, [25] * 4), (799, [99, 1]), (5, [1] * 100)]
+)
+def test_a_table_travels_as_streams_of_about_so_many_bytes(monkeypatch, chunk_bytes, counts):
+    monkeypatch.setattr(merging, "CHUNK_BYTES", chunk_bytes)
+    table = pa.table({"n": pa.array(range(100), pa.int64())})  # 800 bytes
+    merge = merging.PartitionMerge(3, "parquet")
+    for first in (0, len(counts)):  # a second table of the name is numbered on
+        rows = [row for rows in merge.put_table("groups", table) for row in rows.to_pylist()]
+        assert [row["part"] for row in rows] == list(range(first, first + len(counts)))
+        tables = [pa.ipc.open_stream(row["body"]).read_all() for row in rows]
+        assert [one.num_rows for one in tables] == counts
+        assert pa.concat_tables(tables) == table
+
+
+def test_a_history_without_commits_is_no_product():
+    for form in ("json", "parquet"):
+        merge = merging.PartitionMerge(0, form)
+        state = PartialState(ScanOptions(history=True))
+        state.fold(0).scan(batch(0, [(5, group_key(b"g"), group_value(1, []))]))
+        rows = [*merge.add(state), *merge.finish()]
+        names = {row["name"] for one in rows for row in one.to_pylist()}
+        assert not names & {merging.LINES, "commits"}
+        assert merging.ABOUT in names
+
+
 # ---- plans and scans
 
 

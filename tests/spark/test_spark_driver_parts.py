@@ -51,10 +51,18 @@ def test_the_driver_folds_a_log_up_to_a_size_where_workers_would_be_local(
     assert not on_the_driver.is_small(spark, at_url)
 
 
-def test_a_size_that_is_no_number_is_refused():
-    spark = session(**{on_the_driver.SETTING: "much"})
-    with pytest.raises(CoterieError, match="must be a number of bytes, not 'much'"):
+@pytest.mark.parametrize("size", ["much", "", None])
+def test_a_size_that_is_no_number_is_refused(size):
+    spark = session(**{on_the_driver.SETTING: size})
+    with pytest.raises(CoterieError, match=f"must be a number of bytes, not '{size or ''}'"):
         on_the_driver.is_small(spark, Listing((), ()))
+
+
+def test_a_session_without_a_context_or_a_setting():
+    few = Listing(tuple(segments(on_the_driver.DRIVER_BYTES)), ())
+    assert on_the_driver.is_small(session(), few)
+    assert not on_the_driver.is_small(session(), Listing(tuple(segments(1, few.size)), ()))
+    assert not on_the_driver.is_small(SimpleNamespace(conf=Conf()), few)
 
 
 # ---- progress
@@ -181,6 +189,7 @@ def test_bytes_travel_as_numbered_rows_of_bounded_size(monkeypatch, size):
     assert [row[:4] for row in rows] == [(7, 8, 9, chunk) for chunk in range((size + 3) // 4)]
     assert max(len(row.body) for row in rows) <= 4
     assert parted.joined_body(rows) == whole
+    assert parted.joined_body([*rows, parted.PartRow(7, 8, 9, 0, None, None)]) == whole
     failed = parted.rows_in([parted.error_row(7, 8, CoterieError("is gone"))])
     with pytest.raises(CoterieError, match="is gone"):
         parted.joined_body(failed)

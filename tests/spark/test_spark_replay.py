@@ -4,7 +4,6 @@ The golden logs lie in one folder here, each partition under a number of its own
 takes one run of Spark for all of them.
 """
 
-import base64
 import gzip
 import json
 import os
@@ -21,12 +20,12 @@ from coterie.replay.local import scan_state
 from coterie.state.document import document_groups
 from coterie_spark import replay
 from coterie_spark.replay_job import merging, plan
-from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from coterie_spark.replay_job.driver import run
 from support import golden_data
 
 pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
+from support.replayed_tables import as_json, local_rows, rows_of  # noqa: E402
 
 CLASSIC = [case for case in golden_data.cases() if case != "kip848"]
 CORRUPT = [f"corrupt/{case}" for case in golden_data.corrupt_cases()]
@@ -43,10 +42,6 @@ def whole(tmp_path_factory):
 def corrupt(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corrupt")
     return folder, golden_data.gather(folder, CORRUPT)
-
-
-def as_json(value):
-    return json.loads(json.dumps(value, default=lambda b: base64.b64encode(b).decode()))
 
 
 def groups_by_case(spark, gathered, **options):
@@ -89,39 +84,12 @@ def test_a_corrupt_log_gives_what_kafka_holds_after_the_same_fault(corrupt_group
     assert groups[case] == golden_data.json_of(case, name)["groups"]
 
 
-def local_rows(paths, **options):
-    """Rows of the engine of one process, their times as Spark holds them."""
-    state = scan_state(tuple(map(str, paths)), ScanOptions(**options), Silent())
-    return {
-        name: rows_of(to_spark(table, spark_schema(table.schema)))
-        for name, table in state.to_arrow().items()
-    }
-
-
 def spark_rows(spark, paths, **options):
     replayed = replay(spark, list(map(str, paths)), **options)
     try:
         return {name: rows_of(table.toArrow()) for name, table in replayed.items()}
     finally:
         replayed.unpersist()
-
-
-def rows_of(table):
-    """Rows in an order of their own, times as numbers: Python has no year 294247."""
-    plain = table.cast(pa.schema([(f.name, bare(f.type)) for f in table.schema]))
-    rows = as_json(plain.to_pylist())
-    return sorted(json.dumps(row, sort_keys=True) for row in rows)
-
-
-def bare(kind):
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(bare(kind.value_type))
-    if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([(field.name, bare(field.type)) for field in fields])
-    return kind
 
 
 @pytest.fixture

@@ -101,6 +101,32 @@ def test_a_partition_without_a_byte_is_answered_too(home):
     assert list(spool.spooled(LOG, work, [empty])) == [1]
 
 
+@pytest.mark.parametrize("data", [MARK + b"ab\ncd", MARK + b"ab\n", b"ab\ncd\n", b"ab\ncd", MARK])
+def test_a_file_of_lines_is_made_equal_to_its_segment(home, data):
+    segment = Segment(PATH, 0, 0, len(data), None)
+    log = [(0, [segment])]
+    chunks = spool.line_worker({PATH: (0, 0)})([as_spark_reads(data)])
+
+    def work(read, batches):
+        for _ in range(2):
+            yield bytes(read(segment))
+
+    empty = scanning.rows_of(spool.chunk_schema(), (0, -1, 0, 0, None))
+    if data == MARK:  # Spark reads no line of it
+        (home / "0-0").touch()
+        spool.restore_bytes(segment, home / "0-0")
+        assert (home / "0-0").read_bytes() == data
+    else:
+        assert list(spool.spooled(log, work, [empty, *chunks])) == [data] * 2
+
+
+def test_a_worker_answers_for_its_partitions_in_order(home):
+    log = [(number, []) for number in range(20)]
+    rows = [scanning.rows_of(spool.chunk_schema(), (n, -1, 0, 0, None)) for n in (16, 8, 1, 8)]
+    found = list(spool.spooled(log, lambda read, batches: batches, rows))
+    assert [batch.column(0).to_pylist() for batch in found] == [[1, 8, 16]]
+
+
 def odd_bytes():
     """Few bytes, many of them line ends; some begin with a byte order mark."""
     few = st.lists(st.sampled_from([b"\n", b"\r", b"a", b"\x00", b"\xff", MARK]), max_size=12)

@@ -312,7 +312,7 @@ def cut_on_workers(
         if row.error is not None:
             raise CoterieError(row.error)
         cuts.setdefault(big[row.segment], []).append((row.start, row.stop, row.expected))
-    return {index: sorted(those) for index, those in cuts.items()}
+    return cuts
 
 
 def merge(states: DataFrame, tasks: int, task: Column, form: str) -> DataFrame:

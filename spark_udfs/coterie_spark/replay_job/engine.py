@@ -149,22 +149,22 @@ def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out
 
 
 def write_json(rows: Iterable[tuple[Any, ...]], request: ReplayRequest) -> int:
-    """Write ``groups.json``, and commits as lines, from products in order of their partition.
+    """Write ``groups.json``, and commits as lines, from products in order of partition and part.
 
     The whole state comes into this process.
     """
     state = PartialState(request.options)
-    chunks: dict[int | None, list[tuple[int, bytes]]] = {}
+    chunks: dict[int | None, list[bytes]] = {}
     with (request.out / "commits.jsonl").open("wb") as lines:
-        for partition, name, part, body in rows:
+        for partition, name, _, body in rows:
             if name == merging.LINES:
                 lines.write(body)
             else:
-                chunks.setdefault(partition, []).append((part, body))
+                chunks.setdefault(partition, []).append(body)
     if not request.options.history:
         (request.out / "commits.jsonl").unlink()
     for parts in chunks.values():
-        state.absorb(PartialState.from_bytes(b"".join(body for _, body in sorted(parts))))
+        state.absorb(PartialState.from_bytes(b"".join(parts)))
     return write_document(state, request.out / "groups.json")
 
 

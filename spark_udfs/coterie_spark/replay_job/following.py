@@ -19,7 +19,6 @@ from coterie.arguments import walked
 from coterie.atomic_file import atomic_write
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.folders import find_segments
-from coterie.ordering import partition_order
 from coterie.replay.pieces import join_pieces
 from coterie.state.partial import PartialState
 from coterie.state.schemas import SCHEMAS
@@ -175,11 +174,10 @@ class Follower:
         work = follow_worker(str(self.folder), stored, batch_id)
         with bounded_batches(states.sparkSession, 1), unfit_workers_reported():
             texts = self.tables.put(self.by_place(states, stored), work, batch_id)
-        named = sorted(map(json.loads, texts), key=lambda one: partition_order(one[0]))
-        self.write({"batch": batch_id, "states": named})
+        self.write({"batch": batch_id, "states": [json.loads(text) for text in texts]})
         self.tables.show(batch_id)
         for name in stored.values():
-            (self.folder / name).unlink(missing_ok=True)
+            (self.folder / name).unlink()
         self.tables.drop_before(last)
 
     def remove_leftovers(self, stored: Stored, last: int) -> None:
@@ -248,6 +246,7 @@ def follow(
         An argument is wrong, or the folders belong to another follow.
     """
     from coterie_spark.source.states_source import FORMAT, StatesSource
+    from coterie_spark.source.stream_reader import MAX_BYTES
 
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     names = [os.path.abspath(os.fspath(path)) for path in several]
@@ -260,10 +259,9 @@ def follow(
             raise ArgumentError(f"{name} must be a path of a folder, not {shown(folder)}")
     target, home = Path(os.path.abspath(out)), Path(os.path.abspath(checkpoint))
     settings = {key: str(value) for key, value in (options or {}).items()}
-    limits = {"maxBytesPerTrigger"}
     follower = Follower(target, home, chosen, format)
     follower.tables.check(spark)
-    follower.begin({key: settings[key] for key in sorted(settings.keys() - limits)})
+    follower.begin({key: one for key, one in settings.items() if key != MAX_BYTES})
     spark.dataSource.register(StatesSource)
     stream = spark.readStream.format(FORMAT).options(**settings, paths=json.dumps(names)).load()
     writer = stream.writeStream.foreachBatch(follower)

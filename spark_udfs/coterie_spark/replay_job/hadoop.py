@@ -83,7 +83,7 @@ class _Driver:
                 (s.getPath().toString(), s.getPath().getName(), s.isDirectory(), s.getLen())
                 for s in found
             ]
-            return status.isDirectory(), sorted(rows)
+            return status.isDirectory(), rows
         except Py4JJavaError as error:
             message = str(error.java_exception.toString()).splitlines()[0]
             if "FileNotFoundException" in message:
@@ -95,7 +95,7 @@ def _walk(driver: _Driver, url: str, aside: list[str]) -> Iterator[Segment]:
     is_folder, entries = driver.list(url)
     name = url.rstrip("/").rpartition("/")[2]
     if not is_folder:
-        path, name, _, size = entries[0]
+        ((path, name, _, size),) = entries
         if not SEGMENT_FILE.fullmatch(name):
             raise LogError(f"{url}: not a log segment; {ASK_FOR}")
         yield _segment(path, size)

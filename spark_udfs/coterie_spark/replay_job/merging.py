@@ -84,13 +84,10 @@ class PartitionMerge:
         self.parts: dict[str, int] = {}
 
     def add(self, later: PartialState) -> Iterator[pa.RecordBatch]:
-        """Merge the next piece, unless a fault has ended the partition's log."""
+        """Merge the next piece, which adds nothing if a fault has ended the partition's log."""
         if self.state is None:
             self.state = later
         else:
-            fold = self.state.partitions[self.partition]
-            if fold.failed or fold.cut or fold.stopped:
-                return
             self.state.absorb(later)
         fold = self.state.partitions[self.partition]
         if fold.history:

@@ -44,6 +44,7 @@ BASE_OFFSET = np.dtype(">i8")  # the first field of every batch
 SEGMENT_OFFSETS = 1 << 31  # a segment's offsets are 32 bits from its base offset, or less
 ATTEMPTS = 3  # at a log whose files Kafka renames meanwhile
 LEAST_WINDOW = 64 << 10
+NO_OFFSET = (1 << 63) - 1  # after every other
 LOGGER = logging.getLogger("coterie_spark")
 
 
@@ -130,6 +131,14 @@ def headers_from(
         headers = headers[:some]
     headers["position"] += start
     return headers, is_end
+
+
+def first_offset(segment: Segment) -> int:
+    """Return the base offset in a segment's name, or else that of its first batch."""
+    if segment.base_offset is not None:
+        return segment.base_offset
+    headers, _ = headers_from(segment, 0, 1)
+    return int(headers["base_offset"][0]) if len(headers) else NO_OFFSET
 
 
 def places(headers: NDArray[Any], segment: Segment, before: int) -> NDArray[np.int64]:
@@ -221,27 +230,38 @@ class LogPositions:
         left = max_bytes
         for done, (_, key, index, place) in enumerate(sorted(sizes)):
             share = left // (len(sizes) - done)
-            offset, taken = self._walk(by_partition[key][index:], place, share)
-            new[key] = min(max(offset, start.get(key, 0)), ends[key])
+            first = start.get(key, 0)
+            offset, taken = self._walk(by_partition[key][index:], place, first, share)
+            new[key] = min(offset, ends[key])
             left = max(left - taken, 0)
         return new
 
-    def _walk(self, segments: list[Segment], place: int, max_bytes: int) -> tuple[int, int]:
-        """Return the offset after at most ``max_bytes`` from a place on, and the bytes."""
-        after, taken = 0, 0
+    def _walk(
+        self, segments: list[Segment], place: int, first: int, max_bytes: int
+    ) -> tuple[int, int]:
+        """Return the offset after at most ``max_bytes`` from a place on, and the bytes.
+
+        ``first`` is the offset of the place. A damaged batch that has no place of its own is not
+        the last: a stream would stay before it.
+        """
+        after, taken = first, 0
         for segment in segments:
-            headers, is_end = headers_from(segment, place, max_bytes - taken)
-            if len(headers):
-                after = int(places(headers, segment, after - 1)[-1]) + 1
-                taken += int(headers["position"][-1] + headers["size"][-1]) - place
-            if not is_end or taken >= max_bytes:
-                break
+            is_end = False
+            while not is_end:
+                headers, is_end = headers_from(segment, place, max_bytes - taken)
+                if len(headers):
+                    after = int(places(headers, segment, after - 1)[-1]) + 1
+                    end = int(headers["position"][-1] + headers["size"][-1])
+                    taken, place = taken + end - place, end
+                if after > first and (not is_end or taken >= max_bytes):
+                    return after, taken
             place = 0
         return after, taken
 
     def locate(self, segments: Sequence[Segment], offset: int) -> tuple[int, int]:
         """Return the place after the last batch before an offset: segment and byte."""
-        bases = [-1 if s.base_offset is None else s.base_offset for s in segments]
+        begin = segments[0].base_offset
+        bases = [-1 if begin is None else begin, *map(first_offset, segments[1:])]
         index = max((i for i, base in enumerate(bases) if base < offset), default=0)
         segment = segments[index]
         mark = self.mark(segment)
@@ -296,8 +316,8 @@ class LogPositions:
             report_missing(segments[index : last + 1], place, first, after)
         for number in range(index, last + 1):
             segment = segments[number]
-            begin = first if number == index else segment.base_offset or 0
-            until = after if number == last else segments[number + 1].base_offset or 0
+            begin = first if number == index else first_offset(segment)
+            until = after if number == last else first_offset(segments[number + 1])
             end = stop if number == last else None
             for cut, low, high in pieces_of_range(segment, place, end, begin, until):
                 yield StreamPiece(segment, *cut, low, high, check_of(segment, *cut))
