@@ -134,6 +134,14 @@ def test_only_what_is_new_has_grown_and_the_rest_waits_for_its_end(log):
     assert step() is None
 
 
+def test_damage_is_that_of_the_last_segment(log):
+    log.put([(0, b"".join(BATCHES[:3])), (3, BATCHES[3] + b"\xff" * 70)])
+    segments, files = find_segments([log.home]).segments, PartitionFiles()
+    assert places(files.grown(segments)) == [("0", 0, 3 * SIZE), ("3", 0, SIZE)]
+    assert files.waiting_bytes == 70
+    assert files.damage.startswith(f"{segments[1].path}: byte {SIZE}: 70 bytes that are no batch")
+
+
 def test_files_that_are_touched_and_have_the_same_bytes_have_not_changed(tmp_path):
     log = GrowingLog(tmp_path / "log")
     log.put([(3, BATCHES[3]), (4, BATCHES[4])])

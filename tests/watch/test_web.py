@@ -113,6 +113,16 @@ def test_healthz_is_503_before_the_first_step_and_has_the_age_of_the_newest_reco
         assert json.loads(get(web, "/healthz")[1])["newest_age_ms"] == 0
 
 
+def test_a_log_without_records_has_no_age(tmp_path):
+    watcher = watcher_of(GrowingLog(tmp_path / "log"))  # its segment is empty
+    watcher.step()
+    with served(watcher, now_ms=FIRST_MS) as web:
+        status, text = get(web, "/healthz")
+    assert (status, json.loads(text)["newest_ms"], json.loads(text)["newest_age_ms"]) == (
+        *(200, -1, None),
+    )
+
+
 def test_rows_are_of_all_groups_or_of_the_one_that_is_named(tmp_path):
     log, written = GrowingLog(tmp_path / "log"), Written()
     for group in (b"g", b"h"):
