@@ -14,7 +14,7 @@ from coterie.cluster.copy_state import (
     write_copy_state,
 )
 from coterie.errors import LogError
-from coterie.log.folders import TOPIC, find_segments
+from coterie.log.folders import TOPIC, Listing, find_segments
 from support.commandline import coterie_ok
 from support.golden_data import log
 
@@ -82,6 +82,7 @@ def test_a_log_is_complete_until_the_earliest_time_of_its_partitions(copy):
     assert complete_until_ms(find_segments([copy])) == 1_900_000_000_000 + min(numbers)
     (folders[0] / STATE_FILE).unlink()
     assert complete_until_ms(find_segments([copy])) is None
+    assert complete_until_ms(Listing((), ())) is None
 
 
 def test_a_sample_up_to_then_is_not_beyond_the_log(copy, tmp_path):

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import re
 import socket
+import ssl
 from io import BytesIO
 from types import SimpleNamespace
 
@@ -15,7 +17,7 @@ from aiokafka.errors import SaslAuthenticationFailed
 from coterie.cluster import cluster, connections, groups
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, TopicView, _topic_of
-from coterie.cluster.connections import FRAME_BYTES_MAX, Connection
+from coterie.cluster.connections import FRAME_BYTES_MAX, Connection, _tls_failure
 from coterie.cluster.end_offsets import EARLIEST, end_offsets
 from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, refusal
 from coterie.wire import APIS
@@ -122,6 +124,7 @@ def test_a_request_to_any_broker_goes_to_one_that_is_connected(monkeypatch):
         (SaslAuthenticationFailed(), r"login refused \(wrong user or password\)"),
         (OSError(errno.ECONNREFUSED, "at h:1"), r"no connection \(Connection refused\)"),
         (OSError(0, "at h:1"), r"no connection \(at h:1\)"),
+        (OSError(None, "at h:1"), r"no connection \(at h:1\)"),
         (socket.gaierror(-2, "Name unknown"), r"no connection \(Name unknown\)"),
         (TimeoutError(), "no answer in request.timeout.ms"),
         (asyncio.TimeoutError(), "no answer in request.timeout.ms"),
@@ -132,6 +135,39 @@ def test_why_there_is_no_connection_is_in_plain_words(error, says):
     with pytest.raises(ClusterError, match=f"^h:1: {says}") as raised:
         raise found
     assert isinstance(raised.value, Unavailable) != ("login" in says)
+
+
+def test_a_failure_of_tls_has_its_reason_or_else_its_text():
+    error = ssl.SSLError(1, "wrong version number")
+    for error.reason, what in ((None, "wrong version number"), ("NO_CIPHER", r"\(NO_CIPHER\)")):
+        assert re.search(f"TLS fails .*{what}.*; is security.protocol", _tls_failure(error))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (ConnectionResetError(errno.ECONNRESET, "reset"), "closes the connection at once"),
+        (asyncio.TimeoutError(), "no response in request.timeout.ms"),
+        (b"no response", "a response that cannot be read"),
+    ],
+)
+def test_a_connection_without_a_good_response_is_used_no_more(answer, says):
+    class Link:
+        closed = 0
+
+        async def send(self, request):
+            request.prepare({request.api.key: (0, 9)})
+            if isinstance(answer, bytes):
+                return answer
+            raise answer
+
+        def close(self):
+            self.closed += 1
+
+    link = Link()
+    with pytest.raises(ClusterError, match=f"^h:1: {says}"):
+        run(connections.Connection(link, "h:1", "PLAINTEXT").ask("ListGroups", {}))
+    assert link.closed == 1
 
 
 # ---- groups

@@ -14,7 +14,7 @@ from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, TopicView, addresses_of
 from coterie.cluster.copy_state import STATE_FILE, read_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
-from coterie.cluster.errors import ClusterError
+from coterie.cluster.errors import ClusterError, MadeAgain
 from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
 from coterie.errors import LogError
 from coterie.messages import encode_batch, partition_for
@@ -99,6 +99,17 @@ def test_a_segment_is_full_at_its_size_and_at_its_span(tmp_path, monkeypatch):
     assert names == [10, 15]  # the offsets of a segment lie within its span
 
 
+def test_a_segment_is_on_the_disk_before_the_next_one_begins(tmp_path, monkeypatch):
+    synced, size = [], len(BATCH)
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
+    with PartitionCopy(tmp_path / "t-0", 2 * size) as files:
+        files.begin(0)
+        for at in range(3):
+            files.append(BATCH, at + 1)
+        assert synced == [2 * size]
+    assert synced == [2 * size, size]
+
+
 def test_a_copy_is_closed_once_whatever_happens(tmp_path, monkeypatch):
     files = PartitionCopy(tmp_path / "t-0").__enter__()
     files.begin(0)
@@ -123,24 +134,34 @@ def test_a_copy_is_closed_once_whatever_happens(tmp_path, monkeypatch):
 # ---- partitions of several leaders
 
 
-def copied(folder, leaders, clock, observer=None, stop=None, **plan):
-    """Copy partitions of a topic; ``leaders``: of each partition."""
-    view = TopicView("t", "id-of-t", dict.fromkeys(leaders) | {n: n + 7 for n in leaders})
+def copied(folder, leaders, clock, observer=None, stop=None, ids=("c", "id-of-t"), **plan):
+    """Copy partitions of a topic; ``leaders``: of each partition.
+
+    ``ids``: of the cluster, and of the topic, one for each time that it is looked up.
+    """
+    topic_ids, nodes = list(ids[1:]), {number: number + 7 for number in leaders}
 
     async def topic(name):
-        return view
+        return TopicView("t", topic_ids.pop(0) if topic_ids[1:] else topic_ids[0], nodes)
 
     async def connection(node, lane):
         return leaders[node - 7]
 
     cluster = SimpleNamespace(
         config=ClientConfig({"retry.backoff.ms": "1"}),
-        cluster_id="c",
+        cluster_id=ids[0],
         topic=topic,
         connection=connection,
     )
     plan = CopyPlan(folder, "t", **plan)
-    return asyncio.run(copy_partitions(cluster, plan, now_ms=clock, observer=observer, stop=stop))
+
+    async def run():
+        try:
+            return await copy_partitions(cluster, plan, now_ms=clock, observer=observer, stop=stop)
+        finally:  # whatever ends the copy, nothing of it goes on
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    return asyncio.run(run())
 
 
 def test_the_progress_of_a_copy_is_that_of_all_its_partitions(tmp_path):
@@ -207,6 +228,30 @@ def test_a_wait_is_said_once_until_the_leader_has_answered(tmp_path):
     assert leader.requested()[:4] == [[(0, 0, -1)]] * 3 + [[(0, 2, 5)]]
 
 
+def test_a_topic_that_was_made_again_is_noticed_whatever_brokers_show_between(tmp_path):
+    moved = {0: {"errorCode": 6, "records": None}}
+    ids = ("c", "first", None, "second", "third")
+    with pytest.raises(MadeAgain) as raised:
+        copied(tmp_path, {0: Leader({0: (0, 2)}, *[moved] * 3)}, lambda: 1_000, ids=ids)
+    assert raised.value.topic_id == "second"
+
+
+def test_a_partition_of_which_nothing_was_written_has_no_result(tmp_path):
+    class AtOnce(CopyObserver):
+        def progress(self, done, total):
+            stop.set()
+
+    class Waiting(Leader):
+        async def ask(self, api, body):
+            if api == "Fetch":
+                await asyncio.Event().wait()
+            return await super().ask(api, body)
+
+    stop = asyncio.Event()
+    assert copied(tmp_path, {0: Waiting({0: (3, 5)})}, lambda: 1_000, AtOnce(), stop) == []
+    assert read_copy_state(tmp_path / "t-0").first_offset == 3
+
+
 class Refusing:
     async def ask(self, api, body):
         raise ClusterError("no permission")
@@ -214,7 +259,11 @@ class Refusing:
 
 class Silent:
     async def ask(self, api, body):
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:  # a connection may take a while to end
+            for _ in range(9):
+                await asyncio.sleep(0)
 
 
 def test_what_one_leader_refuses_ends_the_copy_whatever_the_others_do(tmp_path):
@@ -284,10 +333,18 @@ def test_a_batch_larger_than_a_segment_is_one(tmp_path):
     assert [int(file.stem) for file in sorted(tmp_path.glob("*.log"))] == [0, 3]
 
 
+@pytest.mark.parametrize("begun", [("c", None), (None, "id-of-t")])
+def test_a_copy_of_brokers_without_an_id_goes_on_once_they_have_one(tmp_path, begun):
+    copied(tmp_path, {0: Leader({0: (0, 2)}, {0: batches(0, 2)})}, lambda: 1_000, ids=begun)
+    (result,) = copied(tmp_path, {0: Leader({0: (0, 3)}, {0: batches(2, 3)})}, lambda: 2_000)
+    assert (result.next_offset, result.state.topic_id) == (3, "id-of-t")
+
+
 @pytest.mark.parametrize("rest", [b"", b"\xff" * 30, b"torn"])
 def test_a_copy_that_is_opened_again_goes_on_behind_its_last_batch(tmp_path, rest):
     data = batches(7, 9) + batches(9, 10, leader_epoch=8)
     (tmp_path / f"{3:020}.log").write_bytes(batches(3, 7))
+    (tmp_path / "notes.log").write_text("no segment: its name is no offset")
     last = tmp_path / f"{7:020}.log"
     last.write_bytes(data + rest)
     with PartitionCopy(tmp_path) as files:

@@ -89,6 +89,21 @@ def test_a_growth_that_begins_within_a_segment_is_divided_there():
     assert [(one.start, one.end) for one in after] == [(3 * SIZE, 5 * SIZE)]
 
 
+def test_pages_of_a_mapping_leave_the_memory_once_they_were_read(monkeypatch):
+    """Twice: when the batches are looked for, and after what takes a piece has gone on."""
+    forgotten = []
+    monkeypatch.setattr(growth, "forget", lambda data, *piece: forgotten.append(piece))
+    assert ends(b"".join(BATCHES), 2 * SIZE) == [2 * SIZE, 4 * SIZE, 6 * SIZE]
+    pieces = [(0, 2 * SIZE), (2 * SIZE, 4 * SIZE), (4 * SIZE, 6 * SIZE)]
+    assert forgotten == pieces
+    monkeypatch.setattr(growth, "GROWTH_PIECE_BYTES", 2 * SIZE)
+    data, taken = memoryview(b"".join(BATCHES)), []
+    for piece in pieces_of(Growth(None, data, 0, len(data))):
+        taken.append((piece.start, piece.end))
+        assert forgotten[6:] == taken[:-1]
+    assert forgotten == pieces * 3
+
+
 def test_the_last_piece_of_a_growth_has_the_bytes_that_are_no_batch(monkeypatch):
     monkeypatch.setattr(growth, "GROWTH_PIECE_BYTES", 2 * SIZE)
     data = memoryview(b"".join(BATCHES[:5]) + b"\xff" * 30)
@@ -117,6 +132,14 @@ def test_only_what_is_new_has_grown_and_the_rest_waits_for_its_end(log):
     assert step() == [("7", 0, 0)]
     log.put([(0, b"".join(BATCHES[:4])), (3, more), (7, b"")])  # not the last: it may not grow
     assert step() is None
+
+
+def test_damage_is_that_of_the_last_segment(log):
+    log.put([(0, b"".join(BATCHES[:3])), (3, BATCHES[3] + b"\xff" * 70)])
+    segments, files = find_segments([log.home]).segments, PartitionFiles()
+    assert places(files.grown(segments)) == [("0", 0, 3 * SIZE), ("3", 0, SIZE)]
+    assert files.waiting_bytes == 70
+    assert files.damage.startswith(f"{segments[1].path}: byte {SIZE}: 70 bytes that are no batch")
 
 
 def test_files_that_are_touched_and_have_the_same_bytes_have_not_changed(tmp_path):

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from coterie import heap
 from coterie.errors import CoterieError
 from coterie.log.folders import Listing, find_segments
 from coterie.server.admin import http
 from coterie.server.admin.http import HttpRequest, Refusal
-from coterie.watch.reading import PAGE, PYTHON, Reading, ReadRequest, Scope
+from coterie.watch.reading import ANSWER, PAGE, PYTHON, Reading, ReadRequest, Scope
 from coterie.watch.web import Access, Web
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
@@ -112,6 +113,16 @@ def test_healthz_is_503_before_the_first_step_and_has_the_age_of_the_newest_reco
         assert json.loads(get(web, "/healthz")[1])["newest_age_ms"] == 0
 
 
+def test_a_log_without_records_has_no_age(tmp_path):
+    watcher = watcher_of(GrowingLog(tmp_path / "log"))  # its segment is empty
+    watcher.step()
+    with served(watcher, now_ms=FIRST_MS) as web:
+        status, text = get(web, "/healthz")
+    assert (status, json.loads(text)["newest_ms"], json.loads(text)["newest_age_ms"]) == (
+        *(200, -1, None),
+    )
+
+
 def test_rows_are_of_all_groups_or_of_the_one_that_is_named(tmp_path):
     log, written = GrowingLog(tmp_path / "log"), Written()
     for group in (b"g", b"h"):
@@ -129,6 +140,19 @@ def test_rows_are_of_all_groups_or_of_the_one_that_is_named(tmp_path):
         assert rows("/api/metrics") == groups | partitions
         assert rows("/api/metrics?group=h") == {("h", None), ("h", "t")}
         assert rows("/api/groups?group=h") == {("h", None)}
+
+
+@pytest.mark.parametrize(("path", "status"), [("/metrics", 200), ("/api/explain?group=x", 404)])
+def test_freed_memory_is_given_back_after_each_answer_from_the_state(
+    log, monkeypatch, path, status
+):
+    trims = []
+    monkeypatch.setattr(heap, "trim", lambda: trims.append(1))
+    watcher = watcher_of(log)
+    watcher.step()
+    with served(watcher) as web:
+        assert get(web, path)[0] == status
+    assert trims == [1]
 
 
 def test_a_page_loads_itself_again_and_is_not_stored(log):
@@ -293,6 +317,13 @@ def test_a_process_that_reads_and_is_killed_is_one_line():
     ended = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     with pytest.raises(CoterieError, match=r"that reads the log ended with status -9$"):
         Reading(lambda: False, ended)(ReadRequest(PAGE, None, NOTHING))
+
+
+def test_a_process_that_reads_has_a_session_of_its_own_so_that_ctrl_c_is_for_the_watcher():
+    is_leader = f"{ANSWER!r} + str(os.getsid(0) == os.getpid()).encode()"
+    program = f"import os, sys; sys.stdin.buffer.read(); sys.stdout.buffer.write({is_leader})"
+    read = Reading(lambda: False, [sys.executable, "-c", program])
+    assert read(ReadRequest(PAGE, None, NOTHING)) == b"True"
 
 
 def test_a_process_that_does_not_start_is_one_line(tmp_path):

@@ -133,7 +133,8 @@ class _Link(AIOKafkaConnection):  # type: ignore[misc]
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
         """The first and the last version of each API of the broker."""
-        return self._versions or {}
+        found: Mapping[int, tuple[int, int]] = self._versions
+        return found
 
     def _create_reader_task(self) -> asyncio.Task[None]:
         self._reader = _Bounded(self._reader)

@@ -148,7 +148,7 @@ def complete_until_ms(listing: Listing) -> int | None:
     states = [read_copy_state(folder) for folder in folders]
     times = [None if state is None else state.complete_until_ms for state in states]
     known = [time for time in times if time is not None]
-    return min(known) if known and len(known) == len(times) else None
+    return min(known, default=None) if len(known) == len(times) else None
 
 
 def put_aside(out: Path, topic: str, topic_id: str) -> list[Path]:

@@ -416,7 +416,8 @@ class _Copying:
 
 def _complete_ms(partition: CopiedPartition) -> int:
     assert partition.state is not None
-    return partition.state.complete_until_ms or 0
+    assert partition.state.complete_until_ms is not None
+    return partition.state.complete_until_ms
 
 
 def _refuse_other_folders(plan: CopyPlan) -> None:

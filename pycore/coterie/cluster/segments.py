@@ -47,7 +47,7 @@ def whole_batches(data: bytes) -> Batches | None:
         return None
     last = headers[-1]
     size = int(last["position"]) + int(last["size"])
-    first = batch_headers(memoryview(data)[: batch_boundaries(data, HEADERS_BYTES)[1]])[0]
+    first = batch_headers(data[: batch_boundaries(data, HEADERS_BYTES)[1]])[0]
     base, end_offset = int(first["base_offset"]), int(last["last_offset"]) + 1
     return Batches(size, base, end_offset, int(last["leader_epoch"]))
 
@@ -197,7 +197,7 @@ def _good_end(data: bytes) -> tuple[int, int | None, int]:
     cuts = batch_boundaries(data, HEADERS_BYTES)
     for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
         size, next_offset = 0, None
-        for batch in LogReader(memoryview(data)[begin:end]):
+        for batch in LogReader(data[begin:end]):
             if batch.position != size:
                 break  # after a fault
             size, next_offset = batch.position + batch.size, batch.last_offset + 1

@@ -28,7 +28,6 @@ def main() -> None:
     except CoterieError as error:
         found, status = str(error).encode("utf-8", "replace"), FAILED
     sys.stdout.buffer.write(ANSWER + found)
-    sys.stdout.buffer.flush()
     sys.exit(status)
 
 
