@@ -53,7 +53,7 @@ class Lost(NamedTuple):
     member: str | None
 
     def __repr__(self) -> str:
-        records = spoken(self.topic, self.partition, self.last_offset, self.first_offset)
+        records = spoken(self.topic, self.partition, self.first_offset, self.last_offset)
         if self.passed_ms is None:
             return f"{records} never processed, but the group is past it"
         when = f"{self.member} committed past it at {clock(self.passed_ms)}"
