@@ -21,4 +21,4 @@ async def run_until(stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> R
     finally:
         for each in (task, stopped):
             each.cancel()
-        await asyncio.wait({task, stopped})
+        await asyncio.gather(task, stopped, return_exceptions=True)

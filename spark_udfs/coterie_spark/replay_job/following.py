@@ -177,7 +177,7 @@ class Follower:
         self.write({"batch": batch_id, "states": [json.loads(text) for text in texts]})
         self.tables.show(batch_id)
         for name in stored.values():
-            (self.folder / name).unlink()
+            (self.folder / name).unlink(missing_ok=True)
         self.tables.drop_before(last)
 
     def remove_leftovers(self, stored: Stored, last: int) -> None:

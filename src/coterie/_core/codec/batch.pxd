@@ -57,8 +57,8 @@ cdef struct Batch:
 cdef struct Record:
     int64_t offset
     int64_t timestamp            # ms; -1: none
-    const uint8_t* key           # means nothing if the size is -1
-    const uint8_t* value         # so does this
+    const uint8_t* key           # NULL: null
+    const uint8_t* value         # NULL: null
     const uint8_t* headers       # their bytes, after the count
     int32_t key_size             # -1: null
     int32_t value_size           # -1: null, a tombstone

@@ -280,6 +280,7 @@ cdef int lay_out(FoldState fold, tuple rows) except -1:
     for row in rows:
         offset, timestamp, key, value = <tuple?>row    # a row of another type may not own its bytes
         item = &fold.records.items[i]
+        memset(item, 0, sizeof(Record))
         item.offset, item.timestamp = offset, timestamp
         item.key_size = item.value_size = -1
         if key is not None:

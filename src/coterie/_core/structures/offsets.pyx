@@ -431,7 +431,7 @@ cdef tuple _entries(offsets):
     The offsets are copies: an entry's position is set when its append finishes.
     """
     cdef dict entries = {}
-    if not isinstance(offsets, Mapping):
+    if type(offsets) is not dict and not isinstance(offsets, Mapping):
         raise ArgumentError("offsets must be {(topic, partition): offset}, not "
                             f"{shown(offsets)}")
     for key, value in offsets.items():

@@ -240,11 +240,13 @@ cdef class Future:
 
     cpdef set(self, value=None):
         """Set the result, and resume the process that waits for it; a second call is ignored."""
+        cdef Waiter waiter = self.waiter
         if self.done:
             return
         self.done, self.value = True, value
-        if self.waiter is not None:
-            self.waiter.end(self.wait, 0)
+        self.waiter = None
+        if waiter is not None:
+            waiter.end(self.wait, 0)
 
 
 cdef class Waiter:
