@@ -440,7 +440,7 @@ def test_a_row_has_nothing_of_the_row_that_was_in_its_place():
 
 
 def test_a_dump_has_nothing_of_the_memory_that_was_read():
-    """Commits of an open transaction are kept as bytes: without addresses, and without rests."""
+    """Commits of an open transaction are stored as bytes, without addresses and leftovers."""
     records = [write.commit(5, metadata=b"m"), (6, write.commit(5, partition=1)[1], None)]
     data = write.batch(0, records, producer_id=9, transactional=True)
     data += write.batch(2, [write.commit(9, partition=2), write.commit(9, partition=3)])

@@ -133,21 +133,9 @@ def test_parquet_and_json_say_the_same(case, tmp_path):
 
 def plain(table):
     """Rows as JSON has them: times in ms, bytes as base64."""
-    import pyarrow as pa
+    from support.arrow_numbers import in_numbers
 
-    def bare(kind):
-        if pa.types.is_timestamp(kind):
-            return pa.int64()
-        if pa.types.is_list(kind):
-            return pa.list_(bare(kind.value_type))
-        if pa.types.is_struct(kind):
-            return pa.struct(
-                [(kind.field(i).name, bare(kind.field(i).type)) for i in range(kind.num_fields)]
-            )
-        return kind
-
-    schema = pa.schema([(f.name, bare(f.type)) for f in table.schema])
-    rows = as_json(table.cast(schema).to_pylist())
+    rows = as_json(in_numbers(table).to_pylist())
     return in_order(rows)
 
 

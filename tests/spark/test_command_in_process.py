@@ -293,8 +293,8 @@ def test_progress_is_reported_while_a_job_runs_and_the_first_notice_waits(monkey
             many.set()
 
     job, cancelled = job_of(monkeypatch, report)
-    asked = []
-    monkeypatch.setattr(job, "has_no_executor", lambda: asked.append(len(reports)))
+    looks = []
+    monkeypatch.setattr(job, "has_no_executor", lambda: looks.append(len(reports)))
     assert job.run(many.wait)
-    assert asked == [engine.POLLS_WITHOUT_EXECUTOR]
+    assert looks == [engine.POLLS_WITHOUT_EXECUTOR]
     assert cancelled == []

@@ -102,13 +102,8 @@ def test_tables_are_those_of_one_scan_after_each_batch(session, tmp_path, monkey
     assert {*session.rows_per_batch} == {1}
 
 
-def test_a_batch_that_did_not_end_is_made_anew_and_one_that_did_is_not(
-    session, tmp_path, monkeypatch
-):
-    follower = following.Follower(tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE))
-    follower.begin({})
-    broker = GrowingLog(tmp_path / "log")
-    trigger = Triggers(session, tmp_path / "log")
+def broken_off_turns(broker, trigger, follower, monkeypatch):
+    """Append to the log and break off the batch before its end, twice; yield the turn."""
     for turn in range(2):
         for data in records(0, turn):
             broker.append(data)
@@ -116,6 +111,17 @@ def test_a_batch_that_did_not_end_is_made_anew_and_one_that_did_is_not(
             patch.setattr(follower, "write", lambda batch: 1 // 0)
             with pytest.raises(ZeroDivisionError):
                 trigger(follower, ends=False)
+        yield turn
+
+
+def test_a_batch_that_did_not_end_is_made_anew_and_one_that_did_is_not(
+    session, tmp_path, monkeypatch
+):
+    follower = following.Follower(tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE))
+    follower.begin({})
+    broker = GrowingLog(tmp_path / "log")
+    trigger = Triggers(session, tmp_path / "log")
+    for _ in broken_off_turns(broker, trigger, follower, monkeypatch):
         trigger(follower, ends=False)
         check(tmp_path, [broker])
         trigger(follower)
@@ -229,15 +235,9 @@ def test_delta_tables_get_a_transaction_of_each_batch(session, tmp_path, monkeyp
     out, home = tmp_path / "out", tmp_path / "check"
     follower = following.Follower(out, home, names, "delta")
     follower.begin({})
-    broker = GrowingLog(tmp_path / "log")
     trigger = Triggers(session, tmp_path / "log")
-    for turn in range(2):
-        for data in records(0, turn):
-            broker.append(data)
-        with monkeypatch.context() as patch:
-            patch.setattr(follower, "write", lambda batch: 1 // 0)
-            with pytest.raises(ZeroDivisionError):
-                trigger(follower, ends=False)
+    turns = broken_off_turns(GrowingLog(tmp_path / "log"), trigger, follower, monkeypatch)
+    for turn in turns:
         trigger(follower)
         assert session.persisted == []
         found = {url: len(rows) for url, (rows, _) in tables.items()}

@@ -53,42 +53,42 @@ OFFSETS = [  # commit, expiry, now, retention -> whether it is gone
     ((5_000, 7_000, 6_999, 1), False),
     ((5_000, 7_000, 7_000, 9_000), True),
 ]
-TIME = "c long, e long, now long, kept long"
+TIME = "c long, e long, now long, retention long"
 
 
 def times(row):
     """A row with the same times as timestamps."""
-    commit, expire, now, kept = row
+    commit, expire, now, retention = row
     moment = lambda ms: None if ms is None else EPOCH + ms * MILLISECOND  # noqa: E731
-    return moment(commit), moment(expire), moment(now), kept
+    return moment(commit), moment(expire), moment(now), retention
 
 
 def test_offsets_expire_by_their_own_time_or_by_age(session):
     frame = session.createDataFrame([row for row, _ in OFFSETS], TIME)
     for expired in (udfs.expired, udfs.expired_column):
-        flags = frame.select(expired("c", "e", "now", "kept").alias("x")).collect()
+        flags = frame.select(expired("c", "e", "now", "retention").alias("x")).collect()
         assert [row.x for row in flags] == [gone for _, gone in OFFSETS], expired
-        flags = frame.select(expired(col("c"), col("e"), col("now"), col("kept")).alias("x"))
+        flags = frame.select(expired(col("c"), col("e"), col("now"), col("retention")).alias("x"))
         assert [row.x for row in flags.collect()] == [gone for _, gone in OFFSETS], expired
-    for (commit, expire, now, kept), gone in OFFSETS:
+    for (commit, expire, now, retention), gone in OFFSETS:
         frame = session.createDataFrame([(commit, expire)], "c long, e long")
-        (row,) = frame.select(udfs.expired_column("c", "e", now, kept).alias("x")).collect()
+        (row,) = frame.select(udfs.expired_column("c", "e", now, retention).alias("x")).collect()
         assert row.x == gone
 
 
 def test_offsets_with_timestamps_expire_as_those_with_milliseconds(session):
-    kinds = "c timestamp, e timestamp, now timestamp, kept long"
+    kinds = "c timestamp, e timestamp, now timestamp, retention long"
     own = [(row, gone) for row, gone in OFFSETS if row[1] not in (-1, NEVER)]
     frame = session.createDataFrame([times(row) for row, _ in own], kinds)
     for expired in (udfs.expired, udfs.expired_column):
-        flags = frame.select(expired("c", "e", "now", "kept").alias("x")).collect()
+        flags = frame.select(expired("c", "e", "now", "retention").alias("x")).collect()
         assert [row.x for row in flags] == [gone for _, gone in own], expired
 
 
 def test_an_offset_without_a_commit_time_never_expires_by_age(session):
     rows = [(None, None, 100, 10), (None, 100, 100, 10), (None, 101, 100, 10)]
     frame = session.createDataFrame(rows, TIME)
-    flags = frame.select(udfs.expired_column("c", "e", "now", "kept").alias("x")).collect()
+    flags = frame.select(udfs.expired_column("c", "e", "now", "retention").alias("x")).collect()
     assert [row.x for row in flags] == [False, True, False]
 
 
@@ -97,7 +97,7 @@ def test_an_offset_without_a_commit_time_never_expires_by_age(session):
 def test_a_fraction_of_a_millisecond_is_refused(session, name, wrong):
     given = {"commit_ms": 0, "expire_ms": None, "now_ms": 0, "retention_ms": 0}
     columns = {key: Column(lambda row, value=value: value) for key, value in given.items()}
-    kept = {**columns, "retention_ms": Column(lambda row: 1.5)}
+    with_fraction = {**columns, "retention_ms": Column(lambda row: 1.5)}
     columns[name] = Column(lambda row: wrong)
     frame = session.createDataFrame([(0,)], "c long")
     for expired in (udfs.expired, udfs.expired_column):
@@ -107,7 +107,7 @@ def test_a_fraction_of_a_millisecond_is_refused(session, name, wrong):
     for expired in (udfs.expired, udfs.expired_column):
         assert len(frame.select(expired(**numbers).alias("x")).collect()) == 1
     with pytest.raises(ValueError, match="retention_ms must be whole milliseconds"):
-        frame.select(udfs.expired_column(**kept).alias("x")).collect()
+        frame.select(udfs.expired_column(**with_fraction).alias("x")).collect()
 
 
 def test_the_protocol_of_a_group_is_a_column(session):

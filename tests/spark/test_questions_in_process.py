@@ -242,20 +242,22 @@ def test_a_command_has_the_answers_of_each_partition(session, of_command, monkey
         assert progress.calls == [("total", size), ("stage", "reading")]
     assert of_command == [("yarn", (("a", "b"),))] * 2
     bound = {1} if form is str else {64}
-    assert {*session.rows_per_batch} - {10_000} == bound  # the newest time is asked for apart
+    assert {*session.rows_per_batch} - {10_000} == bound  # the newest time is read apart
 
 
 def test_a_log_without_times_has_a_now_before_all(session, of_command, tmp_path, monkeypatch):
     (tmp_path / "a.log").touch()
-    asked = []
-    monkeypatch.setattr(insight, "answers_over", lambda *a: asked.append(a[2]) or session.range(0))
+    requests = []
+    monkeypatch.setattr(
+        insight, "answers_over", lambda *a: requests.append(a[2]) or session.range(0)
+    )
     monkeypatch.setattr(insight, "newest_ms", lambda spark, log: None)
     request = QuestionRequest("expire", expire.Parameters(), (str(tmp_path / "a.log"),))
     assert list(insight.answer(request, Silent())) == []
-    assert asked[0].parameters.now_ms == -1
+    assert requests[0].parameters.now_ms == -1
     request = QuestionRequest("growth", growth.Parameters(), (str(tmp_path / "a.log"),))
     assert list(insight.answer(request, Silent())) == []
-    assert asked[1] == request
+    assert requests[1] == request
 
 
 def test_the_newest_time_is_that_of_the_newest_record_of_all_partitions(session, tmp_path):

@@ -2,7 +2,7 @@
 
 import gzip
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta, timezone
 
 import pytest
 
@@ -20,7 +20,7 @@ pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
 from coterie_spark import replay, replay_frame  # noqa: E402
 from coterie_spark.replay_job import driver, engine, frame  # noqa: E402
-from support.replayed_tables import local_rows, rows_of  # noqa: E402
+from support.replayed_tables import WRONG_ARGUMENTS, local_rows, rows_of  # noqa: E402
 from support.spark_stand_in import EPOCH, ROWS, Session, patched  # noqa: E402
 
 STATES = ("groups", "members", "offsets", "generations", "faults")
@@ -202,13 +202,7 @@ def test_urls_need_a_session_with_a_jvm_of_its_own(session):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"paths": "no/such/log"}, "no/such/log: no such file"),
-        ({"paths": []}, "no path"),
-        ({"paths": ["a", "file:/b"]}, "either plain paths or URLs"),
-        ({"paths": "a", "at": "yesterday"}, "not a time"),
-        ({"paths": "a", "at": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
-        ({"paths": "a", "at": 5.5}, "at must be an integer"),
-        ({"paths": "a", "on_fault": "panic"}, "on_fault must be one of"),
+        *WRONG_ARGUMENTS,
         ({"paths": 5}, "paths must be a path, or a list of paths, not 5"),
         ({"paths": ["a", 5]}, "paths must be a path, or a list of paths, not 5"),
     ],

@@ -25,7 +25,7 @@ from support import golden_data
 
 pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
-from support.replayed_tables import as_json, local_rows, rows_of  # noqa: E402
+from support.replayed_tables import WRONG_ARGUMENTS, as_json, local_rows, rows_of  # noqa: E402
 
 CLASSIC = [case for case in golden_data.cases() if case != "kip848"]
 CORRUPT = [f"corrupt/{case}" for case in golden_data.corrupt_cases()]
@@ -262,14 +262,8 @@ def test_a_fault_stops_a_replay_that_is_told_to_stop(spark):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"paths": "no/such/log"}, "no/such/log: no such file"),
+        *WRONG_ARGUMENTS,
         ({"paths": "file:/no/such/log"}, "no such file"),
-        ({"paths": []}, "no path"),
-        ({"paths": ["a", "file:/b"]}, "either plain paths or URLs"),
-        ({"paths": "a", "at": "yesterday"}, "not a time"),
-        ({"paths": "a", "at": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
-        ({"paths": "a", "at": 5.5}, "at must be an integer"),
-        ({"paths": "a", "on_fault": "panic"}, "on_fault must be one of"),
         ({"paths": "nowhere://host/log"}, "nowhere"),
     ],
 )

@@ -105,10 +105,10 @@ def test_expired_column_takes_names_for_all_and_a_null_commit_never_ages(spark):
 
     rows = [(0, 90, None, 100, 10), (1, 91, None, 100, 10), (2, None, None, 100, 10)]
     rows += [(3, None, 100, 100, 10), (4, None, 101, 100, 10)]
-    frame = spark.createDataFrame(rows, "n int, c long, e long, now long, kept long")
-    gone = frame.where(expired_column("c", "e", "now", "kept")).collect()
+    frame = spark.createDataFrame(rows, "n int, c long, e long, now long, retention long")
+    gone = frame.where(expired_column("c", "e", "now", "retention")).collect()
     assert sorted(row.n for row in gone) == [0, 3]
-    flags = frame.select(expired_column("c", "e", "now", "kept").alias("x")).collect()
+    flags = frame.select(expired_column("c", "e", "now", "retention").alias("x")).collect()
     assert None not in [row.x for row in flags]
     assert "array<array<string>>" in select_protocol.__doc__
 

@@ -2,13 +2,23 @@
 
 import base64
 import json
-
-import pyarrow as pa
+from datetime import datetime
 
 from coterie import ScanOptions
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
+from support.arrow_numbers import in_numbers
+
+WRONG_ARGUMENTS = [  # of a replay, and what the error says
+    ({"paths": "no/such/log"}, "no/such/log: no such file"),
+    ({"paths": []}, "no path"),
+    ({"paths": ["a", "file:/b"]}, "either plain paths or URLs"),
+    ({"paths": "a", "at": "yesterday"}, "not a time"),
+    ({"paths": "a", "at": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
+    ({"paths": "a", "at": 5.5}, "at must be an integer"),
+    ({"paths": "a", "on_fault": "panic"}, "on_fault must be one of"),
+]
 
 
 def as_json(value):
@@ -25,18 +35,6 @@ def local_rows(paths, **options):
 
 
 def rows_of(table):
-    """Rows in an order of their own, times as numbers: Python has no year 294247."""
-    plain = table.cast(pa.schema([(f.name, bare(f.type)) for f in table.schema]))
-    rows = as_json(plain.to_pylist())
+    """Rows in an order of their own, times as numbers."""
+    rows = as_json(in_numbers(table).to_pylist())
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
-
-
-def bare(kind):
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(bare(kind.value_type))
-    if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([(field.name, bare(field.type)) for field in fields])
-    return kind

@@ -1,6 +1,6 @@
 """A stand-in for a session of Spark: frames are Arrow tables of this process, no JVM is started.
 
-It has what ``coterie_spark`` calls, and its rules: a frame is computed when its rows are asked for;
+It has what ``coterie_spark`` calls, and its rules: a frame is computed when its rows are needed;
 a shuffle brings rows into another order; work for workers must name nothing of coterie, and yields
 batches with the columns that were declared.
 """
@@ -237,16 +237,16 @@ class Frame:
     """A frame: ``make`` returns the table of each of its partitions."""
 
     def __init__(self, session, schema, make):
-        self.sparkSession, self.arrow, self.make, self.kept = session, schema, make, None
+        self.sparkSession, self.arrow, self.make, self.held = session, schema, make, None
 
     columns = property(lambda self: self.arrow.names)
     schema = property(lambda self: from_arrow_schema(self.arrow))
 
     def parts(self):
         if self in self.sparkSession.persisted:
-            if self.kept is None:
-                self.kept = self.make()
-            return self.kept
+            if self.held is None:
+                self.held = self.make()
+            return self.held
         return self.make()
 
     def _next(self, make, schema=None):
@@ -360,7 +360,7 @@ class Frame:
         self.sparkSession.persisted = [
             one for one in self.sparkSession.persisted if one is not self
         ]
-        self.kept = None
+        self.held = None
 
     def __eq__(self, other):
         return self is other

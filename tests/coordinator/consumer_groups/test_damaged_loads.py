@@ -171,7 +171,7 @@ def test_a_key_that_is_only_a_version_is_corrupt_if_the_version_is_known(kind):
 
 
 def test_a_target_that_was_removed_before_its_member_came_ends_with_no_tombstone():
-    """A group's end removes what it has: the target of a member that is not there, too."""
+    """The end of a group also removes the targets of members that are not there."""
     empty = (record(GROUP_EPOCH, epoch=4), record(TARGET_EPOCH, assignmentEpoch=4))
     for stray, removed in [((targets("gone"),), ["gone"]),
                            ((targets("gone"), record(TARGET, "gone")), [])]:  # fmt: skip

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from support.arrow_numbers import in_numbers
 from support.commandline import coterie
 
 BYTES_AT_ONCE = (  # sizes of reads; an answer must not depend on them
@@ -105,21 +105,9 @@ def written(place):
         if path.suffix == ".parquet":
             table = pq.read_table(path)
             yield str(table.schema)
-            plain = [pa.field(column.name, with_numbers(column.type)) for column in table.schema]
-            yield from map(str, table.cast(pa.schema(plain)).to_pylist())
+            yield from map(str, in_numbers(table).to_pylist())
         elif path.is_file():
             yield path.read_text(encoding="utf-8")
-
-
-def with_numbers(kind):
-    """Return an Arrow type with int64 for timestamps: Python's cover too few years."""
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(with_numbers(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(child.name, with_numbers(child.type)) for child in kind])
-    return kind
 
 
 def page_data(path):
