@@ -28,7 +28,15 @@ pa = pytest.importorskip("pyarrow")
 from coterie_spark.replay_job import engine, spool  # noqa: E402
 from support.spark_stand_in import EPOCH, Session, patched  # noqa: E402
 
-SMALL = [one for one in QUESTIONS if one[1] == "transactions"]
+OF_TRANSACTIONS = [
+    (name, parameters) for name, case, parameters in QUESTIONS if case == "transactions"
+]
+OTHERS = [
+    ("audit", {"no_progress": 5}),
+    ("explain", {"flap_count": 2}),
+    ("growth", {"every_ms": 10_000}),
+    ("metrics", {}),
+]
 
 
 @pytest.fixture
@@ -46,15 +54,17 @@ def expected_rows(path, name, parameters):
     return sorted(map(repr, to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()))
 
 
-@pytest.mark.parametrize("scheme", ["", "file:"])
-@pytest.mark.parametrize(("name", "case", "parameters"), SMALL)
+@pytest.mark.parametrize(
+    ("name", "parameters", "scheme"),
+    [(*one, "") for one in OF_TRANSACTIONS + OTHERS] + [(*one, "file:") for one in OF_TRANSACTIONS],
+)
 def test_a_question_gives_the_rows_it_gives_here_whole_and_in_parts(
-    session, tmp_path, monkeypatch, name, case, parameters, scheme
+    session, tmp_path, monkeypatch, name, parameters, scheme
 ):
     monkeypatch.setattr(scanning, "CHUNK_BYTES", 5000)
     monkeypatch.setattr(insight, "ROWS_AT_ONCE", 3)
     home = tmp_path / "log"
-    in_small_segments(log(case), home, 3)
+    in_small_segments(log("transactions"), home, 3)
     expected = expected_rows(home, name, parameters)
     arguments = {"at" if key == "at_ms" else key: value for key, value in parameters.items()}
     for part_bytes in (1 << 30, 1):

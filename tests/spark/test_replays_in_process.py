@@ -1,6 +1,7 @@
 """Replays as the driver plans them, run by a stand-in for Spark. No JVM is started."""
 
 import gzip
+import json
 import re
 from datetime import timedelta, timezone
 
@@ -53,7 +54,9 @@ def replayed_rows(session, paths, **options):
 
 
 @pytest.mark.parametrize("form", [str, golden_data.Path.as_uri])
-@pytest.mark.parametrize(("case", "history"), [("transactions", True), ("old-formats", False)])
+@pytest.mark.parametrize(
+    ("case", "history"), [("transactions", True), ("old-formats", False), ("compacted", True)]
+)
 def test_workers_fold_a_log_as_one_process_does(session, small_pieces, case, history, form):
     log = golden_data.log(case)
     found = replayed_rows(session, form(log), history=history)
@@ -225,6 +228,24 @@ def test_a_time_and_a_choice_of_groups_hold(session, tmp_path):
             assert (row.group_id, row.offset) == ("gh", 2)
     rows = replay(session, log, groups=["g", "h"]).offsets.collect()
     assert sorted((row.group_id, row.offset) for row in rows) == [("g", 3), ("h", 3)]
+
+
+def test_what_has_no_time_counts_as_of_any(session):
+    paths = [golden_data.log("old-formats")]
+    rows = replayed_rows(session, paths, at=-2)
+    assert rows == {name: local_rows(paths, at_ms=-2)[name] for name in rows}
+    last = {}
+    for record in golden_data.records("old-formats"):
+        if record["timestamp_type"] == "NoTimestampType" and record["key"]["version"] < 2:
+            data = record["key"]["data"]
+            key = record["partition"], data["group"], data["topic"], data["partition"]
+            last.pop(key, None)
+            if record["value"] is not None:
+                last[key] = (data["group"], data["topic"], record["value"]["data"]["offset"])
+    found = [json.loads(row) for row in rows["offsets"]]
+    commits = [(row["group_id"], row["topic"], row["offset"]) for row in found]
+    assert sorted(commits) == sorted(last.values())
+    assert commits
 
 
 def test_tables_are_attributes_and_commits_are_there_with_history_alone(session):

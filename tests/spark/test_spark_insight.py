@@ -40,51 +40,15 @@ def test_a_time_counts_under_the_name_of_the_command_and_that_of_the_question(sp
         coterie_spark.lag(spark, log("basic"), ends=ends, at=RESET_CLI, at_ms=RESET_CLI)
 
 
-def test_a_question_can_be_about_some_groups(spark):
-    frame = coterie_spark.undo(spark, [log("basic")], groups="grp-reset-cli", at=RESET_CLI)
-    assert {row.group_id for row in frame.select("group_id").collect()} == {"grp-reset-cli"}
-    assert frame.count() == 11
-
-
-def test_now_is_the_logs_newest_record_unless_it_is_a_parameter(spark):
-    newest_ms = max(record["timestamp"] for record in records("transactions"))
-    by_default, explicit, until = (
-        coterie_spark.expire(spark, log("transactions"), **parameters).collect()
-        for parameters in ({}, {"now_ms": newest_ms}, {"until": newest_ms})
-    )
-    assert by_default == explicit == until
-    assert {row.remaining_ms is None for row in explicit} == {False, True}
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "message"),
-    [
-        ("lag", {}, "lag needs ends"),
-        ("undo", {}, "undo needs at"),
-        ("expire", {"nonsense": 1}, "expire has no nonsense; it takes now_ms, retention_ms, what"),
-    ],
-)
-def test_a_wrong_parameter_is_one_line(spark, name, parameters, message):
-    with pytest.raises(CoterieError, match=message):
-        getattr(coterie_spark, name)(spark, log("basic"), **parameters)
-
-
-@pytest.mark.parametrize(("name", "case", "parameters"), [QUESTIONS[1], QUESTIONS[3], QUESTIONS[4]])
-def test_a_url_gives_the_rows_that_its_path_gives(spark, name, case, parameters):
-    ask = getattr(coterie_spark, name)
+def test_a_url_gives_the_rows_that_its_path_gives(spark):
+    case = "compacted"
     by_url, by_path = (
-        sorted(map(repr, ask(spark, place, **parameters).collect()))
+        sorted(map(repr, coterie_spark.growth(spark, place, every_ms=10_000).collect()))
         for place in (log(case).as_uri(), log(case))
     )
     folder = log(case).as_posix()
     assert [row.replace(f"file:{folder}", folder) for row in by_url] == by_path
     assert by_path
-
-
-def test_a_url_that_leads_nowhere_is_reported_in_one_line(spark):
-    with pytest.raises(CoterieError, match="no such file or folder") as caught:
-        coterie_spark.undo(spark, "file:/no/such/log", at=RESET_CLI)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_sample_after_the_newest_record_of_all_is_beyond_the_log(spark):

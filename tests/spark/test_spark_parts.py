@@ -29,11 +29,12 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(parted, "PART_BYTES", 1)
 
 
-# Every question by a path; by a URL the first, and in the slow run the others.
-IN_PARTS = [(*question, "") for question in QUESTIONS]
-IN_PARTS += [
-    pytest.param(*question, "file:", marks=[pytest.mark.slow] if number else [])
+# By a path and by a URL the first; the others in the slow run, and on a stand-in for Spark in
+# test_questions_in_process.py.
+IN_PARTS = [
+    pytest.param(*question, scheme, marks=[pytest.mark.slow] if number else [])
     for number, question in enumerate(QUESTIONS)
+    for scheme in ("", "file:")
 ]
 
 
