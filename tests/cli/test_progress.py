@@ -3,10 +3,12 @@
 import io
 import re
 import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
-from coterie.cli import progress
+from coterie.cli import logs, progress
 from support import commandline
 from support.commandline import coterie
 from support.log_writer import batch, commit, group_key, group_value
@@ -70,6 +72,21 @@ def test_a_size_that_is_not_known_is_left_open_until_it_is(clock, monkeypatch):
         shown.total(2000)
         shown.advance(700)
     assert " 1.2/2.0 kB" in plain(terminal)
+
+
+def test_the_bar_of_a_listing_is_gone_when_the_command_begins(clock, monkeypatch):
+    terminal = on_terminal(monkeypatch)
+
+    @contextmanager
+    def lister(paths, where, shown):
+        clock[0] += 1
+        shown.stage("starting Spark")
+        assert "starting Spark" in terminal.getvalue()
+        yield paths
+
+    monkeypatch.setattr(logs, "find_entry", lambda entries, engine: lister)
+    with logs.listed(logs.Logs(("hdfs://h/log",)), SimpleNamespace(engine="spark")):
+        assert "starting Spark" not in terminal.getvalue().rsplit(ERASE, 1)[-1]
 
 
 def test_work_of_less_than_a_second_shows_nothing(clock, monkeypatch):

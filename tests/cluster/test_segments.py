@@ -197,7 +197,7 @@ def test_the_progress_of_a_copy_is_that_of_all_its_partitions(tmp_path):
 
 @pytest.mark.parametrize(
     ("step_ms", "saves"),  # at the list of offsets, at some of the four responses, at the end
-    [(0, 2), (copying.SAVE_AFTER_MS - 1, 4), (copying.SAVE_AFTER_MS, 6)],
+    [(0, 2), (4_999, 4), (5_000, 6)],
 )
 def test_states_are_saved_now_and_then_and_at_the_end(tmp_path, monkeypatch, step_ms, saves):
     saved = []

@@ -161,6 +161,14 @@ def test_the_first_broker_to_start_is_the_controller_and_the_lowest_live_one_the
     assert (cluster.controller, cluster.controller_epoch) == (2, 3)
 
 
+def test_the_replicas_that_were_in_sync_remain_so_under_a_new_leader():
+    cluster = started({"t": [[0, 1, 2]]}, 0, 1, 2)
+    cluster.kill(0)
+    cluster.settle()
+    state = cluster.partition("t", 0).state
+    assert (state.leader, state.isr) == (1, (1, 2))
+
+
 def test_replicas_that_come_back_together_are_in_sync_with_the_one_that_leads():
     cluster = started({"t": [[0, 1, 2]]}, 0, 1, 2, 3)
     for broker in (1, 2, 0):

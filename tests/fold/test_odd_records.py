@@ -40,6 +40,8 @@ CASES = {  # a record -> its kind, and the fault if it has one
     "version of a group alone": (b"\0\2", LIFE, "fault", "key"),
     "unknown version alone": (struct.pack(">h", 99), VALUE, "unknown", None),
     "version below 0": (struct.pack(">hh", -1, 0), VALUE, "unknown", None),
+    "unknown version before names": (struct.pack(">h", 99) + KEY[2:], VALUE, "unknown", None),
+    "version below 0 before names": (struct.pack(">h", -1) + KEY[2:], VALUE, "unknown", None),
     "half a version": (b"\0", VALUE, "fault", "key"),
     "empty key": (b"", VALUE, "fault", "key"),
     "no key": (None, VALUE, "fault", "key"),

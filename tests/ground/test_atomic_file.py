@@ -116,6 +116,14 @@ def test_the_first_entry_that_is_not_ours_is_named(tmp_path):
         check_folder(tmp_path, overwrite=True, is_output=lambda entry: entry.name == "ours")
 
 
+def test_the_empty_folder_in_which_one_works_may_be_an_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert check_folder(".", overwrite=False, is_output=lambda entry: False) == tmp_path
+    (tmp_path / "ours").touch()
+    with pytest.raises(OutputError, match=r"--overwrite would delete \.; name another folder"):
+        check_folder(".", overwrite=True, is_output=lambda entry: True)
+
+
 def test_a_leftover_that_another_process_has_locked_stays_and_no_file_stays_open(tmp_path):
     target = tmp_path / "out"
     with atomic_write(target) as temporary:

@@ -8,6 +8,7 @@ import pytest
 from coterie.histories import (
     Crash,
     DeleteGroup,
+    DeleteTopic,
     ExpireOffsets,
     FailCommit,
     History,
@@ -121,6 +122,13 @@ def test_an_offset_of_0_is_a_committed_offset():
     run = Run(History(1, {"t": 2}, 1), Application)
     run.cluster.call("offset_commit", "group", {("t", 0): 0, ("t", 1): 3})
     assert run.committed() == {("t", 0): 0, ("t", 1): 3}
+
+
+def test_no_event_strikes_after_the_faults_have_ended():
+    run = Run(History(1, {"t": 2}, 1), Application)
+    run.outcome()
+    run.strike(DeleteTopic(AT_MS, "t"), None)
+    assert "t" in run.cluster.topics
 
 
 def test_without_hypothesis_the_timeline_of_a_finding_is_for_the_report_of_pytest(monkeypatch):
