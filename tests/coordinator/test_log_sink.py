@@ -291,6 +291,21 @@ def test_a_trace_with_settings_of_its_own_reads_the_log_with_them():
     assert coordinator.load_error is not None
 
 
+@pytest.mark.parametrize("behaviour", ["3.9", "4.1"])
+def test_a_log_is_read_once_for_each_load(behaviour):
+    reads = []
+
+    class Counting(Log):
+        def read(self):
+            reads.append(self)
+            return ()
+
+    coordinator = GroupCoordinator({"coterie.behaviour": behaviour}, log_sink=Counting())
+    assert len(reads) == 1
+    coordinator.failover()
+    assert len(reads) == 2
+
+
 def test_what_the_log_has_is_loaded_at_the_start_and_after_an_election():
     log = Log()
     first = GroupCoordinator(log_sink=log)

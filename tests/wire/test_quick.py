@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie import wire
+from coterie import GroupCoordinator, wire
 from coterie._core.coordinator.coordinator import Coordinator
 from coterie._core.coordinator.sink import CallerLog, DirectLog
 from coterie._core.fast_path.dispatch import LAST_VERSION, answer_quick
@@ -92,6 +92,24 @@ def test_heartbeats_are_answered_as_on_the_long_way():
     codes = {answers[n : n + 2] for n in range(len(answers))}
     for error in (0, 22, 24, 25, 27, 82):
         assert struct.pack(">h", error) in codes
+
+
+def test_a_heartbeat_that_may_wait_for_a_write_goes_the_long_way():
+    coordinator = GroupCoordinator(
+        {"coterie.behaviour": "4.1", "group.initial.rebalance.delay.ms": 0}
+    )
+    given = {"protocol_type": "consumer", "client_id": "c", "protocols": {"range": b""}}
+    member = coordinator.join_group("g", **given).response.member_id
+    coordinator.sync_group("g", 1, member, assignments={member: b""})
+    frame = with_length(
+        wire.encode_request(HEARTBEAT, 2, {"groupId": "g", "generationId": 1, "memberId": member})
+    )
+    coordinator.handle({"op": "hold_commits"})
+    coordinator.join_group("h", **given)
+    assert answer_quick(coordinator._core, None, frame, 0, LONGEST) == (0, b"")
+    coordinator.handle({"op": "release_commits"})
+    position, answer = answer_quick(coordinator._core, None, frame, 0, LONGEST)
+    assert (position, answer[-2:]) == (len(frame), b"\0\0")
 
 
 def test_a_heartbeat_keeps_a_member_alive():

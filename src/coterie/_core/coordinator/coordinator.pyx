@@ -193,7 +193,6 @@ cdef class Coordinator:
         """Set the metadata image that consumer groups are assigned by, before any load."""
         if self.consumer is not None:
             self.consumer.update_metadata(brokers, deleted, topics)
-            self.consumer.image.forget_hashes()
 
     def availability_of(self, int32_t partition):
         """Whether a partition of the offsets topic is owned, resigned or loading."""

@@ -86,9 +86,9 @@ cdef class Election:
         cdef Partitions partitions = self.runtime.partitions
         cdef list components = self.runtime.components, contents = []
         cdef dict maps
-        rows, load_filter = self.runtime.sink.read(), None
         if self.consumer is not None:
             return self.load_replayed(partition)
+        rows, load_filter = self.runtime.sink.read(), None
         if partition >= 0 or partitions.exceptions:
             load_filter = LoadFilter(partitions.count, partition, partitions.others == LOADING,
                                      dict(partitions.exceptions))

@@ -14,6 +14,7 @@ from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, load_i32
 from coterie._core.codec.decode cimport skip_tags
 from coterie._core.codec.encode cimport Writing, begin, end, put_i16, put_i32, reserve
 from coterie._core.coordinator.coordinator cimport Coordinator
+from coterie._core.coordinator.runtime cimport Writes
 from coterie._core.fast_path.commits cimport OFFSET_COMMIT, answer_commit
 from coterie._core.fast_path.texts cimport text_of
 from coterie._core.fast_path.member_header cimport MemberHeader, read_header
@@ -84,10 +85,13 @@ cdef Status read_beat(Cursor* cur, int version, MemberHeader* header) noexcept n
 
 
 cdef bint answer_beat(Coordinator coordinator, Writing* w, int version, Cursor* cur) except -1:
-    """Answer a heartbeat; false: it does not parse as one, and nothing was done."""
+    """Answer a heartbeat; false: it does not parse as one, or may have to wait; nothing was done."""
     cdef MemberHeader header
     cdef str group_id, member_id, instance = None
+    cdef Writes writes = coordinator.runtime.writes
     cdef int code
+    if writes is not None and writes.pending:      # it may wait for a write of its group
+        return False
     if not 0 <= version <= FLEXIBLE or read_beat(cur, version, &header) != OK:
         return False
     try:
