@@ -16,6 +16,7 @@ from coterie.histories import (
     Restart,
     RollingDeploy,
     SlowProcessing,
+    now_ms,
     sleep,
 )
 from coterie.histories.actions import deployed
@@ -197,3 +198,23 @@ def test_a_member_that_never_ends_its_close_is_killed():
     ledger = History(1, {"t": 1}, 1).run(NeverEnds)._ledger
     (crashed_ms,) = times_of(ledger, "member-0", "crashed")
     assert 0 <= crashed_ms - 6 * 60_000 < 2000  # five minutes after all was processed
+
+
+@pytest.mark.parametrize("is_static", [True, False])
+def test_static_members_have_their_names_as_instance_ids(is_static):
+    run = Run(History(2, {"t": 2}, 1, (Join(at_ms=5_000),), static=is_static), Application)
+    run.outcome()
+    names = [f"member-{number}" for number in range(3)]
+    ids = [one.settings.get("group.instance.id") for one in run.instances]
+    assert ids == (names if is_static else [None] * 3)
+
+
+def test_what_strikes_during_a_callback_comes_before_the_code_of_the_application():
+    class Listens(Application):
+        def on_partitions_assigned(self, partitions):
+            self.store.setdefault("calls_ms", []).append(now_ms())
+
+    outcome = History(1, {"t": 1}, 1, (Crash(at_ms=0, during="callback"),)).run(Listens)
+    first_ms, second_ms = times_of(outcome._ledger, "member-0", "assigned")
+    assert times_of(outcome._ledger, "member-0", "crashed") == [first_ms]
+    assert outcome.store["calls_ms"] == [second_ms]
