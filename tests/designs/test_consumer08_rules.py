@@ -330,3 +330,20 @@ def test_a_filter_whose_start_failed_never_hears_of_new_topics():
     assert [owned(point)["f"] for point in ran.points] == [["t/0"], ["t/0", "u/0"]]
     assert since(ran.points[0], "f")["watch_events"] == {"ids_children": 1}
     assert ran.points[1]["consumers"]["f"]["consumed"] == {"t/0": [[0, 0]]}
+
+
+def test_a_consumer_that_crashes_before_it_has_closed_leaves_its_session_to_its_timeout():
+    """Its shutdown waits for the rebalance that is under way."""
+    ran = played(
+        topic("t", (0,)),
+        start("c", at=2000),
+        {"op": "close", "consumer": "c", "async": True, "at": 2016},
+        {"op": "crash", "consumer": "c", "at": 2020},
+        settle(7000),
+        settle(20_000, 2),
+        times=Times(watch_ms=15, claim_ms=10),
+    )
+    first, second = ran.points
+    assert first["consumers"]["c"]["state"] == "crashed"
+    assert [f"{IDS}/group1_c" in point["znodes"] for point in (first, second)] == [True, False]
+    assert [one.kind for one in ran.timeline if one.kind in ("closed", "crashed")] == ["crashed"]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from coterie import ArgumentError
 from coterie.designs import Times, read_scenario
 from coterie.designs.consumer08.simulation import ZooKeeperSimulation
 from support.designs.scenes08 import node, owned, played, produce, settle, since, start, topic
@@ -209,3 +210,12 @@ def test_a_consumer_without_partitions_sends_the_offset_manager_no_request():
     )
     assert ran.points[0]["consumers"]["c"]["state"] == "running"
     assert ran.costs["requests"] == 0
+
+
+@pytest.mark.parametrize("name", Times.__slots__)
+def test_a_delay_may_be_none_and_as_long_as_a_scenario(name):
+    for ms in (0, 2**53):
+        assert getattr(Times(**{name: ms}), name) == ms
+    for ms in (-1, 2**53 + 1):
+        with pytest.raises(ArgumentError, match=f"{name} must be from 0 to "):
+            Times(**{name: ms})

@@ -340,3 +340,13 @@ def test_who_stops_to_join_again_commits_first():
         *(("committed", "c", "t", 1, 2), ("gives_up", "c", "t", 1)),
     ]
     assert 50_030 < at_ms <= 50_030 + HEARTBEAT_MS + 2 * 7
+
+
+def test_who_closes_before_it_has_an_id_has_nothing_to_leave():
+    made = cluster()
+    made.start_consumer("c", ["t"])
+    made.run_until(JOINED_MS - 1)  # its join is on the way
+    before = made.costs.requests
+    made.consumers["c"].close()
+    made.run_until(60_000)
+    assert made.costs.requests == before

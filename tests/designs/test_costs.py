@@ -377,8 +377,10 @@ def test_a_timeline_gives_back_what_was_added():
     assert list(kept) == entries
     assert kept[2:9] == entries[2:9]
     assert kept[-1] == entries[-1]
+    assert kept[-len(kept)] == kept[0] == entries[0]
     assert kept == again
     again.add(10, "event", "a", "children")
     assert kept != again
-    with pytest.raises(IndexError):
-        kept[len(kept)]
+    for beyond in (len(kept), -len(kept) - 1):
+        with pytest.raises(IndexError):
+            kept[beyond]

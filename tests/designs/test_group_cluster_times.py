@@ -179,3 +179,16 @@ def test_a_crash_commits_nothing_and_a_close_commits(kind):
         committed[end] = made.ledgers["group1"].committed[("t", 1)]
         assert made.ledgers["group1"].owned_by("c") == {}
     assert committed == {"crash": 0, "close": 2}
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_who_is_cut_off_commits_nothing(kind):
+    made = cluster(kind)
+    made.start_consumer("c", ["t"])
+    made.run_until(60_100)
+    made.cut("c")
+    made.produce("t", 1, 3)
+    before, after = requests_at(made, 60_200, 100_000)
+    assert before == after
+    ledger = made.ledgers["group1"]
+    assert (ledger.owned_by("c")["t", 1], ledger.committed["t", 1]) == (3, 0)

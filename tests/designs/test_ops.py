@@ -119,6 +119,15 @@ def test_a_topic_is_deleted_only_where_brokers_delete_topics(design):
     assert gone.costs != kept.costs
 
 
+@pytest.mark.parametrize(("reset", "first"), [("smallest", 0), ("largest", 3), (None, 3)])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_group_without_offsets_begins_where_auto_offset_reset_says(design, reset, first):
+    given = topic("t", [0]), produce(0, 3, at=50_000), start("a", 100_000)
+    settings = {} if reset is None else {"auto.offset.reset": reset}
+    ran = run(scenario(*given, produce(0, 2, at=300_000), consumer=settings), design)
+    assert ran.points[0]["consumers"]["a"]["consumed"] == {"t/0": [[first, 4]]}
+
+
 @pytest.mark.parametrize("design", DESIGNS)
 def test_messages_to_a_partition_whose_replicas_are_down_are_refused_and_counted(design):
     stopped = {"at": 100_000, "op": "broker_stop", "broker": 2}

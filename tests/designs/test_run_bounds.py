@@ -91,6 +91,15 @@ def test_frequent_commits_are_refused_but_a_long_time_without_any_is_simulated(s
     assert ran.points[0]["consumers"]["c"]["owner_nodes"] == ["t/0", "t/1"]
 
 
+@pytest.mark.parametrize("end", ["close", "crash"])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_consumers_that_have_ended_take_no_steps_however_long_a_scenario_is(schedules, design, end):
+    events = TOPIC, START, {"at": 20_000, "op": end, "consumer": "c"}
+    late = {**TOPIC, "topic": "u", "at": 2**52}
+    ran = run(scenario(*events, late, until_ms=2**53), design)
+    assert ran.points[0]["consumers"]["c"]["state"] == {"close": "closed"}.get(end, "crashed")
+
+
 def test_tries_without_end_at_one_moment_are_refused(schedules):
     """A foreign owner makes every try fail; retries take no time but that until the claim."""
     owner = {"op": "znode_create", "path": "/consumers/group1/owners/t/0", "data": "x", "at": 1}

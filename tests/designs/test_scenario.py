@@ -5,6 +5,7 @@ import json
 import pytest
 
 from coterie.designs import Scenario, ScenarioError, read_scenario, run
+from coterie.designs.files import files_of
 from coterie.errors import ArgumentError
 from support.commandline import coterie, coterie_ok
 
@@ -73,12 +74,25 @@ WRONG = [
     ([{**TOPIC, "replicas": [[0], [7]]}], "events[0].replicas[1]: there is no broker 7"),
     ([{**TOPIC, "replicas": "0"}], "events[0].replicas: '0' is not a list of replica lists"),
     ([TOPIC, TOPIC], "events[1].topic: 't' is there already"),
-    ([{**TOPIC, "op": "add_partitions"}], "events[0].topic: there is no topic 't'"),
+    *(
+        ([{"op": op, "topic": "t", **more}], "events[0].topic: there is no topic 't'")
+        for op, more in (
+            *(("add_partitions", {"replicas": [[0]]}), ("delete_topic", {}), ("touch_topic", {})),
+            ("produce", {"partition": 0, "count": 1}),
+        )
+    ),
+    (
+        [TOPIC, {"op": "add_partitions", "topic": "t", "replicas": [[0], [7]]}],
+        "events[1].replicas[1]: there is no broker 7",
+    ),
     (
         [TOPIC, {"op": "produce", "topic": "t", "partition": 2, "count": 1}],
         "events[1].partition: 't' has partitions 0 to 1, not 2",
     ),
-    ([{"op": "broker_stop", "broker": 2}], "events[0].broker: there is no broker 2"),
+    *(
+        ([{"op": op, "broker": 2}], "events[0].broker: there is no broker 2")
+        for op in ("broker_stop", "broker_start")
+    ),
     ([{"op": "coordinator_stop", "moment": "soon"}], "events[0].moment: 'soon' is none of"),
     ([{"op": "znode_set", "path": "x"}], "events[0].path: 'x' is not a node's path"),
     ([{"op": "znode_set", "path": "/x"}], "events[0]: ZooKeeper refuses: NoNode /x"),
@@ -137,6 +151,40 @@ def test_who_started_again_or_is_closing_yet_can_be_cut_and_a_group_may_come_lat
     later = {"op": "coordinator_stop", "group": "other"}, {**START, "as": "d", "group": "other"}
     for events in ((close, START, cut, close), ({**close, "async": True}, cut), later):
         assert len(read_scenario(scenario(TOPIC, START, *events)).ops) == 2 + len(events)
+
+
+def taken(*events, **config):
+    """Whether a scenario of these ops can be run."""
+    try:
+        read_scenario(scenario(*events, **config))
+    except ScenarioError:
+        return False
+    return True
+
+
+def test_messages_may_go_to_a_partition_that_was_added():
+    more = {"op": "add_partitions", "topic": "t", "replicas": [[0], [0], [1]]}
+    produce = {"op": "produce", "topic": "t", "count": 1}
+    numbers = [n for n in range(9) if taken(TOPIC, more, {**produce, "partition": n})]
+    assert numbers == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_a_deleted_topic_can_be_made_again_or_stays(deletes):
+    delete = {"op": "delete_topic", "topic": "t"}
+    produce = {"op": "produce", "topic": "t", "partition": 1, "count": 1}
+    broker = {"delete.topic.enable": deletes}
+    assert taken(TOPIC, delete, TOPIC, broker=broker) == deletes
+    for after in (produce, delete, {"op": "touch_topic", "topic": "t"}):
+        assert taken(TOPIC, delete, after, broker=broker) == (not deletes)
+
+
+def test_the_scenarios_of_a_folder_come_by_name_without_the_outputs_of_runs(tmp_path):
+    names = [f"{number:02}.json" for number in range(30)]
+    for name in (*names[::7], *names[::-1], "03.actual.json", "notes.txt"):
+        (tmp_path / name).write_text("{}")
+    found = [path.name for path in files_of([str(tmp_path), str(tmp_path / "03.actual.json")])]
+    assert found == [*names, "03.actual.json"]
 
 
 def test_an_output_has_a_line_for_each_value_and_letters_as_they_are(tmp_path):

@@ -1,5 +1,7 @@
 """What each event does to a run, and for how long: seen in what members do meanwhile."""
 
+import pytest
+
 from coterie.histories import (
     AddPartitions,
     Close,
@@ -9,11 +11,16 @@ from coterie.histories import (
     Failover,
     History,
     Join,
+    LoseRequest,
     Pause,
     Restart,
     RollingDeploy,
     SlowProcessing,
+    now_ms,
+    sleep,
 )
+from coterie.histories.actions import deployed
+from coterie.histories.runner import Run
 from support.histories.mistakes import Application
 
 AT_MS = 60_000
@@ -119,3 +126,95 @@ def test_a_deploy_restarts_the_members_one_after_the_other():
         closed_ms = times_of(ledger, f"member-{number}", "closed")[0]
         assert 0 <= closed_ms - AT_MS - number * 15_000 < 2000
         assert closed_ms in times_of(ledger, f"member-{number}", "started")
+
+
+STRATEGY = "partition.assignment.strategy"
+
+
+@pytest.mark.parametrize(
+    ("before", "assignor", "after"),
+    [
+        (None, "sticky", ["sticky", "range", "cooperative-sticky"]),  # a consumer's default
+        ("range,sticky", "sticky", ["sticky", "range"]),
+        (["range", "sticky"], "roundrobin", ["roundrobin", "range", "sticky"]),
+        ("range", "range", ["range"]),
+        ("range", None, "range"),
+        (None, None, None),
+    ],
+)
+@pytest.mark.parametrize("protocol", [None, "classic"])
+def test_a_deploy_puts_its_assignor_before_those_that_a_member_has(
+    before, assignor, after, protocol
+):
+    settings = {"client.rack": "r", "group.protocol": "consumer"}
+    settings |= {} if before is None else {STRATEGY: before}
+    given = dict(settings)
+    changed = deployed(settings, RollingDeploy(at_ms=5, assignor=assignor, protocol=protocol))
+    assert changed.pop(STRATEGY, None) == after
+    assert changed == {"client.rack": "r", "group.protocol": protocol or "consumer"}
+    assert settings == given
+
+
+def test_a_member_that_joins_after_a_deploy_has_the_new_settings():
+    deploy = RollingDeploy(at_ms=10_000, assignor="sticky")
+    run = Run(History(1, {"t": 2}, 1, (Join(at_ms=5_000), deploy, Join(at_ms=30_000))), Application)
+    run.outcome()
+    assert [one.settings[STRATEGY][0] for one in run.instances] == ["sticky"] * 3
+
+
+def test_what_would_last_longer_ends_with_the_faults():
+    ledger = ledger_of(
+        Cut(at_ms=170_000, member=0, lasts_ms=10**7),
+        SlowProcessing(at_ms=170_000, member=1, lasts_ms=10**7, factor=60),
+    )
+    late = [work for works in ledger.works.values() for work in works if work.start_ms >= 180_000]
+    assert {work.end_ms - work.start_ms for work in late if work.member == "member-1"} == {100}
+    commits = [n.at_ms for n in ledger.notes if (n.member, n.kind) == ("member-0", "committed")]
+    assert next(at for at in commits if 170_010 < at < 190_000) < 180_010
+
+
+def test_a_request_that_did_not_come_before_the_end_of_the_faults_is_not_lost():
+    run = Run(History(1, {"t": 1}, 1, (LoseRequest(at_ms=5_000, api="LeaveGroup"),)), Application)
+    run.outcome()
+    assert not run.cluster.call("describe_group", "group").members
+
+
+def test_after_the_faults_a_run_waits_half_an_hour_for_what_nobody_processes():
+    class Paused(Application):
+        def on_partitions_assigned(self, partitions):
+            self.consumer.pause(partitions)
+
+    outcome = History(1, {"t": 1}, 1).run(Paused)
+    assert outcome.stuck
+    (closed_ms,) = times_of(outcome._ledger, "member-0", "closed")
+    assert 0 <= closed_ms - 31 * 60_000 < 1000
+
+
+def test_a_member_that_never_ends_its_close_is_killed():
+    class NeverEnds(Application):
+        def on_partitions_revoked(self, partitions):
+            sleep(10**9)
+
+    ledger = History(1, {"t": 1}, 1).run(NeverEnds)._ledger
+    (crashed_ms,) = times_of(ledger, "member-0", "crashed")
+    assert 0 <= crashed_ms - 6 * 60_000 < 2000  # five minutes after all was processed
+
+
+@pytest.mark.parametrize("is_static", [True, False])
+def test_static_members_have_their_names_as_instance_ids(is_static):
+    run = Run(History(2, {"t": 2}, 1, (Join(at_ms=5_000),), static=is_static), Application)
+    run.outcome()
+    names = [f"member-{number}" for number in range(3)]
+    ids = [one.settings.get("group.instance.id") for one in run.instances]
+    assert ids == (names if is_static else [None] * 3)
+
+
+def test_what_strikes_during_a_callback_comes_before_the_code_of_the_application():
+    class Listens(Application):
+        def on_partitions_assigned(self, partitions):
+            self.store.setdefault("calls_ms", []).append(now_ms())
+
+    outcome = History(1, {"t": 1}, 1, (Crash(at_ms=0, during="callback"),)).run(Listens)
+    first_ms, second_ms = times_of(outcome._ledger, "member-0", "assigned")
+    assert times_of(outcome._ledger, "member-0", "crashed") == [first_ms]
+    assert outcome.store["calls_ms"] == [second_ms]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from coterie import ArgumentError, CoterieError, Error
-from coterie.histories import AddPartitions, Failover, History, RollingDeploy
+from coterie.histories import AddPartitions, Crash, Failover, History, Pause, RollingDeploy
 from coterie.histories.ledger import Ledger
 from coterie.histories.play import Play
 from coterie.histories.played_cluster import PlayedCluster, PlayedSchedule
@@ -160,6 +160,14 @@ def test_a_fail_over_loads_for_its_time(staged):
     assert staged.broker.cancelled == 2 * len(apis)
 
 
+def test_the_end_of_a_play_closes_and_cuts_off_the_clients_that_still_live(staged):
+    clients = [consumer(staged, f"member-{number}")[1] for number in range(2)]
+    staged.broker.take()
+    staged.cluster.end()
+    assert [client.calls for client in clients] == [[("close",)]] * 2
+    assert staged.broker.take() == [("cut", "member-0.1"), ("cut", "member-1.2")]
+
+
 def test_a_play_needs_a_broker_and_a_client_that_takes_the_settings():
     history = History(1, {"t": 1}, 1)
     with pytest.raises(ArgumentError, match=r"broker must be a coterie\.server\.Broker"):
@@ -226,3 +234,39 @@ def test_a_play_goes_through_a_history_with_its_clients():
     assert made[0].calls[-1] == ("close",)
     assert ("move_coordinator", "group") in broker.acts
     assert outcome.commits[-1].offsets == {FIRST: 6}
+
+
+def test_a_broker_gets_nothing_from_a_member_that_is_paused_or_has_crashed(monkeypatch):
+    monkeypatch.setattr("coterie.histories.played_consumer.PATIENCE_S", 600.0)
+    made, broker = [], Broker()
+
+    class Idle(Client):
+        """It is assigned everything, and there are no records."""
+
+        def __init__(self, settings):
+            super().__init__(settings)
+            made.append(self)
+            self.polls_ms, self.places = [], {FIRST: 0}
+            self.batches = [lambda listener: listener.on_partitions_assigned([FIRST])]
+
+        def poll(self, wait_ms):
+            self.polls_ms.append(broker.now_ms)
+            return super().poll(wait_ms)
+
+    events = Pause(10_500, pause_ms=5_000), Crash(30_500, down_ms=2_000)
+    outcome = History(1, {"t": 1}, 1, events, records_per_minute=0).play(broker, Idle, Application)
+    assert not outcome.stuck
+    now_ms, seen = 0, []
+    for act, *args in broker.acts:
+        now_ms += args[0] if act == "move" else 0
+        seen += [(now_ms, act, *args)] if act in ("cut", "heal") else []
+    assert seen[:3] == [
+        (10_500, "cut", "member-0.1"), (15_500, "heal", "member-0.1"),
+        (30_500, "cut", "member-0.1"),
+    ]  # fmt: skip
+    first, second = made
+    assert [at for at in first.polls_ms if at <= 10_500]
+    assert [at for at in first.polls_ms if 10_500 < at < 15_500 or at > 30_500] == []
+    assert [at for at in first.polls_ms if at > 15_500]
+    assert second.polls_ms[0] == 32_500
+    assert [one.calls[-1] for one in made] == [("close",)] * 2

@@ -235,6 +235,16 @@ def test_positions_that_are_unknown_are_looked_up_while_a_poll_waits(played):
     assert ("position", FIRST) not in played.taken()
 
 
+def test_a_call_that_takes_long_takes_whole_seconds_of_virtual_time(played, monkeypatch):
+    monkeypatch.setattr("coterie.histories.played_consumer.PATIENCE_S", 0.001)
+    done = threading.Event()
+    played.client.position = lambda place: done.wait(WAIT_S) and 7
+    played.schedule.call_later(2500, done.set)
+    assert played.consumer.position(FIRST) == 7
+    assert played.schedule.now_ms >= 3000
+    assert played.schedule.now_ms % 1000 == 0
+
+
 def test_wakeup_ends_the_poll_that_waits_or_the_next_one(played):
     played.schedule.call_later(300, played.consumer.wakeup)
     for _ in range(2):
