@@ -91,7 +91,7 @@ def test_an_expression_ends_with_the_last_of_those_that_leave_together(leaving, 
 
 
 def settled(coordinator, *ids):
-    """Let each member do what it is asked to, until all have what they shall have."""
+    """Let each member do what it has to, until all have what they shall have."""
     for _ in range(4):
         for member_id in ids:
             beat(coordinator, member_id, epochs(coordinator)[member_id], topic_partitions=[])
@@ -149,17 +149,17 @@ def test_a_classic_member_joins_again_only_once_all_that_it_waits_for_is_free():
     member = join(coordinator).response
     coordinator.sync_group("g", member.generation_id, member.member_id)
 
-    def told():
+    def answer():
         return coordinator.heartbeat("g", member.generation_id, member.member_id).error
 
     for name in "ab":  # each hears that it shall give up one
         beat(coordinator, name, epochs(coordinator)[name])
-    assert told() is NONE
+    assert answer() is NONE
     beat(coordinator, "a", epochs(coordinator)["a"], topic_partitions=[])
-    assert told() is NONE  # the other one is not free yet
+    assert answer() is NONE  # the other one is not free yet
     again = join(coordinator, member.member_id).response
     assert again.generation_id == member.generation_id
     coordinator.sync_group("g", member.generation_id, member.member_id)
-    assert told() is NONE  # what it has by now is no obstacle, nor what it waits for alone
+    assert answer() is NONE  # what it has by now is no obstacle, nor what it waits for alone
     beat(coordinator, "b", epochs(coordinator)["b"], topic_partitions=[])
-    assert told() is REBALANCING
+    assert answer() is REBALANCING
