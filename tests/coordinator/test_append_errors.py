@@ -157,3 +157,55 @@ def test_as_many_appends_fail_within_the_call_as_are_to_fail(behaviour, count):
     assert errors == [Error.NOT_COORDINATOR] * count + [Error.NONE] * (6 - count)
     assert coordinator.offset_fetch("g")["t", 0].offset == 5
     assert len(coordinator.log) == 6 - count
+
+
+def consumers():
+    """A consumer group `g` of a member `a` that reads topic `t`, and a group `h` of offsets."""
+    config = {"coterie.behaviour": "4.1", "offsets.retention.minutes": 1}
+    coordinator = GroupCoordinator(config)
+    coordinator.set_topics({"t": 1})
+    coordinator.consumer_group_heartbeat(
+        "g", "a", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    for group_id in "gh":
+        coordinator.txn_offset_commit(
+            group_id, {("t", 0): 5, ("u", 0): 6}, producer_id=1, producer_epoch=0
+        )
+    coordinator.end_txn(1, committed=True)
+    return coordinator
+
+
+def there(coordinator):
+    groups = {row.group_id: row.state for row in coordinator.list_groups().groups}
+    return groups, [coordinator.offset_fetch(group_id).partitions for group_id in "gh"]
+
+
+def test_what_could_not_be_deleted_is_still_there_since_kafka_4():
+    """CoordinatorRuntime takes a failed write back; a refusal of its own keeps its error."""
+    coordinator = consumers()
+    before = there(coordinator)
+    ways = {
+        "groups": lambda: coordinator.delete_groups(["h", "g", "x", "h"]),
+        "offsets": lambda: coordinator.offset_delete("g", [("u", 0), ("t", 0)]),
+        "members": lambda: coordinator.leave_group("g", ["a", "x"]),
+        "partitions": lambda: coordinator.delete_partitions([("u", 0)]),
+        "expired": lambda: (coordinator.advance(60_000), coordinator.cleanup()),
+    }
+    for name, way in ways.items():
+        if name == "expired":  # the member goes on, so that only time counts
+            coordinator.advance(40_000)
+            coordinator.consumer_group_heartbeat("g", "a", 1)
+        coordinator.fail_append(Error.NOT_ENOUGH_REPLICAS, 1)
+        answer = way()
+        assert there(coordinator) == before, name
+        if name == "groups":
+            assert [(row.group_id, row.error) for row in answer.groups] == [
+                ("h", Error.COORDINATOR_NOT_AVAILABLE), ("g", Error.NON_EMPTY_GROUP),
+                ("x", Error.GROUP_ID_NOT_FOUND),
+            ]  # fmt: skip
+        elif name in ("offsets", "members"):
+            assert answer.error is Error.COORDINATOR_NOT_AVAILABLE
+            assert getattr(answer, "partitions", getattr(answer, "members", ())) == ()
+    coordinator.cleanup()
+    groups, (of_g, of_h) = there(coordinator)
+    assert (groups, [row.topic for row in of_g], of_h) == ({"g": "Stable"}, ["t"], ())

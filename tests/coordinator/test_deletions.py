@@ -178,3 +178,17 @@ def test_a_deleted_group_takes_its_undecided_offsets_along(behaviour, committed)
     coordinator.end_txn(7, committed=True)
     assert coordinator.snapshot("g") is None
     assert coordinator.offset_fetch("g").partitions == ()
+
+
+def test_an_offset_that_is_not_there_is_deleted_without_a_record_but_an_undecided_one_with_one():
+    coordinator = made()
+    coordinator.offset_commit("g", {("t", 0): 5})
+    coordinator.txn_offset_commit("g", {("t", 1): 6}, producer_id=7, producer_epoch=0)
+    count = len(coordinator.log)
+    answer = coordinator.offset_delete("g", [("u", 0), ("t", 2)])
+    assert (answer.error, {row.error for row in answer.partitions}) == (NONE, {NONE})
+    assert len(coordinator.log) == count
+    coordinator.offset_delete("g", [("u", 0), ("t", 1), ("t", 2)])
+    assert [*tombstones(coordinator)] == [("g", ("t", 1))]
+    coordinator.end_txn(7, committed=True)
+    assert [row.partition for row in coordinator.offset_fetch("g").partitions] == [0]

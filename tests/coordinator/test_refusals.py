@@ -203,6 +203,39 @@ def test_an_id_that_another_took_meanwhile_is_not_taken_back():
     assert [member.member_id for member in coordinator.snapshot("g").members] == ["new", "old"]
 
 
+def test_the_old_id_of_a_static_member_that_the_group_still_waits_for_is_not_made_again():
+    """GroupMetadata.replaceStaticMember leaves it in pendingSyncMembers."""
+    ids = iter(["leader", "old", "new", "old", "fourth"])
+    coordinator = GroupCoordinator(member_ids=lambda prefix: next(ids))
+    joins = [join(coordinator), join(coordinator, group_instance_id="i")]
+    coordinator.run_until(joins[1], limit_ms=9_000)
+    coordinator.sync_group("g", 1, "leader", assignments={})
+    assert join(coordinator, group_instance_id="i").response.member_id == "new"
+    assert coordinator.snapshot("g").pending_sync_members == ("old",)
+    before = all_of(coordinator)
+    with pytest.raises(CoterieError, match="returned 'old', which group 'g' has already"):
+        join(coordinator)
+    assert all_of(coordinator) == before
+    join(coordinator)
+    assert {member.member_id for member in coordinator.snapshot("g").members} == {
+        "leader", "new", "fourth"}  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["", "c", "a-1", "\xfc", "\u0436" * 40, "\U0001f600"])
+@pytest.mark.parametrize("static", [False, True])
+def test_a_member_id_is_its_client_or_its_instance_and_a_number_of_eight_digits(prefix, static):
+    """docs/rules/trace-format.md#order: the number stands for Kafka's UUID."""
+    coordinator = GroupCoordinator()
+    named = {"group_instance_id": prefix} if static and prefix else {"client_id": prefix}
+    for number in (1, 2):
+        fields = {"require_known_member_id": not static, "session_timeout_ms": 10_000} | named
+        joined = coordinator.join_group(
+            f"g{number}", protocol_type="consumer", protocols=RANGE, **fields
+        )
+        member_id = coordinator.run_until(joined, limit_ms=9_000).member_id
+        assert member_id == f"{prefix}-0000000{number}"
+
+
 def test_after_a_refused_member_id_the_numbers_of_a_recording_are_those_of_its_trace(tmp_path):
     made = iter(["a", "a", "b"])
     recording = Recording()

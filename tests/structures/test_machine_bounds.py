@@ -74,8 +74,9 @@ def test_of_equal_votes_the_first_that_was_cast_wins_whatever_the_ids(shift):
 def places_in_a_hash_map(name):
     """The place of a name at each level of Scala 2.13's HashMap: 5 bits of its improved hash."""
     h = 0
-    for unit in name.encode("utf-16-be")[1::2]:  # ASCII
-        h = (31 * h + unit) % 2**32
+    units = name.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        h = (31 * h + 256 * high + low) % 2**32
     h = (h + ~(h << 9)) % 2**32  # scala.collection.Hashing.improve
     h ^= h >> 14
     h = (h + (h << 4)) % 2**32
@@ -111,6 +112,29 @@ def test_of_a_hash_map_those_alone_in_their_place_come_before_those_who_share_on
     )
     for order in permutations([one, other, alone]):
         assert winner_of(list(order)) == alone
+
+
+def test_of_a_hash_map_those_who_share_places_go_by_the_next_one():
+    names = [f"p{n}" for n in range(400)]
+    places = {name: places_in_a_hash_map(name) for name in names}
+    for shared in (1, 2):
+        pairs = [pair for pair in combinations(names, 2)
+                 if places[pair[0]][:shared] == places[pair[1]][:shared]
+                 and places[pair[0]][shared] != places[pair[1]][shared]]  # fmt: skip
+        for one, other in pairs[:12]:
+            first = min(one, other, key=places.get)
+            assert winner_of([one, other]) == winner_of([other, one]) == first
+
+
+def test_the_hash_of_a_name_is_of_all_its_bytes_in_utf16():
+    names = ["\u0436", "\u0136", "\u0236", "\u20ac-range", "\u21ac-range", "\U0001f600", "6"]
+    for one, other in permutations(names, 2):
+        assert winner_of([one, other]) == min(one, other, key=places_in_a_hash_map), (one, other)
+
+
+def test_names_of_one_hash_are_still_two():
+    assert places_in_a_hash_map("Aa") == places_in_a_hash_map("BB")
+    assert {winner_of(["Aa", "BB"]), winner_of(["BB", "Aa"])} <= {"Aa", "BB"}
 
 
 # ---- offsets

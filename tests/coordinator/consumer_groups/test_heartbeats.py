@@ -359,3 +359,38 @@ def test_timers_of_a_member_that_left_are_none_of_those_who_come_after_it(kind):
     coordinator.advance_by(44_999)
     assert len(coordinator.log) == count
     assert {"c", "d", "e", "f", "h"} <= {m.member_id for m in coordinator.snapshot("g").members}
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_metadata_that_could_not_be_written_is_looked_at_again_by_the_next_heartbeat(full):
+    """The refresh deadline has the epoch that was to be: docs/rules/consumer-groups.md#writes."""
+    coordinator = made()
+    fields = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": 60_001} if full else {}
+    assert beat(coordinator).member_epoch == 1
+    assert beat(coordinator, epoch=1, **fields).member_epoch == 1
+    coordinator.set_topics({"t": 5})
+    coordinator.fail_append(Error.NOT_ENOUGH_REPLICAS, 2)
+    for _ in range(2):
+        assert beat(coordinator, epoch=1, **fields).error is Error.COORDINATOR_NOT_AVAILABLE
+        assert coordinator.snapshot("g").group_epoch == 1
+    answer = beat(coordinator, epoch=1, **fields)
+    assert (answer.member_epoch, answer.assignment[0].partitions) == (2, (0, 1, 2, 3, 4))
+
+
+def test_an_assignment_is_answered_to_a_full_request_and_to_no_other():
+    """What Kafka takes for full names the timeout, names or expression, and the partitions."""
+    pytest.importorskip("re2")
+    coordinator = made()
+    first = beat(coordinator, subscribed_topic_regex="t")
+    epoch = beat(coordinator, epoch=first.member_epoch).member_epoch
+    timeout, owned = {"rebalance_timeout_ms": 60_001}, {"topic_partitions": []}
+    names, regex = {"subscribed_topic_names": ["t"]}, {"subscribed_topic_regex": "t"}
+    for fields, full in [
+        ({}, False), (timeout | owned, False), (timeout | names, False), (names | owned, False),
+        (timeout | regex, False), (regex | owned, False), (names | regex | owned, False),
+        (timeout | names | owned, True), (timeout | regex | owned, True),
+        (timeout | names | regex | owned, True),
+    ]:  # fmt: skip
+        answer = beat(coordinator, epoch=epoch, **fields)
+        assert answer.member_epoch == epoch
+        assert (fields, answer.assignment is not None) == (fields, full)
