@@ -161,6 +161,17 @@ def test_segments_go_when_all_their_records_are_too_old():
     assert offsets(everything(partition, 4).records) == [4]
 
 
+def test_a_segment_of_records_without_a_time_is_closed_by_its_age():
+    """Source: ``LogSegment.timeWaitedForRoll``."""
+    clock = Clock(1000)
+    partition = log(clock, segment_ms=100, retention_bytes=1)
+    for now_ms, start in ((1000, 0), (1100, 0), (1101, 2)):
+        clock.now_ms = now_ms
+        partition.produce(batch(b"v", time_ms=-1))
+        partition.retain()
+        assert partition.log_start_offset == start
+
+
 def test_segments_go_while_what_stays_is_at_least_the_size_to_keep():
     size = len(batch(b"v"))
     partition = log(segment_bytes=2 * size, retention_bytes=3 * size)
