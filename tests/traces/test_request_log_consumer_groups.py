@@ -323,3 +323,27 @@ def test_under_a_behaviour_without_consumer_groups_they_are_left_out():
     made = imported(*lines, **{"coterie.behaviour": "3.9"})
     assert made.trace[0]["version"] == 1
     assert made.left_out == {"group 'g': of a newer protocol": 1}
+
+
+@pytest.mark.parametrize(("code", "number"), [(26, 1), (23, 2)])
+def test_a_classic_join_that_a_consumer_group_refuses_takes_an_id_unless_the_timeout_is_wrong(
+    code, number
+):
+    """A consumer group checks the session timeout before it makes an id, and the protocol after."""
+    request = {
+        "groupId": "g", "memberId": "", "sessionTimeoutMs": 1 if code == 26 else 10_000,
+        "rebalanceTimeoutMs": 5, "protocolType": "consumer" if code == 26 else "connect",
+        "protocols": [{"name": "range", "metadata": ""}],
+    }  # fmt: skip
+    answer = {
+        "errorCode": code, "generationId": -1, "protocolName": None, "leader": "", "members": [],
+        "memberId": "",
+    }  # fmt: skip
+    made = imported(
+        metadata(1, orders=(ORDERS, [[1], [2]])),
+        joined(5, {ORDERS: [0, 1]}),
+        line("JOIN_GROUP", 3, request, answer, 10),
+        beat(20, 0, 2, sent="", member=BILLS, names=["orders"], topics={}, version=0),
+        beat(30, 2, 2, sent=BILLS, member=BILLS, version=0),
+    )  # fmt: skip
+    assert made.trace[-1]["member_id"] == f"{MADE[:-2]}{'AQ' if number == 1 else 'Ag'}"
