@@ -239,3 +239,14 @@ def test_a_recorder_gets_each_call_with_the_time_since_it_began():
     assert calls[0] == (
         "begin", {"now_ms": 0, "deferred": False, "loaded": False, "periodic": True})  # fmt: skip
     assert calls[1:3] == [("join_group", 250), ("advance", 3250)]
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_share_groups_have_no_coordinator_before_version_6_and_only_version_3_says_why(version):
+    # KafkaApis: since version 4 the entries of keys have no messages
+    keys = {"key": "s"} if version < 4 else {"coordinatorKeys": ["s"]}
+    found = ask(Server().connect(), "FindCoordinator", version, {**keys, "keyType": 2})
+    row = found if version < 4 else found["coordinators"][0]
+    assert row["errorCode"] == 42
+    assert bool(row["errorMessage"]) is (version < 4)
+    assert (row["nodeId"], row["host"], row["port"]) == (-1, "", -1)
