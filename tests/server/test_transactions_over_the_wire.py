@@ -139,6 +139,12 @@ def test_once_offsets_are_there_a_higher_epoch_is_taken():  # as Kafka 3.9.1 doe
     assert it.commit(3, epoch=1) == 0
 
 
+def test_offsets_are_committed_again_in_a_transaction_but_not_by_an_older_epoch():
+    it = Producing()
+    it.ask("AddOffsetsToTxn", 3, {**it.producer(), "groupId": "g"})
+    assert [it.commit(3, epoch) for epoch in (0, 0, 1, 1, 0)] == [0, 0, 0, 0, OLD_FENCED]
+
+
 def test_markers_are_written_where_they_can_be():
     it = Producing()
     topics = [{"name": "t", "partitionIndexes": [1, 9]}, {"name": "no", "partitionIndexes": [0]}]
