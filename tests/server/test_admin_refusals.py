@@ -262,6 +262,14 @@ def test_a_topic_that_cannot_be_made_stops_no_other(with_synonyms, error):
     assert rows == {with_synonyms["name"]: error, "good": (0, None)}
 
 
+@pytest.mark.parametrize(("partitions", "error"), [(10_000, 0), (10_001, 44)])
+def test_a_request_makes_ten_thousand_partitions_at_most(partitions, error):
+    # ReplicationControlManager: MAX_PARTITIONS_PER_BATCH, POLICY_VIOLATION
+    body = {"topics": [topic(partitions=partitions)], "timeoutMs": 1000, "validateOnly": True}
+    (row,) = ask(connected(), "CreateTopics", 7, body)["topics"]
+    assert row["errorCode"] == error
+
+
 def test_an_assignment_in_any_order_makes_as_many_partitions():
     peer = connected()
     assigned = topic(partitions=-1, replicas=-1, assigned=[(2, [1]), (0, [1]), (1, [1])])

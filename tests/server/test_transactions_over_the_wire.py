@@ -162,6 +162,17 @@ def test_markers_are_written_where_they_can_be():
     assert it.ask("WriteTxnMarkers", 0, {"markers": []}) == {"markers": []}
 
 
+def test_a_marker_has_the_time_at_which_it_is_written():
+    it = Producing()
+    it.server.run(2500)
+    topics = [{"name": "t", "partitionIndexes": [1]}]
+    marker = {"producerId": 7, "producerEpoch": 2, "coordinatorEpoch": 3, "transactionResult": True}
+    it.ask("WriteTxnMarkers", 1, {"markers": [{**marker, "topics": topics}]})
+    (batch,) = LogReader(it.server.cluster.topics.partition("t", 1).data())
+    assert batch.is_control
+    assert [record.timestamp for record in batch.records] == [playing.START_MS + 2500]
+
+
 def test_a_marker_of_no_producer_is_refused():
     it = Producing()
     topics = [{"name": "t", "partitionIndexes": [0]}]
