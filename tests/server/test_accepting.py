@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -187,3 +188,92 @@ def test_a_machine_without_ipv6_listens_where_else_it_can(loop, monkeypatch):
     families = [each.family for each in acceptor._sockets]
     acceptor.close()
     assert families == [socket.AF_INET]
+
+
+class Waiting:
+    """A listening socket: clients that wait, and what went wrong with some."""
+
+    def __init__(self, *outcomes):
+        self.outcomes = list(outcomes)
+
+    def accept(self):
+        if not self.outcomes:
+            raise BlockingIOError
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome, None
+
+    def close(self):
+        self.outcomes = [OSError(errno.EBADF, "closed")]
+
+
+class Greeting(Recorded):
+    """A loop that greets nobody, and counts whom it was to greet."""
+
+    def __init__(self):
+        super().__init__()
+        self.greeted, self.pauses_s, self.unused = 0, [], asyncio.new_event_loop()
+
+    def create_task(self, greeting):
+        greeting.close()
+        self.greeted += 1
+        return asyncio.Future(loop=self.unused)
+
+    def call_later(self, pause_s, *asked):
+        self.pauses_s.append(pause_s)
+        super().call_later(pause_s, *asked)
+
+
+@pytest.fixture
+def greeting(monkeypatch):
+    made = Greeting()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: made)
+    yield made
+    made.unused.close()
+
+
+def accepting(loop, *outcomes):
+    """An acceptor with a listening socket whose clients wait."""
+    acceptor, waiting = Acceptor(asyncio.Protocol, None), Waiting(*outcomes)
+    acceptor._sockets = [waiting]
+    loop.add_reader(waiting, acceptor._accept, waiting)
+    return acceptor, waiting
+
+
+CLIENT = SimpleNamespace(setblocking=lambda _: None)
+
+
+def test_a_client_that_left_while_it_waited_holds_up_no_other(greeting):
+    acceptor, waiting = accepting(
+        greeting, ConnectionAbortedError(), CLIENT, InterruptedError(), CLIENT
+    )
+    acceptor._accept(waiting)
+    assert greeting.greeted == 2
+
+
+def test_a_hundred_clients_are_accepted_in_one_turn(greeting):
+    acceptor, waiting = accepting(greeting, *[CLIENT] * 150)
+    counts = []
+    for _ in range(3):
+        acceptor._accept(waiting)
+        counts.append(greeting.greeted)
+    assert counts == [100, 150, 150]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+def test_a_listener_rests_for_a_second_unless_it_is_closed_meanwhile(greeting, number):
+    acceptor, waiting = accepting(greeting, OSError(number, "lacking"), CLIENT)
+    acceptor._accept(waiting)
+    assert (greeting.greeted, greeting.pauses_s) == (0, [1])
+    acceptor.close()
+    ((resume, *given),) = greeting.later
+    resume(*given)
+    assert not greeting.readers
+
+
+def test_another_error_of_a_listening_socket_is_raised(greeting):
+    acceptor, waiting = accepting(greeting, OSError(errno.EBADF, "closed"))
+    with pytest.raises(OSError, match="closed"):
+        acceptor._accept(waiting)
+    assert not greeting.pauses_s

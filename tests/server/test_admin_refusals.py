@@ -262,6 +262,14 @@ def test_a_topic_that_cannot_be_made_stops_no_other(with_synonyms, error):
     assert rows == {with_synonyms["name"]: error, "good": (0, None)}
 
 
+@pytest.mark.parametrize(("partitions", "error"), [(10_000, 0), (10_001, 44)])
+def test_a_request_makes_ten_thousand_partitions_at_most(partitions, error):
+    # ReplicationControlManager: MAX_PARTITIONS_PER_BATCH, POLICY_VIOLATION
+    body = {"topics": [topic(partitions=partitions)], "timeoutMs": 1000, "validateOnly": True}
+    (row,) = ask(connected(), "CreateTopics", 7, body)["topics"]
+    assert row["errorCode"] == error
+
+
 def test_an_assignment_in_any_order_makes_as_many_partitions():
     peer = connected()
     assigned = topic(partitions=-1, replicas=-1, assigned=[(2, [1]), (0, [1]), (1, [1])])
@@ -395,3 +403,53 @@ def deleted(server, name, number, offset):
     (row,) = ask(server.connect(), "DeleteRecords", 2, body)["topics"]
     (found,) = row["partitions"]
     return found["lowWatermark"], found["errorCode"]
+
+
+def test_records_of_several_partitions_are_deleted_and_a_topic_without_any_is_left_out():
+    server = Server({})
+    for name in ("t", "u"):
+        for log in server.cluster.topics.create(name, 2).partitions:
+            log.append_records([(1, b"k", b"v")] * 3)
+    offsets = {"t": [(1, 2), (0, 1)], "u": [], "none": [(0, 1)]}
+    topics = [
+        {"name": name, "partitions": [{"partitionIndex": n, "offset": at} for n, at in rows]}
+        for name, rows in offsets.items()
+    ]
+    body = {"topics": topics, "timeoutMs": 1000}
+    found = ask(server.connect(), "DeleteRecords", 2, body)["topics"]
+    names = ("partitionIndex", "lowWatermark", "errorCode")
+    assert {topic["name"]: [tuple(row[name] for name in names) for row in topic["partitions"]]
+            for topic in found} == {"t": [(1, 2, 0), (0, 1, 0)], "none": [(0, -1, 3)]}  # fmt: skip
+    starts = [log.log_start_offset for log in server.cluster.topics.get("t").partitions]
+    assert starts == [1, 2]
+
+
+def test_without_an_authorizer_each_entry_about_acls_is_refused():
+    # AclApis: SecurityDisabledException
+    peer = connected()
+    creation = {"resourceType": TOPIC, "resourceName": "t", "resourcePatternType": 3, "host": "*",
+                "principal": "User:a", "operation": 3, "permissionType": 3}  # fmt: skip
+    of_filter = {"resourceTypeFilter": TOPIC, "patternTypeFilter": 3, "operation": 3,
+                 "permissionType": 3}  # fmt: skip
+    refused = [(54, "No Authorizer is configured.")] * 2
+    found = ask(peer, "CreateAcls", 3, {"creations": [creation] * 2})["results"]
+    assert [outcome(row) for row in found] == refused
+    found = ask(peer, "DeleteAcls", 3, {"filters": [of_filter] * 2})["filterResults"]
+    assert [outcome(row) for row in found] == refused
+    assert [row["matchingAcls"] for row in found] == [[], []]
+
+
+def test_an_election_for_all_partitions_names_each_topic_and_no_partition():
+    # ReplicationControlManager.electLeaders leaves out partitions that need none
+    body = {"electionType": 0, "topicPartitions": None, "timeoutMs": 1000}
+    found = ask(connected(), "ElectLeaders", 2, body)["replicaElectionResults"]
+    assert sorted((row["topic"], row["partitionResult"]) for row in found) == [
+        ("other", []),
+        ("t", []),
+    ]
+
+
+def test_a_partition_in_its_directory_is_a_current_one_without_lag():
+    (place,) = ask(connected(), "DescribeLogDirs", 4, {"topics": None})["results"]
+    rows = [row for topic in place["topics"] for row in topic["partitions"]]
+    assert [(row["offsetLag"], row["isFutureKey"]) for row in rows] == [(0, False)] * 5

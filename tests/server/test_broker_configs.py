@@ -237,6 +237,12 @@ def test_the_settings_of_a_broker_are_in_the_order_of_their_names_and_those_of_i
         assert rows["node.id"]["readOnly"]
 
 
+def test_the_id_of_a_broker_is_a_static_value_and_its_default_is_none(peer):
+    # KRaftConfigs: EMPTY_NODE_ID
+    synonyms = [("node.id", "1", STATIC), ("node.id", "-1", DEFAULT)]
+    assert describe(peer, "1", "node.id") == {"node.id": ("1", STATIC, synonyms)}
+
+
 def test_synonyms_are_described_on_request_only(peer):
     rows = [{"resourceType": BROKER, "resourceName": "1",
              "configurationKeys": ["log.segment.bytes"]}]  # fmt: skip

@@ -156,6 +156,44 @@ def test_brokers_are_killed_and_started_and_groups_moved():
     assert control("GET", "/snapshot/g")["group_id"] == "g"
 
 
+def test_a_broker_need_not_be_named():
+    control = Controlled()
+    asking.member(control.peer, "g")
+    assert control("POST", "/kill") == control("POST", "/move", {"group_id": "g"}) == {}
+    assert control.done == [("kill", None), ("move", None)]
+
+
+def test_a_wait_has_its_condition_and_fifty_seconds_at_most():
+    control, waits = Controlled(), []
+
+    async def wait_for(group_id, **how):
+        waits.append((group_id, how))
+        return control.server.cluster.groups.snapshot(group_id)
+
+    control.running.wait_for = wait_for
+    asking.member(control.peer, "g")
+    for how in ({"state": "Stable", "timeout_s": 50}, {"members": 1}):
+        assert control("POST", "/wait", {"group_id": "g", **how})["state"] == "Stable"
+    assert waits == [
+        ("g", {"state": "Stable", "timeout_s": 50}),
+        ("g", {"members": 1, "timeout_s": 10}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "what"),
+    [
+        ("GET", "/" + "x" * 99, f"GET /{'x' * 59}: there are "),
+        ("POST", "/" + "x" * 99, f"POST /{'x' * 59}: there are "),
+        ("GET", "/snapshot/" + "x" * 999, f"there is no group '{'x' * 200}'"),
+        ("GET", "/fail/" + "1" * 99, f"there is no fault '{'1' * 60}'"),
+        ("PUT", "/fail/" + "1" * 99, f"/fail/{'1' * 54} is asked by GET"),
+    ],
+)
+def test_a_message_shows_the_beginning_of_a_long_name(method, path, what):
+    assert Controlled().refused(method, path)[1].startswith(what)
+
+
 @pytest.mark.parametrize(
     ("how", "status", "what"),
     [

@@ -242,3 +242,39 @@ def test_what_was_asked_is_kept_in_order_with_its_time(server):
     assert (first["correlation_id"], first["at"] - start_ms) == (9, 0)
     assert (second["api"], second["at"] - start_ms) == ("ListGroups", 50)
     assert second["body"]["statesFilter"] == ["Stable"]
+
+
+def test_the_log_of_requests_names_who_sent_each_and_to_which_broker(server):
+    server.node.id = 7
+    peer = server.connect("sasl")
+    peer.connection.client_host = "/10.0.0.9"
+    ask(peer, "SaslHandshake", 1, {"mechanism": "PLAIN"})
+    ask(peer, "SaslAuthenticate", 2, {"authBytes": b"\0alice\0alice-secret"})
+    ask(peer, "ListGroups", 4, {})
+    *_, row = server.watch.requests
+    who = (row["client_host"], row["principal"], row["client_id"], row["node"])
+    assert who == ("/10.0.0.9", "User:alice", "tests", 7)
+
+
+def test_the_oldest_fault_that_fits_meets_a_request_alone(server):
+    peer = server.connect()
+    faults = [server.watch.fail("ListGroups", error=error) for error in (15, 16)]
+    counts = []
+    for error in (15, 16, 0):
+        assert ask(peer, "ListGroups", 4, {})["errorCode"] == error
+        counts.append([fault.count for fault in faults])
+    assert counts == [[1, 0], [1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("how", [{"error": 15}, {"disconnect": True}])
+def test_a_delay_comes_before_an_error_or_the_end(server, how):
+    peer = server.connect()
+    server.watch.fail("list_groups", delay_ms=500, **how)
+    peer.send(request("ListGroups", 4, {}))
+    server.run(499)
+    assert not peer.take()
+    assert not peer.connection.closing
+    server.run(1)
+    assert peer.connection.closing is ("disconnect" in how)
+    if "error" in how:
+        assert answer(peer, "ListGroups", 4)["errorCode"] == 15

@@ -66,6 +66,14 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(server):
     assert len(server.cluster.waits) == 0
 
 
+def test_a_fetch_is_answered_at_once_if_there_are_just_as_many_bytes_as_it_wants(server):
+    peer = server.connect()
+    for number in range(2):
+        log(server, number).produce(batch(b"v"))
+    peer.send(request("Fetch", 11, asking((0, 0), (1, 0), minBytes=2 * SIZE)))
+    assert peer.whole()
+
+
 def test_a_fetch_waits_if_a_partition_may_not_give_as_many_bytes_as_it_wants(server):
     """What a partition has beyond its limit does not count. Source: DelayedFetch.tryComplete."""
     peer = server.connect()
@@ -305,6 +313,13 @@ def test_a_follower_of_a_longer_log_is_told_where_they_part(server):
 def part_of(body):
     (found,) = body["responses"][0]["partitions"]
     return found
+
+
+def test_an_empty_partition_has_the_end_of_its_first_epoch_at_0(server):
+    body = asking((0, 0), maxWaitMs=0)
+    body["topics"][0]["partitions"][0]["lastFetchedEpoch"] = 0
+    found = part_of(ask(server.connect(), "Fetch", 12, body))
+    assert (found["errorCode"], found.get("divergingEpoch")) == (0, None)
 
 
 def test_a_partition_is_told_with_all_its_fields(server):

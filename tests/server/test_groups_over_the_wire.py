@@ -1,5 +1,7 @@
 """Groups through the server: time, what is written to the log, and what is not answered yet."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from coterie.messages import LogReader, decode_key, decode_value, partition_for
@@ -239,3 +241,31 @@ def test_a_recorder_gets_each_call_with_the_time_since_it_began():
     assert calls[0] == (
         "begin", {"now_ms": 0, "deferred": False, "loaded": False, "periodic": True})  # fmt: skip
     assert calls[1:3] == [("join_group", 250), ("advance", 3250)]
+
+
+def test_heartbeats_and_commits_are_recorded_and_have_their_events(server):
+    groups, events, calls = server.cluster.groups, [], []
+    peer = server.connect()
+    who = member(peer, "g")
+    recorder = SimpleNamespace(
+        begin=lambda **_: None, advance=lambda _: None, ask=lambda _, op, *__: calls.append(op)
+    )
+    groups.on_event = lambda event: events.append(getattr(event, "op", None))
+    for record in (None, recorder):
+        if record:
+            groups.on_event = None
+            groups.record_into(record)
+        assert ask(peer, "Heartbeat", 3, heartbeat("g", *who))["errorCode"] == 0
+        ask(peer, "OffsetCommit", 2, commit("g", "t", {0: 5}, *who))
+    assert [op for op in events if op] == calls == ["heartbeat", "offset_commit"]
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_share_groups_have_no_coordinator_before_version_6_and_only_version_3_says_why(version):
+    # KafkaApis: since version 4 the entries of keys have no messages
+    keys = {"key": "s"} if version < 4 else {"coordinatorKeys": ["s"]}
+    found = ask(Server().connect(), "FindCoordinator", version, {**keys, "keyType": 2})
+    row = found if version < 4 else found["coordinators"][0]
+    assert row["errorCode"] == 42
+    assert bool(row["errorMessage"]) is (version < 4)
+    assert (row["nodeId"], row["host"], row["port"]) == (-1, "", -1)

@@ -109,6 +109,20 @@ def test_an_error_is_json_and_the_end():
     }
 
 
+@pytest.mark.parametrize(("size", "status"), [(16_384, b"200 OK"), (16_385, b"431 Request ")])
+def test_a_head_has_at_most_16_kib(size, status):
+    first = b"GET / HTTP/1.1\r\nX: "
+    data = first + b"y" * (size - len(first)) + b"\r\n\r\n"
+    assert talk(data).startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_connection_that_is_to_close_has_one_response():
+    closing = head("Connection: close", first="GET /a HTTP/1.1")
+    (fields, body) = talk(closing, GET).split(b"\r\n\r\n")
+    assert b"Connection: close" in fields.split(b"\r\n")
+    assert json.loads(body) == ["GET", "/a", ""]
+
+
 def test_a_head_that_does_not_end_is_refused():
     assert talk(b"GET / HTTP/1.1\r\nX: " + b"y" * 40_000).startswith(b"HTTP/1.1 431 ")
 

@@ -326,6 +326,17 @@ def test_during_a_long_request_no_other_may_be_long_unless_clients_send_it_all_t
     assert handled_at_once(server, "c") == EVERY
 
 
+@pytest.mark.parametrize("size", [16 << 10, (16 << 10) + 1])
+def test_during_a_long_request_another_of_16_kib_is_handled_and_a_longer_one_waits(size):
+    server = Server()
+    server.dispatcher.call_soon = [].append
+    server.connect().send(request("CreateTopics", 5, creating(400)))
+    least = len(request("ListGroups", 4, {}, client_id="")) - 4  # without the length in front
+    peer = server.connect()
+    peer.send(request("ListGroups", 4, {}, client_id="c" * (size - least)))
+    assert peer.whole() is (size == 16 << 10)
+
+
 def test_while_many_bytes_are_unread_no_response_with_a_list_is_made():
     server = Server()
     server.dispatcher.unsent.add(0, server.dispatcher.unsent.most_copied)

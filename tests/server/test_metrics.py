@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from coterie.server.admin.http import HttpRequest, Refusal
-from coterie.server.admin.metrics import Metrics
+from coterie.server.admin.metrics import Metrics, group_rows
 from support.server import asking, playing
 
 
@@ -72,6 +72,41 @@ def test_groups_topics_and_requests_are_told():
     assert of("coterie_requests_total", api="OffsetCommit") == 1
 
 
+def test_a_group_that_is_ahead_of_a_log_has_no_lag():
+    server, _, peer = begun()
+    log = server.cluster.topics.create("t", 1).partitions[0]
+    log.append_records([(0, b"k", b"v")] * 5)
+    for offset, lag in ((4, 1), (5, 0), (6, 0)):
+        asking.ask(peer, "OffsetCommit", 2, asking.commit("g", "t", {0: offset}))
+        _, row = group_rows(server.cluster)
+        assert (row["offset"], row["lag"]) == (offset, lag)
+        assert row["commit_timestamp"] == server.cluster.now_ms
+
+
+def test_groups_of_both_protocols_have_rows():
+    server = playing.server_of_kafka_4()
+    peer = server.connect()
+    asking.member(peer, "of-classic")
+    body = {"groupId": "of-consumer", "memberId": "m", "memberEpoch": 0, "topicPartitions": [],
+            "subscribedTopicNames": ["t"], "rebalanceTimeoutMs": 1000}  # fmt: skip
+    asking.ask(peer, "ConsumerGroupHeartbeat", 1, body)
+    fields = ("group_id", "state", "protocol", "protocol_type", "members")
+    assert [[row[field] for field in fields] for row in group_rows(server.cluster)] == [
+        ["of-classic", "Stable", "range", "consumer", 1],
+        ["of-consumer", "Stable", "uniform", "consumer", 1],
+    ]
+
+
+def test_the_observer_before_sees_each_request_and_may_handle_it():
+    server, seen = playing.Server(playing.BROKER), []
+    server.dispatcher.observer = lambda call, handler: seen.append(call.api_version)
+    running = SimpleNamespace(cluster=server.cluster, dispatcher=server.dispatcher, connections=1)
+    metrics, peer = Metrics(running), server.connect()
+    peer.send(asking.request("ApiVersions", 2, {}))
+    assert (seen, peer.take()) == ([2], b"")
+    assert samples(server, metrics)["coterie_requests_total", ("api", "ApiVersions")] == 1
+
+
 def test_transactional_ids_are_told_by_state():
     server, metrics, _ = begun()
     transactions = server.cluster.transactions
@@ -115,6 +150,12 @@ def test_topics_groups_requests_and_states_are_listed_in_order():
     ):
         listed = re.findall(rf'^{name}{{.*\b{label}="(?!__)([^"]*)"', text, re.MULTILINE)
         assert listed == list(values), name
+
+
+def test_a_query_changes_nothing():
+    _, metrics, _ = begun()
+    request = HttpRequest("GET", "/metrics?name=x", "h", None, 0, True)
+    assert asyncio.run(metrics.respond(request)).status == 200
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/metrics"), ("GET", "/")])

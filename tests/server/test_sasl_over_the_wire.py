@@ -142,3 +142,17 @@ def test_after_authentication_the_limit_is_that_of_the_server():
     enter(peer)
     peer.send(struct.pack(">i", 1001))
     peer.closed(0)
+
+
+def test_the_log_says_whether_a_peer_has_yet_to_authenticate_or_again():
+    fresh, later = connect(), connect(SESSIONS)
+    fresh.send(asking.request("ListGroups", 0, {}))
+    fresh.server.run(100)
+    (line,) = fresh.server.log_lines
+    assert "ListGroups 0 before its peer authenticated; " in line
+    shake(later)
+    enter(later)
+    shake(later, "SCRAM-SHA-256")
+    later.send(asking.request("SaslAuthenticate", 1, {"authBytes": b"n,,n=alice,r=abc"}))
+    (line,) = later.server.log_lines
+    assert "SaslAuthenticate 1 of a peer that has to authenticate again, by its first " in line

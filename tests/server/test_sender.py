@@ -1,11 +1,12 @@
 """Threads that send large responses, over real sockets."""
 
 import contextlib
+import queue
 import socket
 import threading
 
 from coterie.server import Broker
-from coterie.server.net.sender import SEND_BYTES, Sender
+from coterie.server.net.sender import SEND_BYTES, Sender, Senders
 from support.patience import HANG_S
 from support.server.asking import correlation_ids, request
 from support.server.writing import batch
@@ -177,3 +178,20 @@ def test_a_broker_stops_while_a_response_is_sent():
         while data:
             data = silent.recv(MB)
     silent.close()
+
+
+def test_the_end_of_a_server_waits_for_no_send_under_way():
+    calls, unsent = queue.SimpleQueue(), []
+    senders = Senders(calls.put)
+
+    class Ending:
+        def send(self, buffers):
+            try:
+                senders.close()
+            except RuntimeError as error:  # it would wait for its own thread
+                return [repr(error).encode()]
+            return buffers
+
+    senders.submit(Ending(), [b"left"], unsent.append)
+    calls.get()()
+    assert unsent == [[b"left"]]

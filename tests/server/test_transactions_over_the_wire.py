@@ -139,6 +139,12 @@ def test_once_offsets_are_there_a_higher_epoch_is_taken():  # as Kafka 3.9.1 doe
     assert it.commit(3, epoch=1) == 0
 
 
+def test_offsets_are_committed_again_in_a_transaction_but_not_by_an_older_epoch():
+    it = Producing()
+    it.ask("AddOffsetsToTxn", 3, {**it.producer(), "groupId": "g"})
+    assert [it.commit(3, epoch) for epoch in (0, 0, 1, 1, 0)] == [0, 0, 0, 0, OLD_FENCED]
+
+
 def test_markers_are_written_where_they_can_be():
     it = Producing()
     topics = [{"name": "t", "partitionIndexes": [1, 9]}, {"name": "no", "partitionIndexes": [0]}]
@@ -154,6 +160,17 @@ def test_markers_are_written_where_they_can_be():
     (batch,) = LogReader(it.server.cluster.topics.partition("t", 1).data())
     assert (batch.is_control, batch.producer_id, batch.producer_epoch) == (True, 7, 2)
     assert it.ask("WriteTxnMarkers", 0, {"markers": []}) == {"markers": []}
+
+
+def test_a_marker_has_the_time_at_which_it_is_written():
+    it = Producing()
+    it.server.run(2500)
+    topics = [{"name": "t", "partitionIndexes": [1]}]
+    marker = {"producerId": 7, "producerEpoch": 2, "coordinatorEpoch": 3, "transactionResult": True}
+    it.ask("WriteTxnMarkers", 1, {"markers": [{**marker, "topics": topics}]})
+    (batch,) = LogReader(it.server.cluster.topics.partition("t", 1).data())
+    assert batch.is_control
+    assert [record.timestamp for record in batch.records] == [playing.START_MS + 2500]
 
 
 def test_a_marker_of_no_producer_is_refused():
