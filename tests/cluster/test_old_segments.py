@@ -18,7 +18,8 @@ from support.cluster.leader import batches
 
 SEGMENTS, WRITTEN_MS, STAYS_MS = 5, 100_000, 1_000
 OLD_MS = WRITTEN_MS + STAYS_MS + 1  # the first time at which all but the last segment are old
-LEADER_IS_7 = TopicView("t", "id-of-t", {0: 7})
+NUMBER = 3  # of the partition
+LEADER_IS_7 = TopicView("t", "id-of-t", {NUMBER: 7})
 
 
 class Brokers:
@@ -44,7 +45,7 @@ class Brokers:
         if isinstance(answer, Exception):
             raise answer
         at = part["fetchOffset"]
-        row = {"errorCode": 0, "records": batches(at, at + 1), "partitionIndex": 0} | answer
+        row = {"errorCode": 0, "records": batches(at, at + 1)} | answer
         return {"errorCode": 0, "responses": [{"topic": "t", "partitions": [row]}]}
 
 
@@ -61,17 +62,17 @@ def asking(brokers, node, lane):
 
 def followed(folder, *, view=LEADER_IS_7, now_ms=OLD_MS, answers=(), log_start=0):
     """Look a few times for old segments of a copy; the requests, what was said, what is left."""
-    copy, notices = folder / "t-0", []
+    copy, notices = folder / f"t-{NUMBER}", []
     with PartitionCopy(copy, 1) as files:
         files.begin(0)
         for at in range(SEGMENTS):
             files.append(batches(at, at + 1), at + 1)
     for path in copy.glob("*.log"):
         os.utime(path, (WRITTEN_MS / 1000, WRITTEN_MS / 1000))
-    write_copy_state(copy, CopyState("t", 0, "c", "id-of-t", 0, 77, log_start))
+    write_copy_state(copy, CopyState("t", NUMBER, "c", "id-of-t", 0, 77, log_start))
     brokers, observer = Brokers(view, answers), CopyObserver()
     observer.notice = notices.append
-    plan = CopyPlan(folder, "t", follow=True, segment_bytes=1, keep_ms=STAYS_MS)
+    plan = CopyPlan(folder, "t", (NUMBER,), follow=True, segment_bytes=1, keep_ms=STAYS_MS)
 
     async def run():
         copying = _Copying(brokers, plan, lambda: now_ms, observer)
@@ -106,21 +107,21 @@ def test_the_leader_gives_what_is_left_of_old_segments_and_waits_for_nothing(tmp
         (topic,) = body["topics"]
         (part,) = topic["partitions"]
         offsets.append(part.pop("fetchOffset"))
-        assert part == {"partition": 0, "partitionMaxBytes": 9_000}
+        assert part == {"partition": NUMBER, "partitionMaxBytes": 9_000}
         assert (topic["topic"], topic["topicId"]) == ("t", "id-of-t")
         assert (body["maxBytes"], body["maxWaitMs"], body["replicaId"]) == (9_000, 0, -1)
     assert (offsets, notices, left) == (list(range(log_start, 4)), [], [0, 4])
 
 
 def test_old_segments_stay_without_a_word_while_their_partition_has_no_leader(tmp_path):
-    view = TopicView("t", "id-of-t", {0: None})
+    view = TopicView("t", "id-of-t", {NUMBER: None})
     assert followed(tmp_path, view=view) == ([], [], [0, 1, 2, 3, 4])
 
 
 def test_why_old_segments_stay_is_said_once_until_there_is_another_reason(tmp_path):
     moved, away = {"errorCode": 6, "records": None}, Unavailable("broker 7 is away")
-    asked, notices, left = followed(tmp_path, answers=[moved, moved, away, away, moved, moved])
-    stay = "t-0: old segments stay for now: "
-    of_moved = f"{stay}t-0: the broker answers NOT_LEADER_OR_FOLLOWER"
+    asked, notices, left = followed(tmp_path, answers=[moved, moved, moved, away, moved])
+    stay = "t-3: old segments stay for now: "
+    of_moved = f"{stay}t-3: the broker answers NOT_LEADER_OR_FOLLOWER"
     assert notices == [of_moved, f"{stay}broker 7 is away", of_moved]
-    assert (len(asked), left) == (6 + 4, [0, 4])  # in the end they are replaced
+    assert (len(asked), left) == (5 + 4, [0, 4])  # in the end they are replaced

@@ -79,6 +79,15 @@ def test_a_dynamic_setting_is_taken_from_the_least_to_the_largest(name):
             check_broker_configs({name: str(value)}, "1", {name: str(value)})
 
 
+def test_the_version_of_messages_is_not_dynamic_as_the_other_defaults_of_topics_are():
+    """Source: DynamicLogConfig.ExcludedConfigs of 3.9: each broker would have to know it."""
+    for name, text in (("log.segment.bytes", "2000"), ("log.retention.ms", "1")):
+        check_broker_configs({name: text}, "", {})
+    says = r"Cannot update these configs dynamically: Set\(log\.message\.format\.version\)"
+    with pytest.raises(InvalidConfig, match=says):
+        check_broker_configs({"log.message.format.version": "3.0"}, "", {})
+
+
 def test_settings_of_a_listener_have_their_types_and_only_passwords_are_sensitive():
     peer = Server({}).connect()
     given = {
