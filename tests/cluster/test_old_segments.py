@@ -32,13 +32,13 @@ class Brokers:
     config = ClientConfig({"max.partition.fetch.bytes": "9000"})
 
     def __init__(self, view, answers):
-        self.view, self.answers, self.asked = view, list(answers), []
+        self.view, self.answers, self.requests = view, list(answers), []
 
     async def topic(self, name):
         return self.view
 
     async def connection(self, node, lane=0):
-        return asking(self, node, lane)
+        return connection_of(self, node, lane)
 
     def answer(self, part):
         answer = self.answers.pop(0) if self.answers else {}
@@ -49,19 +49,19 @@ class Brokers:
         return {"errorCode": 0, "responses": [{"topic": "t", "partitions": [row]}]}
 
 
-def asking(brokers, node, lane):
+def connection_of(brokers, node, lane):
     class Connection:
         async def ask(self, api, body):
             (topic,) = body["topics"]
             (part,) = topic["partitions"]
-            brokers.asked.append((node, lane, api, body))
+            brokers.requests.append((node, lane, api, body))
             return brokers.answer(part)
 
     return Connection()
 
 
 def followed(folder, *, view=LEADER_IS_7, now_ms=OLD_MS, answers=(), log_start=0):
-    """Look a few times for old segments of a copy; the requests, what was said, what is left."""
+    """Look for old segments of a copy; the requests, the lines for people, what is left."""
     copy, notices = folder / f"t-{NUMBER}", []
     with PartitionCopy(copy, 1) as files:
         files.begin(0)
@@ -85,7 +85,7 @@ def followed(folder, *, view=LEADER_IS_7, now_ms=OLD_MS, answers=(), log_start=0
             await asyncio.gather(thinning, return_exceptions=True)
 
     asyncio.run(run())
-    return brokers.asked, notices, [int(path.stem) for path in sorted(copy.glob("*.log"))]
+    return brokers.requests, notices, [int(path.stem) for path in sorted(copy.glob("*.log"))]
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +100,10 @@ def test_segments_are_old_once_they_were_written_longer_ago_than_they_stay(tmp_p
 
 @pytest.mark.parametrize("log_start", [0, 2])
 def test_the_leader_gives_what_is_left_of_old_segments_and_waits_for_nothing(tmp_path, log_start):
-    asked, notices, left = followed(tmp_path, log_start=log_start)
-    assert {(node, lane, api) for node, lane, api, _ in asked} == {(7, 0, "Fetch")}
+    requests, notices, left = followed(tmp_path, log_start=log_start)
+    assert {(node, lane, api) for node, lane, api, _ in requests} == {(7, 0, "Fetch")}
     offsets = []
-    for _, _, _, body in asked:
+    for _, _, _, body in requests:
         (topic,) = body["topics"]
         (part,) = topic["partitions"]
         offsets.append(part.pop("fetchOffset"))
@@ -118,10 +118,10 @@ def test_old_segments_stay_without_a_word_while_their_partition_has_no_leader(tm
     assert followed(tmp_path, view=view) == ([], [], [0, 1, 2, 3, 4])
 
 
-def test_why_old_segments_stay_is_said_once_until_there_is_another_reason(tmp_path):
+def test_why_old_segments_stay_is_shown_once_until_there_is_another_reason(tmp_path):
     moved, away = {"errorCode": 6, "records": None}, Unavailable("broker 7 is away")
-    asked, notices, left = followed(tmp_path, answers=[moved, moved, moved, away, moved])
+    requests, notices, left = followed(tmp_path, answers=[moved, moved, moved, away, moved])
     stay = "t-3: old segments stay for now: "
     of_moved = f"{stay}t-3: the broker answers NOT_LEADER_OR_FOLLOWER"
     assert notices == [of_moved, f"{stay}broker 7 is away", of_moved]
-    assert (len(asked), left) == (5 + 4, [0, 4])  # in the end they are replaced
+    assert (len(requests), left) == (5 + 4, [0, 4])  # in the end they are replaced
