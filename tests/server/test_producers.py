@@ -20,6 +20,19 @@ def test_sequences_go_on_one_by_one_and_a_new_epoch_begins_at_0():
     assert refusal(partition, of_producer(4)) == (47, True)
 
 
+@pytest.mark.parametrize("epoch", range(-1, 3))
+def test_the_first_epoch_may_begin_anywhere_and_each_later_one_at_0(epoch):
+    """Source: ProducerAppendInfo.checkSequence; -1 is no epoch (NO_PRODUCER_EPOCH)."""
+    partition = log()
+    partition.produce(of_producer(0, epoch=epoch))
+    following = of_producer(1, epoch=epoch + 1)
+    if epoch == -1:
+        assert partition.produce(following).base_offset == 1
+    else:
+        assert refusal(partition, following) == (45, True)
+        assert partition.produce(of_producer(0, epoch=epoch + 1)).base_offset == 1
+
+
 def test_a_producer_that_is_not_known_may_begin_anywhere():
     partition = log()
     assert partition.produce(of_producer(500)).base_offset == 0

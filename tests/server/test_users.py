@@ -44,6 +44,40 @@ def test_a_password_alone_serves_each_mechanism_with_a_salt_drawn_once():
     assert users.credential("SCRAM-SHA-256", no_salt, "alice") is made
 
 
+@pytest.mark.parametrize("salt", [None, SALT])
+@pytest.mark.parametrize("iterations", [None, 5000])
+def test_beside_a_password_a_salt_is_drawn_and_iterations_are_the_fewest_if_not_given(
+    salt, iterations
+):
+    table = {"salt": salt, "iterations": iterations}
+    table = {name: value for name, value in table.items() if value is not None}
+    users = users_of({"alice": {"password": "s", "scram-sha-256": table}})
+    made = users.credential("SCRAM-SHA-256", lambda: b"drawn", "alice")
+    bytes_of_salt = base64.b64decode(salt) if salt else b"drawn"
+    assert made == derive("SCRAM-SHA-256", b"s", bytes_of_salt, iterations or 4096)
+    assert users.iterations("SCRAM-SHA-256", "alice") == (iterations or 4096)
+    assert users.iterations("SCRAM-SHA-512", "alice") == 4096
+
+
+def test_only_who_has_a_password_or_keys_has_iterations():
+    keys = dict.fromkeys(("stored_key", "server_key"), KEYS["sha-256"])
+    table = {"salt": SALT, "iterations": 5000, **keys}
+    users = users_of({"alice": {"scram-sha-256": table}, "bob": "s"})
+    shown = {
+        (name, mechanism): users.iterations(mechanism, name)
+        for name in ("alice", "bob", "carol")
+        for mechanism in HASHES
+    }
+    assert shown == {
+        ("alice", "SCRAM-SHA-256"): 5000, ("alice", "SCRAM-SHA-512"): None,
+        ("bob", "SCRAM-SHA-256"): 4096, ("bob", "SCRAM-SHA-512"): 4096,
+        ("carol", "SCRAM-SHA-256"): None, ("carol", "SCRAM-SHA-512"): None,
+    }  # fmt: skip
+    users.delete_credential("SCRAM-SHA-256", "alice")
+    assert users.iterations("SCRAM-SHA-256", "alice") is None
+    assert users.credential("SCRAM-SHA-256", no_salt, "alice") is None
+
+
 @pytest.mark.parametrize("name", ["alice", "a b", 'quo"te', "back\\slash", "żółw", "a.b"])
 def test_a_printed_credential_lets_in_without_the_password(tmp_path, name):
     users = read_users(written(tmp_path, credential_toml(name, "secret", lambda: b"0123456789")))

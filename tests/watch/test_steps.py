@@ -1,0 +1,193 @@
+"""What a step notices besides new records, what is shown anew after it, and what ends it."""
+
+import asyncio
+import functools
+import json
+import shutil
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import pytest
+
+from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
+from coterie.log.folders import find_segments
+from coterie.server.admin.http import HttpRequest, Refusal
+from coterie.watch import snapshot
+from coterie.watch.totals import Mark, nothing
+from coterie.watch.watcher import Watcher
+from coterie.watch.web import Access, Web
+from support.growing_log import GrowingLog
+from support.insight.compacted_logs import Written
+from support.log_writer import commit, each
+from support.watch.watched import watched_totals, watcher_of
+
+
+def log_of(folder, group=b"a"):
+    """A log with one commit."""
+    log, written = GrowingLog(folder), Written()
+    written.apply("commit", ((group, b"t", 0), 1))
+    log.put(written.left)
+    return log
+
+
+@contextmanager
+def served(watcher):
+    """Requests paths; and the groups whose page was drawn."""
+    drawn = []
+
+    def read(request):
+        drawn.append(request.group)
+        return b"page"
+
+    def get(path):
+        request = HttpRequest("GET", path, "localhost", None, 0, False)
+        return asyncio.run(web.respond(request))
+
+    with ThreadPoolExecutor(1) as steps:
+        web = Web(watcher, steps, Access(), 1 << 50, lambda: 0, 7, read)
+        yield get, drawn
+        web.pages.shutdown()
+
+
+def test_what_is_shown_changes_when_a_partition_is_gone(tmp_path):
+    log = log_of(tmp_path / "log")
+    other = log.home / "__consumer_offsets-1"
+    shutil.copytree(log_of(tmp_path / "other", group=b"b").folder, other)
+    watcher = watcher_of(log)
+    watcher.step()
+    with served(watcher) as (get, drawn):
+        assert b'consumergroup="b"' in get("/metrics").body
+        get("/")
+        shutil.rmtree(other)
+        watcher.step()
+        assert b'consumergroup="b"' not in get("/metrics").body
+        get("/")
+    assert drawn == [None, None]
+
+
+def test_a_page_is_drawn_again_once_a_partition_cannot_be_read(tmp_path):
+    log = log_of(tmp_path / "log")
+    watcher = watcher_of(log)
+    watcher.step()
+    with served(watcher) as (get, drawn):
+        get("/")
+        (log.folder / f"{9:020}.log.gz").write_bytes(b"no gzip")
+        watcher.step()
+        get("/")
+    assert drawn == [None, None]
+
+
+def test_a_new_sample_changes_the_lag_that_is_shown(tmp_path):
+    log = log_of(tmp_path / "log")
+    watcher = watcher_of(log)
+    watcher.step()
+    lag = 'kafka_consumergroup_lag{consumergroup="a",topic="t",partition="0"} '
+    with served(watcher) as (get, _):
+        assert lag not in get("/metrics").body.decode()
+        for end in (5, 8):
+            with (log.home / SAMPLES_FILE).open("a") as file:
+                file.write(f"{SAMPLES_HEADING * (not file.tell())}{1 << 50},t,0,{end}\n")
+            watcher.step()
+            assert f"{lag}{end - 1}\n" in get("/metrics").body.decode()
+
+
+@pytest.mark.parametrize("group", ["a b/c", "a%2Fb", "é?#"])
+def test_a_group_stands_in_a_path_and_in_a_question_as_in_any_address(tmp_path, group):
+    watcher = watcher_of(log_of(tmp_path / "log", group=group.encode()))
+    watcher.step()
+    with served(watcher) as (get, drawn):
+        assert get(f"/groups/{quote(group, safe='')}").body == b"page"
+        rows = json.loads(get(f"/api/groups?group={quote(group, safe='')}").body)
+        with pytest.raises(Refusal, match="no record of a group 'other'"):
+            get("/groups/other")
+    assert ([row["group_id"] for row in rows], drawn) == ([group], [group])
+
+
+def test_metrics_and_rows_have_the_types_that_their_readers_expect(tmp_path):
+    watcher = watcher_of(log_of(tmp_path / "log"))
+    watcher.step()
+    with served(watcher) as (get, _):
+        # Prometheus, "Exposition formats"
+        assert get("/metrics").content_type == "text/plain; version=0.0.4; charset=utf-8"
+        assert get("/api/groups").content_type.startswith("application/json")
+        assert get("/api/growth").content_type.startswith("application/json")
+
+
+def test_a_watcher_that_ends_reads_no_further_partition(tmp_path):
+    log = log_of(tmp_path / "log")
+    shutil.copytree(log.folder, log.home / "__consumer_offsets-1")
+
+    def topic_id_of(segment):
+        watcher.stopping = True
+
+    lists = functools.partial(find_segments, [log.home])
+    watcher = Watcher(lists, None, lambda line: None, topic_id_of)
+    watcher.step()
+    assert list(watcher.partitions) == [0]
+    assert len(list(watcher.answers())) == 1
+
+
+# ---- topics that are made again
+
+
+def commits_after(folder, ids, data=None):
+    """The commits that a watcher counts, and its rebuilds, of a log that has one more each step.
+
+    ``ids``: of the topic, at each step.
+    """
+    log, known = GrowingLog(folder), iter(ids)
+    lists = functools.partial(find_segments, [log.home])
+    watcher = Watcher(lists, data, lambda line: None, lambda segment: next(known))
+    batches = each(0, *(commit(at, at) for at in range(len(ids))))
+    counted = []
+    for count in range(1, len(ids) + 1):
+        log.put([(0, b"".join(batches[:count]))])
+        watcher.step()
+        counted.append(sum(watched_totals(watcher)["commits"].values()))
+    watcher.close()
+    return counted, watcher.health().rebuilds
+
+
+@pytest.mark.parametrize(
+    ("ids", "counted", "rebuilds"),
+    [
+        (["x", "x", "x"], [1, 2, 3], 0),
+        ([None, None, None], [1, 2, 3], 0),
+        ([None, "x", "x"], [1, 2, 3], 0),  # brokers that have ids now
+        (["x", None, "x"], [1, 2, 3], 0),
+        (["x", "y", "y"], [1, 1 + 2, 1 + 3], 1),  # the records of the new topic are others
+        (["x", None, "y"], [1, 2, 2 + 3], 1),
+        (["x", "y", "z"], [1, 1 + 2, 1 + 2 + 3], 2),
+    ],
+)
+def test_records_of_a_topic_that_was_made_again_are_counted_beside_those_before(
+    tmp_path, ids, counted, rebuilds
+):
+    assert commits_after(tmp_path / "log", ids) == (counted, rebuilds)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "counted"), [("x", "x", 1), ("x", "y", 2), ("x", None, 1)]
+)
+def test_a_watcher_knows_after_its_start_whether_the_topic_was_made_again(
+    tmp_path, first, then, counted
+):
+    data = tmp_path / "data"
+    assert commits_after(tmp_path / "before", [first], data) == ([1], 0)
+    assert commits_after(tmp_path / "after", [then], data) == ([counted], 0)
+
+
+def test_the_topic_of_a_snapshot_is_read_as_it_was_written(tmp_path):
+    mark = Mark(7, nothing(), "x")
+    snapshot.write(tmp_path / "f", mark)
+    assert snapshot.read(tmp_path / "f") == mark
+
+
+def test_a_folder_for_totals_is_made_with_those_above_it_and_its_lock_is_the_user_s(tmp_path):
+    folder = tmp_path / "made" / "data"
+    for _ in range(2):
+        watcher = watcher_of(GrowingLog(tmp_path / f"log-{_}"), folder)
+        watcher.close()
+    assert stat.S_IMODE((folder / "watch.lock").stat().st_mode) == 0o600
