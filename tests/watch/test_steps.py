@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gzip
 import json
 import shutil
 import stat
@@ -49,6 +50,20 @@ def served(watcher):
         web = Web(watcher, steps, Access(), 1 << 50, lambda: 0, 7, read)
         yield get, drawn
         web.pages.shutdown()
+
+
+def test_bytes_that_a_compressed_segment_unpacks_to_make_up_for_none_that_are_unread(tmp_path):
+    first, second, third = each(0, commit(1), commit(2), commit(3))
+    log = GrowingLog(tmp_path / "log")
+    (log.folder / f"{0:020}.log.gz").write_bytes(gzip.compress(first))
+    log.active.unlink()
+    log.roll(1)
+    log.append(second)
+    watcher = watcher_of(log)
+    watcher.step()
+    assert watcher.health().behind_bytes == 0
+    log.append(third)
+    assert watcher.health().behind_bytes == len(third)
 
 
 def test_what_is_shown_changes_when_a_partition_is_gone(tmp_path):

@@ -240,11 +240,14 @@ class Watcher:
         """Return how far the watcher is behind the files as they are now, from any thread."""
         watched = list(self.partitions.items())
         partitions = [partition for number, partition in watched if number not in self.gone]
-        read = sum(known.end for partition in partitions for known in list(partition.files.read))
+        # Of a compressed segment, only the size of what it unpacks to is known.
+        plain = {one.path for one in self.listing.segments if one.compression is None}
         size = 0
-        for segment in self.listing.segments:
+        for path in plain:
             with suppress(OSError):
-                size += os.stat(segment.path).st_size if segment.compression is None else 0
+                size += os.stat(path).st_size
+        known = [one for partition in partitions for one in list(partition.files.read)]
+        read = sum(one.end for one in known if one.path in plain)
         partial = sum(partition.files.waiting_bytes for partition in partitions)
         rebuilds = self.rebuilds + sum(partition.rebuilds for _, partition in watched)
         return Health(
