@@ -6,7 +6,7 @@ import io
 import pytest
 
 from coterie.cli.tables import show_tables
-from coterie.insight.render.tables import csv_lines, json_lines, table
+from coterie.insight.render.tables import cell, cells, csv_lines, json_lines, table
 from support.commandline import coterie_ok
 from support.golden_data import log
 
@@ -50,6 +50,39 @@ def test_control_characters_of_a_name_do_not_reach_the_terminal():
     out = io.StringIO()
     show_tables([table(FIELDS, [row])], out)
     assert "a\\x1b[2Jb\\nc" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("length", "shown"), [(100, "a" * 99 + "z"), (101, "a" * 60 + "…" + "a" * 19 + "z")]
+)
+def test_a_name_of_more_than_a_hundred_characters_is_cut_in_its_middle(length, shown):
+    text = "a" * (length - 1) + "z"
+    fields = {"group_id": "string", "cause": "string", "topics": ["string"]}
+    names, causes, topics = table(
+        fields, [{"group_id": text, "cause": text, "topics": [text]}]
+    ).columns
+    assert (names, causes, topics) == ([shown], [text], [text])
+
+
+def test_equal_numbers_of_a_column_are_shown_each_as_it_is():
+    assert cells("interval_ms", [1, 1.0, None, 2.5], "double") == ["1", "1.0", "-", "2.5"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ("", "string", "-"),
+        (0, "timestamp", "1970-01-01T00:00:00.000Z"),
+        (None, "timestamp", "-"),
+        ([], ["int32"], "-"),
+        ([0, 7], ["int32"], "0, 7"),
+        ([0, None], ["timestamp"], "1970-01-01T00:00:00.000Z, -"),
+        ({"epoch": 3, "at": None}, {"epoch": "int32", "at": "timestamp"}, "3 -"),
+        ([{"epoch": 3}, {"epoch": 4}], [{"epoch": "int32"}], "3, 4"),
+    ],
+)
+def test_a_cell_shows_all_of_a_list_or_struct_and_a_dash_for_nothing(value, kind, text):
+    assert cell(value, kind) == text
 
 
 def test_a_name_with_any_end_of_line_comes_back_from_csv_as_it_was():

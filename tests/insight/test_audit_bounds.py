@@ -9,6 +9,7 @@ from coterie.insight.offsets.divergence import Live
 from coterie.insight.offsets.loss_counts import LossCounts
 from coterie.insight.questions import audit, audit_groups
 from coterie.insight.questions.audit_loops import partitions_of
+from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import (
     Client,
     GroupHistory,
@@ -231,3 +232,46 @@ def test_rivals_of_a_request_log_stand_by_how_often_each_took_over(counts, text)
     some = {"m1": clients["m1"]}
     found, _ = audit_groups.rivals(history, takeovers, some)
     assert f", {len(takers) - 1} not in the request log, first" in found
+
+
+def commits_with(*pairs):
+    """One batch for each (offset, bytes of metadata) of a key, at times 1000, 1010, 1020, ..."""
+    key = commit_key(1, b"g", b"t", 0)
+    return [
+        batch(at, [(1000 + 10 * at, key, commit_value(offset, -1, b"m" * size, 1000 + 10 * at))])
+        for at, (offset, size) in enumerate(pairs)
+    ]
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
+def test_large_metadata_has_the_first_and_last_time_and_the_first_of_the_largest(
+    piece_bytes, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", piece_bytes)
+    pairs = [(at, size) for at, size in enumerate((4, 5, 9, 9, 7, 4))]
+    parameters = audit.Parameters(only=("large_metadata",), metadata_bytes=4)
+    (row,) = audit.rows(facts_of(tmp_path, *commits_with(*pairs)), parameters)
+    assert (row["count"], row["log_offset"], row["timestamp"]) == (4, 2, 1020)
+    assert (row["first"], row["last"], row["previous_log_offset"]) == (1010, 1040, 1)
+    assert row["detail"].startswith("9 bytes of metadata in the largest of 4")
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("offsets", "detail"),
+    [
+        ("555", "3 commits of offset 5 in 20 ms"),
+        ("5556", "3 commits of offset 5 in 20 ms"),
+        ("556555", "3 commits of offset 5 in 20 ms"),
+        ("555666", "2 times 3 commits of one offset in a row in 0.1 s"),
+        ("5556666", "2 times 3 to 4 commits of one offset in a row in 0.1 s"),
+        ("55", None),
+    ],
+)
+def test_runs_of_one_offset_say_how_often_and_how_long(
+    offsets, detail, piece_bytes, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", piece_bytes)
+    view = facts_of(tmp_path, *commits_with(*((int(offset), 0) for offset in offsets)))
+    rows = audit.rows(view, audit.Parameters(only=("no_progress",), no_progress=3))
+    assert [row["detail"] for row in rows] == ([] if detail is None else [detail])

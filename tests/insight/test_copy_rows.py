@@ -194,3 +194,42 @@ def test_a_batch_whose_last_byte_is_wrong_at_the_end_of_a_segment_is_one_fault(t
     assert row["faults"] == 1
     expected = ("same", 23, 0) if segment == "first" else ("behind", 14, 9)
     assert (row["status"], row["end_offset"], row["records_lacking"]) == expected
+
+
+def test_the_epoch_of_a_tail_is_that_of_its_first_record_in_any_segment(tmp_path):
+    common = history(0, 3, 5)
+    mine = [*history(5, 3, 2), *history(7, 4, 2), *history(9, 6, 1)]
+    one = write_copy(tmp_path / "a", common + mine, cuts=(7, 9))
+    other = write_copy(tmp_path / "b", common + history(5, 8, 2), cuts=(6,))
+    row = compared(one, other)["a"]
+    assert (row["status"], row["common_until"], row["records_only_here"]) == ("diverged", 5, 5)
+    assert (row["epoch_here"], row["epoch_there"]) == (3, 8)
+
+
+@pytest.mark.parametrize("worse", ["a", "b"])
+def test_records_of_a_segment_that_the_cleaner_emptied_were_removed(worse, tmp_path):
+    batches = history(0, 1, 6)
+    paths = [
+        write_copy(
+            tmp_path / name, batches, cuts=(4,), removed=set(range(4)) if name == worse else ()
+        )
+        for name in "ab"
+    ]
+    row = compared(*paths)[worse]
+    assert (row["status"], row["removed_here"], row["removed_there"]) == ("same", 4, 0)
+
+
+@pytest.mark.parametrize("order", ["abc", "acb", "bac"])
+def test_a_copy_that_ends_before_a_damaged_batch_says_nothing_of_it(order, tmp_path):
+    """Of the two longest copies, the best is the one whose batches can all be read."""
+    batches = history(0, 1, 6)
+    copies = {"a": batches, "b": batches[:2], "c": batches}
+    paths = {name: write_copy(tmp_path / name, some) for name, some in copies.items()}
+    path = next((tmp_path / "a").glob("*/*.log"))
+    data = bytearray(path.read_bytes())
+    data[[*LogReader(data)][4].position - 1] ^= 1  # the last byte of the fourth batch
+    path.write_bytes(data)
+    rows = compared(*(paths[name] for name in order))
+    assert {name: (row["status"], row["faults"]) for name, row in rows.items()} == {
+        "a": ("same", 1), "b": ("behind", 0), "c": ("best", 0),
+    }  # fmt: skip

@@ -99,6 +99,41 @@ def test_a_group_differs_in_type_or_state_or_else_in_its_protocol(log, live, det
     assert [one["detail"] for one, _ in of_group(UNSEEN, group(**log), live)] == details
 
 
+def holding(*topics):
+    """A member of a consumer group, with the partitions of topics (id, name, partitions)."""
+    held = [dict(zip(("topic_id", "topic", "partitions"), one, strict=True)) for one in topics]
+    return group(type="consumer", members=[{"member_id": "m", "current_assignment": held}])
+
+
+@pytest.mark.parametrize(
+    ("name", "assignment", "differs"),
+    [
+        ("u", ["u:10", "t:9", "u:2"], False),
+        ("u", ["u:9", "t:10", "u:2"], True),
+        ("u", ["u:10", "t:9"], True),
+        # Without the name of a topic, only the numbers can be compared.
+        (None, ["u:10", "t:9", "u:2"], False),
+        (None, ["u:9", "t:10", "u:2"], False),
+        (None, ["u:10", "t:9"], True),
+        (None, ["u:10", "t:9", "u:3"], True),
+        (None, [], True),
+    ],
+)
+def test_assignments_are_compared_as_far_as_the_log_has_the_names_of_topics(
+    name, assignment, differs
+):
+    row = holding(("id-t", "t", [9]), ("id-u", name, [2, 10]))
+    live = {"members": [{"member_id": "m", "assignment": assignment}]}
+    found = [one["detail"] for one, _ in of_group(UNSEEN, row, live)]
+    assert found == ["member m: another assignment"] * differs
+
+
+def test_an_assignment_that_cannot_be_read_differs_from_none():
+    row = group(members=[{"member_id": "m", "assignment": b"\0"}])
+    live = {"members": [{"member_id": "m", "assignment": ["t:0"]}]}
+    assert list(of_group(UNSEEN, row, live)) == []
+
+
 def live_member(member_id, **fields):
     return {"member_id": member_id, "client_id": "c", "client_host": "/h"} | fields
 

@@ -316,6 +316,15 @@ def test_records_of_groups_come_back_as_they_were_also_empty_and_absorbed_ones()
     )
 
 
+def test_a_record_of_a_group_is_appended_behind_the_others_whatever_was_read_last():
+    first, *others = (GroupRecord("g", at, T0, 2, b"key", b"v%d" % at, "f", 0) for at in range(3))
+    records = GroupRecords([first])
+    for at, other in enumerate(others):
+        assert records[0] == first
+        records.append(other)
+        assert list(records) == [first, *others[: at + 1]]
+
+
 # ---- answers
 
 

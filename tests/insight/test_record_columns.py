@@ -12,7 +12,8 @@ from coterie.insight.records.cut import Cancellation, size_of
 from coterie.insight.records.group_log import GroupRecord, GroupRecords
 from coterie.insight.records.log_reader import End, SurveyedLog
 from coterie.insight.records.record_columns import ABORTED, COMMITTED, PENDING, RecordColumns
-from coterie.log.folders import Segment
+from coterie.insight.records.threads import each_partition
+from coterie.log.folders import Segment, find_segments
 from coterie.state.partial import ScanOptions
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
 
@@ -114,6 +115,40 @@ def test_records_of_groups_are_sent_in_chunks_that_join_to_the_same_bytes(monkey
     assert b"".join(chunks) == b"keyAAkeyBBBBBBBBBkey"
     assert list(GroupRecords().chunks()) == []
     assert GroupRecords() not in (5, None)
+
+
+def test_bytes_of_records_are_there_until_the_last_log_that_shares_them_is_gone():
+    records = GroupRecords(GroupRecord("g", at, T0, 2, b"key", b"v", "f", 3) for at in range(2))
+    some, file = records.part([1]), records.spool.file
+    del records
+    assert some[0].value == b"v"
+    assert not file.closed
+    del some
+    assert file.closed
+
+
+def test_one_thread_reads_a_log_partition_by_partition_with_its_progress(tmp_path):
+    for number, offsets in ((10, 1), (2, 5), (3, 0)):
+        folder = tmp_path / f"__consumer_offsets-{number}"
+        folder.mkdir()
+        records = [commit(T0, 5, partition=partition) for partition in range(offsets)]
+        (folder / f"{0:020}.log").write_bytes(batch(0, records) if records else b"")
+    sizes = {
+        number: sum(segment.size for segment in segments)
+        for number, segments in find_segments([tmp_path]).partitions().items()
+    }
+    steps = []
+    progress = SimpleNamespace(
+        total=lambda size: steps.append(("all", size)),
+        advance=lambda size: steps.append(("read", size)),
+    )
+    answers = each_partition([tmp_path], lambda view: view.number, progress=progress)
+    while (number := next(answers, None)) is not None:
+        steps.append(("answer", number))
+    assert steps == [
+        ("all", sum(sizes.values())),
+        *(step for number in (2, 3, 10) for step in (("answer", number), ("read", sizes[number]))),
+    ]
 
 
 def test_a_surveyed_log_knows_which_pieces_wait_for_which_markers(tmp_path, monkeypatch):

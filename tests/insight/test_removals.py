@@ -14,6 +14,7 @@ from coterie.insight.records import log_reader
 from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments
+from coterie.state.partial import ScanOptions
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN, log
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
@@ -122,6 +123,46 @@ def test_removals_over_any_seams_are_those_of_the_log_as_one(steps, rolls, tmp_p
         log_reader.feed(pieces, [part])
         merged.absorb(part)
     assert in_model_form(removals_of(merged)) == modelled(steps)
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
+def test_a_removal_has_all_of_the_commit_before_it_wherever_that_is_read(
+    piece_bytes, in_parts, tmp_path, monkeypatch
+):
+    """The time in a commit's value is when the request came, the record's when it was written."""
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", piece_bytes)
+    place = tmp_path / "__consumer_offsets-0"
+    place.mkdir()
+    keys = [commit_key(1, b"g", b"t", partition) for partition in (0, 1)]
+    records = [
+        (10, keys[0], commit_value(5, -1, b"", 3)),
+        (11, keys[1], commit_value(6, -1, b"", 4)),
+        (12, keys[1], commit_value(7, -1, b"", 5)),
+        (13, keys[0], None),
+        (0, keys[1], None),
+        (14, keys[1], commit_value(8, -1, b"", 6)),
+        (-1, keys[1], None),
+    ]
+    data = [batch(offset, [record]) for offset, record in enumerate(records)]
+    for offset, one in enumerate(data if in_parts else [b"".join(data)]):
+        (place / f"{offset:020}.log").write_bytes(one)
+    listing = find_segments([place])
+    removed = KeyRemovals()
+    for segment, context in zip(listing.segments, contexts(listing), strict=True):
+        part = KeyRemovals()
+        log_reader.feed(log_reader.read_pieces([segment], ScanOptions(), context), [part])
+        removed.absorb(part)
+    found = [
+        (one.key[2], one.offset, one.commit_log_offset, one.commit_ms, one.committed_ms,
+         one.removed_ms, one.resumed and one.resumed.offset)
+        for one in removed.rows()
+    ]  # fmt: skip
+    assert found == [
+        (0, 5, 0, 3, 10, 13, None),
+        (1, 7, 2, 5, 12, 0, 8),
+        (1, 8, 5, 6, 14, None, None),
+    ]
 
 
 def contexts(listing):
