@@ -205,6 +205,29 @@ def test_a_reset_names_the_group_where_there_are_two_and_offset_0_is_one(tmp_pat
     assert coterie_ok("undo", log, *named, "--at", 10).stdout.splitlines() == lines
 
 
+@pytest.mark.parametrize(
+    ("options", "groups", "lines"),
+    [
+        (("--group", "g"), (b"g", b"h"), ["t,0,7"]),
+        (("--group", "[gh]"), (b"g", b"h"), ["g,t,0,7", "h,t,0,7"]),
+        (("--all-groups",), (b"g",), ["g,t,0,7"]),
+    ],
+)
+def test_a_reset_names_each_group_unless_it_is_of_the_only_one_that_is_given(
+    tmp_path, options, groups, lines
+):
+    log = log_of(tmp_path, [batch(0, [commit(1, group=group) for group in groups])])
+    assert coterie_ok("undo", log, *options, "--at", 10).stdout.splitlines() == lines
+
+
+@pytest.mark.parametrize(("count", "is_line"), [(2_000, False), (2_001, True)])
+def test_a_reset_of_more_than_2000_partitions_shows_a_line_for_each_group(tmp_path, count, is_line):
+    commits = [commit(1, partition=number) for number in range(count)]
+    log = log_of(tmp_path, [batch(0, commits)])
+    err = coterie_ok("undo", log, "--group", "g", "--at", 10).stderr
+    assert (f"{count:,} partitions of 1 groups; --against-latest shows each" in err) == is_line
+
+
 # ---- times far from 0, where a unit shows
 
 LATE = 1_796_133_900_123
