@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -128,6 +129,25 @@ def test_what_cannot_be_removed_hides_neither_the_failure_nor_the_success(tmp_pa
         with whole_folder(str(target), overwrite=True) as part:
             (part / "groups.json").write_text(text)
     assert (target / "groups.json").read_text() == "new"
+
+
+def test_a_folder_that_cannot_be_replaced_is_there_as_before(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "groups.json").write_text("old")
+    replace, moved = Path.replace, []
+
+    def broken(path, to):
+        moved.append(path)
+        if len(moved) == 2:  # the old one is aside, the new one not yet there
+            raise OSError("no")
+        return replace(path, to)
+
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(OSError, match="no"), whole_folder(str(target), overwrite=True) as part:
+        (part / "groups.json").write_text("new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+    assert (target / "groups.json").read_text() == "old"
 
 
 def test_corrupt_places_of_all_partitions_are_counted(tmp_path):
