@@ -89,3 +89,27 @@ def test_a_partition_that_the_broker_refused_is_no_part_of_a_fetch():
     assert made.trace[2]["topics"] == [{"topic": "t", "partitions": [0, 2]}]
     assert [row["partition"] for row in made.expected[1]["partitions"]] == [0, 2]
     assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+
+
+RESPONSE = {"at": 5, "event": "response", "id": 1, "error": "NONE"}
+DESCRIBED = {"op": "consumer_group_describe"}
+FETCHED = {"topic": "t", "partition": 0, "offset": 7}
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "is_same"),
+    [
+        (DESCRIBED, DESCRIBED, True),
+        (DESCRIBED, DESCRIBED | {"groups": None}, True),
+        (DESCRIBED | {"groups": [{}]}, DESCRIBED, False),
+        ({"op": "offset_fetch", "partitions": [FETCHED]},
+         {"op": "offset_fetch", "partitions": [FETCHED | {"leader_epoch": 3}]}, True),
+        ({"op": "offset_fetch", "partitions": [FETCHED]},
+         {"op": "offset_fetch", "partitions": [FETCHED, "x"]}, False),
+        ({"op": "offset_fetch", "partitions": [FETCHED]}, {"op": "offset_fetch"}, False),
+        ({"op": "offset_fetch"}, {"op": "offset_fetch", "partitions": [FETCHED]}, False),
+    ],
+)  # fmt: skip
+def test_responses_that_lack_lists_or_have_others_are_compared_too(expected, actual, is_same):
+    found = list(compare_responses([RESPONSE | expected], [RESPONSE | actual]))
+    assert (not found) == is_same

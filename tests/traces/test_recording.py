@@ -431,3 +431,11 @@ def test_a_late_clock_or_a_periodic_cleanup_alone_is_no_loss(recorded, made):
     """The clean-ups of a trace are counted from 0; without such it may begin at any time."""
     _, lines = recorded(**made)
     assert "doc" not in lines()[0]
+
+
+def test_a_coordinator_that_is_away_at_the_end_was_so_until_then(recorded):
+    coordinator, lines = recorded()
+    coordinator.advance(100)
+    coordinator.resign()
+    coordinator.advance(7_000)
+    assert "from 100 to 7000 ms the coordinator had resigned" in lines()[0]["doc"]
