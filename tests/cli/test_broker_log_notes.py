@@ -6,6 +6,9 @@ from coterie.cli.explain import is_from, say_unmatched
 from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.insight.brokerlogs.server_log import LEFT, REFUSED
 from coterie.insight.questions.explain import COMMITS, SUMMARIES
+from support.commandline import coterie_ok
+from support.log_writer import batch, commit
+from support.request_lines import line
 
 
 def row(*sources, reason=None, duration_source=None, event="generation", timestamp=2000):
@@ -57,3 +60,22 @@ def test_a_broker_log_that_could_explain_an_event_and_explains_none_is_told(
             "the server log explains no event: its lines are of 1970-01-01T00:00:07.000Z" in notes
         )
         assert "the events of 1970-01-01T00:00:02.000Z" in notes
+
+
+@pytest.mark.parametrize(("options", "is_named"), [((), True), (("--group", "g"), False)])
+def test_a_group_with_refused_joins_alone_is_named_unless_others_are_chosen(
+    tmp_path, options, is_named
+):
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(batch(0, [commit(5)]))
+    refused = {"errorCode": 30, "memberId": "", "generationId": -1}
+    request = {"groupId": "secret", "memberId": "", "protocolType": "consumer",
+               "protocols": [{"name": "range", "metadata": ""}]}  # fmt: skip
+    (tmp_path / "requests.log").write_text(line("JOIN_GROUP", 9, request, refused, 1) + "\n")
+    err = coterie_ok("explain", folder, "--request-log", tmp_path / "requests.log", *options).stderr
+    note = (
+        "coterie: group 'secret' has no record, but joins to it were refused: "
+        "1 x GROUP_AUTHORIZATION_FAILED\n"
+    )
+    assert err == note * is_named

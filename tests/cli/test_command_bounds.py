@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -130,6 +131,25 @@ def test_what_cannot_be_removed_hides_neither_the_failure_nor_the_success(tmp_pa
     assert (target / "groups.json").read_text() == "new"
 
 
+def test_a_folder_that_cannot_be_replaced_is_there_as_before(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "groups.json").write_text("old")
+    replace, moved = Path.replace, []
+
+    def broken(path, to):
+        moved.append(path)
+        if len(moved) == 2:  # the old one is aside, the new one not yet there
+            raise OSError("no")
+        return replace(path, to)
+
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(OSError, match="no"), whole_folder(str(target), overwrite=True) as part:
+        (part / "groups.json").write_text("new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+    assert (target / "groups.json").read_text() == "old"
+
+
 def test_corrupt_places_of_all_partitions_are_counted(tmp_path):
     broken = [batch(0, [commit(5)]), b"\xff" * 40]
     log = log_of(tmp_path, broken, broken, [batch(0, [commit(6, group=b"h")])])
@@ -203,6 +223,29 @@ def test_a_reset_names_the_group_where_there_are_two_and_offset_0_is_one(tmp_pat
     log = log_of(tmp_path, [batch(0, commits)])
     named = [word for group in groups for word in ("--group", group)]
     assert coterie_ok("undo", log, *named, "--at", 10).stdout.splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("options", "groups", "lines"),
+    [
+        (("--group", "g"), (b"g", b"h"), ["t,0,7"]),
+        (("--group", "[gh]"), (b"g", b"h"), ["g,t,0,7", "h,t,0,7"]),
+        (("--all-groups",), (b"g",), ["g,t,0,7"]),
+    ],
+)
+def test_a_reset_names_each_group_unless_it_is_of_the_only_one_that_is_given(
+    tmp_path, options, groups, lines
+):
+    log = log_of(tmp_path, [batch(0, [commit(1, group=group) for group in groups])])
+    assert coterie_ok("undo", log, *options, "--at", 10).stdout.splitlines() == lines
+
+
+@pytest.mark.parametrize(("count", "is_line"), [(2_000, False), (2_001, True)])
+def test_a_reset_of_more_than_2000_partitions_shows_a_line_for_each_group(tmp_path, count, is_line):
+    commits = [commit(1, partition=number) for number in range(count)]
+    log = log_of(tmp_path, [batch(0, commits)])
+    err = coterie_ok("undo", log, "--group", "g", "--at", 10).stderr
+    assert (f"{count:,} partitions of 1 groups; --against-latest shows each" in err) == is_line
 
 
 # ---- times far from 0, where a unit shows

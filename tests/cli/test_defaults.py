@@ -57,3 +57,9 @@ def test_metrics_count_losses_by_the_thresholds_of_an_audit():
     names = {field.name for field in dataclasses.fields(Thresholds)}
     of_audit = Thresholds(**{name: getattr(audit.Parameters(), name) for name in names})
     assert dataclasses.replace(of_audit, rewind_by=None) == loss_counts.DEFAULT
+
+
+def test_a_watch_looks_every_ten_seconds_and_covers_a_week():
+    """docs/watch.md: `--interval` (10 seconds), `--keep` (7 days)."""
+    given = defaults_of(command("watch"))
+    assert (given["--interval"], given["--keep"]) == (10.0, 7 * 86_400_000)

@@ -5,7 +5,9 @@ import pytest
 from coterie.cli import audit
 from coterie.insight.questions import audit as of_audit
 from coterie.times import format_time
+from support.commandline import coterie_ok
 from support.drawn import cells, of
+from support.log_writer import batch, commit
 
 
 def finding(group, kind, severity, **values):
@@ -87,3 +89,19 @@ def test_of_the_first_findings_the_groups_are_whole_and_the_others_counted(top, 
 )
 def test_nothing_is_found_since_all_partitions_are_whole(trusted, since):
     assert list(audit.draw([], [], trusted)) == [f"nothing found{since}"]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "may_lack"), [((0,), False), ((0, 1), False), ((1,), True), ((0, 2), True)]
+)
+def test_a_log_that_may_lack_partitions_cannot_miss_a_live_group(tmp_path, partitions, may_lack):
+    for number in partitions:
+        folder = tmp_path / "log" / f"__consumer_offsets-{number}"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(batch(0, [commit(5)]))
+    (tmp_path / "live.json").write_text('{"groups": []}')
+    ask = ("audit", tmp_path / "log", "--only", "rewind")
+    assert coterie_ok(*ask).stderr == ""
+    err = coterie_ok(*ask, "--live", tmp_path / "live.json").stderr
+    assert ("the log has not all partitions of the topic" in err) == may_lack
+    assert bool(err) == may_lack

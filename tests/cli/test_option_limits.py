@@ -4,6 +4,8 @@ import click
 import pytest
 
 from coterie.cli import COMMANDS, coterie
+from coterie.cli.watch import login_of
+from coterie.errors import ArgumentError
 
 # Less would ask for nothing, or for all: one member takes nothing over from itself, a client that
 # left once does not flap, and one commit is no run.
@@ -84,3 +86,37 @@ def test_an_option_is_repeatable_if_its_help_says_so_or_it_names_one_of_several(
 def test_an_option_that_takes_no_value_is_a_flag():
     for path, option in every_option():
         assert option.is_flag or not FLAGS.intersection(option.opts), (path, option.opts)
+
+
+def test_a_watch_looks_at_least_once_a_day():
+    options, context = options_of("watch")
+    interval = options["--interval"]
+    assert interval.type.convert("86400", interval, context) == 86_400
+    with pytest.raises(click.BadParameter, match="is not in the range"):
+        interval.type.convert("86400.5", interval, context)
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("spark.a=b", ("spark.a", "b")),
+        ("spark.a = b ", ("spark.a", "b")),
+        (" spark.a=", ("spark.a", "")),
+        ("spark.a=-Db=c", ("spark.a", "-Db=c")),
+    ],
+)
+def test_a_setting_of_spark_is_split_at_the_first_sign_and_has_no_blanks_around(text, pair):
+    options, context = options_of("growth")
+    assert options["--conf"].type.convert(text, options["--conf"], context) == pair
+
+
+@pytest.mark.parametrize(("size", "fits"), [(4096, True), (4097, False)])
+def test_the_line_of_a_login_has_4096_bytes_at_most(tmp_path, size, fits):
+    file = tmp_path / "login"
+    file.touch(0o600)
+    file.write_text(f"me:{'x' * (size - 3)}")
+    if fits:
+        assert len(login_of(file)) == size
+    else:
+        with pytest.raises(ArgumentError, match="--basic-auth"):
+            login_of(file)

@@ -1,5 +1,6 @@
 """No command overwrites an input, an existing file without ``--overwrite``, or a special file."""
 
+import gzip
 import os
 import shutil
 import socket
@@ -54,6 +55,21 @@ def test_a_file_that_is_there_stays_unless_overwrite_is_given(place, command):
     out.write_text("mine")
     fails(*WRITERS[command], out, says=("is there already", "--overwrite"))
     assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "command", [*(name for name in WRITERS if name != "designs compare"), "compare"]
+)
+def test_a_file_that_is_there_is_refused_before_the_log_is_read(place, command):
+    """The segment is cut, so that reading it would fail."""
+    cut = gzip.compress((place / LOG).read_bytes())[:-9]
+    (place / LOG).unlink()
+    (place / f"{LOG}.gz").write_bytes(cut)
+    shutil.copytree("copy", "other")
+    line = WRITERS.get(command, ("compare", "copy", "other", "-o"))
+    fails(*line, "new", says="not a whole .gz file")
+    (place / "mine").write_text("mine")
+    fails(*line, "mine", says=("is there already", "--overwrite"))
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device", "folder"])

@@ -8,6 +8,8 @@ from coterie._core.fold.fold_state import Fault
 from coterie.cli.replay import size, summary_lines
 from coterie.replay.engine import Summary
 from coterie.times import format_time
+from support.commandline import coterie_ok
+from support.golden_data import log
 
 NOTHING = Summary(0, 0, 0, 0, 0, (), {}, 0, {})
 ONE = Summary(1, 999, 1, 1, 1, (), {}, 1, {})
@@ -87,3 +89,11 @@ def test_a_compacted_partition_may_lack_commits_before_it_can_be_trusted(at_ms, 
 def test_a_whole_log_can_be_trusted_as_of_any_time():
     (line,) = summary_lines(ONE, 5, 1.0)[1:]
     assert "nothing was compacted, the state at any time can be trusted" in line
+
+
+def test_it_has_the_time_from_the_start_of_the_replay_to_its_end(tmp_path, monkeypatch):
+    clock = iter([100.0, 102.5])
+    monkeypatch.setattr("coterie.cli.replay.perf_counter", lambda: next(clock))
+    out = ("--engine", "local", "--format", "json", "--out", tmp_path / "out")
+    err = coterie_ok("replay", log("compression-zstd"), *out).stderr
+    assert "; 2.5 s, " in err

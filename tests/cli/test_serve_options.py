@@ -1,9 +1,12 @@
 """What the options of `coterie serve` make of a server, without starting it."""
 
+import gc
+
 import pytest
 
 from coterie.cli.serve import command, options_of
 from coterie.errors import ArgumentError
+from support.commandline import fails
 
 
 def options(*args):
@@ -94,3 +97,9 @@ def test_settings_come_from_the_environment_only_if_that_is_requested(monkeypatc
     assert [None if count is None else int(count) for count in counts] == [None, 7]
     (of_option,) = (options("--environment", "--set", "num.partitions=8").config,)
     assert int(of_option["num.partitions"]) == 8
+
+
+def test_a_start_that_is_refused_leaves_the_collector_running():
+    """A server pauses it while it starts."""
+    fails("serve", "--brokers", 3, status=2, says="--brokers")
+    assert gc.isenabled()

@@ -3,13 +3,15 @@
 import json
 import os
 import shutil
+import struct
 
 import pytest
 
-from coterie.cli import run
+from coterie.cli import run, verify
 from support import golden_data
 from support.commandline import coterie, coterie_ok
 from support.insight.copies import history, write_copy
+from support.log_writer import batch, commit
 
 NO_FAULT = {  # Kafka loads them
     *("fine", "missing-batch", "offset-goes-back", "key-bad-utf8", "value-bad-utf8"),
@@ -157,3 +159,24 @@ def test_an_epoch_that_rises_where_offsets_are_missing_is_no_hint(tmp_path):
     batches = history(0, 1, 3) + history(3, 2, 1) + history(4, 3, 2)
     copy = write_copy(tmp_path / "a", batches, removed={3})
     assert verified(copy) == (0, [], "")
+
+
+@pytest.mark.parametrize("case", ["corrupt/value-empty", "corrupt/flipped-crc"])
+def test_a_fault_has_its_place_in_the_segment_however_short_the_pieces_are(case, monkeypatch):
+    whole = coterie("verify", golden_data.log(case))
+    monkeypatch.setattr(verify, "PIECE_BYTES", 1)  # each batch is one
+    assert coterie("verify", golden_data.log(case)).stdout == whole.stdout != ""
+
+
+@pytest.mark.parametrize(("base_offset", "named"), [(1, None), (2, 2), (9, 9)])
+@pytest.mark.parametrize("piece_bytes", [1, 32 << 20])
+def test_a_batch_of_a_wrong_length_has_its_offset_if_it_goes_on_from_the_one_before(
+    tmp_path, monkeypatch, piece_bytes, base_offset, named
+):
+    monkeypatch.setattr(verify, "PIECE_BYTES", piece_bytes)
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    damaged = struct.pack(">qi", base_offset, 3) + b"\xff" * 40
+    (folder / f"{0:020}.log").write_bytes(batch(0, [commit(5), commit(6)]) + damaged)
+    fault = json.loads(coterie("verify", folder).stdout.splitlines()[0])
+    assert (fault["kind"], fault["base_offset"]) == ("length", named)

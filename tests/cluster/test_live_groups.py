@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("aiokafka")
 
 from coterie.cli.livestate import unchanged
+from coterie.messages import partition_for
 from coterie.server import Broker
 from support.commandline import coterie, coterie_ok, fails
 from support.server.asking import commit, joining, request
@@ -53,6 +54,23 @@ def test_lag_of_a_group_asks_only_for_its_topics(broker):
         for topic in request["body"]["topics"]
     }
     assert named == {"__consumer_offsets", "orders"}
+
+
+@pytest.mark.parametrize("command", [("lag",), ("audit", *ONLY)], ids=lambda words: words[0])
+def test_of_a_group_only_its_partition_is_fetched_also_to_complete_the_copy(broker, command):
+    for group in ("a", "b"):
+        commit_offsets(broker, group, 5)
+    before = len(broker.requests())
+    name, *options = command
+    coterie_ok(name, *at(broker), "--group", "a", *options)
+    fetched = {
+        part["partition"]
+        for request in broker.requests()[before:]
+        if request["api"] == "Fetch"
+        for topic in request["body"]["topics"]
+        for part in topic["partitions"]
+    }
+    assert fetched == {partition_for("a", 4)}
 
 
 def test_lag_needs_end_offsets_or_a_cluster(broker, tmp_path):

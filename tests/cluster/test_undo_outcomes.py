@@ -48,10 +48,10 @@ class Cluster:
 def executed(tmp_path, monkeypatch):
     """Commit a plan, (group, topic, partition) -> offset; the outcomes and the saved file."""
 
-    def execute(cluster, plan):
+    def execute(cluster, plan, on_cluster=None):
         monkeypatch.setattr(
             "coterie.cli.livestate.on_cluster_again",
-            lambda options, work: asyncio.run(work(cluster, asyncio.Event())),
+            on_cluster or (lambda options, work: asyncio.run(work(cluster, asyncio.Event()))),
         )
         monkeypatch.setattr("coterie.cluster.groups.describe", cluster.describe)
         monkeypatch.setattr("coterie.cluster.groups.committed", cluster.offsets_of)
@@ -175,3 +175,48 @@ def test_a_file_that_is_there_is_not_replaced_by_the_offsets_before(executed, tm
     with pytest.raises(Failed, match="is there already; name another file"):
         executed(cluster, {("g", "t", 0): 5})
     assert (cluster.made, (tmp_path / "before.csv").read_text()) == ([], "mine")
+
+
+def signalled(cluster, stop):
+    """Run work as a command does that a signal ends: it is raised once the work has ended."""
+
+    def on_cluster(options, work):
+        asyncio.run(work(cluster, stop))
+        raise KeyboardInterrupt
+
+    return on_cluster
+
+
+def test_what_was_committed_before_a_signal_is_shown_and_the_rest_has_failed(executed):
+    cluster = Cluster(
+        {"g": {("t", 0): 1}, "hh": {("t", 1): 2}}, {("t", 0): (0, 9), ("t", 1): (0, 9)}
+    )
+    stop, commit = asyncio.Event(), cluster.commit
+
+    async def with_a_signal(*args):
+        stop.set()
+        return await commit(*args)
+
+    cluster.commit = with_a_signal
+    plan = {("g", "t", 0): 5, ("hh", "t", 1): 6}
+    outcomes, saved = executed(cluster, plan, signalled(cluster, stop))
+    assert outcomes == [
+        outcome("g", "t", 0, 1, 5, "committed"),
+        outcome("hh", "t", 1, 2, 6, "failed", "interrupted before it was committed"),
+    ]
+    assert cluster.made == [("g", {("t", 0): 5})]
+    assert saved.splitlines() == ["g,t,0,1", "hh,t,1,2"]
+
+
+def test_a_signal_while_the_cluster_does_not_answer_leaves_no_file(executed, tmp_path):
+    cluster, stop = Cluster({"g": {("t", 0): 1}}, {("t", 0): (0, 9)}), asyncio.Event()
+
+    async def without_an_end(*args):
+        stop.set()
+        await asyncio.Event().wait()
+
+    cluster.describe = without_an_end
+    with pytest.raises(KeyboardInterrupt):
+        executed(cluster, {("g", "t", 0): 5}, signalled(cluster, stop))
+    assert cluster.made == []
+    assert list(tmp_path.iterdir()) == []

@@ -235,3 +235,38 @@ def test_what_did_not_change_is_said_of_no_group(looked, capfd):
     same = {"a": group("a", t=1)}
     assert looked((same, {}), (dict(same), {})) == same
     assert capfd.readouterr().err == ""
+
+
+def beside(endless, stop):
+    """Run a copy that ends once it is stopped, beside other work."""
+
+    async def copied():
+        for _ in range(50):
+            if stop.is_set():
+                return ["result"]
+            await asyncio.sleep(0)
+        raise AssertionError("nothing stopped the copy")
+
+    return asyncio.run(copying._beside(endless(), copied(), stop))
+
+
+def test_a_copy_is_stopped_by_the_failure_of_what_runs_beside_it():
+    async def fails():
+        raise ValueError("no sample")
+
+    with pytest.raises(ValueError, match="no sample"):
+        beside(fails, asyncio.Event())
+
+
+def test_what_runs_beside_a_copy_ends_with_it():
+    stop, ended = asyncio.Event(), []
+
+    async def endless():
+        stop.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    assert beside(endless, stop) == ["result"]
+    assert ended == [True]

@@ -12,7 +12,13 @@ import pytest
 from coterie.errors import CorruptData
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
-from coterie.log.connect_protocol import CONNECTOR, read_assignment, read_state, read_work
+from coterie.log.connect_protocol import (
+    CONNECTOR,
+    read_assignment,
+    read_state,
+    read_work,
+    tasks_text,
+)
 from coterie.report import ownership
 from support.commandline import coterie_ok
 from support.connect_workers import assignment, state, work
@@ -68,6 +74,20 @@ def test_bytes_that_connect_cannot_read_are_corrupt(version):
         read_assignment(struct.pack(">h", -1) + whole[2:])
     with pytest.raises(CorruptData):
         read_state(b"\0")
+
+
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        ([], ""),
+        ([("a", CONNECTOR)], "a"),
+        ([("a", 3)], "a-3"),
+        ([("b", 1), ("a", 10), ("a", CONNECTOR), ("b", 0), ("a", 2)], "a a-2,10 b-0,1"),
+        ([("b", CONNECTOR), ("a", 0)], "a-0 b"),
+    ],
+)
+def test_work_as_text_has_each_connector_before_its_tasks_by_name_and_number(held, text):
+    assert tasks_text(held) == text
 
 
 def generations():

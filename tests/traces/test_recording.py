@@ -395,3 +395,47 @@ def test_a_join_has_the_timeouts_of_a_consumer_by_default(recorded):
     assert (join["session_timeout_ms"], join["rebalance_timeout_ms"]) == (45_000, 300_000)
     assert not join.get("require_known_member_id")
     assert not join.get("supports_skipping_assignment")
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "shown"),
+    [
+        ("heartbeat", {}, {}),
+        ("sync_group", {}, {"assignments": []}),
+        ("leave_group", {}, {"members": []}),
+        ("offset_commit", {}, {"offsets": []}),
+        ("offset_fetch", {}, {"require_stable": False}),
+        ("offset_fetch", {"member_id": "m", "member_epoch": 0}, {"require_stable": False}),
+        ("offset_delete", {}, {"partitions": []}),
+        ("describe_group", {}, {}),
+        ("describe_group", {"version": 6}, {}),
+        ("txn_offset_commit", {"producer_id": 3, "producer_epoch": 1}, {"offsets": []}),
+        ("consumer_group_heartbeat", {},
+         {"member_epoch": 0, "rebalance_timeout_ms": -1, "client_id": "",
+          "client_host": "/127.0.0.1", "version": 1}),
+    ],
+)  # fmt: skip
+def test_a_recorded_request_has_what_was_given_and_the_defaults_that_a_trace_shows(
+    recorded, method, given, shown
+):
+    coordinator, lines = recorded(config={"coterie.behaviour": "4.1"})
+    getattr(coordinator, method)("g", **given)
+    first, event = lines()
+    head = {"at": 0, "op": method, "id": 1, "group_id": "g"}
+    assert event == head | given | shown
+    assert list(run_trace([first, event])) == did(coordinator)
+
+
+@pytest.mark.parametrize("made", [{"now_ms": 5}, {"config": {"coterie.cleanup": "periodic"}}])
+def test_a_late_clock_or_a_periodic_cleanup_alone_is_no_loss(recorded, made):
+    """The clean-ups of a trace are counted from 0; without such it may begin at any time."""
+    _, lines = recorded(**made)
+    assert "doc" not in lines()[0]
+
+
+def test_a_coordinator_that_is_away_at_the_end_was_so_until_then(recorded):
+    coordinator, lines = recorded()
+    coordinator.advance(100)
+    coordinator.resign()
+    coordinator.advance(7_000)
+    assert "from 100 to 7000 ms the coordinator had resigned" in lines()[0]["doc"]

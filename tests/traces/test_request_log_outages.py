@@ -106,6 +106,17 @@ def test_an_outage_has_a_failover_at_each_end_and_more_at_half_of_the_shortest_s
     assert failovers_at(made) == [11, 3011, 6011, 8000]  # of 6 s: from the sync to the heartbeat
 
 
+def test_a_refused_session_of_0_ms_leaves_a_millisecond_between_failovers():
+    join = {"groupId": "g", "memberId": "", "sessionTimeoutMs": 0, "rebalanceTimeoutMs": 0,
+            "protocolType": "consumer",
+            "protocols": [{"name": "range", "metadata": ""}]}  # fmt: skip
+    refused = {"errorCode": 26, "generationId": -1, "protocolName": None, "leader": "",
+               "memberId": "", "members": []}  # fmt: skip
+    first = line("JOIN_GROUP", 5, join, refused, 1, connection=f"{AT}:4000-0-3")
+    made = import_request_log([first, commit(0, ms=1100, connection=f"{AT}:5000-0-3")])
+    assert failovers_at(made) == [*range(1, 1100), 1099]  # the last as the request comes, at 1099.5
+
+
 def test_an_outage_right_behind_the_first_request_is_one():
     """The end of a transaction counts from its response on."""
     request = {"transactionalId": "x", "producerId": 7, "producerEpoch": 0, "committed": True}
