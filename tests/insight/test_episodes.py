@@ -104,6 +104,8 @@ def restarts(former, member_id, client="a"):
         ([[restarts("1", "2")], [leaves("2")]], "1 member joined, 2 left"),
         ([[restarts("1", "2"), restarts("7", "8", "b")], [restarts("8", "9", "b")]],
          "3 restarts of 2 clients"),
+        ([[restarts("1", "2")], [restarts("2", "3")], [restarts("7", "8", "b")]],
+         "3 restarts of 2 clients"),
     ],
 )  # fmt: skip
 def test_what_members_did_in_an_episode_is_its_story(listed, story):

@@ -67,6 +67,8 @@ def test_the_time_of_all_rebalances_is_known_only_by_a_server_log_of_all_of_them
     ]
     summary = summary_of(tmp_path, *LIVES, broker_log_lines=tuple(lines))
     assert (summary["duration_ms"], summary["duration_source"]) == expected
+    summary = summary_of(tmp_path / "none", commit(T0, {0: 1}), broker_log_lines=tuple(lines))
+    assert (summary["duration_ms"], summary["duration_source"]) == (None, None)
 
 
 @pytest.mark.parametrize(

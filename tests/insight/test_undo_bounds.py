@@ -182,6 +182,15 @@ def test_what_is_restored_expires_as_its_group_stands_at_the_end(tmp_path):
         ("s", "t", 0): ("same", "Empty", None),  # since its next commit
         ("x", "t", 0): ("deleted", None, None),
     }
+    assert [key[0] for key in rows] == ["g", "g", "m", "s", "x"]
+
+
+def test_what_a_group_committed_last_before_since_is_left_out(tmp_path):
+    """The log offsets are below the times, as they always are."""
+    appends = commit(T0, {0: 10, 1: 20, 2: 30}), commit(T0 + 500, {1: 21}), commit(T0 + 900, {3: 7})
+    (view,) = read_partitions([written(tmp_path, *appends)], since_ms=T0 + 500)
+    rows = undo.rows(view, undo.Parameters(T0 + 100))
+    assert [(row["partition"], row["change"]) for row in rows] == [(1, "moved"), (3, "new")]
 
 
 @pytest.mark.parametrize(
