@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
+from coterie.insight.brokerlogs.server_log import JOINED, SEEN
 from coterie.insight.offsets.commit_findings import in_seconds
 from coterie.insight.offsets.divergence import Live
 from coterie.insight.offsets.loss_counts import LossCounts
@@ -51,6 +53,29 @@ def test_a_gap_counts_from_the_very_time_on_from_which_the_log_is_whole(trusted_
     assert len(list(gaps)) == found
 
 
+def test_a_record_without_a_time_may_be_of_before_the_log_is_whole():
+    life = life_of((None, 1), (2000, 3), (3000, 5))
+    for trusted_from_ms, offsets in ((None, [1, 2]), (1000, [2])):
+        gaps = audit_groups.generation_gaps(life, trusted_from_ms)
+        assert [gap["log_offset"] for gap in gaps] == offsets
+
+
+def test_the_generations_of_a_group_that_was_deleted_begin_anew(tmp_path):
+    values = group_value(4, [b"m"]), None, None, group_value(1, [b"m"]), group_value(2, [b"m"])
+    view = facts_of(
+        tmp_path, *(batch(at, [(at, group_key(b"g"), value)]) for at, value in enumerate(values))
+    )
+    assert list(audit.rows(view, audit.Parameters(only=("generation_gap",)))) == []
+
+
+@pytest.mark.parametrize(("time", "known"), [(None, None), (-1, None), (0, 0), (7, 7)])
+def test_a_records_time_is_known_from_0_on(time, known):
+    row = {"timestamp": time, "log_offset": 4, "file": "f", "position": 9}
+    place = {"timestamp": known, "log_offset": 4, "file": "f", "position": 9}
+    assert audit_groups.record_of(row) == place | {"previous_log_offset": None}
+    assert audit_groups.record_of(row, {"log_offset": 0})["previous_log_offset"] == 0
+
+
 @pytest.mark.parametrize(
     ("now", "count", "detail"),
     [
@@ -61,6 +86,20 @@ def test_a_gap_counts_from_the_very_time_on_from_which_the_log_is_whole(trusted_
 def test_a_gap_is_as_many_generations_as_have_no_record(now, count, detail):
     (gap,) = audit_groups.generation_gaps(life_of((1, 4), (2, now)), None)
     assert (gap["count"], gap["detail"]) == (count, detail)
+
+
+def test_a_finding_of_a_record_without_a_time_is_one_too(tmp_path):
+    lives = [(5, 1), (-1, 3)]
+    view = facts_of(
+        tmp_path,
+        *(
+            batch(at, [(ms, group_key(b"g"), group_value(number, [b"m"]))])
+            for at, (ms, number) in enumerate(lives)
+        ),
+    )
+    (row,) = audit.rows(view, audit.Parameters(only=("generation_gap",)))
+    assert (row["timestamp"], row["log_offset"]) == (None, 1)
+    assert row["detail"] == "generation 2 has no record"
 
 
 def test_findings_of_a_kind_stand_by_their_place_in_the_log(tmp_path):
@@ -275,3 +314,26 @@ def test_runs_of_one_offset_say_how_often_and_how_long(
     view = facts_of(tmp_path, *commits_with(*((int(offset), 0) for offset in offsets)))
     rows = audit.rows(view, audit.Parameters(only=("no_progress",), no_progress=3))
     assert [row["detail"] for row in rows] == ([] if detail is None else [detail])
+
+
+def test_whoever_held_a_static_id_first_is_named_by_the_request_log_if_the_record_cannot():
+    """The record of a member that took the id over itself has the client of the one before it."""
+    taker = {"m1": Client("a", "/h", None)}
+    takeovers = [audit_groups.Takeover({}, "m0", "m1")]
+    history = SimpleNamespace(taken_over={"m0"}, clients={"m0": Client("z", "/i", "i")})
+    text, rows = audit_groups.rivals(history, takeovers, taker)
+    assert text == ": by a (h) once [request log]"
+    assert [row["client_id"] for row in rows] == ["a"]
+    text, rows = audit_groups.rivals(history, takeovers, taker | {"m0": Client("y", "/j", None)})
+    assert text == ": by a (h) once, first held by y (j) [request log]"
+    assert [row["client_id"] for row in rows] == ["y", "a"]
+
+
+def test_only_joins_of_the_group_itself_name_its_clients():
+    lines = [
+        BrokerLogLine(group, what, at_ms, REQUESTS, 1, "m1", client, "/h")
+        for at_ms, (group, what, client) in enumerate(
+            (("g", JOINED, "a"), ("h", JOINED, "b"), ("g", SEEN, "c"))
+        )
+    ]
+    assert audit_groups.joined_by(lines, "g") == {"m1": Client("a", "/h", None)}

@@ -101,7 +101,10 @@ def restarts(former, member_id, client="a"):
         ([[leaves("1"), leaves("3", "b")], [joins("2"), joins("4", "b")]],
          "rolling restart of 2 members"),
         ([[restarts("1", "2")], [restarts("2", "3")]], "2 restarts of 1 client"),
+        ([[restarts("1", "2")], [leaves("2")]], "1 member joined, 2 left"),
         ([[restarts("1", "2"), restarts("7", "8", "b")], [restarts("8", "9", "b")]],
+         "3 restarts of 2 clients"),
+        ([[restarts("1", "2")], [restarts("2", "3")], [restarts("7", "8", "b")]],
          "3 restarts of 2 clients"),
     ],
 )  # fmt: skip

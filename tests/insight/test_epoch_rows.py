@@ -177,6 +177,22 @@ def test_a_member_that_went_a_rebalance_timeout_after_the_order_may_have_been_fe
     assert (cause["what"], cause["detail"]) == ("left_or_evicted", text if is_fenced else None)
 
 
+def test_an_epoch_that_the_next_one_overtakes_names_who_had_not_reached_it(tmp_path):
+    """`a` reaches epoch 2, `b` does not before epoch 3; a deletion ends epoch 3."""
+    joined = [subscribes(0, "a"), epoch(0, 1), current(0, "a", 1)]
+    timeline = timeline_of(
+        tmp_path, joined, [subscribes(10, "b"), epoch(10, 2)], current(15, "a", 2),
+        [subscribes(20, "c"), epoch(20, 3)], current(25, "b", 3),
+        [*removed(30, "a"), *removed(30, "b"), *removed(30, "c"), record(30, 3)],
+    )  # fmt: skip
+    rows = [row for row in timeline.rows if row["event"] == "epoch"]
+    waited_for = [[member["member_id"] for member in row["last_members"]] for row in rows]
+    assert waited_for == [["a"], ["b"], ["a", "c"]]
+    assert [(row["unreconciled"], row.get("until")) for row in rows] == [
+        (0, T0), (1, None), (2, None),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("assignors", "changes"),
     [

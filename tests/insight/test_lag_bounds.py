@@ -1,5 +1,7 @@
 """Lag at each bound of its rules (docs/lag.md): what is known, and how old the first unread is."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
@@ -55,6 +57,24 @@ def test_a_lag_is_known_if_both_offsets_are(offset, end, unknown, expected):
     assert (found["lag"], found["lag_max"], found["status"]) == expected
     is_even = found["status"] == "ok" and found["lag"] == 0
     assert found["lag_ms_max"] == (0 if is_even else None)
+
+
+def test_a_lag_that_is_not_known_has_no_age():
+    ends = samples((1000, 5), (2000, 9))
+    for unknown, ages in ((None, (0, 1000)), ("compacted", (None, None))):
+        found = lag.lag_of(7, ends, 1, unknown)
+        assert (found["lag_ms_min"], found["lag_ms_max"]) == ages
+    found = lag.lag_of(9, ends, 1)  # nothing is unread
+    assert (found["lag"], found["lag_ms_min"], found["lag_ms_max"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("copied_ms", "newest_ms", "end_ms"),
+    [(None, 7, 7), (None, 0, 0), (None, -1, None), (5, 7, 5), (9, -1, 9), (0, 7, 0)],
+)
+def test_a_log_ends_with_the_time_of_its_copy_or_of_its_newest_record(copied_ms, newest_ms, end_ms):
+    parameters = lag.Parameters(EndOffsets(True), log_until_ms=copied_ms)
+    assert lag.log_end_ms(SimpleNamespace(newest_ms=newest_ms), parameters) == end_ms
 
 
 RISING = ((1000, 5), (2000, 9), (2500, None), (3000, 9), (4000, 20), (6000, 30))

@@ -163,6 +163,36 @@ def test_a_restored_offset_expires_with_its_empty_group(group, expires_at):
     assert undo.expires_at_ms(group, undo.Parameters(0, 1_001)) == expires_at
 
 
+def test_what_is_restored_expires_as_its_group_stands_at_the_end(tmp_path):
+    """`g` is empty; `s` never had members; `x` lost its only offset; `m` has a member."""
+    rows = rows_of(
+        tmp_path,
+        T0,
+        *(commit(T0, {0: 10}, group) for group in (b"g", b"s", b"x", b"m")),
+        life(T0 + 30, 1, state_ms=T0 + 20),
+        commit(T0 + 40, {1: 5}),
+        commit(T0 + 50, {0: None}, b"x"),
+        life(T0 + 60, 1, member("m"), group=b"m", state_ms=T0 + 60),
+        retention_ms=1_000,
+    )
+    assert {key: (row["change"], row["state"], row["expires_at"]) for key, row in rows.items()} == {
+        ("g", "t", 0): ("same", "Empty", T0 + 1_020),
+        ("g", "t", 1): ("new", "Empty", None),  # nothing to restore
+        ("m", "t", 0): ("same", "Stable", None),
+        ("s", "t", 0): ("same", "Empty", None),  # since its next commit
+        ("x", "t", 0): ("deleted", None, None),
+    }
+    assert [key[0] for key in rows] == ["g", "g", "m", "s", "x"]
+
+
+def test_what_a_group_committed_last_before_since_is_left_out(tmp_path):
+    """The log offsets are below the times, as they always are."""
+    appends = commit(T0, {0: 10, 1: 20, 2: 30}), commit(T0 + 500, {1: 21}), commit(T0 + 900, {3: 7})
+    (view,) = read_partitions([written(tmp_path, *appends)], since_ms=T0 + 500)
+    rows = undo.rows(view, undo.Parameters(T0 + 100))
+    assert [(row["partition"], row["change"]) for row in rows] == [(1, "moved"), (3, "new")]
+
+
 @pytest.mark.parametrize(
     ("offset", "latest", "is_whole", "change", "difference"),
     [

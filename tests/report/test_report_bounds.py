@@ -17,6 +17,8 @@ from coterie.report import charts, gather, markdown, ownership, sections, spans
 from coterie.report.ownership import MemberBar
 from coterie.report.page import page_data, section_data
 from coterie.report.sections import Basis
+from support.connect_workers import assignment as worker_assignment
+from support.connect_workers import state, work
 from support.log_writer import batch, commit, commit_key, each, group_key, group_value, marker
 
 BASIS = Basis(now_ms=10_000, retention_ms=1000)
@@ -208,6 +210,17 @@ def test_a_share_groups_member_has_bars_once_it_has_joined_and_each_partition_in
     assert [bar[1:4] for bar in drawn["bars"]] == [[300, 400, 2]]
     assert drawn["assignments"] == [[3, f"{TOPIC}: 1, 3, 5"]]
     assert drawn["members"] == [["c", "/h", None, "m"]]
+
+
+def test_a_worker_of_connect_has_its_connectors_and_their_tasks_in_order():
+    given = work(b=[-1, 30, 4, 12, 7, 1], a=[2, -1], c=[5])
+    worker = {"subscription": state(0, 7), "assignment": worker_assignment(0, given)}
+    held = {"connector a": [], "connector b": [], "tasks of a": [2], "tasks of c": [5]}
+    assert ownership.assigned_of("connect", worker) == held | {"tasks of b": [1, 4, 7, 12, 30]}
+    assert ownership.assigned_of("connect", worker | {"assignment": b"\0"}) is None
+    consumer = {"assignment": assignment({"t": [0]})}
+    assert ownership.assigned_of("consumer", consumer) == {"t": [0]}
+    assert ownership.assigned_of("other", consumer) is None
 
 
 def test_a_record_without_a_time_has_no_bar_and_the_last_ones_are_shown(tmp_path, monkeypatch):

@@ -253,6 +253,16 @@ def test_a_worker_of_connect_shows_what_it_runs_and_by_which_configuration():
     assert (unread["url"], unread["config_offset"], unread["delay_ms"]) == (None, None, 1_500)
 
 
+def test_the_connectors_and_tasks_of_a_worker_stand_in_order():
+    """A worker's work is a set, so it has no order of its own."""
+    given = {name: [-1, 30, 4, 12, 7, 1] for name in "hbgdfaec"}
+    running = assignment(2, work(**given), work(), delay=struct.pack(">i", 0))
+    whole = group("classic", protocol_type="connect", leader="w", members=[worker("w", running)])
+    (row,) = views.worker_rows(whole)
+    assert row["connectors"] == list("abcdefgh")
+    assert list(row["tasks"].items()) == [(name, [1, 4, 7, 12, 30]) for name in "abcdefgh"]
+
+
 def table(view, rows, *, kind="consumer", old=False, verbose=False, first=True):
     style = tabular.TableStyle(kind, view, old, verbose)
     return tabular.draw(style, rows, first=first)
