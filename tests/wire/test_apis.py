@@ -12,7 +12,7 @@ from coterie.wire.exchanges import Exchange, by_the_table
 def read(api, version, request, response, groups=None):
     """The steps of one exchange."""
     exchange = Exchange(
-        line=1, came_ms=1.0, handled_ms=2.0, answered_ms=3.0, sent_ms=4.0, local_ms=5.0, api=api,
+        line=77, came_ms=1.0, handled_ms=2.0, answered_ms=3.0, sent_ms=4.0, local_ms=5.0, api=api,
         version=version, client_id="c", client_host="/h", request=request, response=response,
     )  # fmt: skip
     by_the_table(exchange)
