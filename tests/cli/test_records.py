@@ -8,6 +8,7 @@ import cramjam
 import pytest
 
 from coterie import scan
+from coterie.cli.records import fault_printer
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.records import JsonLines, segment_records, to_json
 from coterie.messages import encode_batch
@@ -212,3 +213,9 @@ def test_each_record_is_printed_once_however_many_lines_are_written_at_once(
     (folder / f"{0:020}.log").write_bytes(data)
     lines = coterie("records", tmp_path).stdout.splitlines()
     assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("offset", "place"), [(None, "byte 5"), (0, "byte 5, offset 0")])
+def test_a_fault_is_printed_with_its_byte_and_the_offset_of_its_record(capsys, offset, place):
+    fault_printer("a.log")(5, 3, "crc", offset, "wrong sum")
+    assert capsys.readouterr().err == f"coterie: a.log: {place}: crc: wrong sum\n"

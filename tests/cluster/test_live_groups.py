@@ -56,6 +56,15 @@ def test_lag_of_a_group_asks_only_for_its_topics(broker):
     assert named == {"__consumer_offsets", "orders"}
 
 
+@pytest.mark.parametrize("options", [("--group", "[ac]"), ("--group-exclude", "b")], ids=" ".join)
+def test_a_pattern_or_an_exclusion_chooses_the_groups_whose_topics_have_a_lag(broker, options):
+    produce(broker, "orders", 0, 20)
+    ask(connect(broker), "OffsetCommit", 2, commit("b", "clicks", {0: 1}))
+    commit_offsets(broker, "a", 13)
+    result = coterie_ok("lag", *at(broker), *options, "--format", "json")
+    assert [(row["group_id"], row["lag"]) for row in json.loads(result.stdout)] == [("a", 8)]
+
+
 @pytest.mark.parametrize("command", [("lag",), ("audit", *ONLY)], ids=lambda words: words[0])
 def test_of_a_group_only_its_partition_is_fetched_also_to_complete_the_copy(broker, command):
     for group in ("a", "b"):

@@ -16,6 +16,7 @@ from coterie.cluster.copying import CopyObserver, CopyPlan, CopyResult
 from coterie.cluster.errors import ClusterError
 from support.log_writer import batch, commit
 
+CONNECTED = object()  # a cluster
 BATCH = batch(0, [commit(1_000, topic=b"orders")])
 
 
@@ -47,12 +48,13 @@ def copied(monkeypatch, tmp_path):
         observer.complete(61_001)
         observer.notice("a note")
         if plan.follow:
-            while not sampled:
+            while not sampled and not stop.is_set():
                 await asyncio.sleep(0)
         found = range(len(runs))  # one partition more with each run
         return [CopyResult(number, 9, 100 * len(runs) + number, None) for number in found]
 
     async def ends(cluster, topics, skipped):
+        assert cluster is CONNECTED
         sampled.append(set(topics))
         return {("orders", 0): 7}
 
@@ -61,7 +63,7 @@ def copied(monkeypatch, tmp_path):
 
     def run(sample_s=None, groups=None, observer=None, **plan):
         work = copying.copy(
-            None, asyncio.Event(), CopyPlan(tmp_path, **plan), sample_s, groups, observer
+            CONNECTED, asyncio.Event(), CopyPlan(tmp_path, **plan), sample_s, groups, observer
         )
         results = asyncio.run(work)
         return [(one.partition, one.fetched_bytes) for one in results], len(runs), sampled
@@ -89,6 +91,18 @@ def test_a_copy_that_is_followed_is_sampled_from_when_it_is_complete(copied, cap
         "coterie: complete until 1970-01-01T00:01:01.001Z; following",
         "coterie: a note",
     ]
+
+
+def test_a_copy_that_is_followed_is_sampled_every_so_many_seconds(copied, monkeypatch):
+    every = []
+
+    async def repeat(self, cluster, every_s):
+        every.append((cluster, every_s))
+        await self.sample(cluster)
+
+    monkeypatch.setattr(copying.EndSampler, "repeat", repeat)
+    copied(sample_s=3_600, follow=True)
+    assert every == [(CONNECTED, 3_600)]
 
 
 def test_an_observer_learns_all_and_people_only_notes(copied, capfd):

@@ -94,6 +94,7 @@ def test_a_partition_that_the_broker_refused_is_no_part_of_a_fetch():
 RESPONSE = {"at": 5, "event": "response", "id": 1, "error": "NONE"}
 DESCRIBED = {"op": "consumer_group_describe"}
 FETCHED = {"topic": "t", "partition": 0, "offset": 7}
+OTHER = {"topic": "t", "partition": 1, "offset": 8, "leader_epoch": 4}
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,8 @@ FETCHED = {"topic": "t", "partition": 0, "offset": 7}
         (DESCRIBED | {"groups": [{}]}, DESCRIBED, False),
         ({"op": "offset_fetch", "partitions": [FETCHED]},
          {"op": "offset_fetch", "partitions": [FETCHED | {"leader_epoch": 3}]}, True),
+        ({"op": "offset_fetch", "partitions": [FETCHED, OTHER]},
+         {"op": "offset_fetch", "partitions": [FETCHED | {"leader_epoch": 3}, OTHER]}, True),
         ({"op": "offset_fetch", "partitions": [FETCHED]},
          {"op": "offset_fetch", "partitions": [FETCHED, "x"]}, False),
         ({"op": "offset_fetch", "partitions": [FETCHED]}, {"op": "offset_fetch"}, False),

@@ -439,3 +439,13 @@ def test_a_coordinator_that_is_away_at_the_end_was_so_until_then(recorded):
     coordinator.resign()
     coordinator.advance(7_000)
     assert "from 100 to 7000 ms the coordinator had resigned" in lines()[0]["doc"]
+
+
+def test_topics_in_the_header_of_version_1_are_no_part_of_a_recording(recorded):
+    """Only version 2 has them."""
+    topics = [{"topic": "t", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": 2}]
+    trace = load_trace([header() | {"topics": topics}, join_event(0, 1)])
+    coordinator, lines = recorded()
+    output = coordinator.play(trace)
+    assert ops(lines()) == ["join_group"]
+    assert list(run_trace(lines())) == list(output.lines())
