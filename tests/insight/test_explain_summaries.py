@@ -21,6 +21,8 @@ def row(event, duration_ms=None):
         ([], None),
         ([row("generation"), row("commits")], None),
         ([row("empty", 3_000), row("generation")], "for 3.0 s"),
+        ([row("empty", 0), row("generation")], None),  # within the same millisecond
+        ([row("empty"), row("generation")], None),  # nobody knows how long
         ([row("empty", 2_000), row("generation"), row("empty", 1_540), row("generation")],
          "for 3.5 s"),
         ([row("empty", 2_000), row("generation"), row("empty")],

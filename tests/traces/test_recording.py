@@ -90,6 +90,14 @@ def test_a_recording_of_a_played_trace_of_version_2_has_its_topics(recorded):
     assert list(run_trace(map(json.dumps, lines()))) == list(run_trace(trace))
 
 
+def test_a_trace_that_is_played_later_brings_its_topics_then(recorded):
+    trace = golden.trace(golden.names()[0])
+    coordinator, lines = recorded()
+    coordinator.advance_by(json.loads(trace[1])["at"])
+    coordinator.play(load_trace(trace))
+    assert list(run_trace(map(json.dumps, lines()))) == list(run_trace(trace))
+
+
 def test_a_recording_does_the_same_again(recorded):
     coordinator, lines = recorded(config={"group.initial.rebalance.delay.ms": 1000})
     first, second = (Member(coordinator, "g", client_id=c, topics={"t": 2}) for c in "ab")

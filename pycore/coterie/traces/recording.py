@@ -155,7 +155,10 @@ class Recording:
             return
         image = {name: trace.header.get(name) for name in ("brokers", "topics")}
         if trace.header.get("version") == 2 and any(image.values()):
-            self.events.append({"at": 0, "op": "metadata"} | {k: v for k, v in image.items() if v})
+            at_ms = self.events[-1]["at"] if self.events else 0
+            self.events.append(
+                {"at": at_ms, "op": "metadata"} | {k: v for k, v in image.items() if v}
+            )
         for _, at_ms, op, request_id, *compiled in islice(trace.requests(), count):
             self.ask(at_ms, _NAMES[op], request_id, compiled)  # type: ignore[arg-type]
 

@@ -426,4 +426,5 @@ def without_members(rows: list[Row]) -> Iterator[str]:
         total_ms = sum(row.get("duration_ms") or 0 for row in empty)
         parts = [f"for {total_ms / 1000:.1f} s"] if total_ms else []
         parts += ["at the end of the log"] if states[-1] is empty[-1] else []
-        yield f"without members {' and '.join(parts)}"
+        if parts:
+            yield f"without members {' and '.join(parts)}"
