@@ -220,9 +220,9 @@ class Greeting(Recorded):
         self.greeted += 1
         return asyncio.Future(loop=self.unused)
 
-    def call_later(self, pause_s, *asked):
+    def call_later(self, pause_s, *call):
         self.pauses_s.append(pause_s)
-        super().call_later(pause_s, *asked)
+        super().call_later(pause_s, *call)
 
 
 @pytest.fixture
