@@ -85,7 +85,7 @@ cdef Status read_beat(Cursor* cur, int version, MemberHeader* header) noexcept n
 
 
 cdef bint answer_beat(Coordinator coordinator, Writing* w, int version, Cursor* cur) except -1:
-    """Answer a heartbeat; false: it does not parse as one, or may have to wait; nothing was done."""
+    """Answer a heartbeat; false: it is none, or may have to wait, and nothing was done."""
     cdef MemberHeader header
     cdef str group_id, member_id, instance = None
     cdef Writes writes = coordinator.runtime.writes
