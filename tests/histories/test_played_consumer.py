@@ -15,9 +15,7 @@ from coterie.schedule import Schedule
 from coterie.testing import KafkaError, WakeupError
 from coterie.testing.process import Process
 from support.histories.played import FIRST, SECOND, Client, record
-
-WAIT_S = 60.0  # for what comes at once
-
+from support.patience import HANG_S as WAIT_S  # for what comes at once
 
 # A thread
 
@@ -149,7 +147,8 @@ class Listener:
 
 
 @pytest.fixture
-def played():
+def played(monkeypatch):
+    monkeypatch.setattr("coterie.histories.played_consumer.PATIENCE_S", WAIT_S)
     made = Played()
     yield made
     made.consumer.end()

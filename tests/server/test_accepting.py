@@ -262,7 +262,7 @@ def test_a_hundred_clients_are_accepted_in_one_turn(greeting):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
-def test_a_listener_rests_for_a_second_unless_it_is_closed_meanwhile(greeting, number):
+def test_a_listener_rests_for_a_second_and_stays_away_if_it_was_closed(greeting, number):
     acceptor, waiting = accepting(greeting, OSError(number, "lacking"), CLIENT)
     acceptor._accept(waiting)
     assert (greeting.greeted, greeting.pauses_s) == (0, [1])

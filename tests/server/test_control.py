@@ -163,7 +163,7 @@ def test_a_broker_need_not_be_named():
     assert control.done == [("kill", None), ("move", None)]
 
 
-def test_a_wait_has_its_condition_and_fifty_seconds_at_most():
+def test_a_wait_has_its_condition_and_up_to_fifty_seconds_or_else_ten():
     control, waits = Controlled(), []
 
     async def wait_for(group_id, **how):

@@ -118,7 +118,7 @@ def test_a_head_has_at_most_16_kib(size, status):
 
 def test_a_connection_that_is_to_close_has_one_response():
     closing = head("Connection: close", first="GET /a HTTP/1.1")
-    (fields, body) = talk(closing, GET).split(b"\r\n\r\n")
+    (fields, body) = talk(closing + GET).split(b"\r\n\r\n")
     assert b"Connection: close" in fields.split(b"\r\n")
     assert json.loads(body) == ["GET", "/a", ""]
 

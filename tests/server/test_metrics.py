@@ -154,8 +154,9 @@ def test_topics_groups_requests_and_states_are_listed_in_order():
 
 def test_a_query_changes_nothing():
     _, metrics, _ = begun()
-    request = HttpRequest("GET", "/metrics?name=x", "h", None, 0, True)
-    assert asyncio.run(metrics.respond(request)).status == 200
+    requests = [HttpRequest("GET", f"/metrics{q}", "h", None, 0, True) for q in ("", "?name=x")]
+    plain, queried = [asyncio.run(metrics.respond(request)) for request in requests]
+    assert queried == plain
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/metrics"), ("GET", "/")])
