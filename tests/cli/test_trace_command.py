@@ -375,6 +375,7 @@ def test_what_if_of_consumer_groups_compares_their_states_and_takes_settings_of_
         (["a=nan"], None),
         (["a=x"], None),
         (["a"], None),
+        (["a="], None),
         (["=2"], None),
     ],
 )

@@ -5,6 +5,7 @@ import json
 import re
 from datetime import timedelta, timezone
 
+import numpy as np
 import pytest
 
 from coterie import CoterieError, ScanOptions
@@ -222,7 +223,8 @@ def test_a_time_and_a_choice_of_groups_hold(session, tmp_path):
     commits = [write.commit(1000 * at, at, group=group) for at in (1, 2, 3) for group in groups]
     log.write_bytes(b"".join(write.each(0, *commits)))
     moment = EPOCH + timedelta(seconds=2)
-    for at in (2000, moment, moment.isoformat(), moment.astimezone(timezone(timedelta(hours=5)))):
+    times = (2000, np.int64(2000), moment, moment.isoformat())
+    for at in (*times, moment.astimezone(timezone(timedelta(hours=5)))):
         for chosen in ("gh", ["gh"], iter(["gh"])):
             (row,) = replay(session, log, at=at, groups=chosen).offsets.collect()
             assert (row.group_id, row.offset) == ("gh", 2)

@@ -180,14 +180,3 @@ def test_a_signal_that_the_jvm_received_too_ends_the_command():
             start()
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--engine", "local"), "URLs are for --engine spark"),
-        (("--engine", "spark", "--include-deleted"), "--include-deleted is for plain paths"),
-    ],
-)
-def test_options_that_are_not_for_urls_are_wrong_usage(options, says):
-    fails("growth", LOG.as_uri(), *options, status=2, says=says)

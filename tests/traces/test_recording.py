@@ -98,6 +98,15 @@ def test_a_trace_that_is_played_later_brings_its_topics_then(recorded):
     assert list(run_trace(map(json.dumps, lines()))) == list(run_trace(trace))
 
 
+def test_a_trace_that_is_played_after_a_request_leaves_the_topics_as_they_are(recorded):
+    coordinator, lines = recorded(config={"coterie.behaviour": "4.1"})
+    coordinator.failover()
+    coordinator.play(load_trace(golden.trace(golden.names()[0])))
+    header, *events = lines()
+    assert "topics" not in header
+    assert "metadata" not in {event["op"] for event in events}
+
+
 def test_a_recording_does_the_same_again(recorded):
     coordinator, lines = recorded(config={"group.initial.rebalance.delay.ms": 1000})
     first, second = (Member(coordinator, "g", client_id=c, topics={"t": 2}) for c in "ab")

@@ -48,8 +48,10 @@ def served(watcher):
 
     with ThreadPoolExecutor(1) as steps:
         web = Web(watcher, steps, Access(), 1 << 50, lambda: 0, 7, read)
-        yield get, drawn
-        web.pages.shutdown()
+        try:
+            yield get, drawn
+        finally:
+            web.pages.shutdown()
 
 
 def test_bytes_that_a_compressed_segment_unpacks_to_make_up_for_none_that_are_unread(tmp_path):
@@ -202,7 +204,7 @@ def test_the_topic_of_a_snapshot_is_read_as_it_was_written(tmp_path):
 
 def test_a_folder_for_totals_is_made_with_those_above_it_and_its_lock_is_the_user_s(tmp_path):
     folder = tmp_path / "made" / "data"
-    for _ in range(2):
-        watcher = watcher_of(GrowingLog(tmp_path / f"log-{_}"), folder)
+    for number in range(2):
+        watcher = watcher_of(GrowingLog(tmp_path / f"log-{number}"), folder)
         watcher.close()
     assert stat.S_IMODE((folder / "watch.lock").stat().st_mode) == 0o600

@@ -94,22 +94,28 @@ def test_heartbeats_are_answered_as_on_the_long_way():
         assert struct.pack(">h", error) in codes
 
 
-def test_a_heartbeat_that_may_wait_for_a_write_goes_the_long_way():
+def test_requests_that_may_wait_for_a_write_go_the_long_way():
     coordinator = GroupCoordinator(
         {"coterie.behaviour": "4.1", "group.initial.rebalance.delay.ms": 0}
     )
     given = {"protocol_type": "consumer", "client_id": "c", "protocols": {"range": b""}}
     member = coordinator.join_group("g", **given).response.member_id
     coordinator.sync_group("g", 1, member, assignments={member: b""})
-    frame = with_length(
-        wire.encode_request(HEARTBEAT, 2, {"groupId": "g", "generationId": 1, "memberId": member})
-    )
+    of_member = {"groupId": "g", "memberId": member}
+    beat = with_length(wire.encode_request(HEARTBEAT, 2, of_member | {"generationId": 1}))
+    topics = [{"name": "t", "partitions": [
+        {"partitionIndex": 0, "committedOffset": 5, "committedMetadata": ""}]}]  # fmt: skip
+    body = of_member | {"generationIdOrMemberEpoch": 1, "topics": topics}
+    commit = with_length(wire.encode_request(OFFSET_COMMIT, 2, body))
+    core = coordinator._core
     coordinator.handle({"op": "hold_commits"})
+    assert answer_quick(core, TOPICS, commit, 0, LONGEST) == (0, b"")
     coordinator.join_group("h", **given)
-    assert answer_quick(coordinator._core, None, frame, 0, LONGEST) == (0, b"")
+    assert answer_quick(core, TOPICS, beat + commit, 0, LONGEST) == (0, b"")
+    assert not coordinator.snapshot("g").offsets
     coordinator.handle({"op": "release_commits"})
-    position, answer = answer_quick(coordinator._core, None, frame, 0, LONGEST)
-    assert (position, answer[-2:]) == (len(frame), b"\0\0")
+    position, answers = answer_quick(core, TOPICS, beat + commit, 0, LONGEST)
+    assert (position, answers[-2:]) == (len(beat + commit), b"\0\0")
 
 
 def test_a_heartbeat_keeps_a_member_alive():

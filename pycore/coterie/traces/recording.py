@@ -154,7 +154,8 @@ class Recording:
             self._lose(_PLAYED)
             return
         image = {name: trace.header.get(name) for name in ("brokers", "topics")}
-        if trace.header.get("version") == 2 and any(image.values()):
+        takes_image = all(event["op"] == "advance" for event in self.events)  # as the core does
+        if trace.header.get("version") == 2 and any(image.values()) and takes_image:
             at_ms = self.events[-1]["at"] if self.events else 0
             self.events.append(
                 {"at": at_ms, "op": "metadata"} | {k: v for k, v in image.items() if v}

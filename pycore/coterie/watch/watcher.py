@@ -35,7 +35,7 @@ class Health(NamedTuple):
     steps : int
         The steps that were taken.
     behind_bytes : int
-        Bytes of the files that were not read.
+        Bytes of the files that were not read; compressed segments do not count.
     partial_bytes : int
         Of these, bytes that were no whole batch when they were looked at.
     behind_offsets : int or None

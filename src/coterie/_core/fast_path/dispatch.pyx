@@ -34,8 +34,10 @@ def answer_quick(Coordinator coordinator not None, topics, data, position, longe
     cdef Py_buffer view
     cdef Py_ssize_t at, most = within(longest, "longest", 0, 0x7FFFFFFF)
     cdef dict known_topics = None
+    cdef Writes writes = coordinator.runtime.writes
     if topics is not None and coordinator.runtime.sink.at_once() and (
-            not coordinator.runtime.deferred):
+            not coordinator.runtime.deferred) and (
+            writes is None or not (writes.holding or writes.pending)):
         known_topics = topics if type(topics) is dict else dict_of(topics, "topics")
     try:
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
