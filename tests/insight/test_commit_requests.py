@@ -18,9 +18,10 @@ NOBODY_KNOWS = "the log does not tell whether the group had members"
 
 
 def request(number, *, back=1, forward=0, first=0, producer=False, time=None):
+    """A request by the number of its first record; a later segment begins at position 0 again."""
     time = T0 + number if time is None else time
     return CommitRequest(back, forward, first, 7, "t-0 9 to 5", producer, time, 100 + number, "f",
-                         1000 + number, number)  # fmt: skip
+                         1000 - number, number)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def request(number, *, back=1, forward=0, first=0, producer=False, time=None):
 def test_a_request_says_how_many_offsets_it_set_and_who_could_send_it(who, fields, event, text):
     assert request(3, **fields).row(who) == {
         "event": event, "timestamp": T0 + 3, "until": T0 + 3, "log_offset": 103, "cause": text,
-        "count": 7, "file": "f", "position": 1003,
+        "count": 7, "file": "f", "position": 997,
     }  # fmt: skip
 
 

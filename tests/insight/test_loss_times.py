@@ -2,7 +2,9 @@
 
 import pytest
 
+from coterie.insight.offsets.jumps import Jumps
 from coterie.insight.questions import audit, metrics
+from coterie.insight.records import log_reader
 from coterie.insight.records.partition_view import read_partitions
 from support.insight.lives import commit, life, member
 from support.log_writer import batch
@@ -114,3 +116,21 @@ def test_what_happened_at_the_time_0_has_that_time(at_ms, time, removed, tmp_pat
     assert (across["timestamp"], outside["timestamp"]) == (time, time)
     assert across["detail"].startswith(f"committed 100, {removed}, resumed near 190: about 90 ")
     assert outside["detail"].startswith("from 10 forward to 60, by 50, set by a tool")
+
+
+def test_of_many_commits_from_outside_only_enough_to_show_that_they_are_many_are_stored(
+    tmp_path, monkeypatch
+):
+    """A consumer without a group protocol commits all the time; two commits may be a tool's."""
+    monkeypatch.setattr(log_reader, "READ_PIECE_BYTES", 1)
+    view = view_of(
+        tmp_path,
+        [life(S, 1, member("m"))],
+        commit(S + 1, {0: 10}),
+        [life(S + 2, 2)],
+        *(commit(S + 3 + n, {0: 11 + n}) for n in range(30)),
+    )
+    jumps = Jumps(view, skip_by=1, skip_rate=1000)
+    for piece in view.pieces(jumps.COLUMNS):
+        jumps.take(piece)
+    assert sum(len(rows["key"]) for rows in jumps.outside) == 3

@@ -19,6 +19,7 @@ from coterie.log.clock import Begin
 from coterie.log.folders import find_segments
 from coterie.messages import encode_key, encode_value
 from coterie.replay.engine import Silent
+from coterie.state.partial import Tracking
 from support.insight.lives import commit, life, member, written
 
 T0 = 1_795_000_000_123
@@ -154,6 +155,28 @@ def test_a_log_with_tracks_serves_for_one_without():
     assert log_of(key, logs) == tracked
     assert log_of(key, logs | {key: plain}) == plain
     assert log_of(key._replace(groups=frozenset()), logs) is None
+
+
+def test_a_view_is_tracked_if_a_log_of_its_own_records_was_folded_with_tracks():
+    view = PartitionView(0, (), at_ms=AT_MS)
+    own, of_others = view.record_filter, RecordFilter(frozenset("g"), AT_MS)
+    for filters, is_tracked in (
+        ([], False),
+        ([own, of_others], False),
+        ([own, of_others._replace(tracking=Tracking(5))], False),
+        ([own, of_others, own._replace(tracking=Tracking(5))], True),
+    ):
+        view.logs = dict.fromkeys(filters)
+        assert view.is_tracked is is_tracked
+
+
+def test_what_metrics_count_since_is_known_before_the_log_is_read(five):
+    def read(segment):
+        pytest.fail(f"{segment.name} is read")
+
+    view = view_of(five, since_ms=SINCE_MS, read=read)
+    tracked = view.record_filter._replace(tracking=Tracking(SINCE_MS))
+    assert metrics.states(view, metrics.Parameters()) == (tracked,)
 
 
 def test_a_question_may_need_all_groups_all_times_and_its_own_states():
