@@ -185,6 +185,19 @@ def test_a_batch_that_cannot_be_read_is_no_divergence(tmp_path):
         assert (rows["b"]["status"], rows["b"]["faults"]) == ("same", 1)
 
 
+@pytest.mark.parametrize("order", ["abc", "cab"])
+def test_two_copies_with_the_same_damage_are_behind_one_that_is_whole(tmp_path, order):
+    copies = {name: write_copy(tmp_path / name, history(0, 1, 10)) for name in "abc"}
+    for name in "ab":
+        path = tmp_path / name / "__consumer_offsets-0" / f"{0:020}.log"
+        data = bytearray(path.read_bytes())
+        data[next(LogReader(data)).size - 1] ^= 1
+        path.write_bytes(data)
+    rows = compared(*(copies[name] for name in order))
+    shown = {name: (row["status"], row["faults"]) for name, row in rows.items()}
+    assert shown == {"a": ("same", 1), "b": ("same", 1), "c": ("best", 0)}
+
+
 def test_batches_that_cannot_be_read_are_counted_on_standard_error(tmp_path):
     copies = [write_copy(tmp_path / name, history(0, 1, 10)) for name in "ab"]
     path = tmp_path / "b" / "__consumer_offsets-0" / f"{0:020}.log"

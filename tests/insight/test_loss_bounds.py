@@ -168,6 +168,13 @@ def seek(step, *, ordinary=10, steps=20, after_ms=1000, between=(), last=None, a
     return [[life(at - 5, 1, member("m"))], *moves, *rejoined, jump]
 
 
+def test_a_seek_after_a_commit_without_a_time_took_an_unknown_time(tmp_path):
+    appends = seek(100_000, after_ms=HOUR, between=[HOUR - 1000])
+    appends[20] = commit(-1, {0: 190})  # the last one before
+    (row,) = rows_of(tmp_path / "log", "skip", appends)
+    assert row["detail"].startswith("from 190 forward to 100190, by 100000, in an unknown time;")
+
+
 def test_a_seek_is_far_larger_and_faster_than_any_other_step(tmp_path):
     def back(step, *ago_ms):
         """A step an hour after the one before, so long after rebalances."""

@@ -88,19 +88,19 @@ def compare_partition(
     copies = [PartitionCopy(name, some, reading) for name, some in segments.items()]
     present = [copy for copy in copies if copy.segments]
     best = max(present, key=lambda copy: (*rank(copy), copy.records))  # the first of equal ones
-    prefixes = {copy.name: common_prefix(copy, best) for copy in present if copy is not best}
-    faults = {name: common.faults_here for name, common in prefixes.items()}
-    faults[best.name] = max((common.faults_there for common in prefixes.values()), default=0)
-    if faults[best.name]:
-        equals = [copy for copy in present if rank(copy) == rank(best)]
-        readable = max(equals, key=lambda copy: (-faults[copy.name], copy.records))
-        if readable is not best:
-            best = readable
-            prefixes = {
-                copy.name: common_prefix(copy, best) for copy in present if copy is not best
-            }
+    equals = [copy for copy in present if rank(copy) == rank(best)]
+    # Equal bytes are not read. So a copy with the damage of the best one counts as whole until it
+    # is the best one itself, and meets a copy that is whole.
+    compared: dict[str, dict[str, Common]] = {}
+    found: dict[str, int] = {}
+    while best.name not in compared:
+        prefixes = {copy.name: common_prefix(copy, best) for copy in present if copy is not best}
+        compared[best.name] = prefixes
+        found[best.name] = max((common.faults_there for common in prefixes.values()), default=0)
+        faults = {name: common.faults_here for name, common in prefixes.items()} | found
+        best = max(equals, key=lambda copy: (-faults[copy.name], copy.records))
     return [
-        row_of(number, copy, best, prefixes.get(copy.name), faults.get(copy.name, 0))
+        row_of(number, copy, best, compared[best.name].get(copy.name), faults.get(copy.name, 0))
         for copy in copies
     ]
 

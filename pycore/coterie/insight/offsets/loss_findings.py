@@ -15,7 +15,7 @@ from coterie.insight.groups.causes import client_text, counted
 from coterie.insight.groups.members_at import owners_at
 from coterie.insight.groups.shared_group_ids import few
 from coterie.insight.offsets.commit_findings import REWIND, select
-from coterie.insight.offsets.jumps import Jump, Jumps
+from coterie.insight.offsets.jumps import LONG_MS, Jump, Jumps
 from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
 from coterie.insight.offsets.open_transactions import OpenTransaction, OpenTransactions
 from coterie.insight.offsets.stalls import Stall, Stalls
@@ -199,7 +199,8 @@ def jump_row(jump: Jump) -> Row:
     if jump.ordinary is None:
         why = "set by a tool or a consumer outside of the group: it had no members"
     else:
-        why = f"in {at['ms']} ms; the group's other steps are at most {jump.ordinary}: a seek"
+        time = "in an unknown time" if at["ms"] == LONG_MS else f"in {at['ms']} ms"
+        why = f"{time}; the group's other steps are at most {jump.ordinary}: a seek"
     reason = why if jump.ordinary is None else "a seek"
     return {
         "kind": SKIP,
