@@ -13,7 +13,12 @@ from coterie.messages import partition_for
 from coterie.server import Broker
 from support.commandline import coterie, coterie_ok, fails
 from support.server.asking import commit, joining, request
-from support.server.groups_of_a_broker import commit_offsets, join_alone, produce
+from support.server.groups_of_a_broker import (
+    commit_offsets,
+    join_alone,
+    partitions_fetched,
+    produce,
+)
 from support.server.sockets import ask, connect
 
 SETTINGS = {"offsets.topic.num.partitions": 4, "group.initial.rebalance.delay.ms": 0}
@@ -72,14 +77,7 @@ def test_of_a_group_only_its_partition_is_fetched_also_to_complete_the_copy(brok
     before = len(broker.requests())
     name, *options = command
     coterie_ok(name, *at(broker), "--group", "a", *options)
-    fetched = {
-        part["partition"]
-        for request in broker.requests()[before:]
-        if request["api"] == "Fetch"
-        for topic in request["body"]["topics"]
-        for part in topic["partitions"]
-    }
-    assert fetched == {partition_for("a", 4)}
+    assert partitions_fetched(broker.requests()[before:]) == {partition_for("a", 4)}
 
 
 def test_lag_needs_end_offsets_or_a_cluster(broker, tmp_path):

@@ -61,7 +61,7 @@ def connection_of(brokers, node, lane):
 
 
 def followed(folder, *, view=LEADER_IS_7, now_ms=OLD_MS, answers=(), log_start=0):
-    """Look for old segments of a copy; the requests, the lines for people, what is left."""
+    """Look for old segments of a copy; return the requests, the notices and the other segments."""
     copy, notices = folder / f"t-{NUMBER}", []
     with PartitionCopy(copy, 1) as files:
         files.begin(0)

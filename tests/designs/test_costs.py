@@ -370,17 +370,17 @@ def test_a_run_that_keeps_no_timeline_costs_the_same(name):
 def test_a_timeline_gives_back_what_was_added():
     entries = [one for seed in range(5) for one in Life(seed).entries]
     entries += [Entry(9, "rebalance_ended", "a", (True,)), Entry(9, "event", "a", ("children",))]
-    kept, again = Timeline(), Timeline()
+    copied, again = Timeline(), Timeline()
     for one in entries:
-        kept.add(one.at_ms, one.kind, one.consumer, *one.details)
+        copied.add(one.at_ms, one.kind, one.consumer, *one.details)
         again.add(one.at_ms, one.kind, one.consumer, *one.details)
-    assert list(kept) == entries
-    assert kept[2:9] == entries[2:9]
-    assert kept[-1] == entries[-1]
-    assert kept[-len(kept)] == kept[0] == entries[0]
-    assert kept == again
+    assert list(copied) == entries
+    assert copied[2:9] == entries[2:9]
+    assert copied[-1] == entries[-1]
+    assert copied[-len(copied)] == copied[0] == entries[0]
+    assert copied == again
     again.add(10, "event", "a", "children")
-    assert kept != again
-    for beyond in (len(kept), -len(kept) - 1):
+    assert copied != again
+    for beyond in (len(copied), -len(copied) - 1):
         with pytest.raises(IndexError):
-            kept[beyond]
+            copied[beyond]

@@ -187,7 +187,7 @@ def test_a_wait_has_its_condition_and_up_to_fifty_seconds_or_else_ten():
         ("POST", "/" + "x" * 99, f"POST /{'x' * 59}: there are "),
         ("GET", "/snapshot/" + "x" * 999, f"there is no group '{'x' * 200}'"),
         ("GET", "/fail/" + "1" * 99, f"there is no fault '{'1' * 60}'"),
-        ("PUT", "/fail/" + "1" * 99, f"/fail/{'1' * 54} is asked by GET"),
+        ("PUT", "/fail/" + "1" * 99, f"/fail/{'1' * 54} is read by GET"),
     ],
 )
 def test_a_message_shows_the_beginning_of_a_long_name(method, path, what):
@@ -219,7 +219,7 @@ def test_a_message_shows_the_beginning_of_a_long_name(method, path, what):
         (("GET", "/fail/²"), 404, "there is no fault"),
         (("GET", "/fail/" + "1" * 5000), 404, "there is no fault '1"),
         (("DELETE", "/fail/-1"), 404, "there is no fault '-1'"),
-        (("POST", "/fail/1"), 405, "/fail/1 is asked by GET, and ended by DELETE"),
+        (("POST", "/fail/1"), 405, "/fail/1 is read by GET, and ended by DELETE"),
         (("DELETE", "/fail"), 405, "/fail is asked by POST"),
         (("POST", "/fail", {"api": "Heartbeat", "error": "NONE"}), 400, "not NONE"),
         (("POST", "/wait", {"state": "Stable"}), 400, "argument: 'group_id'"),

@@ -63,3 +63,14 @@ def copied(folder, topic=TOPIC):
         )
         for each in folders
     }
+
+
+def partitions_fetched(requests):
+    """The partitions of the Fetch requests among these."""
+    return {
+        part["partition"]
+        for request in requests
+        if request["api"] == "Fetch"
+        for topic in request["body"]["topics"]
+        for part in topic["partitions"]
+    }

@@ -92,12 +92,12 @@ def compare_partition(
     # Equal bytes are not read. So a copy with the damage of the best one counts as whole until it
     # is the best one itself, and meets a copy that is whole.
     compared: dict[str, dict[str, Common]] = {}
-    found: dict[str, int] = {}
     while best.name not in compared:
         prefixes = {copy.name: common_prefix(copy, best) for copy in present if copy is not best}
         compared[best.name] = prefixes
-        found[best.name] = max((common.faults_there for common in prefixes.values()), default=0)
-        faults = {name: common.faults_here for name, common in prefixes.items()} | found
+        faults = {name: common.faults_here for name, common in prefixes.items()}
+        for name, others in compared.items():
+            faults[name] = max((common.faults_there for common in others.values()), default=0)
         best = max(equals, key=lambda copy: (-faults[copy.name], copy.records))
     return [
         row_of(number, copy, best, compared[best.name].get(copy.name), faults.get(copy.name, 0))

@@ -54,7 +54,7 @@ class Control:
             return json_answer(self._get(path))
         if path.startswith(_FAULT):
             if request.method != "DELETE":
-                what = f"{path[:60]} is asked by GET, and ended by DELETE"
+                what = f"{path[:60]} is read by GET, and ended by DELETE"
                 raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, what)
             fault = self._fault(path)
             fault.cancel()
