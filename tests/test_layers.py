@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from support.sources import ROOT, statements
+
 CORE = ROOT / "src/coterie/_core"
 MAY_IMPORT = {  # package -> prefixes of this project it may touch
     "src/coterie/_core": {
@@ -156,7 +156,7 @@ def sources(folder, *kinds):
 def import_nodes(path):
     """The imports of a Python file, wherever they are."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [node for node in statements(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def names_of(nodes):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support.sources import ROOT, code_files, tracked
+from support.sources import ROOT, code_files, statements, tracked
 
 LINE, FUNCTION, FILE = 100, 70, 500
 CYTHON_DEF = re.compile(
@@ -19,7 +19,7 @@ MACHINE_PATH = re.compile(rf"(?<![\w.$~)}}])/({'|'.join(PLACES)})/[\w.]")
 
 
 def python_functions(text):
-    for node in ast.walk(ast.parse(text)):
+    for node in statements(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.end_lineno - node.lineno + 1
 

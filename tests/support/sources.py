@@ -1,5 +1,6 @@
 """The files of the repository."""
 
+import ast
 import subprocess
 from pathlib import Path
 
@@ -23,3 +24,11 @@ def tracked():
 
 def code_files():
     return [path for path in tracked() if path.suffix in CODE]
+
+
+def statements(node):
+    """Yield the statements in a node, at any depth. Much faster than to visit expressions, too."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, block, ()):
+            yield child
+            yield from statements(child)
