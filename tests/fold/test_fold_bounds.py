@@ -76,6 +76,15 @@ def test_names_that_java_reads_alike_are_one_wherever_they_are_broken(at):
     assert [offset["offset"] for offset in group["offsets"]] == [2]
 
 
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("at", [0, 50, 99])
+def test_topics_that_java_reads_alike_are_one_in_batches_of_any_kind(at, codec):
+    names = [b"a" * at + bad + b"a" * (99 - at) for bad in (b"\xff", b"\xfe")]
+    rows = [(n, *commit(5, topic=name, offset=n)) for n, name in enumerate(names)]
+    found = offsets_of(encode_batch(rows, codec=codec))
+    assert found == {("g", "a" * at + "\ufffd" + "a" * (99 - at), 0): 1}
+
+
 def opened(base_offset, producer_id, *records):
     return batch(base_offset, list(records), producer_id=producer_id, transactional=True)
 
