@@ -1,10 +1,12 @@
 """What `coterie groups --at` says of a log that was compacted after that time."""
 
+import subprocess
+
 import pytest
 
 from coterie.messages import partition_for
 from coterie.times import format_time
-from support.commandline import coterie, coterie_ok
+from support.commandline import COTERIE, coterie, coterie_ok
 from support.log_writer import commit, each
 
 LATE = 1_796_133_900_123  # far from 0, where a unit shows
@@ -33,6 +35,16 @@ def test_a_partition_is_named_before_the_time_since_which_it_is_whole(tmp_path, 
     err = coterie_ok("groups", log_of(tmp_path, 0, 1), "--list", "--at", at_ms).stderr
     line = f"coterie: partition 0: trusted since {format_time(WHOLE)}; compacted before\n"
     assert err == line * (not is_whole)
+
+
+def test_the_note_of_a_list_comes_after_it_in_one_stream(tmp_path):
+    program, *command = COTERIE
+    command += ["groups", str(log_of(tmp_path, 0)), "--list", "--at", str(WHOLE - 1)]
+    done = subprocess.run(
+        [program, "-u", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["g", "coterie:"]
 
 
 @pytest.mark.parametrize(

@@ -117,9 +117,13 @@ def test_commits_of_all_lengths_are_read_whole(commits, base_ms):
 
 def check_row(columns, row, batch, record):
     kind = KIND_NAMES[columns["kind"][row]]
-    if kind not in {"offset", "fault"}:
-        for name in ("offset", "leader_epoch", "commit_timestamp", "expire_timestamp"):
-            assert columns[name][row] == -1, name
+    is_commit = kind in {"offset", "offset_tombstone"}
+    none = [] if is_commit else ["topic", "partition"]
+    if kind in {"marker", "unknown", "fault"}:
+        none.append("group")
+    if kind != "offset":
+        none += ["offset", "leader_epoch", "commit_timestamp", "expire_timestamp"]
+    assert {int(columns[name][row]) for name in none} <= {-1}, (kind, none)
     heap = columns["bytes"]
     for field, expected in (("key", record.key), ("value", record.value)):
         at, size = int(columns[f"{field}_at"][row]), int(columns[f"{field}_size"][row])
