@@ -221,3 +221,16 @@ def test_what_strikes_during_a_callback_comes_before_the_code_of_the_application
     first_ms, second_ms = times_of(outcome._ledger, "member-0", "assigned")
     assert times_of(outcome._ledger, "member-0", "crashed") == [first_ms]
     assert outcome.store["calls_ms"] == [second_ms]
+
+
+def test_what_has_not_struck_when_the_faults_end_delays_nothing_after_them():
+    """The second member starts again at the end of the faults, so there is a callback to wait for."""
+    crash = Crash(at_ms=10_000, member=1, down_ms=600_000)
+
+    def notes(*events):
+        outcome = History(2, {"t": 2}, 2, (crash, *events)).run(Application)
+        return [note[:3] for note in outcome._ledger.notes]
+
+    without = notes()
+    assert max(at_ms for at_ms, *_ in without) > 120_000
+    assert notes(Pause(at_ms=100_000, during="callback")) == without
