@@ -76,6 +76,7 @@ IS_TWO = is_there("a", A, 2)
         ([metadata(50, shown("a", A, [[1]]))], [is_there("a", A, 1)], []),
         ([metadata(50, TWO | {"errorCode": 5})], [], []),  # its leader is not there
         ([metadata(50, shown("__consumer_offsets", A, [[1]]))], [], []),
+        ([create(50, "__transaction_state", A, 50)], [], []),
         ([metadata(50, shown("a", None, [[1]]))],
          [is_there("a", encode_topic_id(derived_topic_id("a")), 1)], []),
         # absent at first
