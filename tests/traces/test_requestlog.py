@@ -47,7 +47,7 @@ def test_transactional_commits_of_several_groups_are_decided_by_the_markers_that
     made = import_request_log([
         txn_commit("a", 1), txn_commit("b", 2, producer=8), txn_commit("c", 3, producer=9),
         markers(10, (7, True, 0), (8, False, 0), (9, True, 6)),
-        markers(11, (9, True, 0), topic="orders"),
+        markers(11, (9, True, 0), topic="orders"), end_txn(12, 9, True),
         fetch("a", 20, 10), fetch("b", 21, -1), fetch("c", 22, -1),
     ])  # fmt: skip
     assert [e["producer_id"] for e in made.trace if e.get("op") == "end_txn"] == [7, 8]
