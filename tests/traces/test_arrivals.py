@@ -220,6 +220,17 @@ def test_each_restart_is_found_however_many_there_are():
     assert down(log[::-1]) == [(30, 5_000), (9_100, 20_000)]
 
 
+def test_numbers_from_before_a_pause_without_a_restart_still_count():
+    log = seen((0, 10, 5, "0"), (1, 20, 7, "0"), (5_000, 5_010, 6, "0"), (9_000, 9_100, 7, "0"))
+    assert down(log) == [(5_010, 9_000)]
+
+
+def test_a_processor_that_was_not_seen_before_says_nothing_of_the_others():
+    assert down(seen((0, 10, 5, "0"), (5_000, 5_010, 3, "1"), (5_020, 5_030, 5, "0"))) == [
+        (10, 5_000)
+    ]
+
+
 def test_a_server_log_moves_the_end_of_an_outage_to_the_first_start_in_it():
     log = seen((0, 10, 5, "0"), (5_000, 5_010, 3, "0"))
     assert down(log, 4_000, 3_000, 5_000) == [(10, 3_000)]

@@ -1,4 +1,4 @@
-"""The types of groups in a broker's ListGroups responses, and what a trace has of them."""
+"""The types of groups in a broker's responses, and what a trace has of them."""
 
 import pytest
 
@@ -32,3 +32,12 @@ def test_a_listed_group_has_its_type_only_in_a_trace_of_version_2(behaviour, ver
     (group,) = made.expected[1]["groups"]
     assert ("type" in group) == (version == 2)
     assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+
+
+@pytest.mark.parametrize(("code", "is_share_group"), [(0, True), (69, False)])
+def test_a_group_that_a_description_does_not_find_may_be_of_another_type(code, is_share_group):
+    group = {"groupId": "g", "errorCode": code, "groupState": "Dead", "members": []}
+    described = line("SHARE_GROUP_DESCRIBE", 1, {"groupIds": ["g"]}, {"groups": [group]}, 5)
+    made = import_request_log([commit(0), commit(0, ms=2, group="h"), described])
+    groups = [event["group_id"] for event in made.trace[1:]]
+    assert groups == (["h"] if is_share_group else ["g", "h"])

@@ -76,6 +76,7 @@ IS_TWO = is_there("a", A, 2)
         ([metadata(50, shown("a", A, [[1]]))], [is_there("a", A, 1)], []),
         ([metadata(50, TWO | {"errorCode": 5})], [], []),  # its leader is not there
         ([metadata(50, shown("__consumer_offsets", A, [[1]]))], [], []),
+        ([create(50, "__transaction_state", A, 50)], [], []),
         ([metadata(50, shown("a", None, [[1]]))],
          [is_there("a", encode_topic_id(derived_topic_id("a")), 1)], []),
         # absent at first
@@ -163,6 +164,7 @@ def committed(at_ms, name, topic_id, *partitions):
         ([committed(5, "a", None, 2), beat(6, "m", ["a"], [(A, [6])])], [is_there("a", A, 7)]),
         ([committed(5, "a", A)], []),  # of no partition
         ([metadata(5, TWO), committed(6, "a", A, 7)], [IS_TWO]),  # metadata say how many
+        ([metadata(5, TWO), committed(6, "a", B, 7)], [IS_TWO]),  # that of later is not shown
         ([metadata(5, TWO), beat(6, "m", ["a", "c"], [(A, [0]), (C, [4])])],
          [IS_TWO, is_there("c", C, 5)]),
     ],
@@ -173,10 +175,17 @@ def test_without_metadata_groups_show_topics_by_what_they_are_assigned_and_commi
     assert logged.changes == []
 
 
+def test_a_topic_that_the_log_created_was_not_there_at_the_start_though_groups_use_it():
+    logged = LoggedTopics([create(50, "a", A, 2), committed(60, "a", A, 1)])
+    assert (logged.header, logged.changes) == ({}, [change(50, IS_TWO)])
+
+
+@pytest.mark.parametrize("shows", [metadata(50, TWO), beat(50, "m", ["a"], [(A, [0])])],
+                         ids=["metadata", "assignment"])  # fmt: skip
 @pytest.mark.parametrize("api", ["OFFSET_COMMIT", "OFFSET_FETCH"])
 @pytest.mark.parametrize(("version", "named"), [(9, False), (10, True), (11, True)])
-def test_ids_stand_for_names_since_version_10(api, version, named):
-    logged = LoggedTopics([metadata(50, TWO)])
+def test_ids_stand_for_names_since_version_10(shows, api, version, named):
+    logged = LoggedTopics([shows])
     request = {"topics": [{"topicId": A}, {"topicId": C}]}
     response = {"groups": [{"topics": [{"topicId": A}]}, {"topics": None}]}
     logged.name(exchange(60, api, request, response, version))

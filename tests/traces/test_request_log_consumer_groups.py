@@ -316,6 +316,38 @@ def test_a_response_to_metadata_without_a_field_is_named_by_its_line(field):
         import_request_log([joined(1, {ORDERS: [0]}), shown.replace(f'"{field}"', '"other"')])
 
 
+def test_a_change_of_the_topics_before_the_first_request_of_a_group_is_at_the_start():
+    made = imported(
+        metadata(1, orders=None), created(3, "orders", ORDERS, 1), joined(10, {ORDERS: [0]})
+    )
+    assert [change["at"] for change in changes(made)] == [0]
+
+
+@pytest.mark.parametrize(("behaviour", "version"), [("3.9", 1), ("4.1", 2)])
+def test_fields_that_came_with_version_2_are_in_no_trace_of_version_1(behaviour, version):
+    fields = {
+        "offset_commit": {"version", "retention_time_ms"},
+        "offset_fetch": {"member_id", "member_epoch"},
+        "describe_group": {"version"},
+        "list_groups": {"types"},
+    }
+    described = {"groupId": "g", "groupState": "Dead", "protocolType": "", "protocolData": "",
+                 "members": [], "errorCode": 0}  # fmt: skip
+    lines = [
+        committed(1, 4, retentionTimeMs=60),
+        fetched(5, 9, 7),
+        line("DESCRIBE_GROUPS", 5, {"groups": ["g"]}, {"groups": [described]}, 6),
+        line("LIST_GROUPS", 5, {"typesFilter": ["classic"]}, {"errorCode": 0, "groups": []}, 7),
+    ]
+    made = import_request_log(lines, {"coterie.behaviour": behaviour})
+    assert [event["op"] for event in made.trace[1:]] == list(fields)
+    for event in made.trace[1:]:
+        there = fields[event["op"]] & event.keys()
+        assert there == (set() if version == 1 else fields[event["op"]])
+    # when the commit expires: at a time in version 1, and so long after it in version 2
+    assert ("expire_timestamp" in made.trace[1]["offsets"][0]) == (version == 1)
+
+
 def test_under_a_behaviour_without_consumer_groups_they_are_left_out():
     lines = [joined(1, {ORDERS: [0]}), line("HEARTBEAT", 4, {
         "groupId": "h", "generationId": 1, "memberId": "x", "groupInstanceId": None,
@@ -347,3 +379,21 @@ def test_a_classic_join_that_a_consumer_group_refuses_takes_an_id_unless_the_tim
         beat(30, 2, 2, sent=BILLS, member=BILLS, version=0),
     )  # fmt: skip
     assert made.trace[-1]["member_id"] == f"{MADE[:-2]}{'AQ' if number == 1 else 'Ag'}"
+
+
+def test_a_group_that_is_classic_again_makes_no_id_for_a_join_that_it_refuses():
+    def join(ms, code, member_id):
+        request = {
+            "groupId": "g", "memberId": "", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 5,
+            "protocolType": "consumer", "protocols": [{"name": "range", "metadata": ""}],
+        }  # fmt: skip
+        answer = {"errorCode": code, "generationId": -1, "protocolName": None, "leader": "",
+                  "members": [], "memberId": member_id}  # fmt: skip
+        return line("JOIN_GROUP", 4, request, answer, ms)
+
+    made = import_request_log([
+        joined(1, {}), beat(5, -1, -1), join(10, 79, "c-1"), join(20, 23, ""), join(30, 79, "c-2"),
+    ])  # fmt: skip
+    assert [answer["member_id"] for answer in made.expected[2:]] == [
+        "c-00000001", "", "c-00000002",
+    ]  # fmt: skip

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from coterie import run_trace
+from coterie.traces.removals import Removal, removals
 from coterie.traces.requestlog import import_request_log
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN
@@ -123,6 +124,48 @@ def test_an_outage_right_behind_the_first_request_is_one():
     end = line("END_TXN", 3, request, {"errorCode": 0}, 1000, connection=f"{AT}:4000-0-3")
     made = import_request_log([end, commit(0, ms=20_000, connection=f"{AT}:5000-0-3")])
     assert len(made.outages) == 1
+
+
+SECOND_0_MS = 1_767_225_600_000  # 2026-01-01
+
+
+def test_what_the_broker_did_while_a_request_was_in_its_queue_stands_before_the_request():
+    """The request came at 20 ms, was handled at 32 ms, and answered at 40 ms."""
+    queued = commit(0, ms=40).replace('"totalTimeMs": 0.5', '"totalTimeMs": 20')
+    queued = queued.replace('"requestQueueTimeMs": 0.1', '"requestQueueTimeMs": 12')
+    made = import_request_log([commit(0, ms=10), queued], removals=[Removal(SECOND_0_MS + 25)])
+    assert [(event["at"], event["op"]) for event in made.trace[1:]] == [
+        (0, "offset_commit"), (17, "cleanup"), (23, "offset_commit"),
+    ]  # fmt: skip
+
+
+def test_removals_and_outages_are_in_the_order_of_their_times():
+    commits = [commit(0, ms=1000 * s, connection=f"{AT}:{where}")
+               for s, where in [(1, "4000-0-3"), (3, "4000-0-3"), (9, "5000-0-3")]]  # fmt: skip
+    removed = [Removal(SECOND_0_MS + ms) for ms in (2000, 9500)]
+    made = import_request_log([*commits, commit(0, ms=11_000)], removals=removed)
+    assert [event["op"] for event in made.trace[1:]] == [
+        "offset_commit", "cleanup", "offset_commit", "failover", "failover", "failover",
+        "offset_commit", "cleanup", "offset_commit",
+    ]  # fmt: skip
+    at = [event["at"] for event in made.trace[1:]]
+    assert at == sorted(at)
+
+
+def test_equal_removals_of_one_millisecond_are_one():
+    """A broker has a line for each of its offsets partitions, or for each group that ends."""
+    cleaned = "MetadataManager brokerId=1]: Removed 7 expired offsets in 2 milliseconds."
+    deleted = "Coordinator 1]: Removed 1 offsets associated with deleted partitions: t-0. (k)"
+    dead = "MetadataManager brokerId=1]: Group a b transitioned to Dead in generation 7 (k)"
+    found = removals(
+        f"[2026-01-01 00:00:00,{ms:03d}] INFO [Group{what}\n"
+        for ms, what in [(1, cleaned), (1, cleaned), (2, cleaned), (2, deleted), (2, deleted),
+                         (3, dead)]
+    )  # fmt: skip
+    only = (("t", 0),)
+    assert [(removal.at_ms - SECOND_0_MS, removal.partitions) for removal in found] == [
+        (1, ()), (2, ()), (2, only), (3, ()),
+    ]  # fmt: skip
 
 
 def answers(made):

@@ -47,7 +47,7 @@ def test_transactional_commits_of_several_groups_are_decided_by_the_markers_that
     made = import_request_log([
         txn_commit("a", 1), txn_commit("b", 2, producer=8), txn_commit("c", 3, producer=9),
         markers(10, (7, True, 0), (8, False, 0), (9, True, 6)),
-        markers(11, (9, True, 0), topic="orders"),
+        markers(11, (9, True, 0), topic="orders"), end_txn(12, 9, True),
         fetch("a", 20, 10), fetch("b", 21, -1), fetch("c", 22, -1),
     ])  # fmt: skip
     assert [e["producer_id"] for e in made.trace if e.get("op") == "end_txn"] == [7, 8]
@@ -265,6 +265,19 @@ def test_requests_of_one_millisecond_are_in_the_order_that_their_answers_show(to
     assert [event["client_id"] for event in made.trace[1:]] == ["a", "b", "a", "b"]
 
 
+def test_a_member_that_could_not_be_stored_took_an_id_though_its_answer_has_none():
+    """Such an answer has the generation of the group; that of a refused join has none."""
+    refused, unstored = (join(10 * n, "", -1, connection=CONNECTION, total_ms=1).replace(
+        '"memberId": "c-1"', '"memberId": ""') for n in (1, 2))  # fmt: skip
+    unstored = unstored.replace('"generationId": -1', '"generationId": 1')
+    given = join(30, "", 79, connection=CONNECTION, total_ms=1)
+    last = [
+        made.expected[-1]["member_id"]
+        for made in map(import_request_log, ([refused, given], [refused, unstored, given]))
+    ]
+    assert last == ["c-00000001", "c-00000002"]
+
+
 INCIDENTS = sorted(path.parent.name for path in GOLDEN.glob("incidents/*/kafka-request.log.gz"))
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1000}
 OWN = {"protocols": {
@@ -369,6 +382,14 @@ def test_a_deletion_waits_for_the_line_of_the_server_log():
     )  # fmt: skip
     assert [event["op"] for event in made.trace[1:]] == [
         "offset_commit", "offset_fetch", "delete_partitions", "offset_fetch",
+    ]  # fmt: skip
+    # The line may come before the response, if not before the request.
+    slow = deletion(40, ("t", 0)).replace('"totalTimeMs": 0.5', '"totalTimeMs": 30')
+    made = import_request_log(
+        [commit(0, ms=1, topic="t"), slow, fetch("g", 50, -1)], removals=removed
+    )
+    assert [event["op"] for event in made.trace[1:]] == [
+        "offset_commit", "delete_partitions", "offset_fetch",
     ]  # fmt: skip
 
 

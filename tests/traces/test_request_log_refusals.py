@@ -1,0 +1,83 @@
+"""Items of a request that a broker answered itself, and did not pass to its coordinator."""
+
+import pytest
+
+from coterie import run_trace
+from coterie.traces.diff import compare_responses
+from coterie.traces.requestlog import import_request_log
+from support.request_lines import commit, line
+
+# As a broker answers for the topics of this test, partition by partition: it has no right to ``u``.
+ASKED = {"t": {0: 0, 1: 3}, "u": {0: 29}}
+
+
+def topics_of(row_of):
+    return [
+        {"name": topic, "partitions": [row_of(number, code) for number, code in rows.items()]}
+        for topic, rows in ASKED.items()
+    ]
+
+
+def committed():
+    def sent(number, code):
+        return {"partitionIndex": number, "committedOffset": 10, "committedMetadata": ""}
+
+    answer = topics_of(lambda number, code: {"partitionIndex": number, "errorCode": code})
+    request = {"groupId": "g", "topics": topics_of(sent)}
+    return line("OFFSET_COMMIT", 8, request, {"topics": answer}, 5)
+
+
+def fetched():
+    def found(number, code):
+        return {"partitionIndex": number, "committedOffset": -1 if code else 10, "metadata": "",
+                "committedLeaderEpoch": -1, "errorCode": code}  # fmt: skip
+
+    topics = [{"name": topic, "partitionIndexes": list(rows)} for topic, rows in ASKED.items()]
+    answer = {"errorCode": 0, "topics": topics_of(found)}
+    return line("OFFSET_FETCH", 6, {"groupId": "g", "topics": topics}, answer, 5)
+
+
+def deleted():
+    request = {"groupId": "g", "topics": topics_of(lambda number, _: {"partitionIndex": number})}
+    answer = topics_of(lambda number, code: {"partitionIndex": number, "errorCode": code})
+    return line("OFFSET_DELETE", 0, request, {"errorCode": 0, "topics": answer}, 5)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "field", "passed_on"),
+    [
+        (committed(), "offsets", [("t", 0)]),
+        (deleted(), "partitions", [("t", 0)]),
+        (fetched(), "topics", [("t", [0]), ("u", [])]),
+    ],
+    ids=["commit", "deletion", "fetch"],
+)
+def test_partitions_that_the_broker_refused_are_no_part_of_a_request(
+    request_line, field, passed_on
+):
+    made = import_request_log([commit(0), request_line])
+    rows = [(row["topic"], row.get("partition", row.get("partitions")))
+            for row in made.trace[2][field]]  # fmt: skip
+    assert rows == passed_on
+    assert len(made.expected[1]["partitions"]) == 1
+    assert list(compare_responses(made.expected, run_trace(made.trace))) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (14, "the coordinator was not ready"),  # COORDINATOR_LOAD_IN_PROGRESS
+        (15, "the coordinator was not ready"),  # COORDINATOR_NOT_AVAILABLE
+        (16, "the coordinator was not ready"),  # NOT_COORDINATOR
+        (3, "refused before the coordinator"),  # UNKNOWN_TOPIC_OR_PARTITION
+        (29, "refused before the coordinator"),  # TOPIC_AUTHORIZATION_FAILED
+        (30, "refused before the coordinator"),  # GROUP_AUTHORIZATION_FAILED
+        (35, "refused before the coordinator"),  # UNSUPPORTED_VERSION
+        (53, "refused before the coordinator"),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        (100, "refused before the coordinator"),  # UNKNOWN_TOPIC_ID
+    ],
+)
+def test_a_request_that_no_coordinator_got_is_left_out(code, why):
+    made = import_request_log([commit(0), commit(code, ms=2)])
+    assert made.left_out == {f"OFFSET_COMMIT: {why}": 1}
+    assert len(made.trace) == 2
