@@ -136,8 +136,12 @@ def test_a_client_that_becomes_static_is_not_missed_while_it_restarts():
         assert (summary.session_evictions, summary.rebalance_evictions) == (0, 0)
 
 
-def test_a_member_that_does_not_revoke_is_an_eviction_by_the_rebalance_timeout():
+@pytest.mark.parametrize("settings", [[], [{"consumer.session.timeout.ms": 60_000}, {}]])
+def test_a_member_that_does_not_revoke_is_an_eviction_by_the_rebalance_timeout(settings):
+    """Also of a group whose own settings were taken back: it has the broker's session again."""
     story = Story()
+    for config in settings:
+        story.coordinator.handle({"op": "group_config", "group_id": "g", "config": config})
     one, two = story.member("a", rebalance_timeout_ms=20_000), story.member("b")
     story.run(one, two, s=1)
     for _ in range(40):
@@ -160,6 +164,21 @@ def test_each_eviction_of_a_classic_member_has_its_cause_also_under_its_new_ids(
     recorded, changed = story.what_if(scale_session={"a": 0.4})
     assert (recorded.session_evictions, recorded.rebalance_evictions) == (0, 0)
     assert (changed.session_evictions, changed.rebalance_evictions) == (2, 0)
+
+
+def test_a_classic_member_that_heartbeats_but_does_not_join_is_late_for_the_rebalance():
+    """Its session of 10 s never ends; it hears of the third member, and has 20 s to join."""
+    story = Story()
+    times = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 20_000}
+    old = Member(story.coordinator, "g", client_id="a", topics=["t"], **times)
+    new, third = story.member("b"), story.member("c")
+    story.run(new, s=1)
+    story.run(old, new, s=30)
+    for _ in range(40):
+        story.coordinator.heartbeat("g", old.generation_id, old.member_id)
+        story.run(new, third, s=1)
+    for summary in story.what_if():
+        assert (summary.session_evictions, summary.rebalance_evictions) == (0, 1)
 
 
 def test_a_session_of_the_group_itself_is_the_one_that_counts():
