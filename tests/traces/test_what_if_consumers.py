@@ -121,6 +121,32 @@ def test_a_client_that_is_fenced_in_both_runs_joins_again_as_the_trace_has_it():
     assert client.request(0, again) == (0, again)
 
 
+T = bytes(range(16))
+NO_TIMEOUT = (None, -1, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "owned", "sent", "shown"),
+    [  # it is at epoch 5 and has partitions 0 and 1; in the trace it is at epoch 3 and has 0
+        (5, (0, 1), (3, (2,)), (5, (2,))),  # as wrong as in the trace, with its own epoch
+        (5, (0, 1), (2, (2,)), (2, (2,))),  # a wrong epoch stays wrong
+        (5, (0, 1), (3, (0,)), (5, (0, 1))),  # what it has it names as it has it
+        (5, None, (3, (0,)), (5, None)),  # and that is nothing
+        (5, (0, 1), (0, None), (5, (0, 1))),  # a member has no reason to join
+        (0, None, (3, (0,)), (0, None)),  # one that is none does
+        (5, (0, 1), (-1, (2,)), (-1, (2,))),  # it leaves
+    ],
+)
+def test_a_client_that_is_out_of_step_sends_its_own_epoch_and_partitions(epoch, owned, sent, shown):
+    def named(partitions):
+        return {} if partitions is None else {T: partitions}
+
+    client = ConsumerClient(epoch=epoch, owned=owned and {T: owned})
+    client.recorded_epoch, client.recorded_owned = 3, {T: (0,)}
+    came = client.request(sent[0], (*NO_TIMEOUT, named(sent[1]), "c", "/h", 1))
+    assert (came[0], came[1][5]) == (shown[0], named(shown[1]))
+
+
 def test_a_client_that_becomes_static_is_not_missed_while_it_restarts():
     story = Story()
     one, two = story.member("a"), story.member("b")
