@@ -8,7 +8,7 @@ import pytest
 from coterie import TraceError, load_trace, run_trace
 from coterie.traces.diff import Difference, compare_responses, compare_traces
 from coterie.traces.requestlog import import_request_log
-from coterie.traces.whatif import _has_left
+from coterie.traces.whatif import _has_left, _was_accepted
 from coterie.values import Error
 from support.request_lines import commit, line
 from support.trace_data import header, join
@@ -74,6 +74,32 @@ def left(error, *members):
 )
 def test_a_member_has_left_unless_its_leave_was_refused(recorded, place, has_left):
     assert _has_left(recorded, place) is has_left
+
+
+def committed(*errors):
+    return SimpleNamespace(partitions=[SimpleNamespace(error=one) for one in errors])
+
+
+@pytest.mark.parametrize(
+    ("recorded", "is_accepted"),
+    [
+        (None, True),  # there is no response yet
+        (SimpleNamespace(error=Error.NONE), True),
+        (SimpleNamespace(error=Error.ILLEGAL_GENERATION), False),
+        (SimpleNamespace(error=Error.REBALANCE_IN_PROGRESS), False),
+        (committed(), True),
+        (committed(Error.NONE, Error.NONE), True),
+        (committed(Error.NONE, Error.OFFSET_METADATA_TOO_LARGE), True),  # of its generation still
+        (committed(Error.NONE, Error.ILLEGAL_GENERATION), False),
+        (committed(Error.STALE_MEMBER_EPOCH), False),
+        (committed(Error.UNKNOWN_MEMBER_ID), False),
+        (committed(Error.GROUP_ID_NOT_FOUND), False),
+    ],
+)
+def test_a_request_is_one_of_its_generation_unless_it_was_refused_as_another_ones(
+    recorded, is_accepted
+):
+    assert _was_accepted(recorded) is is_accepted
 
 
 def test_a_partition_that_the_broker_refused_is_no_part_of_a_fetch():

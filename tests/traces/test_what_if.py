@@ -250,3 +250,11 @@ def test_a_scaled_session_is_that_of_its_clients_alone():
     recorded, changed = both(*events, *syncs, until=9000, scale_session={"d": 0.7})
     assert (recorded.session_evictions, changed.session_evictions) == (0, 1)
     assert changed.ms_in_state["Stable"] == 8999 + (7000 + 1 - 1)
+
+
+def test_a_sync_with_another_protocol_than_that_of_the_group_stays_wrong():
+    """Source: GroupMetadataManager.validateSyncGroup: INCONSISTENT_GROUP_PROTOCOL."""
+    wrong = SYNC | {"protocol_type": "consumer", "protocol_name": "roundrobin"}
+    events = header(group_initial_rebalance_delay_ms=1000), join(0, 1), wrong
+    for summary in both(*events, until=5000):
+        assert (summary.refused_requests, summary.ms_in_state["Stable"]) == (1, 0)

@@ -121,6 +121,32 @@ def test_a_client_that_is_fenced_in_both_runs_joins_again_as_the_trace_has_it():
     assert client.request(0, again) == (0, again)
 
 
+T = bytes(range(16))
+NO_TIMEOUT = (None, -1, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "owned", "sent", "shown"),
+    [  # it is at epoch 5 and has partitions 0 and 1; in the trace it is at epoch 3 and has 0
+        (5, (0, 1), (3, (2,)), (5, (2,))),  # as wrong as in the trace, with its own epoch
+        (5, (0, 1), (2, (2,)), (2, (2,))),  # a wrong epoch stays wrong
+        (5, (0, 1), (3, (0,)), (5, (0, 1))),  # what it has it names as it has it
+        (5, None, (3, (0,)), (5, None)),  # and that is nothing
+        (5, (0, 1), (0, None), (5, (0, 1))),  # a member has no reason to join
+        (0, None, (3, (0,)), (0, None)),  # one that is none does
+        (5, (0, 1), (-1, (2,)), (-1, (2,))),  # it leaves
+    ],
+)
+def test_a_client_that_is_out_of_step_sends_its_own_epoch_and_partitions(epoch, owned, sent, shown):
+    def named(partitions):
+        return {} if partitions is None else {T: partitions}
+
+    client = ConsumerClient(epoch=epoch, owned=owned and {T: owned})
+    client.recorded_epoch, client.recorded_owned = 3, {T: (0,)}
+    came = client.request(sent[0], (*NO_TIMEOUT, named(sent[1]), "c", "/h", 1))
+    assert (came[0], came[1][5]) == (shown[0], named(shown[1]))
+
+
 def test_a_client_that_becomes_static_is_not_missed_while_it_restarts():
     story = Story()
     one, two = story.member("a"), story.member("b")
@@ -136,8 +162,12 @@ def test_a_client_that_becomes_static_is_not_missed_while_it_restarts():
         assert (summary.session_evictions, summary.rebalance_evictions) == (0, 0)
 
 
-def test_a_member_that_does_not_revoke_is_an_eviction_by_the_rebalance_timeout():
+@pytest.mark.parametrize("settings", [[], [{"consumer.session.timeout.ms": 60_000}, {}]])
+def test_a_member_that_does_not_revoke_is_an_eviction_by_the_rebalance_timeout(settings):
+    """Also of a group whose own settings were taken back: it has the broker's session again."""
     story = Story()
+    for config in settings:
+        story.coordinator.handle({"op": "group_config", "group_id": "g", "config": config})
     one, two = story.member("a", rebalance_timeout_ms=20_000), story.member("b")
     story.run(one, two, s=1)
     for _ in range(40):
@@ -160,6 +190,21 @@ def test_each_eviction_of_a_classic_member_has_its_cause_also_under_its_new_ids(
     recorded, changed = story.what_if(scale_session={"a": 0.4})
     assert (recorded.session_evictions, recorded.rebalance_evictions) == (0, 0)
     assert (changed.session_evictions, changed.rebalance_evictions) == (2, 0)
+
+
+def test_a_classic_member_that_heartbeats_but_does_not_join_is_late_for_the_rebalance():
+    """Its session of 10 s never ends; it hears of the third member, and has 20 s to join."""
+    story = Story()
+    times = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 20_000}
+    old = Member(story.coordinator, "g", client_id="a", topics=["t"], **times)
+    new, third = story.member("b"), story.member("c")
+    story.run(new, s=1)
+    story.run(old, new, s=30)
+    for _ in range(40):
+        story.coordinator.heartbeat("g", old.generation_id, old.member_id)
+        story.run(new, third, s=1)
+    for summary in story.what_if():
+        assert (summary.session_evictions, summary.rebalance_evictions) == (0, 1)
 
 
 def test_a_session_of_the_group_itself_is_the_one_that_counts():
