@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 SUITES = dict(
-    re.findall(r"^(test-\w+): build dev\n\t@\$\(TESTED\) \$\((\w+)\) \$\(PYTEST\)$", MAKEFILE, re.M)
+    re.findall(r"^(test-\w+): build dev[^\n]*\n\t@\$\(TESTED\) \$\((\w+)\) \$\(PYTEST\)$", MAKEFILE, re.M)
 )
 FOLDERS = dict(re.findall(r"^(\w+) +:= (tests/.*)$", MAKEFILE, re.M))
 

@@ -224,7 +224,7 @@ def test_what_strikes_during_a_callback_comes_before_the_code_of_the_application
 
 
 def test_what_has_not_struck_when_the_faults_end_delays_nothing_after_them():
-    """The second member starts again at the end of the faults, so there is a callback to wait for."""
+    """The second member starts again at the end, so there is a callback to wait for."""
     crash = Crash(at_ms=10_000, member=1, down_ms=600_000)
 
     def notes(*events):

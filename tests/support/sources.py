@@ -1,6 +1,5 @@
 """The files of the repository."""
 
-import ast
 import subprocess
 from pathlib import Path
 
