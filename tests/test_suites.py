@@ -5,9 +5,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-SUITES = dict(
-    re.findall(r"^(test-\w+): build dev[^\n]*\n\t@\$\(TESTED\) \$\((\w+)\) \$\(PYTEST\)$", MAKEFILE, re.M)
-)
+RULE = re.compile(r"^(test-\w+): build dev.*\n\t@\$\(TESTED\) \$\((\w+)\) \$\(PYTEST\)$", re.M)
+SUITES = dict(RULE.findall(MAKEFILE))
 FOLDERS = dict(re.findall(r"^(\w+) +:= (tests/.*)$", MAKEFILE, re.M))
 
 
