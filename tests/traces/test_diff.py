@@ -20,19 +20,43 @@ DESCRIBE = {
     "error": "NONE",
     "groups": [
         {
-            "group_id": "g",
+            "group_id": group,
             "members": [
                 {
                     "member_id": name,
                     "subscribed_topic_names": ["t", "u"],
-                    "assignment": [
-                        {"topic_id": topic, "topic": topic, "partitions": [0, 1, 10]}
-                        for topic in ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
-                    ],
+                    **{
+                        held: [
+                            {"topic_id": topic, "topic": topic, "partitions": [0, 1, 10]}
+                            for topic in ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
+                        ]
+                        for held in ("assignment", "target_assignment")
+                    },
                 }
                 for name in "ab"
             ],
         }
+        for group in "gh"
+    ],
+}
+FETCH = {
+    "at": 5,
+    "event": "response",
+    "id": 1,
+    "op": "offset_fetch",
+    "partitions": [
+        {"topic": topic, "partition": number, "offset": 7} for topic in "tu" for number in (0, 1)
+    ],
+}
+LEAVE = {
+    "at": 5,
+    "event": "response",
+    "id": 1,
+    "op": "leave_group",
+    "members": [
+        {"member_id": name, "group_instance_id": instance, "error": "NONE"}
+        for name in ("", "m")
+        for instance in "ij"
     ],
 }
 
@@ -47,14 +71,18 @@ def test_an_output_has_no_difference_from_kafkas(name):
 
 
 def turned(value):
-    """The same with every list in the opposite order."""
+    """The same with every list in the opposite order, and the fields of every object."""
     if isinstance(value, dict):
-        return {key: turned(item) for key, item in value.items()}
+        return {key: turned(item) for key, item in reversed(value.items())}
     return [turned(item) for item in reversed(value)] if isinstance(value, list) else value
 
 
+@pytest.mark.parametrize("answer", [DESCRIBE, FETCH, LEAVE], ids=lambda answer: answer["op"])
+def test_lists_and_fields_of_a_response_are_compared_without_their_order(answer):
+    assert not differences([answer], [turned(answer)])
+
+
 def test_lists_of_a_response_are_compared_without_their_order_at_any_depth():
-    assert not differences([DESCRIBE], [turned(DESCRIBE)])
     other = json.loads(json.dumps(DESCRIBE))
     other["groups"][0]["members"][1]["assignment"][0]["partitions"] = [0, 1]
     (found,) = differences([DESCRIBE], [turned(other)])
@@ -81,3 +109,45 @@ def test_a_change_of_a_group_has_its_place_among_the_appends():
     assert found.what == "group 'g', append number 1 of this moment"
     (found,) = differences([append, change], [append, change | {"state": "Reconciling"}])
     assert 'expected "Stable", came "Reconciling"' in str(found)
+
+
+def test_of_each_group_the_first_difference_of_a_moment_is_shown():
+    """The others may follow from it."""
+    expected, actual = (
+        [{"at": 5, "event": "transition", "group_id": group, "to": to}
+         for to in order for group in "gh"]
+        for order in (("Empty", "Dead", "Stable"), ("Empty", "Stable", "Dead"))
+    )  # fmt: skip
+    found = differences(expected, actual)
+    assert [(one.what, one.expected["to"], one.actual["to"]) for one in found] == [
+        (f"group {group!r}, transition number 2 of this moment", "Dead", "Stable") for group in "gh"
+    ]
+
+
+def test_a_difference_is_named_by_the_line_that_was_expected():
+    heartbeat = {"at": 5, "event": "response", "id": 1, "op": "heartbeat", "error": "NONE"}
+    leave = heartbeat | {"op": "leave_group"}
+    (found,) = differences([heartbeat], [leave])
+    assert found.what == "response to heartbeat (id 1)"
+    (found,) = differences([], [leave])
+    assert found.what == "response to leave_group (id 1)"
+
+
+def test_an_append_keeps_the_order_of_its_lists():
+    append = {"at": 5, "event": "append", "group_id": "g", "partitions": [1, 0]}
+    assert differences([append], [append | {"partitions": [0, 1]}])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1]", r"line 2: must be an object with at, not \[1\]"),
+        ({"event": "note"}, "line 2: must be an object with at"),
+        ({"at": "5"}, "line 2: must be an object with at"),
+        ("[" * 100_000, "line 2: nested too deeply"),
+    ],
+    ids=["list", "no time", "time as text", "nested deeply"],
+)
+def test_what_is_no_line_of_an_output_is_refused_with_its_number(line, message):
+    with pytest.raises(ValueError, match=message):
+        differences([{"at": 5, "event": "note"}, line], [])
