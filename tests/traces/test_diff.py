@@ -8,7 +8,7 @@ import json
 import pytest
 
 from coterie import run_trace
-from coterie.traces.diff import compare_traces
+from coterie.traces.diff import compare_responses, compare_traces
 from support.consumer_groups import golden
 
 NAMES = golden.names()
@@ -115,13 +115,20 @@ def test_of_each_group_the_first_difference_of_a_moment_is_shown():
     """The others may follow from it."""
     expected, actual = (
         [{"at": 5, "event": "transition", "group_id": group, "to": to}
-         for to in order for group in "gh"]
-        for order in (("Empty", "Dead", "Stable"), ("Empty", "Stable", "Dead"))
+         for to in order for group in groups]
+        for groups, order in (("gh", ["Empty", "Dead", "Stable"]), ("hg", ["Empty", "Stable"]))
     )  # fmt: skip
     found = differences(expected, actual)
     assert [(one.what, one.expected["to"], one.actual["to"]) for one in found] == [
         (f"group {group!r}, transition number 2 of this moment", "Dead", "Stable") for group in "gh"
     ]
+
+
+def test_differences_of_responses_come_in_the_order_in_which_they_were_expected():
+    answers = [{"at": 5, "event": "response", "id": number, "op": "heartbeat"} for number in (1, 2)]
+    came = [answer | {"error": "UNKNOWN_MEMBER_ID"} for answer in reversed(answers)]
+    for compare in (compare_traces, compare_responses):
+        assert [one.what[-6:] for one in compare(answers, came)] == ["(id 1)", "(id 2)"]
 
 
 def test_a_difference_is_named_by_the_line_that_was_expected():

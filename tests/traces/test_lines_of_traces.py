@@ -121,6 +121,7 @@ RESPONSE = {"at": 5, "event": "response", "id": 1, "error": "NONE"}
 DESCRIBED = {"op": "consumer_group_describe"}
 FETCHED = {"topic": "t", "partition": 0, "offset": 7}
 OTHER = {"topic": "t", "partition": 1, "offset": 8, "leader_epoch": 4}
+ELSEWHERE = OTHER | {"topic": "u", "partition": 0}
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,10 @@ OTHER = {"topic": "t", "partition": 1, "offset": 8, "leader_epoch": 4}
          {"op": "offset_fetch", "partitions": [FETCHED | {"leader_epoch": 3}, OTHER]}, True),
         ({"op": "offset_fetch", "partitions": [FETCHED]},
          {"op": "offset_fetch", "partitions": [FETCHED, "x"]}, False),
+        ({"op": "offset_fetch", "partitions": [FETCHED, ELSEWHERE]},
+         {"op": "offset_fetch", "partitions": [FETCHED | {"leader_epoch": 3}, ELSEWHERE]}, True),
+        ({"op": "offset_fetch", "partitions": [FETCHED, "x"]},
+         {"op": "offset_fetch", "partitions": [FETCHED | {"leader_epoch": 3}]}, False),
         ({"op": "offset_fetch", "partitions": [FETCHED]}, {"op": "offset_fetch"}, False),
         ({"op": "offset_fetch"}, {"op": "offset_fetch", "partitions": [FETCHED]}, False),
     ],

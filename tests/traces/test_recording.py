@@ -289,10 +289,22 @@ def test_an_operation_that_a_trace_has_no_op_for_is_told(recorded, monkeypatch):
     assert ops([first, *others]) == ["cleanup"]
 
 
-def test_a_commit_timestamp_that_a_trace_cannot_say_is_told(recorded):
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_commit_timestamp_that_a_trace_cannot_say_is_told_once(recorded, in_transaction):
     coordinator, lines = recorded()
-    coordinator.offset_commit("g", {("t", 0): OffsetAndMetadata(5, commit_timestamp=3)})
-    assert "a commit_timestamp was given" in lines()[0]["doc"]
+    for number in (0, 1):
+        offsets = {("t", number): OffsetAndMetadata(5, commit_timestamp=3)}
+        if in_transaction:
+            coordinator.txn_offset_commit("g", offsets, producer_id=3, producer_epoch=1)
+        else:
+            coordinator.offset_commit("g", offsets)
+    assert lines()[0]["doc"].count("a commit_timestamp was given") == 1
+
+
+def test_a_commits_own_time_of_expiry_is_no_loss(recorded):
+    coordinator, lines = recorded()
+    coordinator.offset_commit("g", {("t", 0): OffsetAndMetadata(5, expire_timestamp=9)})
+    assert "doc" not in lines()[0]
 
 
 def test_ids_of_the_tests_own_making_become_those_of_a_trace(recorded):
