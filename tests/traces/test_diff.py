@@ -36,7 +36,8 @@ DESCRIBE = {
                 for name in "ab"
             ],
         }
-        for group in "gh"
+        | {"group_epoch": epoch}
+        for group, epoch in (("g", 9), ("h", 8))
     ],
 }
 FETCH = {
@@ -45,7 +46,8 @@ FETCH = {
     "id": 1,
     "op": "offset_fetch",
     "partitions": [
-        {"topic": topic, "partition": number, "offset": 7} for topic in "tu" for number in (0, 1)
+        {"topic": topic, "partition": number, "offset": offset}
+        for topic, number, offset in (("t", 0, 9), ("t", 1, 8), ("u", 0, 7), ("u", 1, 6))
     ],
 }
 LEAVE = {
@@ -54,8 +56,8 @@ LEAVE = {
     "id": 1,
     "op": "leave_group",
     "members": [
-        {"member_id": name, "group_instance_id": instance, "error": "NONE"}
-        for name in ("", "m")
+        {"member_id": name, "group_instance_id": instance, "error": error}
+        for name, error in (("", "UNKNOWN_MEMBER_ID"), ("m", "NONE"))
         for instance in "ij"
     ],
 }

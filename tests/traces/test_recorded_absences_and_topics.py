@@ -46,7 +46,7 @@ def test_a_failover_brings_a_resigned_coordinator_back_and_each_absence_is_told(
         coordinator.failover()
     coordinator.describe_group("g")
     came = lines()
-    for ends in ("from 10 to 20 ms", "from 30 to 40 ms"):
+    for ends in (": from 10 to 20 ms", "; from 30 to 40 ms"):
         assert ends in came[0]["doc"]
     assert came[0]["doc"].count("1 requests in between") == 2
     assert [line["at"] for line in came[1:] if line["op"] == "failover"] == [10, 20, 30, 40]
@@ -130,6 +130,15 @@ def test_topics_that_replace_others_are_an_event_although_they_are_the_first(rec
     assert "topics" not in first
     assert (event["op"], event["delete_topics"]) == ("metadata", ["t"])
     list(run_trace([first, event]))
+
+
+def test_the_first_topics_are_in_the_header_alone(recorded):
+    coordinator, lines = recorded(config={"coterie.behaviour": "4.1"})
+    coordinator.set_topics({"t": 1})
+    coordinator.describe_group("g")
+    came = lines()
+    assert [topic["topic"] for topic in came[0]["topics"]] == ["t"]
+    assert ops(came) == ["describe_group"]
 
 
 def test_a_trace_of_version_2_brings_what_it_has_at_the_time_of_the_last_advance(recorded):
