@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie import TraceError, load_trace, run_trace
+from coterie import ArgumentError, TraceError, load_trace, run_trace
 from coterie.traces.diff import Difference, compare_responses, compare_traces
 from coterie.traces.requestlog import import_request_log
 from coterie.traces.whatif import _has_left, _was_accepted
@@ -26,6 +26,24 @@ def test_a_trace_is_the_same_in_each_form_and_with_empty_lines(form):
     lines = list(map(form, EVENTS))
     assert list(run_trace(lines)) == expected
     assert list(run_trace(["", lines[0], " \n", b"", *lines[1:], "\n"])) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "began_ms"),
+    [
+        (None, None, 3000),  # Kafka's default
+        ({"group.initial.rebalance.delay.ms": 1000}, {"group.max.size": 5}, 1000),
+        ({"group.initial.rebalance.delay.ms": 1000}, {"group.initial.rebalance.delay.ms": 9}, 9),
+    ],
+)
+def test_settings_take_the_place_of_the_traces_own_of_the_same_names(own, given, began_ms):
+    lines = run_trace([header() | {"config": own}, *EVENTS[1:]], given)
+    assert [line["at"] for line in lines if line["event"] == "response"] == [began_ms]
+
+
+def test_settings_of_a_trace_are_a_mapping():
+    with pytest.raises(ArgumentError, match="settings must be a mapping"):
+        list(run_trace(EVENTS, [("group.max.size", 5)]))
 
 
 def test_empty_lines_are_counted_in_the_place_of_an_error():

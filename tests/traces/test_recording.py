@@ -336,6 +336,7 @@ def test_a_played_trace_is_in_the_recording_unless_its_ids_may_clash(recorded):
     assert list(run_trace(lines())) == list(output.lines())
     coordinator.play(load_trace([header(), {"at": 9000, "op": "advance"}]))
     assert "a trace was played after other requests" in lines()[0]["doc"]
+    assert lines()[-1]["at"] == 4000
 
 
 def test_a_recording_that_cannot_be_written_leaves_the_one_of_before(tmp_path, monkeypatch):

@@ -188,7 +188,8 @@ def test_times_from_0_and_ids_of_64_bits_are_taken(at, request_id):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"at": -1}, {"at": 2**63}, {"id": -(2**63) - 1}, {"id": 2**63}, {"id": True}]
+    "wrong",
+    [{"at": -1}, {"at": 2**63}, {"id": -(2**63) - 1}, {"id": 2**63}, {"id": True}, {"at": True}],
 )
 def test_times_and_ids_beyond_64_bits_are_refused(wrong):
     event = {"at": 5, "op": "describe_group", "id": 1, "group_id": "g"} | wrong

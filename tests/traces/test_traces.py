@@ -194,6 +194,7 @@ def test_sugar_stands_for_ids_subscriptions_and_assignments():
                  "assignments": [{"member_id_of": 1, "assigned": {"t": [0, 1]}}]},
                 {"at": 5000, "op": "leave_group", "id": 4, "group_id": "g",
                  "members": [{"member_id_of": 2}]},
+                {"at": 6000, "op": "describe_group", "id": 5, "group_id": "g"},
             ]
         )
     )  # fmt: skip
@@ -288,12 +289,18 @@ def test_a_wrong_setting_is_refused_in_the_header(config, message):
 
 
 @pytest.mark.parametrize(
-    "first", [{}, {"format": "coterie-trace"}, {"format": "coterie-trace", "version": 3}]
+    "first",
+    [
+        {},
+        {"version": 1},
+        {"format": "coterie-trace"},
+        *({"format": "coterie-trace", "version": number} for number in (3, True)),
+    ],
 )
 def test_a_trace_without_its_header_is_refused(first):
     with pytest.raises(TraceError, match="line 1"):
         load_trace([first])
-    with pytest.raises(TraceError, match="empty"):
+    with pytest.raises(TraceError, match="line 1: the trace is empty"):
         load_trace([])
 
 
