@@ -247,6 +247,14 @@ def test_a_client_that_becomes_static_joins_once_without_the_join_that_makes_an_
         assert summary.ms_in_state["Stable"] == 3500
 
 
+def test_a_client_that_became_static_and_was_replaced_is_fenced_and_joins_no_more():
+    """Source: ClassicGroup.validateMember: FENCED_INSTANCE_ID, which ends a client."""
+    other = join(3000, 3, require_known_member_id=True)  # as recorded, it only gets an id
+    trace = begun(other, heartbeat(4000, 4), heartbeat(5000, 5), until=6000)
+    recorded, changed = what_if(load_trace(trace), Changes(static=frozenset({"c"})))
+    assert (recorded.refused_requests, changed.refused_requests) == (0, 2)
+
+
 def test_a_scaled_session_is_that_of_its_clients_alone():
     events = (
         header(group_initial_rebalance_delay_ms=0),
