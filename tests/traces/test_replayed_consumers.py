@@ -104,6 +104,13 @@ def test_a_client_acknowledges_at_once_what_only_the_changed_run_assigns():
     assert one.take(answered(7), None) is None  # nothing new
 
 
+def test_a_heartbeat_that_names_no_partitions_leaves_acknowledged_what_an_earlier_one_named():
+    one = client()
+    assert one.request(3, owning(BEAT, ONE)) == (3, owning(BEAT, ONE))
+    assert one.request(3, BEAT) == (3, BEAT)
+    assert one.take(answered(4, ONE), answered(4)) is None
+
+
 @pytest.mark.parametrize("epoch", [-1, -2])
 def test_a_client_that_has_left_owns_nothing_and_joins_anew(epoch):
     one = client(changed=(5, TWO))

@@ -212,6 +212,14 @@ def test_a_client_that_leaves_while_it_joins_does_not_join_again():
     assert (changed.session_evictions, changed.rebalance_evictions) == (2, 0)
 
 
+def test_a_client_that_leaves_before_it_has_its_new_id_syncs_no_more():
+    """Unknown at 9000, it joins; the answer of 10,000 is that of a client which is gone."""
+    trace = begun(heartbeat(9000, 3), leave(9500, 4), until=12_000)
+    recorded, changed = what_if(load_trace(trace), SHORT_SESSION)
+    assert recorded.ms_in_state["CompletingRebalance"] == 500
+    assert changed.ms_in_state["CompletingRebalance"] == 500 + 2000
+
+
 def test_a_client_whose_leave_was_refused_joins_again():
     """It named an instance that the group does not know; it is a member still."""
     refused = leave(3000, 3)
@@ -239,6 +247,14 @@ def test_a_client_that_becomes_static_joins_once_without_the_join_that_makes_an_
         assert summary.ms_in_state["Stable"] == 3500
 
 
+def test_a_client_that_became_static_and_was_replaced_is_fenced_and_joins_no_more():
+    """Source: ClassicGroup.validateMember: FENCED_INSTANCE_ID, which ends a client."""
+    other = join(3000, 3, require_known_member_id=True)  # as recorded, it only gets an id
+    trace = begun(other, heartbeat(4000, 4), heartbeat(5000, 5), until=6000)
+    recorded, changed = what_if(load_trace(trace), Changes(static=frozenset({"c"})))
+    assert (recorded.refused_requests, changed.refused_requests) == (0, 2)
+
+
 def test_a_scaled_session_is_that_of_its_clients_alone():
     events = (
         header(group_initial_rebalance_delay_ms=0),
@@ -258,3 +274,22 @@ def test_a_sync_with_another_protocol_than_that_of_the_group_stays_wrong():
     events = header(group_initial_rebalance_delay_ms=1000), join(0, 1), wrong
     for summary in both(*events, until=5000):
         assert (summary.refused_requests, summary.ms_in_state["Stable"]) == (1, 0)
+
+
+def test_a_client_that_is_out_of_step_syncs_with_the_protocol_of_the_group_as_it_is():
+    """Without d, which is evicted at 8500, the group has the protocol that c names first."""
+    protocols = [{"name": name, "topics": ["t"]} for name in ("roundrobin", "range")]
+    sync = SYNC | {"protocol_type": "consumer", "protocol_name": "range"}
+    sync |= {"at": 2500, "assignments": []}
+    events = (
+        header(group_initial_rebalance_delay_ms=1000),
+        join(0, 1, protocols=protocols),
+        join(0, 2, client_id="d"),
+        sync | {"id": 3},
+        sync | {"id": 4, "member_id_of": 2},
+        heartbeat(9000, 5),  # c hears of it, and joins and syncs at once
+        sync | {"at": 9500, "id": 6},
+    )
+    recorded, changed = both(*events, until=10_000, scale_session={"d": 0.6})
+    assert (recorded.generations, recorded.refused_requests) == (1, 0)
+    assert (changed.generations, changed.refused_requests) == (2, 1)  # the heartbeat
