@@ -242,6 +242,7 @@ def test_a_start_between_requests_is_an_outage_though_no_number_shows_it():
     assert down(log, 4_000) == [(400, 4_000)]
     assert down(log, 5_000) == [(400, 5_000)]  # a request that came as the broker started
     assert down(log, 5_500, 4_000) == [(400, 4_000), (5_010, 5_500)]
+    assert down(log[:3], 5_000) == [(400, 5_000)]  # also if none comes later
     assert down(log, 200) == []  # in the midst of a request that was answered later
     assert down(log, 0) == []
     assert down(log, 400) == []  # as the last response was sent
