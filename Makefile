@@ -114,7 +114,7 @@ test-server: build dev
 	@$(TESTED) $(SERVER) $(PYTEST)
 test-designs: build dev
 	@$(TESTED) $(DESIGNS) $(PYTEST)
-test-clients: build dev
+test-clients: build dev $(VENV)/.spark
 	@$(TESTED) $(CLIENTS) $(PYTEST)
 test-package: build dev $(VENV)/.spark
 	@$(TESTED) $(PACKAGE) $(PYTEST)

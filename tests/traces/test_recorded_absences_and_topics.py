@@ -4,7 +4,7 @@ import pytest
 
 from coterie import GroupCoordinator, TraceError, load_trace, run_trace
 from coterie.traces.recording import Recording
-from support.trace_data import header
+from support.trace_data import header, ops
 from support.trace_data import join as join_event
 
 
@@ -20,10 +20,6 @@ def recorded():
     return made
 
 
-def ops(lines):
-    return [line["op"] for line in lines[1:]]
-
-
 def test_a_resigned_coordinator_that_resigns_again_was_away_from_the_first_time_on(recorded):
     coordinator, lines = recorded()
     coordinator.resign(), coordinator.heartbeat("g", 1, "m")
@@ -37,7 +33,7 @@ def test_a_resigned_coordinator_that_resigns_again_was_away_from_the_first_time_
     assert [line["at"] for line in came[1:] if line["op"] == "failover"] == [0, 60]
 
 
-def test_a_failover_brings_a_resigned_coordinator_back_and_each_absence_is_told(recorded):
+def test_a_failover_brings_a_resigned_coordinator_back_and_each_absence_is_named(recorded):
     coordinator, lines = recorded()
     for at_ms in (10, 30):
         coordinator.advance(at_ms)

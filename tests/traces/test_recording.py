@@ -19,7 +19,7 @@ from coterie.operations import OPERATIONS
 from coterie.testing import Member
 from coterie.traces.recording import Recording
 from support.consumer_groups import golden
-from support.trace_data import header
+from support.trace_data import header, ops
 from support.trace_data import join as join_event
 
 
@@ -47,10 +47,6 @@ def did(coordinator):
     """Return a coordinator's events as the output of a trace."""
     without_lines = Unanswered | MemberFenced | MemberReconciled
     return [event.as_dict() for event in coordinator.events if not isinstance(event, without_lines)]
-
-
-def ops(lines):
-    return [line["op"] for line in lines[1:]]
 
 
 def live(coordinator, *members, ms):
