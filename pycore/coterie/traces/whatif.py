@@ -37,7 +37,7 @@ __all__ = ["Changes", "Summary", "what_if"]
 _REJOIN = {Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID}
 _STALE = {Error.ILLEGAL_GENERATION, Error.STALE_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID,
           Error.GROUP_ID_NOT_FOUND}  # fmt: skip
-_SESSION, _KNOWN_ID = 2, 6  # indices into a join's details
+_SESSION = 2  # index into a join's details
 _NO_GENERATION = -1  # of a request that has none, as a join, and of a client before its first one
 _HEARTBEAT, _GROUP_CONFIG = NUMBER["consumer_group_heartbeat"], NUMBER["group_config"]
 CLASSIC_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
@@ -206,7 +206,7 @@ class _Replay:
         if client_id in self.changes.scale_session:
             changed[_SESSION] = int(changed[_SESSION] * self.changes.scale_session[client_id])
         if client_id in self.changes.static and instance is None:
-            instance, changed[_KNOWN_ID] = client_id, False
+            instance = client_id
         client = self.client_of(group_id, member)
         client.join, client.group_id, client.instance = tuple(changed), group_id, instance
         client.last_ms = self.core.now_ms
@@ -342,7 +342,7 @@ class _Replay:
             client.generation_id = answer.generation_id
             if client.syncs_itself:
                 self.resync(client, answer)
-        elif answer.error == Error.UNKNOWN_MEMBER_ID and client.member_id:
+        elif answer.error == Error.UNKNOWN_MEMBER_ID:
             client.member_id = ""
             if recorded is None or recorded.error != Error.UNKNOWN_MEMBER_ID:
                 self.rejoin(client)  # in the recorded run it had no reason to
