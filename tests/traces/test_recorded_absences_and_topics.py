@@ -118,6 +118,12 @@ def test_the_end_of_a_load_is_no_failover_after_an_election_of_one_partition(rec
     assert ops(lines()) == ["failover", "advance"]
 
 
+@pytest.mark.parametrize(("behaviour", "version"), [("3.9", 1), ("4.1", 2)])
+def test_a_recording_of_nothing_is_a_header(recorded, behaviour, version):
+    (first,) = recorded(config={"coterie.behaviour": behaviour})[1]()
+    assert first["version"] == version
+
+
 def test_topics_that_replace_others_are_an_event_although_they_are_the_first(recorded):
     """A header has topics, but none that are deleted."""
     coordinator, lines = recorded(config={"coterie.behaviour": "4.1"})
@@ -135,6 +141,21 @@ def test_the_first_topics_are_in_the_header_alone(recorded):
     came = lines()
     assert [topic["topic"] for topic in came[0]["topics"]] == ["t"]
     assert ops(came) == ["describe_group"]
+
+
+@pytest.mark.parametrize("advanced", [False, True])
+def test_a_recording_of_version_1_has_no_topics_of_a_trace_that_was_played(recorded, advanced):
+    """Its coordinator has no consumer groups, and no trace for it can change topics."""
+    topics = [{"topic": "t", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": 2}]
+    coordinator, lines = recorded(config={"coterie.behaviour": "3.9", "group.max.size": 5})
+    if advanced:
+        coordinator.advance(9)
+    played = load_trace([header() | {"version": 2, "topics": topics}, join_event(9, 1)])
+    output = coordinator.play(played)
+    first, *events = lines()
+    assert (first["version"], "topics" in first) == (1, False)
+    assert ops([first, *events]) == [*(["advance"] if advanced else []), "join_group"]
+    assert list(run_trace([first, *events])) == list(output.lines())
 
 
 def test_a_trace_of_version_2_brings_what_it_has_at_the_time_of_the_last_advance(recorded):

@@ -176,7 +176,9 @@ class Recording:
             header["doc"] = f"Not all that happened: {'; '.join(self.lost)}."
         header["config"] = {k: v for k, v in settings.items() if v != DEFAULTS[k]}
         events = self.events
-        if version == 2 and events and _is_first_image(events[0]):
+        if version == 1:  # topics that a trace brought, without effect; no such op can be run
+            events = [event for event in events if event["op"] != "metadata"]
+        elif events and _is_first_image(events[0]):
             header |= {k: v for k, v in events[0].items() if k in ("brokers", "topics")}
             events = events[1:]
         return [header, *events]
