@@ -78,10 +78,10 @@ def run_of(trace: Lines, expected: Lines) -> Run | None:
         came = list(run_trace(trace))
     except CoterieError:
         return None
-    lines = (difference.expected or difference.actual or {} for difference in
-             compare_responses(expected, came))  # fmt: skip
+    lines = [difference.expected or difference.actual for difference in
+             compare_responses(expected, came)]  # fmt: skip
     changed_at: dict[str | None, set[int]] = defaultdict(set)
     for line in came:
         if line["event"] in CHANGES:
             changed_at[line["group_id"]].add(line["at"])
-    return Run(sorted(line["id"] - 1 for line in lines), changed_at)
+    return Run(sorted(line["id"] - 1 for line in lines if line), changed_at)

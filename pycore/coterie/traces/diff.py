@@ -139,16 +139,17 @@ def _of_moment(at: int | None, expected: list[Line], actual: list[Line]) -> Iter
     actual_streams, expected_streams = _streams(actual), _streams(expected)
     for key in dict.fromkeys([*expected_streams, *actual_streams]):
         kind, name = key
-        pairs = zip_longest(expected_streams.get(key, ()), actual_streams.get(key, ()))
-        for number, (e, a) in enumerate(pairs, 1):
-            expected_line, actual_line = e and _normal(e), a and _normal(a)
+        streams = expected_streams.get(key, ()), actual_streams.get(key, ())
+        absent: Line = {}
+        for number, (e, a) in enumerate(zip_longest(*streams, fillvalue=absent), 1):
+            expected_line, actual_line = _normal(e), _normal(a)
             if expected_line == actual_line:
                 continue
-            line = e or a or {}
+            line = e or a
             what = f"response to {line.get('op')} (id {name})"
             if kind == "group":
                 what = f"group {name!r}, {line.get('event')} number {number} of this moment"
-            yield Difference(at, what, expected_line, actual_line)
+            yield Difference(at, what, expected_line or None, actual_line or None)
             break
 
 
@@ -178,13 +179,14 @@ def compare_responses(
         {line["id"]: line for line in _parse(lines) if line.get("event") == "response"}
         for lines in (expected, actual)
     )
+    first_known = actual_by_id | expected_by_id
     for key in dict.fromkeys([*expected_by_id, *actual_by_id]):
         e, a = expected_by_id.get(key), actual_by_id.get(key)
         if e is not None and a is not None:
             a = _without_unknown_types(e, _without_unknown_epochs(e, a))
         pair = [[] if x is None else [{**x, "at": 0}] for x in (e, a)]
         for difference in _of_moment(None, *pair):
-            at = (e or a or {}).get("at")
+            at = first_known[key]["at"]
             yield Difference(at, difference.what, difference.expected, difference.actual)
 
 

@@ -151,7 +151,7 @@ def import_request_log(
     topics = _topics(by_time)
     steps = _steps(out, by_time, newer, removals)
     for _, event, answer in steps:
-        (_as_version_1 if classic_only else _as_version_2)(event, answer)
+        (_as_version_1 if classic_only else _as_version_2)(event, answer or {})
     if not steps:
         raise CoterieError("the log holds no request that a group coordinator answered")
     start_ms = int(min(exchange.handled_ms for exchange, _, _ in steps))
@@ -282,20 +282,20 @@ def _topics(by_time: Iterable[Exchange]) -> LoggedTopics:
     return topics
 
 
-def _as_version_1(event: dict[str, Any], answer: dict[str, Any] | None) -> None:
+def _as_version_1(event: dict[str, Any], answer: dict[str, Any]) -> None:
     """Remove what traces of version 1 do not have."""
     for name in _OF_VERSION_2.get(event["op"], ()):
         event.pop(name, None)
-    if event["op"] == "join_group" and answer is not None:
+    if event["op"] == "join_group":
         answer["protocol_name"] = answer["protocol_name"] or None
-    if event["op"] == "list_groups" and answer is not None:
+    if event["op"] == "list_groups":
         for group in answer["groups"]:
             del group["type"]
 
 
-def _as_version_2(event: dict[str, Any], answer: dict[str, Any] | None) -> None:
+def _as_version_2(event: dict[str, Any], answer: dict[str, Any]) -> None:
     """Remove what traces of version 2 do not have; a broker's response has null for no protocol."""
-    if event["op"] == "join_group" and answer is not None:
+    if event["op"] == "join_group":
         answer["protocol_name"] = answer["protocol_name"] or ""
     for offset in event.get("offsets", ()):
         offset.pop("expire_timestamp", None)

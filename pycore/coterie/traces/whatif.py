@@ -82,7 +82,7 @@ class Summary:
 class _Client:
     """A client of a group: its member id and generation in the changed run."""
 
-    last_ms: int  # of its last request as a member
+    last_ms: int = 0  # of its last request as a member
     recorded_generation: int = _NO_GENERATION
     member_id: str = ""
     generation_id: int = _NO_GENERATION
@@ -193,7 +193,7 @@ class _Replay:
         self.react()
 
     def client_of(self, group_id: str | None, member: str) -> _Client:
-        client = self.by_id.get((group_id, member)) or _Client(self.core.now_ms, member_id=member)
+        client = self.by_id.get((group_id, member)) or _Client(member_id=member)
         if member:
             self.by_id[group_id, member] = client
         return client
@@ -283,7 +283,7 @@ class _Replay:
     def count_evictions(self, events: list[Any]) -> None:
         """Count members of consumer groups that a timer has removed, by the cause."""
         for group_id, member_id in timed_out(events):
-            client = self.members.get((group_id, member_id), _Client(0))  # or one that was loaded
+            client = self.members.get((group_id, member_id), _Client())  # or one that was loaded
             session_ms = self.session_ms.get(group_id, self.default_session_ms)
             if client.join is not None:
                 session_ms = client.join[_SESSION]
@@ -381,8 +381,7 @@ def _summary(
             counts[event.to] += 1
             start, state = since.pop(event.group_id, (event.at, event.from_))
             ms_in_state[state] += event.at - start
-            if event.to != "Dead":
-                since[event.group_id] = (event.at, event.to)
+            since[event.group_id] = (event.at, event.to)  # Dead, too, though it is not shown
         elif isinstance(event, Response):
             refused += event.response.error not in (Error.NONE, Error.MEMBER_ID_REQUIRED)
         elif isinstance(event, ConsumerGroupChange) and event.group_id in since:  # converted
