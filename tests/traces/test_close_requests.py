@@ -158,6 +158,22 @@ def test_the_wrong_answers_are_in_the_order_of_the_requests(expected, wrong):
     assert run_of([header(), *beats(2)], expected).wrong == wrong
 
 
+def test_what_an_old_response_cannot_show_is_no_wrong_answer():
+    """OffsetFetch has leader epochs since version 5."""
+    row = {"topic": "t", "partition": 0, "offset": 10, "metadata": ""}
+    commit = {"at": 1, "op": "offset_commit", "id": 1, "group_id": "g",
+              "offsets": [row | {"leader_epoch": 7}]}  # fmt: skip
+    fetch = {"at": 2, "op": "offset_fetch", "id": 2, "group_id": "g"}
+    done = {"topic": "t", "partition": 0, "error": "NONE"}
+    broker = [
+        answer(1, "NONE") | {"op": "offset_commit", "partitions": [done]},
+        answer(2, "NONE") | {"op": "offset_fetch", "partitions": [row | {"error": "NONE"}]},
+    ]
+    assert run_of([header(), commit, fetch], broker).wrong == []
+    broker[1]["partitions"] = [row | {"error": "NONE", "leader_epoch": 6}]
+    assert run_of([header(), commit, fetch], broker).wrong == [1]
+
+
 def test_a_run_shows_when_each_group_changes_its_state():
     trace = [header(group_initial_rebalance_delay_ms=1000), join(70, 1), join(500, 2, "h"),
              {"at": 1499, "op": "advance"}]  # fmt: skip

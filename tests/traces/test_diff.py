@@ -142,6 +142,25 @@ def test_a_difference_is_named_by_the_line_that_was_expected():
     assert found.what == "response to leave_group (id 1)"
 
 
+def test_a_line_that_the_other_output_lacks_is_a_difference_on_one_side():
+    line = {"at": 5, "event": "response", "id": 1, "op": "heartbeat", "error": "NONE"}
+    append = {"at": 5, "event": "append", "group_id": "g", "key": "AA=="}
+    for one in (line, append):
+        (missing,) = differences([one], [])
+        (extra,) = differences([], [one])
+        assert (missing.expected, missing.actual) == (one, None)
+        assert (extra.expected, extra.actual) == (None, one)
+        assert str(extra).splitlines()[1] == "  expected: nothing"
+
+
+def test_a_different_response_has_the_time_of_the_expected_one_or_else_its_own():
+    line = {"at": 5, "event": "response", "id": 1, "op": "heartbeat", "error": "NONE"}
+    other = line | {"at": 7, "error": "UNKNOWN_MEMBER_ID"}
+    assert list(compare_responses([line], [line | {"at": 7}])) == []
+    for expected, actual, at in (([line], [other], 5), ([line], [], 5), ([], [other], 7)):
+        assert [found.at for found in compare_responses(expected, actual)] == [at]
+
+
 def test_an_append_keeps_the_order_of_its_lists():
     append = {"at": 5, "event": "append", "group_id": "g", "partitions": [1, 0]}
     assert differences([append], [append | {"partitions": [0, 1]}])

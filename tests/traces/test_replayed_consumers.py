@@ -143,6 +143,7 @@ def test_epochs_and_targets_are_counted_and_states_last_until_the_next_change():
         change(1_007, "Reconciling", 1, 1),
         change(1_020, "Assigning", 1, 0, "h"),
         change(1_050, "Stable", 1, 1),
+        change(1_100, "Stable", 1, 1),  # another number of members
         change(2_000, "Reconciling", 2, 2),
         change(2_500, None, 2, 2),  # the group is gone, and begins anew
         change(4_000, "Stable", 1, 1),

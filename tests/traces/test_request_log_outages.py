@@ -129,6 +129,18 @@ def test_an_outage_right_behind_the_first_request_is_one():
 SECOND_0_MS = 1_767_225_600_000  # 2026-01-01
 
 
+@pytest.mark.parametrize(("started_s", "outages"), [(5, 0), (15, 1), (25, 0)])
+def test_a_restart_before_or_after_all_requests_of_groups_is_no_outage_of_the_trace(
+    started_s, outages
+):
+    """The log has other requests at 1 s and at 30 s."""
+    first, last = (line("METADATA", 12, {}, {}, 1000 * s) for s in (1, 30))
+    lines = [first, commit(0, ms=10_000), commit(0, ms=20_000), last]
+    made = import_request_log(lines, started_ms=[SECOND_0_MS + 1000 * started_s])
+    assert len(made.outages) == outages
+    assert len(failovers_at(made)) == 2 * outages
+
+
 def test_what_the_broker_did_while_a_request_was_in_its_queue_stands_before_the_request():
     """The request came at 20 ms, was handled at 32 ms, and answered at 40 ms."""
     queued = commit(0, ms=40).replace('"totalTimeMs": 0.5', '"totalTimeMs": 20')

@@ -5,7 +5,7 @@ import pytest
 from coterie import run_trace
 from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
-from support.request_lines import commit, line
+from support.request_lines import commit, line, member_joins
 
 # As a broker answers for the topics of this test, partition by partition: it has no right to ``u``.
 ASKED = {"t": {0: 0, 1: 3}, "u": {0: 29}}
@@ -81,3 +81,24 @@ def test_a_request_that_no_coordinator_got_is_left_out(code, why):
     made = import_request_log([commit(0), commit(code, ms=2)])
     assert made.left_out == {f"OFFSET_COMMIT: {why}": 1}
     assert len(made.trace) == 2
+
+
+def test_of_the_words_that_equal_a_member_id_only_the_member_ids_and_the_leader_are_replaced():
+    """A trace has ids of its own making; names of groups, topics and instances are the user's."""
+    name = "a-1"  # as the broker made it for the first member
+    lines = [
+        member_joins(0, "a", 1, 10, members="a"),
+        commit(0, ms=20, group=name, topic=name, memberId=name, generationIdOrMemberEpoch=1,
+               groupInstanceId=name),
+        line("DESCRIBE_GROUPS", 5, {"groups": [name]}, {"groups": [
+            {"groupId": name, "errorCode": 0, "groupState": "Empty", "protocolType": name,
+             "protocolData": name, "members": []}]}, 30),
+    ]  # fmt: skip
+    made = import_request_log(lines, {"group.initial.rebalance.delay.ms": 0})
+    assert (made.expected[0]["leader"], made.expected[0]["member_id"]) == ("a-00000001",) * 2
+    commits = made.trace[2]
+    assert (commits["member_id"], commits["group_instance_id"]) == ("a-00000001", name)
+    assert (commits["group_id"], commits["offsets"][0]["topic"]) == (name, name)
+    assert made.expected[1]["partitions"][0]["topic"] == name
+    described = made.expected[2]
+    assert (described["protocol_type"], described["protocol_name"]) == (name, name)

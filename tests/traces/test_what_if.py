@@ -156,6 +156,22 @@ def test_a_request_of_a_client_that_never_joined_stays_as_it_is(generation):
     assert accepted == (generation == -1)
 
 
+def test_a_request_of_a_client_that_joined_before_the_trace_has_its_instance_id():
+    """Another member has this id by now: FENCED_INSTANCE_ID, not UNKNOWN_MEMBER_ID."""
+    joined = join(0, 1, group_instance_id="i")
+    before = {"group_id": "g", "generation_id": 1, "member_id": "old", "group_instance_id": "i"}
+    late = [{"at": 2000, "op": op, "id": number} | before | more for number, op, more in (
+        (2, "heartbeat", {}), (3, "sync_group", {"assignments": []}),
+        (4, "offset_commit", {"offsets": [{"topic": "t", "partition": 0, "offset": 5}]}),
+    )]  # fmt: skip
+    trace = load_trace([header(group_initial_rebalance_delay_ms=1000), joined, *late])
+    replay = _Replay(trace, Changes())
+    replay.run()
+    responses = [event.response for event in replay.events if isinstance(event, Response)][1:]
+    errors = {getattr(one, "error", None) or one.partitions[0].error for one in responses}
+    assert errors == {Error.FENCED_INSTANCE_ID}
+
+
 def test_the_last_join_of_a_trace_is_followed_by_no_request_of_the_replay():
     for summary in both(header(), join(0, 7, require_known_member_id=True), until=20_000):
         assert (summary.rebalances, summary.generations) == (0, 0)
