@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coterie import CoterieError, Error, GroupCoordinator, load_trace
-from coterie.testing import Member
+from coterie.testing import Member, subscription
 from coterie.traces.recording import Recording
 from coterie.traces.whatif import Changes, _recorded, _Replay, what_if
 from coterie.traces.whatif_consumers import ConsumerClient
@@ -168,6 +168,7 @@ def test_a_member_that_does_not_revoke_is_an_eviction_by_the_rebalance_timeout(s
     story = Story()
     for config in settings:
         story.coordinator.handle({"op": "group_config", "group_id": "g", "config": config})
+    story.run(s=100)
     one, two = story.member("a", rebalance_timeout_ms=20_000), story.member("b")
     story.run(one, two, s=1)
     for _ in range(40):
@@ -203,6 +204,20 @@ def test_a_classic_member_that_heartbeats_but_does_not_join_is_late_for_the_reba
     for _ in range(40):
         story.coordinator.heartbeat("g", old.generation_id, old.member_id)
         story.run(new, third, s=1)
+    for summary in story.what_if():
+        assert (summary.session_evictions, summary.rebalance_evictions) == (0, 1)
+
+
+def test_a_classic_member_that_joins_and_does_not_sync_is_late_for_the_rebalance():
+    """It joined at 100 s, and has 20 s to sync; its session of 30 s is longer."""
+    story = Story()
+    new = story.member("b")
+    story.run(new, s=100)
+    story.coordinator.join_group(
+        "g", protocol_type="consumer", protocols={"range": subscription(["t"])},
+        session_timeout_ms=30_000, rebalance_timeout_ms=20_000,
+    )  # fmt: skip
+    story.run(new, s=40)
     for summary in story.what_if():
         assert (summary.session_evictions, summary.rebalance_evictions) == (0, 1)
 
