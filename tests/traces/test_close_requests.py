@@ -122,6 +122,35 @@ def test_steps_stay_in_order_if_no_other_order_has_fewer_wrong_answers(without_e
     assert sorted(map(tuple, runs[1:])) == [(0, 2, 1), (1, 0, 2)]
 
 
+def test_a_group_whose_answer_no_order_explains_leaves_the_others_to_be_ordered():
+    """In ``h`` the first join takes the first id; the answers show that ``b`` was first."""
+    rows = [(1, "g", "a"), (2, "g", "a"), (3, "h", "a"), (4, "h", "b")]
+    steps = []
+    for number, group, client in rows:
+        exchange, _, _ = step(number, number / 4, group, number)
+        steps.append((exchange, {"group_id": group, "client": client}, None))
+
+    def lines_of(steps):
+        trace, expected = [header()], []
+        for number, (_, event, _) in enumerate(steps, 1):
+            group, client = event["group_id"], event["client"]
+            if group == "g":
+                trace.append(beats(1)[0] | {"at": 0, "id": number})
+                expected.append(answer(number, "NONE"))  # as no broker answers
+            else:
+                trace.append(join(0, number, group, client_id=client, require_known_member_id=True))
+                named = f"{client}-0000000{'ba'.index(client) + 1}"
+                expected.append(answer(number, "MEMBER_ID_REQUIRED") | {
+                    "op": "join_group", "generation_id": -1, "protocol_type": None,
+                    "protocol_name": None, "leader": "", "member_id": named,
+                    "skip_assignment": False, "members": [],
+                })  # fmt: skip
+        return trace, expected
+
+    ordered, wrong = in_answered_order(steps, lines_of, 0)
+    assert ([each[0].line for each in ordered], wrong) == ([1, 2, 4, 3], 2)
+
+
 @pytest.mark.parametrize(
     ("most", "runs", "wrong"),
     [(2, 0, 0), (3, 1, 3), (5, 1, 3), (6, 2, 3), (8, 2, 3), (9, 3, 3), (99, 3, 3)],

@@ -9,8 +9,49 @@ from hypothesis import strategies as st
 
 from coterie import run_trace
 from coterie.traces.diff import compare_responses
+from coterie.traces.late_timers import moved, moves
 from coterie.traces.requestlog import import_request_log
+from coterie.wire.exchanges import Exchange
 from support.request_lines import member_beats, member_joins, member_syncs
+
+
+def step(number, handled_ms, group="g", *, answered_ms=None, local_ms=0.0):
+    answered_ms = handled_ms if answered_ms is None else answered_ms
+    exchange = Exchange(number, handled_ms, handled_ms, answered_ms, answered_ms, local_ms,
+                        "HEARTBEAT", 4, "c", "/h", {}, {})  # fmt: skip
+    return exchange, {"op": "heartbeat", "group_id": group}, None
+
+
+def times(steps):
+    return {each[0].line: each[0].handled_ms for each in steps}
+
+
+def test_the_late_timer_was_due_up_to_a_second_before_the_request_and_is_tried_from_the_latest():
+    """Each is tried twice: without a wait for a lock, and with one. Eight are tried at most."""
+    steps = [step(1, 5000.0, answered_ms=5003.0)]
+    for due, tried in [
+        ([3999, 4000, 5003, 5004], [5003, 4000]),
+        (range(4980, 5000), range(4999, 4991, -1)),
+    ]:
+        first = [min(times(each).values()) for each in moves([*steps, step(2, 9e9)], 0, due)]
+        moved = [5000.0 if ms == 5003 else ms - 0.001 for ms in tried]
+        assert first == [ms for ms in moved for _ in range(2)]
+
+
+def test_requests_of_the_group_from_the_deadline_to_the_firing_move_just_before_it():
+    """The timer was due at 100 and fired at 140; what waited until 140 did so for the group."""
+    steps = [
+        step(1, 99.9), step(2, 100.0), step(3, 120.0, "h"), step(4, 130.0, local_ms=10.0),
+        step(5, 135.0, local_ms=5.5), step(6, 140.0), step(7, 140.5, local_ms=9.0),
+    ]  # fmt: skip
+    before = 100 - 0.001
+    stay = {1: 99.9, 3: 120.0, 7: 140.5}
+    moved_all = dict.fromkeys((2, 4, 5, 6), before)
+    assert times(moved(steps, "g", 100, 140.0, waited=False)) == stay | moved_all
+    came = moved(steps, "g", 100, 140.0, waited=True)
+    assert times(came) == stay | moved_all | {5: 140.5}
+    assert [each[0].line for each in came] == [1, 2, 4, 6, 3, 5, 7]
+
 
 DELAY = "group.initial.rebalance.delay.ms"
 REBALANCING = 27
