@@ -47,7 +47,7 @@ READS_BYTES := $(filter-out %/test_table.py %/test_peers.py,$(wildcard tests/cod
                tests/wire/test_*.py tests/fold/test_columns*.py tests/fold/test_fold*.py \
                tests/fold/test_fuzz*.py tests/fold/test_apply_records*.py))
 
-COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py \
+COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py tools/transpile.py \
             $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from support import golden_data
+from support import golden_data, spark_home
 from support.packages import environment_with, wheel_in
 
 pyspark = pytest.importorskip("pyspark")
@@ -27,8 +27,6 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 TABLES = ("groups", "members", "offsets", "generations", "faults", "commits")
 STARTED = []  # the replays of these tests
-# Daemons and executors live for seconds, as the drivers do: see conftest.py.
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DEPLOY = "org.apache.spark.deploy"
 # Cut as small as no log of a command is: else one task would scan all of this one, and one merge.
 IN_SIX_TASKS = """
@@ -62,7 +60,8 @@ class Daemon:
                 stderr=output,
                 env=os.environ
                 | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
-                | {"SPARK_DAEMON_JAVA_OPTS": JVM, "SPARK_LOCAL_DIRS": str(self.home)},
+                | {"SPARK_DAEMON_JAVA_OPTS": spark_home.java_options()}
+                | {"SPARK_LOCAL_DIRS": str(self.home)},
             )
 
     def wait_for(self, pattern):
@@ -156,7 +155,7 @@ def replaying(installed, folder, *arguments, python="python", command=("coterie"
     command = [installed / command[0], *command[1:], "replay", "log", "--history", "--out"]
     command += arguments
     if "--master" in arguments:
-        command += ["--conf", f"spark.executor.extraJavaOptions={JVM}"]
+        command += ["--conf", f"spark.executor.extraJavaOptions={spark_home.java_options()}"]
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     STARTED.append(subprocess.Popen(command, cwd=folder, env=environment, **piped))
     return STARTED[-1]

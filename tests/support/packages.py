@@ -31,7 +31,7 @@ def built_in(home, config):
     """Build the sdist and its wheel (in ``sdist``), and a wheel from the tree (in ``tree``)."""
     if not (os.environ.get("CI") or config.getoption("--slow")):
         pytest.skip("builds the package twice: runs in CI or with --slow")
-    for name in ("build", "scikit_build_core", "cython_cmake", "Cython"):
+    for name in ("build", "scikit_build_core", "setuptools", "Cython"):
         if find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
     generated_c = f"-Ccmake.define.COTERIE_GENERATED={generated() or ''}"

@@ -19,11 +19,10 @@ from support.patience import HANG_S
 HOME = Path(sys.prefix) / "spark"
 CLASSES = HOME / "classes.jsa"
 LINKS = ("bin", "jars", "sbin")
-# The JVM is too short-lived for its second compiler. Spark's own time limits (15 s for a socket,
-# 120 s for an answer) would fail tests on a busy machine.
-OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    f" -Dspark.python.authenticate.socketTimeout={HANG_S}s -Dspark.network.timeout={HANG_S}s"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # too short for the second compiler
+# Spark's own (15 s for a socket, 120 s for an answer) would fail tests on a busy machine.
+TIME_LIMITS = (
+    f"-Dspark.python.authenticate.socketTimeout={HANG_S}s -Dspark.network.timeout={HANG_S}s"
 )
 WITHOUT_MESSAGES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 # To compile a query takes longer than to interpret it for a small log.
@@ -33,15 +32,20 @@ WITHOUT_CODEGEN = {
 }
 
 
+def java_options():
+    """Return the options of each of Spark's JVMs, with the archive of classes if there is one."""
+    if not CLASSES.exists():
+        return SHORT_LIVED
+    return f"{SHORT_LIVED} -XX:SharedArchiveFile={CLASSES} {WITHOUT_MESSAGES}"
+
+
 def environment():
     """Return the variables with which Spark starts, from its home if that has been made."""
-    options, home = OPTIONS, {}
-    if CLASSES.exists():
-        options += f" -XX:SharedArchiveFile={CLASSES} {WITHOUT_MESSAGES}"
+    home = {}
     if all((HOME / name).exists() for name in LINKS):
         home = {"SPARK_HOME": str(HOME)}
     return {
-        "SPARK_SUBMIT_OPTS": options,
+        "SPARK_SUBMIT_OPTS": f"{java_options()} {TIME_LIMITS}",
         "SPARK_AUTH_SOCKET_TIMEOUT": str(HANG_S),  # the Python side of the first limit
         **home,
     }

@@ -1,0 +1,76 @@
+"""Write the C of all Cython modules: ``transpile.py BUILD_FOLDER [DIRECTIVE=VALUE|annotate ...]``.
+
+Cython reads copies of the sources, in which the modules have the docstrings of their stubs
+(``stub_docs.py``), and writes the C beside the copies. Only what changed is copied and written.
+All modules share one process, or one per core: Cython takes longer to start than to translate a
+small module.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import setuptools  # has distutils, which Python 3.12 and later lack and cythonize needs
+from Cython.Build import cythonize
+from Cython.Compiler import Options
+from stub_docs import filled
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES, STUBS = ROOT / "src", ROOT / "pycore"
+DIRECTIVES = {
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "auto_pickle": False,
+    "autotestdict": False,
+}
+Options.warning_errors = True  # at the top: a process that is spawned runs these lines, not main
+
+
+def write_if_changed(path, text):
+    """Leave the time of a file that has this text already."""
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def copy_sources(folder):
+    """Bring the copies up to date; return the modules: name -> source."""
+    modules, copies = {}, set()
+    for source in sorted(SOURCES.rglob("*.p[yx][xd]")):
+        name = source.relative_to(SOURCES)
+        text, stub = source.read_text(encoding="utf-8"), STUBS / name.with_suffix(".pyi")
+        if source.suffix == ".pyx":
+            modules[".".join(name.with_suffix("").parts)] = folder / name
+            if stub.is_file():
+                text = filled(text, stub.read_text(encoding="utf-8"))
+        write_if_changed(folder / name, text)
+        copies.add(folder / name)
+    for old in set((folder / "coterie").rglob("*.p[yx][xd]")) - copies:
+        old.unlink()  # what imports it has to fail
+    return modules
+
+
+def main(folder, *options):
+    """Write the C; all of it if the options are others than the last time."""
+    folder = Path(folder)
+    modules = copy_sources(folder)
+    extensions = [setuptools.Extension(name, [str(path)]) for name, path in modules.items()]
+    directives = DIRECTIVES | {name: True for name in options if name != "annotate"}
+    written_with = folder / "cython_options"
+    options_now = repr((directives, options))
+    cythonize(
+        extensions,
+        include_path=[str(folder)],
+        language_level=3,
+        compiler_directives=directives,
+        annotate="annotate" in options,
+        force=not written_with.is_file() or written_with.read_text() != options_now,
+        nthreads=int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or os.cpu_count() or 1),
+        quiet=True,
+    )
+    written_with.write_text(options_now)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
