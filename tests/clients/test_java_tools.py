@@ -6,7 +6,7 @@ A tool's lines are compared as lists of words, so that a column may be as wide a
 import pytest
 
 from coterie.server import Broker
-from support.clients.java_clients import VERSIONS, classpath, java
+from support.clients.java_clients import VERSIONS, installed, java
 from support.clients.scenarios import GROUP, SETTINGS, TOPIC, Client, Program
 from support.patience import HANG_S
 
@@ -17,7 +17,7 @@ OFFSETS, TRANSACTIONS = "GetOffsetShell", "TransactionsCommand"
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def version(request):
-    classpath(request.param)  # what is missing skips all tests, and is looked for once
+    installed(request.param)  # what is missing skips all tests, and is looked for once
     return request.param
 
 

@@ -1,12 +1,15 @@
 """Kafka's Java clients for the scenarios: jars by Maven, programs by javac, once for each version.
 
 They are built into build/clients/java-VERSION, and again after a source changes. If Maven, a JDK or
-the jars are missing, the test is skipped by name.
+the jars are missing, the test is skipped by name. To load Kafka's classes takes a program longer
+than its work, so they are archived (Java's class data sharing), if this Java can do so.
 """
 
 import fcntl
 import functools
+import re
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,8 +19,10 @@ from support.clients.builds import BUILD, HERE, OTHERS, run, sources
 VERSIONS = ["4.1.1", pytest.param("3.9.1", marks=OTHERS)]
 SOURCES = HERE / "java" / "kafka"
 # A program runs for a second, so the second compiler would not pay off.
-OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"]
+COLLECTOR = "-XX:+UseSerialGC"
+OPTIONS = ["-XX:TieredStopAtLevel=1", COLLECTOR, "-Xshare:auto", "-Xmx256m"]
 OPTIONS += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Duser.timezone=UTC"]
+CLIENTS = re.compile(r"org/apache/kafka/(clients|common)/.*\.class$")
 
 
 def stale(made, of):
@@ -26,9 +31,9 @@ def stale(made, of):
 
 
 @functools.cache
-def classpath(version):
-    """The jars of a version of Kafka and the programs, built."""
-    for tool in ("java", "javac", "mvn"):
+def installed(version):
+    """The jars of a version of Kafka and the programs, built: options of Java."""
+    for tool in ("java", "javac", "jar", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"no Java clients: {tool} is not installed")
     home = BUILD / f"java-{version}"
@@ -40,21 +45,45 @@ def classpath(version):
 
 def build(home, version):
     """Build what is missing or older than its sources."""
-    jars, classes = home / "classpath", home / "classes"
+    jars, programs, archive = home / "classpath", home / "programs.jar", home / "classes.jsa"
     if stale(jars, [SOURCES / "pom.xml"]) or not all(map(exists, jars.read_text().split(":"))):
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={jars}"]
         command = ["mvn", "-q", "-B", *goal, f"-Dkafka.version={version}"]
-        said = run(command, SOURCES, None)
-        if said.returncode:
-            pytest.skip(f"no Java clients: Maven brought no jars: {said.stdout.strip()[:200]}")
+        ran = run(command, SOURCES, None)
+        if ran.returncode:
+            pytest.skip(f"no Java clients: Maven brought no jars: {ran.stdout.strip()[:200]}")
         jars.touch()
-    programs = [each for each in sources(SOURCES) if each.suffix == ".java"]
-    if stale(classes, [*programs, jars]):
+    classpath = ["-cp", f"{programs}:{jars.read_text()}"]
+    texts = [each for each in sources(SOURCES) if each.suffix == ".java"]
+    if stale(programs, [*texts, jars]):
+        classes = home / "classes"
         shutil.rmtree(classes, ignore_errors=True)
-        options = ["-nowarn", "-d", classes, "-cp", jars.read_text()]
-        said = run(["javac", *options, *programs], SOURCES, None)
-        assert said.returncode == 0, said.stderr
-    return f"{classes}:{jars.read_text()}"
+        archive.unlink(missing_ok=True)
+        for command in (
+            ["javac", "-nowarn", "-d", classes, "-cp", jars.read_text(), *texts],
+            ["jar", "--create", "--file", programs, "-C", classes, "."],  # no archive of a folder
+        ):
+            ran = run(command, SOURCES, None)
+            assert ran.returncode == 0, ran.stderr
+        archive_classes(archive, jars.read_text().split(":"), classpath)
+    return [*([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []), *classpath]
+
+
+def archive_classes(archive, jars, classpath):
+    """Archive Java's usual classes and those of Kafka's clients."""
+    usual = Path(shutil.which("java")).resolve().parents[1] / "lib/classlist"
+    if not usual.exists():
+        return
+    names = usual.read_text().splitlines()
+    for jar in jars:
+        if Path(jar).name.startswith("kafka-clients-"):
+            with zipfile.ZipFile(jar) as packed:
+                names += [name[:-6] for name in packed.namelist() if CLIENTS.match(name)]
+    listed = archive.with_suffix(".list")
+    listed.write_text("\n".join(names))
+    dump = ["-Xshare:dump", f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={archive}"]
+    if run(["java", COLLECTOR, *dump, *classpath], SOURCES, None).returncode:
+        archive.unlink(missing_ok=True)
 
 
 def exists(jar):
@@ -63,4 +92,4 @@ def exists(jar):
 
 def java(version, main):
     """The command of a program, its arguments apart."""
-    return ["java", *OPTIONS, "-cp", classpath(version), main]
+    return ["java", *OPTIONS, *installed(version), main]
