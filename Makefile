@@ -31,6 +31,7 @@ PY      := $(VENV)/bin/python
 PIP     := $(PY) -m pip --disable-pip-version-check -q
 PYTEST  ?= -q
 WORKERS ?= 2
+SUITE_WORKERS ?= 4
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 LOG     ?= tests/golden/logs/basic
 OUT     ?= build/replay
@@ -102,6 +103,8 @@ replay: build
 # asserts again, which takes as long as a hundred tests.
 KEEPING := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath build/pycache)
 TESTED := $(KEEPING) $(PY) -m pytest $(PARALLEL)
+# Programs of other languages wait most of the time, so the suites take more processes than cores.
+SUITES_TESTED := $(subst -n $(WORKERS),-n $(SUITE_WORKERS),$(TESTED))
 # A home from which Spark starts in half the time: without it, tests take longer, and nothing else.
 spark-home: $(VENV)/.spark
 $(VENV)/.spark: $(VENV)/.dev tests/support/spark_home.py | build
@@ -119,7 +122,7 @@ test-clients: build dev $(VENV)/.spark
 test-package: build dev $(VENV)/.spark
 	@$(TESTED) $(PACKAGE) $(PYTEST)
 test-suites: build dev $(VENV)/.spark
-	@$(TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE) $(PYTEST)
+	@$(SUITES_TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE) $(PYTEST)
 test-all: build dev $(VENV)/.spark
 	@$(TESTED) $(PYTEST)
 
