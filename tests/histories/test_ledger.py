@@ -179,9 +179,19 @@ def test_what_ends_at_one_moment_is_in_the_order_of_its_partitions():
     ledger, places = Ledger(), [("a", number) for number in range(8)]
     ledger.ends = dict.fromkeys(places)
     for place in reversed(places):
-        ledger.add(place, 4, 1, 2, f"of {place[1]}")
-    lines = timeline(HISTORY, ledger, []).splitlines()[:8]
-    assert [line.split("processed ")[1] for line in lines] == [f"a-{n}@4" for n in range(8)]
+        ledger.add(place, 6, 1, 2, f"of {place[1]}")
+    for place in reversed(places):
+        ledger.add(place, 5, 2, 20 - place[1], "of all")
+        ledger.add(place, 5, 30, 40, "of others")
+        ledger.add(place, 6, 30, 40, "of others")
+    lines = timeline(HISTORY, ledger, []).splitlines()
+    assert [line.split("processed ")[1] for line in lines[:8]] == [f"a-{n}@6" for n in range(8)]
+    assert [line.split("processed ")[1] for line in lines[8:16]] == [f"a-{n}@5" for n in range(8)]
+    owners = lines[lines.index("owners") + 1 :][:8]
+    assert [line.split(":")[0] for line in owners] == [f"  a-{n}" for n in range(8)]
+    repeated = Outcome(HISTORY, ledger, {}, {}).repeated
+    by_place = [[item.offset for item in repeated if item[:2] == place] for place in places]
+    assert by_place == [[5, 6]] * 8
 
 
 def test_the_cost_of_a_lane_is_the_time_of_partitions_with_no_owner_and_with_several():

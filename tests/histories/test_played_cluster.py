@@ -219,8 +219,10 @@ def test_an_event_that_leads_to_settings_that_the_client_refuses_is_skipped():
     deploy, more = RollingDeploy(5, protocol="consumer"), AddPartitions(5, topic="t")
     play = Play(History(1, {"t": 1}, 1, (deploy, more)), Application, Broker(groups=False), Client)
     assert isinstance(play.ledger, Ledger)
+    play.schedule.run_until(7000)
     for event in (deploy, more, RollingDeploy(5)):
         play.strike(event, None)
+    assert {at_ms for at_ms, *_ in play.ledger.notes} == {7000}
     notes = [(kind, details) for _, _, kind, details in play.ledger.notes]
     assert notes == [
         ("skipped", f'{deploy!r}: the broker has no consumer groups; give it kafka="4.1"'),

@@ -367,6 +367,10 @@ def test_seeking_sets_the_position_and_other_methods_are_the_clients(played):
     played.consumer.pause([FIRST])
     assert played.taken() == [("seek", SECOND, 40), ("pause", [FIRST])]
     assert played.consumer.positions() == {FIRST: 5, SECOND: 40}
+    played.client.failure = KafkaError("refused")
+    with pytest.raises(KafkaError, match="refused"):
+        played.consumer.seek(SECOND, 50)
+    assert played.consumer.positions() == {FIRST: 5, SECOND: 40}
     assert played.consumer.group_metadata() == ("g", -1, "", None)
     assert not hasattr(played.consumer, "_own")
 

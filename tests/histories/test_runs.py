@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.designs.page import shortened
+from coterie.designs.page import TINTS, shortened
 from coterie.histories import (
     Crash,
     DeleteGroup,
@@ -255,15 +255,19 @@ def test_the_data_of_a_page_have_a_lane_with_the_owners_of_each_partition():
     assert data["ops"] == [[4000, repr(crash)]]
     assert [at_ms for at_ms, _ in data["marks"]] == [4000]
     assert data["left_out"] == {"partitions": 0}
-    for member in "hgfedc":
-        ledger.note(9500, member, "assigned", [("t", 1)])
+    for at_ms, member in enumerate("hgfedc", 9500):
+        ledger.note(at_ms, member, "assigned", [("t", 1)])
     for at_ms in range(10_000, 10_401):
         ledger.note(at_ms, "a", "join")
         ledger.note(at_ms, "", "event", crash)
     data = page_data(Outcome(History(), ledger, {}, {}), SimpleNamespace(ledger=ledger))
-    assert shortened("cdefgh") in data["lanes"][0]["owners"]
+    (lane,) = data["lanes"]
+    assert shortened("cdefgh") in lane["owners"]
+    tint_of = {names[0]: tint for names, tint in zip(lane["owners"], lane["tints"], strict=True)
+               if names}  # fmt: skip
+    assert tint_of == {name: number % TINTS for number, name in enumerate("abcdefgh")}
     # 403 different times are too many: each mark has those of 2 ms
-    assert (data["lanes"][0]["rebalances"]["span_ms"], data["mark_ms"]) == (2, 2)
+    assert (lane["rebalances"]["span_ms"], data["mark_ms"]) == (2, 2)
     ledger.ends = {("t", number): ledger.ends["t", 1] for number in range(203)}
     data = page_data(Outcome(History(), ledger, {}, {}), SimpleNamespace(ledger=ledger))
     assert len(data["partitions"]) == 200
