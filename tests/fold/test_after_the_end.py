@@ -106,6 +106,17 @@ def test_a_survey_has_the_transactions_of_every_group(only):
     assert (fold.survey.open, fold.survey.ended, fold.number) == ({}, {}, 7)
 
 
+@pytest.mark.parametrize("first", [0, 1, 2, 3])
+def test_a_transaction_is_open_from_its_first_record_that_counts(first):
+    """Neither what is late nor what cannot be read counts; the number is that of the record."""
+    rows = [commit(20), (5, commit_key(1, b"g", b"t", 0)[:-1], None), commit(20)][:first]
+    data = batch(0, [commit(5)]) + batch(
+        1, [*rows, commit(6), commit(7)], producer_id=9, transactional=True)  # fmt: skip
+    fold = PartitionFold(survey=True, at_ms=10)
+    fold.scan(data)
+    assert fold.survey.open == {9: 1 + first}
+
+
 def test_a_scan_gives_the_columns_that_were_requested_and_those_that_come_with_them():
     data = batch(0, [commit(5)], producer_id=9, transactional=True)
     data += marker(1, 9, 7, commit=True) + batch(2, [commit(8), commit(8)])

@@ -2,6 +2,7 @@
 
 import struct
 import weakref
+from itertools import pairwise
 
 import pytest
 
@@ -214,6 +215,42 @@ def test_of_what_is_no_commit_a_scan_has_no_offset_time_or_metadata():
     assert rows["metadata_size"].tolist() == [70, 0, 0, 70, 0, 0]
     assert rows["value_size"].tolist()[1:3] == [-1, -1]
     assert rows["batches"]["marker"].tolist() == [-1, 1]
+
+
+def test_of_a_batch_without_records_that_count_a_scan_has_the_place_and_no_number():
+    """Compaction empties a batch and leaves its header; what is late counts at another time."""
+    parts = [batch(0, [commit(5)]), encode_batch([], 1, last_offset_delta=1, producer_id=9),
+             batch(3, [commit(20)]), batch(4, [commit(6)])]  # fmt: skip
+    rows, _ = RecordScan(at_ms=10).scan(b"".join(parts))
+    assert (rows["log_offset"].tolist(), rows["batch"].tolist()) == ([0, 4], [0, 3])
+    begins = [sum(map(len, parts[:at])) for at in range(4)]
+    expected = {
+        "position": begins, "size": [len(part) for part in parts], "records": [1, 0, 0, 1],
+        "producer_id": [-1, 9, -1, -1], "first_row": [0, 1, 1, 1], "first_number": [0, 1, 1, 2],
+        "first_offset": [0, -1, 3, 4], "first_ms": [5, -1, 20, 6],
+        "log_offset": [0, -1, -1, 4], "from_ms": [5, -1, -1, 6], "until_ms": [5, -1, -1, 6],
+        "marker": [-1] * 4, "mixed": [0] * 4,
+    }  # fmt: skip
+    assert {name: rows["batches"][name].tolist() for name in expected} == expected
+    assert [group < 0 for group in rows["batches"]["group"].tolist()] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_a_batch_is_shared_out_among_its_records_by_the_bytes_of_their_keys_and_values(codec):
+    key, value = commit(5)[1:]
+    lives = [(5, group_key(b"g"), group_value(1, [b"m" * size])) for size in (9, 900)]
+    records = [(5, key, value), (5, key, None), *lives, commit(6, metadata=b"m" * 70)]
+    data = encode_batch([(at, *record) for at, record in enumerate(records)], codec=codec)
+    weights = [len(key) + len(value or b"") for _, key, value in records]
+    ends = [len(data) * sum(weights[:at]) // sum(weights) for at in range(6)]  # whole bytes
+    rows, _ = RecordScan().scan(data)
+    assert rows["disk_bytes"].tolist() == [after - before for before, after in pairwise(ends)]
+
+
+def test_a_record_without_key_and_value_has_its_batch_for_itself():
+    data = batch(0, [(5, None, None)], producer_id=9, control=True)
+    rows, _ = RecordScan().scan(data)
+    assert rows["disk_bytes"].tolist() == [len(data)]
 
 
 def test_what_a_scan_that_failed_left_undone_is_not_done_by_the_next():

@@ -193,6 +193,16 @@ def test_after_the_faults_a_run_waits_half_an_hour_for_what_nobody_processes():
     assert 0 <= closed_ms - 31 * 60_000 < 1000
 
 
+def test_a_member_that_is_down_has_no_positions():
+    run = Run(History(1, {"t": 1}, 1), Application)
+    run.join()
+    run.schedule.run_until(20_000)
+    (member,) = run.instances
+    assert set(member.positions()) == {("t", 0)}
+    member.crash(None)
+    assert (member.positions(), member.processes()) == ({}, [])
+
+
 def test_a_member_that_never_ends_its_close_is_killed():
     class NeverEnds(Application):
         def on_partitions_revoked(self, partitions):

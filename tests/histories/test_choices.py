@@ -11,6 +11,9 @@ def test_the_generator_is_splitmix64():
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423,
                 4593380528125082431, 16408922859458223821]  # fmt: skip
     assert [mix(1234567 + turn * GAMMA) for turn in range(1, 6)] == expected
+    choices, state = Seeded(1234567), mix(1234567)  # a state that tells seeds apart from the start
+    found = [choices.integer(0, 2**64 - 1) for _ in range(5)]
+    assert found == [mix(state + turn * GAMMA) for turn in range(1, 6)]
 
 
 @given(st.integers(0, 2**64), st.integers(-5, 5), st.integers(0, 3))

@@ -5,12 +5,12 @@ from dataclasses import fields
 import pytest
 
 from coterie import ArgumentError, CoterieError
-from coterie.histories import EVENTS, History, events, random_history
+from coterie.histories import EVENTS, History, events, random_history, strategy
 from coterie.histories.instance import processing_time
 from coterie.histories.ledger import Work
 from coterie.histories.outcome import Commit, Lost, OutOfOrder, Overlap, Repeated, Stuck
 from coterie.histories.timeline import clock
-from coterie.testing import ConsumerRecord
+from coterie.testing import ConsumerRecord, histories
 from support.histories.mistakes import Application
 
 DEFAULTS = {
@@ -163,6 +163,24 @@ def test_options_of_a_drawn_history_are_checked(options, named):
         random_history(1, **options)
     with pytest.raises(ArgumentError, match="seed"):
         random_history(2**63)
+
+
+def test_a_strategy_is_of_its_options_and_those_left_out_are_as_documented(monkeypatch):
+    found = []
+    monkeypatch.setattr(strategy, "checked_plan", lambda **options: found.append(options))
+    documented = {
+        "members": (1, 4), "topics": {"records": 6}, "minutes": 10, "events": None,
+        "most_events": 8, "settings": None, "records_per_minute": 6, "processing_ms": (0, 1000),
+        "longest_ms": 60_000, "outputs": None, "static": False,
+    }  # fmt: skip
+    others = {
+        "members": 2, "topics": {"t": 1}, "minutes": 3, "events": ["Crash"], "most_events": 4,
+        "settings": {"group.id": "g"}, "records_per_minute": 5, "processing_ms": 2000,
+        "longest_ms": 7000, "outputs": {"o": 1}, "static": True,
+    }  # fmt: skip
+    histories()
+    histories(**others)
+    assert found == [documented, others]
 
 
 def test_a_record_takes_a_time_of_the_whole_range_and_the_same_each_time():

@@ -260,6 +260,11 @@ def test_a_trace_of_a_run_gives_the_same_answers(protocol, monkeypatch):
         assert len(came) > 20
 
 
+def test_a_trace_has_names_as_they_are():
+    lines = History(1, minutes=1, settings={"group.id": "gr\u00fc\u00dfe"}).trace(Application)
+    assert any("gr\u00fc\u00dfe" in line for line in lines)
+
+
 def test_a_trace_says_what_it_has_for_a_failover_that_takes_time():
     history = History(1, minutes=1, events=(Failover(at_ms=20_000, load_ms=12_000),))
     header = json.loads(history.trace(Application)[0])

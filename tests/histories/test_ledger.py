@@ -3,7 +3,7 @@
 from itertools import pairwise
 from types import SimpleNamespace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coterie.histories import History
@@ -33,8 +33,13 @@ def offsets_of(**offsets):
     }
 
 
+NO_ENDS = dict.fromkeys(PLACES, (frozenset(), None, None, None))
+THREADS = [(0, 1500, "one"), (10, 20, "one"), (1000, 400, "two")]  # two of one member at work
+
+
 @MANY
 @given(WORKS, ENDS, COMMITS, st.booleans())
+@example([(PLACES[0], n, *when) for n, when in enumerate(THREADS)], NO_ENDS, [], False)
 def test_findings_are_what_their_definitions_say(works, ends, commits, stuck):
     ledger = Ledger()
     ledger.stuck = stuck
@@ -168,6 +173,25 @@ def test_the_timeline_sums_up_work_and_commits_between_two_events():
     assert [line for line in part if line.startswith("  a-") or line.startswith("  b-")] == [
         "  a-1: 0:00.000 one, 1:00.123 nobody"
     ]
+
+
+def test_what_ends_at_one_moment_is_in_the_order_of_its_partitions():
+    ledger, places = Ledger(), [("a", number) for number in range(8)]
+    ledger.ends = dict.fromkeys(places)
+    for place in reversed(places):
+        ledger.add(place, 6, 1, 2, f"of {place[1]}")
+    for place in reversed(places):
+        ledger.add(place, 5, 2, 20 - place[1], "of all")
+        ledger.add(place, 5, 30, 40, "of others")
+        ledger.add(place, 6, 30, 40, "of others")
+    lines = timeline(HISTORY, ledger, []).splitlines()
+    assert [line.split("processed ")[1] for line in lines[:8]] == [f"a-{n}@6" for n in range(8)]
+    assert [line.split("processed ")[1] for line in lines[8:16]] == [f"a-{n}@5" for n in range(8)]
+    owners = lines[lines.index("owners") + 1 :][:8]
+    assert [line.split(":")[0] for line in owners] == [f"  a-{n}" for n in range(8)]
+    repeated = Outcome(HISTORY, ledger, {}, {}).repeated
+    by_place = [[item.offset for item in repeated if item[:2] == place] for place in places]
+    assert by_place == [[5, 6]] * 8
 
 
 def test_the_cost_of_a_lane_is_the_time_of_partitions_with_no_owner_and_with_several():

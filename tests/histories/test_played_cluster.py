@@ -195,12 +195,34 @@ def test_a_play_needs_a_broker_and_a_client_that_takes_the_settings():
         consumers.play(Broker(groups=False), Client, Application)
 
 
+def test_what_is_shown_after_a_play_is_of_its_application():
+    class Idle(Client):
+        pass
+
+    class Made(Application):
+        count = 0
+
+        def __init__(self, consumer, store):
+            super().__init__(consumer, store)
+            Made.count += 1
+
+    history = History(1, {"t": 1}, 1, records_per_minute=0)
+    history.run(Application)
+    history.play(Broker(), Idle, Made)
+    for again in (history.trace, lambda: history.play(Broker(), Idle)):
+        before = Made.count
+        again()
+        assert Made.count > before
+
+
 def test_an_event_that_leads_to_settings_that_the_client_refuses_is_skipped():
     deploy, more = RollingDeploy(5, protocol="consumer"), AddPartitions(5, topic="t")
     play = Play(History(1, {"t": 1}, 1, (deploy, more)), Application, Broker(groups=False), Client)
     assert isinstance(play.ledger, Ledger)
+    play.schedule.run_until(7000)
     for event in (deploy, more, RollingDeploy(5)):
         play.strike(event, None)
+    assert {at_ms for at_ms, *_ in play.ledger.notes} == {7000}
     notes = [(kind, details) for _, _, kind, details in play.ledger.notes]
     assert notes == [
         ("skipped", f'{deploy!r}: the broker has no consumer groups; give it kafka="4.1"'),

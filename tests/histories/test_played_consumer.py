@@ -4,6 +4,7 @@ The client is a stand-in.
 """
 
 import threading
+from queue import Empty
 from types import SimpleNamespace
 
 import pytest
@@ -48,6 +49,36 @@ def test_a_thread_answers_requests_in_order():
     assert thread.answer(0) is None
     thread.abandon()
     thread.join(WAIT_S)
+
+
+def test_an_answer_is_waited_for_in_seconds(monkeypatch):
+    thread, waits = ClientThread(Counter, "one"), []
+    thread.answer(WAIT_S)
+
+    def get(timeout):
+        waits.append(timeout)
+        raise Empty
+
+    monkeypatch.setattr(thread, "_answers", SimpleNamespace(get=get))
+    assert thread.answer(2.5) is None
+    assert waits == [2.5]
+    thread.abandon()
+    thread.join(WAIT_S)
+
+
+def test_a_thread_that_wakes_up_finds_itself_abandoned(monkeypatch):
+    thread, seen = ClientThread(Counter, "one"), []
+    thread.answer(WAIT_S)
+    wake = thread._questions.put
+
+    def put(question):
+        seen.append((question, thread._abandoned))
+        wake(question)
+
+    monkeypatch.setattr(thread, "_questions", SimpleNamespace(put=put))
+    thread.abandon()
+    thread.join(WAIT_S)
+    assert seen == [(None, True)]
 
 
 def test_a_client_that_never_ends_keeps_no_process():
@@ -182,6 +213,15 @@ def test_a_poll_asks_each_second_until_there_are_records_or_its_time_is_over(pla
     assert played.consumer.positions() == {FIRST: 6, SECOND: 10}
 
 
+def test_a_subscription_that_the_client_refuses_changes_nothing(played):
+    assert played.consumer.subscription() == set()
+    played.consumer.subscribe(["t"], Listener())
+    played.client.failure = KafkaError("refused")
+    with pytest.raises(KafkaError, match="refused"):
+        played.consumer.subscribe(["u"], Listener())
+    assert played.consumer.subscription() == {"t"}
+
+
 def test_the_listener_is_called_by_the_program_and_decides_what_is_assigned(played):
     listener = subscribed(played)
     assert played.consumer.assignment() == {FIRST, SECOND}
@@ -197,6 +237,34 @@ def test_the_listener_is_called_by_the_program_and_decides_what_is_assigned(play
         ("assigned", [FIRST, SECOND]), ("revoked", [FIRST]), ("lost", [SECOND]),
     ]  # fmt: skip
     assert [(kind, places) for _, kind, places in played.noted()] == listener.calls
+
+
+def test_a_listener_finds_what_it_gets_and_still_has_what_it_gives_up(played):
+    seen = []
+
+    class Looks:
+        def on_partitions_assigned(self, places):
+            seen.append(("assigned", played.consumer.assignment()))
+            played.consumer.seek(SECOND, 9)
+
+        def on_partitions_revoked(self, places):
+            seen.append(("revoked", played.consumer.positions()))
+
+        def on_partitions_lost(self, places):
+            seen.append(("lost", played.consumer.positions()))
+
+    played.consumer.subscribe(["t"], Looks())
+    played.client.batches = [
+        lambda listener: listener.on_partitions_assigned([FIRST, SECOND]),
+        [record(0, 4)],
+        lambda listener: listener.on_partitions_revoked([FIRST]),
+        lambda listener: listener.on_partitions_lost([SECOND]),
+    ]
+    for _ in range(4):
+        played.consumer.poll(0)
+    assert seen == [
+        ("assigned", {FIRST, SECOND}), ("revoked", {FIRST: 5, SECOND: 9}), ("lost", {SECOND: 9}),
+    ]  # fmt: skip
 
 
 def test_a_listener_without_on_partitions_lost_gets_them_as_revoked(played):
@@ -298,6 +366,10 @@ def test_seeking_sets_the_position_and_other_methods_are_the_clients(played):
     played.consumer.seek(("t", 1), 40)
     played.consumer.pause([FIRST])
     assert played.taken() == [("seek", SECOND, 40), ("pause", [FIRST])]
+    assert played.consumer.positions() == {FIRST: 5, SECOND: 40}
+    played.client.failure = KafkaError("refused")
+    with pytest.raises(KafkaError, match="refused"):
+        played.consumer.seek(SECOND, 50)
     assert played.consumer.positions() == {FIRST: 5, SECOND: 40}
     assert played.consumer.group_metadata() == ("g", -1, "", None)
     assert not hasattr(played.consumer, "_own")

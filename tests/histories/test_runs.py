@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from coterie.designs.page import TINTS, shortened
 from coterie.histories import (
     Crash,
     DeleteGroup,
@@ -116,6 +117,16 @@ def test_nobody_looks_where_a_new_member_would_begin_if_all_records_were_process
     outcome = History(1, **FEW).run(CommitsNothing)
     assert {note.member for note in outcome._ledger.notes} == {"member-0", ""}
     assert {end.start for end in outcome._ledger.ends.values()} == {None}
+
+
+def test_nobody_looks_where_a_new_member_would_begin_if_offsets_are_committed():
+    class ProcessesNothing(Application):
+        def process(self, records):
+            self.consumer.commit()
+
+    outcome = History(1, **FEW).run(ProcessesNothing)
+    assert [(item.first_offset, item.last_offset) for item in outcome.lost] == [(0, 59)] * 2
+    assert {note.member for note in outcome._ledger.notes} == {"member-0", ""}
 
 
 def test_an_offset_of_0_is_a_committed_offset():
@@ -244,6 +255,19 @@ def test_the_data_of_a_page_have_a_lane_with_the_owners_of_each_partition():
     assert data["ops"] == [[4000, repr(crash)]]
     assert [at_ms for at_ms, _ in data["marks"]] == [4000]
     assert data["left_out"] == {"partitions": 0}
+    for at_ms, member in enumerate("hgfedc", 9500):
+        ledger.note(at_ms, member, "assigned", [("t", 1)])
+    for at_ms in range(10_000, 10_401):
+        ledger.note(at_ms, "a", "join")
+        ledger.note(at_ms, "", "event", crash)
+    data = page_data(Outcome(History(), ledger, {}, {}), SimpleNamespace(ledger=ledger))
+    (lane,) = data["lanes"]
+    assert shortened("cdefgh") in lane["owners"]
+    tint_of = {names[0]: tint for names, tint in zip(lane["owners"], lane["tints"], strict=True)
+               if names}  # fmt: skip
+    assert tint_of == {name: number % TINTS for number, name in enumerate("abcdefgh")}
+    # 403 different times are too many: each mark has those of 2 ms
+    assert (lane["rebalances"]["span_ms"], data["mark_ms"]) == (2, 2)
     ledger.ends = {("t", number): ledger.ends["t", 1] for number in range(203)}
     data = page_data(Outcome(History(), ledger, {}, {}), SimpleNamespace(ledger=ledger))
     assert len(data["partitions"]) == 200

@@ -4,10 +4,10 @@ Their records become Python objects, which takes the GIL, and commits touch none
 the fold collects many such batches and applies them at once. A batch with a fault is not deferred:
 faults are reported in log order.
 """
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
 from libc.stdlib cimport realloc
 
-from coterie._core.codec.batch cimport V2_HEADER, Batch, Record, in_time
+from coterie._core.codec.batch cimport V2_HEADER, Batch, Record
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16
 from coterie._core.codec.record cimport any_record
 from coterie._core.fold.commit cimport KEY_GROUP, check_group_value
@@ -34,9 +34,9 @@ cdef inline int deferred_put(DeferredGroups* deferred, const Batch* batch) noexc
     return 0
 
 
-cdef inline bint only_group_metadata(const Batch* batch, int64_t until_ms) noexcept nogil:
-    """Whether a batch of magic 2, not compressed, is nothing but group metadata that can be read
-    and counts as of `until_ms`."""
+cdef inline bint only_group_metadata(const Batch* batch) noexcept nogil:
+    """Whether a batch of magic 2, not compressed, is nothing but group metadata that can be read.
+    What is too late to count is left out when it is applied."""
     cdef Cursor cur
     cdef Record record
     cdef int32_t _i
@@ -44,7 +44,7 @@ cdef inline bint only_group_metadata(const Batch* batch, int64_t until_ms) noexc
     for _i in range(batch.record_count):
         # Not `record_v2`: with a second caller the compiler would not inline it, and the fold's
         # loop over commits would take 17 more instructions a record.
-        if any_record(&cur, batch, &record) != OK or not in_time(&record, until_ms):
+        if any_record(&cur, batch, &record) != OK:
             return False
         if record.key_size < 4 or load_i16(record.key) != KEY_GROUP:
             return False

@@ -184,7 +184,7 @@ cdef class PartitionFold(FoldState):
             if self.queue.count < FULL or not queue_apply(
                     &self.queue, &self.table, &self.place_cache, self.tracks):
                 return TAKEN
-        elif not only_group_metadata(batch, self.until_ms):
+        elif not only_group_metadata(batch):
             return OTHER_BATCH
         elif deferred_put(&self.deferred, batch) == 0:
             self.count_batch(batch, batch.base_offset, count)

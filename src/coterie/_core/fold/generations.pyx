@@ -103,7 +103,7 @@ cdef class GroupView:
         for i in range(self.members.count):
             member = self.member(i)
             members[text_of(&member[MEMBER_ID])] = (
-                text_of(&member[INSTANCE_ID]) or None,
+                text_of(&member[INSTANCE_ID]),
                 member[SUBSCRIPTION].at[:member[SUBSCRIPTION].size])
         return members
 
@@ -283,7 +283,7 @@ cdef tuple compare_members(dict old, dict new):
     for member_id, (instance, _) in new.items():
         if member_id in old:
             continue
-        if instance and instance in was_static and was_static[instance] not in new:
+        if instance in was_static and was_static[instance] not in new:
             replaced.append((instance, was_static[instance], member_id))
         else:
             joined.append(member_id)

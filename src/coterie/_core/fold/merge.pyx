@@ -115,7 +115,7 @@ cdef int absorb_state(FoldState fold, FoldState later) except -1:
     fold.faults.extend(later.faults)
     fold.segments.extend(later.segments)
     fold.seq = shift + later.seq
-    fold.failed = fold.failed or later.failed
+    fold.failed = later.failed
     fold.cut = later.cut
     fold.stopped = later.stopped
     return 0

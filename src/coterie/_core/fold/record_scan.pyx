@@ -281,7 +281,7 @@ cdef class RecordScan:
 
     cdef inline void end_batch(self, const Batch* batch) noexcept nogil:
         cdef BatchRow* row = &self.batches[self.batch_count]
-        if batch.transactional or batch.control:
+        if batch.transactional:      # markers decide no other records
             self.piece_transactional = True
         if self.rows.disk_bytes != NULL:
             share_out(&self.rows, row.first_row, batch.size, self.weight)
