@@ -31,8 +31,7 @@ PY      := $(VENV)/bin/python
 PIP     := $(PY) -m pip --disable-pip-version-check -q
 PYTEST  ?= -q
 WORKERS ?= 2
-SUITE_WORKERS ?= 4
-PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 LOG     ?= tests/golden/logs/basic
 OUT     ?= build/replay
 FUZZ_SECONDS ?= 120
@@ -102,9 +101,7 @@ replay: build
 # Compiled tests are kept in build/, whatever the environment says: each worker would rewrite all
 # asserts again, which takes as long as a hundred tests.
 KEEPING := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(abspath build/pycache)
-TESTED := $(KEEPING) $(PY) -m pytest $(PARALLEL)
-# Programs of other languages wait most of the time, so the suites take more processes than cores.
-SUITES_TESTED := $(subst -n $(WORKERS),-n $(SUITE_WORKERS),$(TESTED))
+TESTED = $(KEEPING) $(PY) -m pytest $(PARALLEL)
 # A home from which Spark starts in half the time: without it, tests take longer, and nothing else.
 spark-home: $(VENV)/.spark
 $(VENV)/.spark: $(VENV)/.dev tests/support/spark_home.py | build
@@ -121,8 +118,10 @@ test-clients: build dev $(VENV)/.spark
 	@$(TESTED) $(CLIENTS) $(PYTEST)
 test-package: build dev $(VENV)/.spark
 	@$(TESTED) $(PACKAGE) $(PYTEST)
+# More processes than cores: programs of other languages mostly wait.
+test-suites: WORKERS := 4
 test-suites: build dev $(VENV)/.spark
-	@$(SUITES_TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE) $(PYTEST)
+	@$(TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE) $(PYTEST)
 test-all: build dev $(VENV)/.spark
 	@$(TESTED) $(PYTEST)
 
