@@ -215,11 +215,14 @@ def test_a_poll_asks_each_second_until_there_are_records_or_its_time_is_over(pla
 
 def test_a_subscription_that_the_client_refuses_changes_nothing(played):
     assert played.consumer.subscription() == set()
-    played.consumer.subscribe(["t"], Listener())
+    listener = subscribed(played)
     played.client.failure = KafkaError("refused")
     with pytest.raises(KafkaError, match="refused"):
         played.consumer.subscribe(["u"], Listener())
     assert played.consumer.subscription() == {"t"}
+    played.client.batches = [lambda listener: listener.on_partitions_lost([SECOND])]
+    played.consumer.poll(0)
+    assert listener.calls[-1] == ("lost", [SECOND])
 
 
 def test_the_listener_is_called_by_the_program_and_decides_what_is_assigned(played):

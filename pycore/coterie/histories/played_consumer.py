@@ -90,10 +90,9 @@ class PlayedConsumer:
 
     def subscribe(self, topics: list[str], listener: Any = None) -> None:
         """Subscribe to topics."""
-        self._listener = listener
         calls = _Calls(*(self._thread.handing(getattr(self, f"_{name}")) for name in OWN))
         self._ask(lambda client: client.subscribe(topics, calls))
-        self._topics = set(topics)
+        self._topics, self._listener = set(topics), listener
 
     def subscription(self) -> set[str]:
         """Return the subscribed topics."""
