@@ -88,17 +88,22 @@ def test_a_member_that_closes_stays_away_while_there_are_faults_and_one_that_joi
     assert "member-2" in {work.member for works in ledger.works.values() for work in works}
 
 
-def test_a_member_that_is_closing_when_the_faults_end_starts_again():
+@pytest.mark.parametrize(
+    ("event", "again_ms"),
+    [(Close(at_ms=170_000), 180_000), (Restart(at_ms=170_000, down_ms=5000), 185_000)],
+)
+def test_a_member_that_is_closing_when_the_faults_end_starts_again(event, again_ms):
+    """At once, or as much later as it was to be down."""
     pause = Pause(at_ms=AT_MS, pause_ms=600_000, during="callback")  # the one of its close
     history = History(
         members=1,
         topics={"t": 1},
         minutes=3,
         records_per_minute=20,
-        events=(pause, Close(at_ms=170_000)),
+        events=(pause, event),
     )
     outcome = history.run(Application)
-    assert times_of(outcome._ledger, "member-0", "started") == [0, 180_000]
+    assert times_of(outcome._ledger, "member-0", "started") == [0, again_ms]
     assert not outcome.stuck
 
 

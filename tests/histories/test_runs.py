@@ -18,6 +18,7 @@ from coterie.histories import (
     Pause,
     random_history,
 )
+from coterie.histories.instance import Instance
 from coterie.histories.ledger import Ledger
 from coterie.histories.outcome import Outcome
 from coterie.histories.page import page_data
@@ -272,3 +273,18 @@ def test_the_data_of_a_page_have_a_lane_with_the_owners_of_each_partition():
     data = page_data(Outcome(History(), ledger, {}, {}), SimpleNamespace(ledger=ledger))
     assert len(data["partitions"]) == 200
     assert data["left_out"] == {"partitions": 3}
+
+
+def test_a_probe_ends_as_soon_as_it_knows_where_each_partition_begins():
+    class Reader:
+        polls = 0
+
+        def poll(self, timeout_ms):
+            self.polls += 1
+            return [SimpleNamespace(topic="t", partition=self.polls - 1, offset=7)]
+
+    run = SimpleNamespace(ledger=SimpleNamespace(ends={("t", 0): None, ("t", 1): None}))
+    reader, starts = Reader(), {}
+    Instance(run, 0, {})._find_starts(reader, starts)
+    assert reader.polls == 2
+    assert starts == {("t", 0): 7, ("t", 1): 7}
