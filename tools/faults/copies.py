@@ -33,8 +33,8 @@ MEMORY_BYTES = 8 << 30
 BLOCKS = HOME / "blocks/libblocks.so"
 # -O1 takes half the time of -O3. Each block of code reports itself to the library, also in the
 # function that chooses among clones; that one runs before the library is linked, so no clones.
-# addr2line 2.40 takes some files of DWARF 5 for others. A variable that a fault leaves unset holds a
-# pattern, not a zero by chance.
+# addr2line 2.40 takes some files of DWARF 5 for others. A variable that a fault leaves unset holds
+# a pattern, not a zero by chance.
 FAST_BUILD = {
     "CFLAGS": "-O1 -DNDEBUG -g1 -gdwarf-4 -ftrivial-auto-var-init=pattern"
     " -fsanitize-coverage=trace-pc '-Dtarget_clones(...)='",
