@@ -1,4 +1,4 @@
-"""Put the docstrings of a stub into a Cython module: ``stub_docs.py MODULE.pyx MODULE.pyi OUTPUT``.
+"""Put the docstrings of a stub into a Cython module, for ``transpile.py``.
 
 The stub holds the full docstrings, because editors and type checkers read it. The module repeats
 the first line of each, so that a reader of the source knows what a function is for. The build gives
@@ -13,8 +13,6 @@ or another one.
 
 import ast
 import re
-import sys
-from pathlib import Path
 
 SUMMARY = re.compile(r'^( +|(\w+)\.__doc__ = )"""(.*?)"""$')
 DEFINITION = re.compile(r"^( *)(?:cdef class|class|def|cpdef)\b[^(:=]*?(\w+)\s*[(:]")
@@ -89,15 +87,3 @@ def filled(source, stub):
     if wrong:
         raise SystemExit("\n".join(wrong))
     return "\n".join(lines)
-
-
-def main(module, stub, output):
-    """Write the copy that Cython reads."""
-    source = Path(module).read_text(encoding="utf-8")
-    text = filled(source, Path(stub).read_text(encoding="utf-8"))
-    Path(output).parent.mkdir(parents=True, exist_ok=True)
-    Path(output).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Write the C of all Cython modules: ``transpile.py BUILD_FOLDER [DIRECTIVE=VALUE|annotate ...]``.
+"""Write the C of all Cython modules: ``transpile.py BUILD_FOLDER [annotate] [linetrace]``.
 
 Cython reads copies of the sources, in which the modules have the docstrings of their stubs
 (``stub_docs.py``), and writes the C beside the copies. Only what changed is copied and written.
@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+import Cython
 import setuptools  # has distutils, which Python 3.12 and later lack and cythonize needs
 from Cython.Build import cythonize
 from Cython.Compiler import Options
@@ -28,7 +29,7 @@ Options.warning_errors = True  # at the top: a process that is spawned runs thes
 
 
 def write_if_changed(path, text):
-    """Leave the time of a file that has this text already."""
+    """Write a file, unless it has this text already: its time says that it changed."""
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -53,10 +54,12 @@ def copy_sources(folder):
 
 def main(folder, *options):
     """Write the C; all of it if the options are others than the last time."""
+    if not (3, 1) <= tuple(map(int, Cython.__version__.split(".")[:2])) < (4,):
+        raise SystemExit(f"Cython {Cython.__version__} does not suit coterie: cython>=3.1,<4")
     folder = Path(folder)
     modules = copy_sources(folder)
     extensions = [setuptools.Extension(name, [str(path)]) for name, path in modules.items()]
-    directives = DIRECTIVES | {name: True for name in options if name != "annotate"}
+    directives = DIRECTIVES | {"linetrace": "linetrace" in options}
     written_with = folder / "cython_options"
     options_now = repr((directives, options))
     cythonize(

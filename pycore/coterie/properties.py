@@ -59,7 +59,7 @@ def _logical_lines(text: str) -> list[tuple[str, int]]:
         if backslashes % 2 and number < len(naturals):
             begun += stripped[:-1]
         else:
-            lines.append((begun + (stripped[:-1] if backslashes % 2 else stripped), first))
+            lines.append((begun + stripped, first))
             begun = ""
     return [*lines, (begun, first)] if begun else lines  # a continuation that nothing follows
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def build(*arguments):
-    """Build with the packages of this environment; its programs (cython) come first on the PATH."""
+    """Build with this environment's packages; its programs (cmake, ninja) are first on the PATH."""
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     command = [sys.executable, "-m", "build", "--no-isolation", *map(str, arguments), str(ROOT)]
     done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True)

@@ -14,17 +14,16 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+from support import jvm
 from support.patience import HANG_S
 
 HOME = Path(sys.prefix) / "spark"
 CLASSES = HOME / "classes.jsa"
 LINKS = ("bin", "jars", "sbin")
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # too short for the second compiler
 # Spark's own (15 s for a socket, 120 s for an answer) would fail tests on a busy machine.
 TIME_LIMITS = (
     f"-Dspark.python.authenticate.socketTimeout={HANG_S}s -Dspark.network.timeout={HANG_S}s"
 )
-WITHOUT_MESSAGES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 # To compile a query takes longer than to interpret it for a small log.
 WITHOUT_CODEGEN = {
     "spark.sql.codegen.wholeStage": "false",
@@ -34,9 +33,7 @@ WITHOUT_CODEGEN = {
 
 def java_options():
     """Return the options of each of Spark's JVMs, with the archive of classes if there is one."""
-    if not CLASSES.exists():
-        return SHORT_LIVED
-    return f"{SHORT_LIVED} -XX:SharedArchiveFile={CLASSES} {WITHOUT_MESSAGES}"
+    return " ".join(jvm.options(CLASSES))
 
 
 def environment():
@@ -62,17 +59,18 @@ def make(log):
         (HOME / name).unlink(missing_ok=True)
         (HOME / name).symlink_to(installed / name)
     os.environ |= environment()
-    os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:ArchiveClassesAtExit={parsed} {WITHOUT_MESSAGES}"
+    archiving = [f"-XX:ArchiveClassesAtExit={parsed}", *jvm.WITHOUT_MESSAGES]
+    os.environ["SPARK_SUBMIT_OPTS"] += " " + " ".join(archiving)
 
     from coterie_spark.session import local_session
 
     spark = local_session("local[2]", conf=WITHOUT_CODEGEN)
     with tempfile.TemporaryDirectory() as folder:
         work(spark, log, Path(folder))
-    jvm = spark.sparkContext._gateway.proc
+    java = spark.sparkContext._gateway.proc
     spark.stop()
-    jvm.stdin.close()  # it ends, and writes what it had loaded
-    jvm.wait()
+    java.stdin.close()  # it ends, and writes what it had loaded
+    java.wait()
     if parsed.exists():
         parsed.replace(CLASSES)  # a part of an archive would crash a JVM
 

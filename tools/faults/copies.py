@@ -234,7 +234,7 @@ class Copy:
 
     def _environment(self) -> dict[str, str]:
         compilers = [str(CCACHE)] if CCACHE.is_dir() else []
-        tools = Path(sys.executable).parent  # cmake, ninja and cython of this environment
+        tools = Path(sys.executable).parent  # cmake and ninja of this environment
         return {
             **os.environ,
             **FAST_BUILD,

@@ -179,14 +179,13 @@ def compare_responses(
         {line["id"]: line for line in _parse(lines) if line.get("event") == "response"}
         for lines in (expected, actual)
     )
-    first_known = actual_by_id | expected_by_id
     for key in dict.fromkeys([*expected_by_id, *actual_by_id]):
         e, a = expected_by_id.get(key), actual_by_id.get(key)
         if e is not None and a is not None:
             a = _without_unknown_types(e, _without_unknown_epochs(e, a))
         pair = [[] if x is None else [{**x, "at": 0}] for x in (e, a)]
         for difference in _of_moment(None, *pair):
-            at = first_known[key]["at"]
+            at = (e or actual_by_id[key])["at"]
             yield Difference(at, difference.what, difference.expected, difference.actual)
 
 

@@ -381,7 +381,7 @@ def _summary(
             counts[event.to] += 1
             start, state = since.pop(event.group_id, (event.at, event.from_))
             ms_in_state[state] += event.at - start
-            since[event.group_id] = (event.at, event.to)  # Dead, too, though it is not shown
+            since[event.group_id] = (event.at, event.to)
         elif isinstance(event, Response):
             refused += event.response.error not in (Error.NONE, Error.MEMBER_ID_REQUIRED)
         elif isinstance(event, ConsumerGroupChange) and event.group_id in since:  # converted

@@ -5,6 +5,7 @@ import subprocess
 from time import sleep
 from urllib.request import Request, urlopen
 
+from support import jvm
 from support.broker.kafka_broker import classpath, free_ports
 
 SETTINGS = """\
@@ -43,7 +44,7 @@ class Worker:
         file, self._log = broker.folder / f"{name}.properties", broker.folder / f"{name}.log"
         values = {"address": broker.address, "name": name, "group": group, "port": port}
         file.write_text(SETTINGS.format(**values, protocol=protocol))
-        command = ["java", "-Xmx200m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        command = ["java", "-Xmx200m", *jvm.SHORT_LIVED]
         command += ["-cp", classpath(broker.version, "connect"), MAIN, str(file)]
         run.note("worker started", worker=name, group=group, url=self.url, protocol=protocol)
         with open(self._log, "w") as log:

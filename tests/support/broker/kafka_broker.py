@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support import maven
+from support import jvm, maven
 from support.patience import HANG_S
 
 PROJECT = Path(__file__).parent
@@ -102,7 +102,7 @@ def classpath(version=VERSION, *profiles):
 
 
 def java(main, *arguments, options=(), version=VERSION):
-    fixed = ["-Xmx400m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Duser.timezone=UTC"]
+    fixed = ["-Xmx400m", *jvm.SHORT_LIVED, "-Duser.timezone=UTC"]
     fixed += [*options, "-cp", classpath(version)]
     return ["java", *fixed, main, *map(str, arguments)]
 

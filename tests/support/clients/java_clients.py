@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from support import jvm
 from support.clients.builds import BUILD, HERE, OTHERS, run, sources
 
 VERSIONS = ["4.1.1", pytest.param("3.9.1", marks=OTHERS)]
 SOURCES = HERE / "java" / "kafka"
-# A program runs for a second, so the second compiler would not pay off.
-COLLECTOR = "-XX:+UseSerialGC"
-OPTIONS = ["-XX:TieredStopAtLevel=1", COLLECTOR, "-Xshare:auto", "-Xmx256m"]
+OPTIONS = ["-Xshare:auto", "-Xmx256m"]
 OPTIONS += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Duser.timezone=UTC"]
 CLIENTS = re.compile(r"org/apache/kafka/(clients|common)/.*\.class$")
 
@@ -66,7 +65,7 @@ def build(home, version):
             ran = run(command, SOURCES, None)
             assert ran.returncode == 0, ran.stderr
         archive_classes(archive, jars.read_text().split(":"), classpath)
-    return [*([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []), *classpath]
+    return [*jvm.options(archive), *classpath]
 
 
 def archive_classes(archive, jars, classpath):
@@ -82,7 +81,7 @@ def archive_classes(archive, jars, classpath):
     listed = archive.with_suffix(".list")
     listed.write_text("\n".join(names))
     dump = ["-Xshare:dump", f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={archive}"]
-    if run(["java", COLLECTOR, *dump, *classpath], SOURCES, None).returncode:
+    if run(["java", *jvm.SHORT_LIVED, *dump, *classpath], SOURCES, None).returncode:
         archive.unlink(missing_ok=True)
 
 
