@@ -7,6 +7,7 @@ small module.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -57,8 +58,8 @@ def copy_sources(folder):
 
 def main(folder, *options):
     """Write the C; all of it if the options are others than the last time."""
-    if not (3, 1) <= tuple(map(int, Cython.__version__.split(".")[:2])) < (4,):
-        raise SystemExit(f"Cython {Cython.__version__} does not suit coterie: cython>=3.1,<4")
+    if not (3, 3, 1) <= tuple(map(int, re.findall(r"\d+", Cython.__version__)[:3])) < (4,):
+        raise SystemExit(f"Cython {Cython.__version__} does not suit coterie: cython>=3.3.1,<4")
     folder = Path(folder)
     modules = copy_sources(folder)
     modules[SHARED] = folder / Path(*SHARED.split(".")).with_suffix(".c")

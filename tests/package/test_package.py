@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from support.packages import ROOT, environment_with, generated, wheel_in
+from support.packages import ROOT, environment_with, generated, sdist_in, wheel_in
 
 PACKAGES = {
     "coterie": ROOT / "pycore" / "coterie",
@@ -33,8 +33,14 @@ def names_of(wheel):
 
 
 @pytest.fixture(scope="module")
+def built(tmp_path_factory, request):
+    """A folder with the sdist and the wheel that is made from it."""
+    return sdist_in(tmp_path_factory.mktemp("sdist"), request.config)
+
+
+@pytest.fixture(scope="module")
 def wheel(built):
-    return wheel_in(built / "sdist")
+    return wheel_in(built)
 
 
 def test_the_wheel_holds_both_packages_typed(wheel):
@@ -195,8 +201,8 @@ def wheel_metadata():
     return made
 
 
-def test_the_wheel_from_the_sdist_is_the_wheel_from_the_tree(built, wheel):
-    assert names_of(wheel) == names_of(wheel_in(built / "tree"))
+def test_the_wheel_from_the_sdist_is_the_wheel_from_the_tree(tree_wheel, wheel):
+    assert names_of(wheel) == names_of(tree_wheel)
 
 
 def test_the_sdist_holds_all_sources_and_no_golden_data(built):
@@ -210,7 +216,7 @@ def test_the_sdist_holds_all_sources_and_no_golden_data(built):
 
 def files_of(built):
     """Name -> content of each file of the sdist."""
-    (sdist,) = (built / "sdist").glob("*.tar.gz")
+    (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         return {
             each.name.partition("/")[2]: archive.extractfile(each).read()

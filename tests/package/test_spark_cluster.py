@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from support import golden_data, spark_home
-from support.packages import environment_with, wheel_in
+from support.packages import environment_with
 
 pyspark = pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -39,9 +39,9 @@ TRIES = 5  # a replay may be over the moment before it is seen
 
 
 @pytest.fixture(scope="module")
-def installed(built, tmp_path_factory):
+def installed(tree_wheel, tmp_path_factory):
     """Give an environment with the wheel, and of this one what Spark needs: no editable install."""
-    return environment_with(wheel_in(built / "tree"), tmp_path_factory.mktemp("cluster") / "env")
+    return environment_with(tree_wheel, tmp_path_factory.mktemp("cluster") / "env")
 
 
 class Daemon:

@@ -1,4 +1,4 @@
-"""The package as users get it: built once for all tests, and installed into environments.
+"""The package as users get it: each kind built once for all tests, and installed.
 
 The wheel of the tree reuses the tree's build folder (see pyproject.toml), so nothing is compiled
 again. The wheel of the sdist is compiled completely, but without optimisation and from the C that
@@ -6,6 +6,7 @@ Cython wrote for the tree: Cython's input is the same in both (``package/test_pa
 tests check its contents and that it runs.
 """
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -27,17 +28,33 @@ def build(*arguments):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-def built_in(home, config):
-    """Build the sdist and its wheel (in ``sdist``), and a wheel from the tree (in ``tree``)."""
+def sdist_in(folder, config):
+    """Build the sdist and, without optimisation, its wheel in a folder, and return the folder."""
+    skip_unless_wanted(config)
+    generated_c = f"-Ccmake.define.COTERIE_GENERATED={generated() or ''}"
+    build("--outdir", folder, "-Ccmake.build-type=None", generated_c)  # no flags of CMake's own
+    return folder
+
+
+def tree_wheel_in(folder, config):
+    """Build the wheel of the tree in a folder that all processes of a run share, and return it."""
+    skip_unless_wanted(config)
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the processes would build in one folder of objects
+        if not folder.exists():
+            unfinished = folder.with_name(f"{folder.name}.unfinished")
+            build("--outdir", unfinished, "--wheel")
+            unfinished.rename(folder)
+    return wheel_in(folder)
+
+
+def skip_unless_wanted(config):
+    """Skip a test that builds the package, unless such tests are wanted and can run."""
     if not (os.environ.get("CI") or config.getoption("--slow")):
-        pytest.skip("builds the package twice: runs in CI or with --slow")
+        pytest.skip("builds the package: runs in CI or with --slow")
     for name in ("build", "scikit_build_core", "setuptools", "Cython"):
         if find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
-    generated_c = f"-Ccmake.define.COTERIE_GENERATED={generated() or ''}"
-    build("--outdir", home / "sdist", "-Ccmake.build-type=Debug", generated_c)
-    build("--outdir", home / "tree", "--wheel")
-    return home
 
 
 def generated():
