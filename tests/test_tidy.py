@@ -96,7 +96,7 @@ def test_a_path_of_one_machine_would_be_seen(place):
 
 
 def test_tests_that_share_what_takes_long_are_run_by_one_process(request):
-    """Else each process of xdist starts Spark and builds the package; no test fails of it."""
+    """Else each process of xdist starts Spark; no test fails of it."""
     if hasattr(request.config, "workerinput"):
         assert request.node.nodeid.endswith("@test_tidy")
 
