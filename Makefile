@@ -5,8 +5,9 @@
 #   make test-server   a suite each, as the next three: the server and its protocol
 #   make test-designs  the designs, old and new
 #   make test-clients  real clients
+#   make test-spark    Spark in this process: replays, questions, functions, streams
 #   make test-package  the wheel, a Spark cluster that has only that, Spark Connect
-#   make test-suites   these four in one run; test-all: every test
+#   make test-suites   these five in one run; test-all: every test
 #   make lint types    ruff and cython-lint; mypy strict and stubtest
 #   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
 #   make docs          the pages of docs/ and the reference of the API, in build/docs, tried in a browser
@@ -40,6 +41,7 @@ FUZZ_SEED ?=
 SERVER  := tests/wire tests/server
 DESIGNS := tests/designs
 CLIENTS := tests/clients
+SPARK   := tests/spark
 PACKAGE := tests/package
 SITE    := tests/site
 # What reads bytes; of the wire's tests neither those of its table nor those beside peers' codecs.
@@ -51,7 +53,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py tools/transpile.py 
             $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
-.PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel clean \
+.PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-spark test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel clean \
         test-pythons test-lowest faults spark-home chart-library pictures answers FORCE
 all: build
 
@@ -109,19 +111,21 @@ $(VENV)/.spark: $(VENV)/.dev tests/support/spark_home.py | build
 	@PYTHONPATH=tests $(KEEPING) $(PY) -m support.spark_home tests/golden/logs/transactions
 	@touch $@
 test: build dev $(VENV)/.spark  # a path that PYTEST names is tested, wherever it lies
-	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE) $(SITE)) $(PYTEST)
+	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS) $(SPARK) $(PACKAGE) $(SITE)) $(PYTEST)
 test-server: build dev
 	@$(TESTED) $(SERVER) $(PYTEST)
 test-designs: build dev
 	@$(TESTED) $(DESIGNS) $(PYTEST)
 test-clients: build dev $(VENV)/.spark
 	@$(TESTED) $(CLIENTS) $(PYTEST)
+test-spark: build dev $(VENV)/.spark
+	@$(TESTED) $(SPARK) $(PYTEST)
 test-package: build dev $(VENV)/.spark
 	@$(TESTED) $(PACKAGE) $(PYTEST)
 # More processes than cores: programs of other languages mostly wait.
 test-suites: WORKERS := 4
 test-suites: build dev $(VENV)/.spark
-	@$(TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(PACKAGE) $(PYTEST)
+	@$(TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(SPARK) $(PACKAGE) $(PYTEST)
 test-all: build dev $(VENV)/.spark
 	@$(TESTED) $(PYTEST)
 
