@@ -24,7 +24,6 @@ from coterie._core.codec.schema import (
 )
 from coterie.errors import CorruptData, CoterieError
 from support import golden_data, log_writer, messages
-from support.examples import examples
 
 COMMIT = {"offset": 100, "metadata": "md", "commitTimestamp": 1000}
 EMPTY_GROUP = {
@@ -183,7 +182,7 @@ def test_every_key_version_encodes_and_decodes_to_itself(key):
 
 
 @pytest.mark.parametrize(("key_version", "version"), messages.VALUE_VERSIONS)
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_every_value_version_encodes_and_decodes_to_itself(key_version, version, data):
     value = data.draw(messages.values(key_version, version))

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coterie import ScanOptions, scan
@@ -12,12 +12,13 @@ from coterie._core.codec.reader import LogReader
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.record_scan import RecordScan
-from support.examples import examples
 from support.golden_data import segments
 
 CASES = ["transactions", "old-formats", "compacted", "connect", "kip848"]
 OUTSIDE_THE_SUM = {2: set(range(16)), 1: set(range(12)), 0: set(range(12))}  # by magic
-SLOW = settings(max_examples=examples(150), derandomize=True)
+SLOW = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
 
 
 @functools.cache
