@@ -71,7 +71,7 @@ build: $(VENV)/.env build/modules  # what it runs with comes while it is compile
 	@$(MAKE) -s --no-print-directory -j2 $(VENV)/.built $(VENV)/.needs
 $(VENV)/.built: $(VENV)/.env $(COMPILED) build/modules
 	@echo "coterie: building"
-	@$(PIP) install --no-build-isolation --no-deps -e .
+	@$(PIP) install --no-build-isolation --check-build-dependencies --no-deps -e .
 	@touch $@
 $(VENV)/.needs: $(VENV)/.env
 	@echo "coterie: installing what it runs with (once)"

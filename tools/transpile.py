@@ -7,11 +7,9 @@ small module.
 """
 
 import os
-import re
 import sys
 from pathlib import Path
 
-import Cython
 import setuptools  # has distutils, which Python 3.12 and later lack and cythonize needs
 from Cython.Build import cythonize
 from Cython.Compiler import Options
@@ -58,8 +56,6 @@ def copy_sources(folder):
 
 def main(folder, *options):
     """Write the C; all of it if the options are others than the last time."""
-    if not (3, 3, 1) <= tuple(map(int, re.findall(r"\d+", Cython.__version__)[:3])) < (4,):
-        raise SystemExit(f"Cython {Cython.__version__} does not suit coterie: cython>=3.3.1,<4")
     folder = Path(folder)
     modules = copy_sources(folder)
     modules[SHARED] = folder / Path(*SHARED.split(".")).with_suffix(".c")

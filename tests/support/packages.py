@@ -30,7 +30,7 @@ def build(*arguments):
 
 def sdist_in(folder, config):
     """Build the sdist and, without optimisation, its wheel in a folder, and return the folder."""
-    skip_unless_wanted(config)
+    skip_unless_it_builds(config)
     generated_c = f"-Ccmake.define.COTERIE_GENERATED={generated() or ''}"
     build("--outdir", folder, "-Ccmake.build-type=None", generated_c)  # no flags of CMake's own
     return folder
@@ -38,7 +38,7 @@ def sdist_in(folder, config):
 
 def tree_wheel_in(folder, config):
     """Build the wheel of the tree in a folder that all processes of a run share, and return it."""
-    skip_unless_wanted(config)
+    skip_unless_it_builds(config)
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the processes would build in one folder of objects
         if not folder.exists():
@@ -48,8 +48,8 @@ def tree_wheel_in(folder, config):
     return wheel_in(folder)
 
 
-def skip_unless_wanted(config):
-    """Skip a test that builds the package, unless such tests are wanted and can run."""
+def skip_unless_it_builds(config):
+    """Skip a test that builds the package unless this run does so (CI, --slow) and can."""
     if not (os.environ.get("CI") or config.getoption("--slow")):
         pytest.skip("builds the package: runs in CI or with --slow")
     for name in ("build", "scikit_build_core", "setuptools", "Cython"):
