@@ -155,7 +155,9 @@ def replaying(installed, folder, *arguments, python="python", command=("coterie"
     command = [installed / command[0], *command[1:], "replay", "log", "--history", "--out"]
     command += arguments
     if "--master" in arguments:
-        command += ["--conf", f"spark.executor.extraJavaOptions={spark_home.java_options()}"]
+        java = {"spark.executor.extraJavaOptions": spark_home.java_options()}
+        for name, value in (spark_home.WITHOUT_CODEGEN | java).items():
+            command += ["--conf", f"{name}={value}"]
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     STARTED.append(subprocess.Popen(command, cwd=folder, env=environment, **piped))
     return STARTED[-1]
@@ -269,21 +271,21 @@ MOMENTS = {  # and whether they still last
 }
 
 
-def struck(start, strike, *moments):
-    """Return a replay that was struck at each of these moments, once one was.
+def struck(start, *strikes):
+    """Return a replay that was struck as (moment, strike) say, one after another, once one was.
 
     What is seen after the blow to last still, lasted when the blow fell.
     """
     for _ in range(TRIES):
         run = start()
-        for moment in moments:
+        for number, (moment, strike) in enumerate(strikes, 1):
             found = run.reaches(moment)
             if not found:
                 break
             strike(run, *found)
             if not MOMENTS[moment](run):
                 break
-            if moment is not moments[-1]:  # else the third blow would find no worker
+            if number < len(strikes):  # else the third blow would find no worker
                 run.cluster.make_whole()
         else:
             return run
@@ -301,6 +303,9 @@ def kill_worker(run, worker, pid):
     worker.process.wait()
     with suppress(ProcessLookupError):  # an executor ends without its worker
         os.kill(pid, signal.SIGKILL)
+
+
+BLOWS = (kill_executor, kill_worker)
 
 
 def kill_driver(run, worker, pid):
@@ -330,30 +335,42 @@ def test_workers_without_coterie_say_what_to_install(installed, cluster, folder)
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
-ALL_OR_EACH = [tuple(MOMENTS), *(pytest.param((m,), marks=pytest.mark.slow) for m in MOMENTS)]
+# One replay is struck at all moments: each costs a minute of many JVMs.
+IN_ONE = ((scan, kill_executor), (merge, kill_worker), (write, kill_executor))
+STRIKES = [IN_ONE, *(((moment, strike),) for moment in MOMENTS for strike in BLOWS)]
+
+
+def slow_but(first, cases, name):
+    """Give the cases as parameters; ``--slow`` runs those after the first."""
+    marks = {"marks": pytest.mark.slow}
+    return [pytest.param(each, id=name(each), **(marks if each != first else {})) for each in cases]
 
 
 @ON_LINUX
 @pytest.mark.parametrize(
-    "moments", ALL_OR_EACH, ids=lambda moments: "-".join(moment.__name__ for moment in moments)
+    "strikes",
+    slow_but(
+        IN_ONE,
+        STRIKES,
+        lambda strikes: "-".join(f"{at.__name__}_{by.__name__}" for at, by in strikes),
+    ),
 )
-@pytest.mark.parametrize("strike", [kill_executor, kill_worker])
 def test_executors_and_workers_that_are_killed_cost_no_row_and_leave_nothing(
-    installed, cluster, folder, moments, strike
+    installed, cluster, folder, strikes
 ):
-    """One replay is struck at all moments: a replay for each takes a minute more."""
-    run = struck(partial(Replaying, installed, cluster, folder), strike, *moments)
+    run = struck(partial(Replaying, installed, cluster, folder), *strikes)
     ended(run.process)
     assert_whole(folder)
 
 
 @ON_LINUX
-def test_what_killed_drivers_left_goes_with_the_next_run(installed, cluster, folder):
+@pytest.mark.parametrize("moment", slow_but(write, MOMENTS, lambda moment: moment.__name__))
+def test_what_a_killed_driver_left_goes_with_the_next_run(installed, cluster, folder, moment):
+    """It leaves most while it writes."""
     start = partial(Replaying, installed, cluster, folder)
-    for moment in MOMENTS:
-        run = struck(start, kill_driver, moment)
-        assert run.process.returncode == -signal.SIGKILL
-        assert [path for path in folder.iterdir() if path.name.startswith(".cluster.")]
+    run = struck(start, (moment, kill_driver))
+    assert run.process.returncode == -signal.SIGKILL
+    assert [path for path in folder.iterdir() if path.name.startswith(".cluster.")]
     ended(start().process)
     assert_whole(folder)
 

@@ -50,10 +50,11 @@ def answers(tmp_path_factory):
     traces.mkdir()
     (traces / f"{TRACE}.trace.jsonl").symlink_to(TRACES / f"scenarios/{TRACE}.trace.jsonl")
     (folder / "ends").write_text(ENDS)
-    script = Path(__file__).parents[1] / "support/package/spark_over_connect.py"
+    script = ["-m", "support.package.spark_over_connect", folder, LOG, traces]
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, script, folder, LOG, traces],
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        [sys.executable, *script],
+        env=os.environ | own | {"PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
     )

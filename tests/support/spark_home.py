@@ -29,6 +29,12 @@ WITHOUT_CODEGEN = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+# What is set for small logs where the workers have tests/, too.
+SMALL_LOGS = {
+    **WITHOUT_CODEGEN,
+    "spark.python.daemon.module": "support.spark_daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
+}
 
 
 def java_options():
@@ -64,7 +70,7 @@ def make(log):
 
     from coterie_spark.session import local_session
 
-    spark = local_session("local[2]", conf=WITHOUT_CODEGEN)
+    spark = local_session("local[2]", conf=SMALL_LOGS)
     with tempfile.TemporaryDirectory() as folder:
         work(spark, log, Path(folder))
     java = spark.sparkContext._gateway.proc

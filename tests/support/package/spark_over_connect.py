@@ -14,6 +14,7 @@ from pyspark.sql.functions import lit
 
 import coterie_spark
 from coterie.insight.offsets.end_offsets import read_end_offsets
+from support.spark_home import SMALL_LOGS
 
 NOW_MS = 1795237385000
 ROWS = ("key", "value", "offsets_partition as partition", "log_offset as offset", "timestamp")
@@ -91,7 +92,7 @@ def computed(spark, folder):
 
 def main(folder, log, traces):
     """Leave all answers."""
-    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **SMALL_LOGS}
     conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     spark = SparkSession.builder.remote("local[2]").config(map=conf).getOrCreate()
     replayed(spark, folder, log)
