@@ -110,7 +110,7 @@ $(VENV)/.spark: $(VENV)/.dev tests/support/spark_home.py | build
 	@echo "coterie: making a home for Spark in tests (once)"
 	@PYTHONPATH=tests $(KEEPING) $(PY) -m support.spark_home tests/golden/logs/transactions
 	@touch $@
-test: build dev $(VENV)/.spark  # a path that PYTEST names is tested, wherever it lies
+test: build dev  # a path that PYTEST names is tested, wherever it lies
 	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS) $(SPARK) $(PACKAGE) $(SITE)) $(PYTEST)
 test-server: build dev
 	@$(TESTED) $(SERVER) $(PYTEST)

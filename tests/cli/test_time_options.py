@@ -1,8 +1,6 @@
 """What --at, --since and --until mean on a log whose clock went back: docs/log.md.
 
-The log: a group of one member commits 10; the clock goes back by an hour, and within that a second
-member joins and 20 is committed; once it is right again, 30. A place in the log and the records'
-own times give different answers, and each command says so.
+A place in the log and the records' own times give different answers, and each command says so.
 """
 
 import csv
@@ -15,36 +13,19 @@ import click
 import pytest
 
 from coterie.cli import COMMANDS
+from support.clock_back import AT, COUNTED_HERE, write_clock_back
 from support.commandline import coterie, coterie_ok
 from support.golden_data import GOLDEN
-from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
-BEGIN_MS, HOUR_MS = 1_800_000_000_000, 3_600_000
-AT = BEGIN_MS + 1_500  # between the first commit and what followed, the step back included
 OPTIONS = {"--at", "--since", "--until", "--before"}
 ENDS = ("--end-offsets", "ends.txt")
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clock")
-    place = folder / "log" / "__consumer_offsets-0"
-    place.mkdir(parents=True)
-    records = [
-        (BEGIN_MS, group_key(b"g"), group_value(1, [b"m"])),
-        (BEGIN_MS + 1_000, *commit_of(10)),
-        (BEGIN_MS + 2_000 - HOUR_MS, *commit_of(20)),
-        (BEGIN_MS + 3_000 - HOUR_MS, group_key(b"g"), group_value(2, [b"m", b"n"])),
-        (BEGIN_MS + 41_000, *commit_of(30)),
-    ]
-    data = b"".join(batch(number, [record]) for number, record in enumerate(records))
-    (place / f"{0:020}.log").write_bytes(data)
+    folder = write_clock_back(tmp_path_factory.mktemp("clock"))
     (folder / "ends.txt").write_text("t:0:100\n")
     return folder
-
-
-def commit_of(offset):
-    return commit_key(1, b"g", b"t", 0), commit_value(offset, -1, b"", BEGIN_MS)
 
 
 def rows(*columns):
@@ -76,7 +57,6 @@ def overview(output):
 
 ENDS_HERE = "the log ends before offset 2; by record times, 2 batches from there on would count"
 BEGINS_HERE = "the log begins at offset 1; by record times, 2 batches from there on would not count"
-COUNTED_HERE = "the log ends before offset 2; 2 batches from there on count here by their own times"
 BY_TIMES = "records are chosen by their own times, which go back"
 GOES_BACK = "times go back in partition 0, by up to 59m59s"
 OFFSET = sample("kafka_consumer_group_offset{")
@@ -144,17 +124,12 @@ def test_every_command_with_a_time_is_in_the_table():
     assert wanted == {row[:2] for row in TABLE}
 
 
-def test_a_replay_by_either_engine_goes_by_record_times_and_names_the_logs_order(
-    spark, log, tmp_path
-):
-    at = ("--at", str(AT))
-    for engine in ("local", "spark"):
-        out = tmp_path / engine
-        ran = coterie_ok("replay", "log", *at, "--out", out, "--format", "json", "--engine", engine,
-                         cwd=log)  # fmt: skip
-        (group,) = json.loads((out / "groups.json").read_text())["groups"]
-        assert [offset["offset"] for offset in group["offsets"]] == [20]
-        assert COUNTED_HERE in ran.stderr
+def test_a_replay_goes_by_record_times_and_names_the_logs_order(log, tmp_path):
+    command = ("replay", "log", "--at", str(AT), "--out", tmp_path, "--overwrite", "--format")
+    ran = coterie_ok(*command, "json", cwd=log)
+    (group,) = json.loads((tmp_path / "groups.json").read_text())["groups"]
+    assert [offset["offset"] for offset in group["offsets"]] == [20]
+    assert COUNTED_HERE in ran.stderr
 
 
 def test_metrics_since_a_real_clock_went_back_count_what_was_committed_then():

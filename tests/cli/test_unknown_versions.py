@@ -7,20 +7,23 @@ An unknown value version under a known key version is a fault, and is skipped.
 import base64
 import json
 import shutil
-import struct
 from collections import Counter
 
 import pytest
 
 from coterie.cli import COMMANDS as ALL_COMMANDS
-from coterie.messages import encode_key, encode_value
-from support import log_writer
-from support.commandline import coterie, folder_of
-from support.log_writer import text
+from support.commandline import coterie
 from support.messages import RECORDS
+from support.unknown_versions import (
+    FAULTS,
+    PLACES,
+    UNKNOWN_KEYS,
+    VALUE_VERSIONS,
+    key_of,
+    value_of,
+    write_log,
+)
 
-KEY_VERSIONS = range(-2, 41)
-VALUE_VERSIONS = range(-1, 11)
 COMMANDS = {  # with the status that each documents for a log with faults, and with findings
     ("records",): 0,
     ("verify",): 1,
@@ -56,51 +59,9 @@ COMMANDS = {  # with the status that each documents for a log with faults, and w
 }
 
 
-def example(fields):
-    """Example data for fields of the table of messages."""
-    return {name: example_of(kind, below) for name, kind, *_, below in fields}
-
-
-def example_of(kind, below):
-    if kind.startswith("[]"):
-        return [example_of(kind[2:], below)]
-    if kind == "struct":
-        return example(below)
-    return {"string": "t", "bytes": b"", "uuid": "AAAAAAAAAAAAAAAAAAAAAQ"}.get(kind, 1)
-
-
-def key_of(version):
-    if version not in RECORDS:
-        return struct.pack(">h", version) + text(b"g")
-    return encode_key({"version": version, "data": example(RECORDS[version][1].fields("key"))})
-
-
-def value_of(key_version, version):
-    """A valid value of these versions, or of the last known layout if a version is unknown."""
-    _, section = RECORDS.get(key_version, RECORDS[0])
-    data = {"version": min(max(version, 0), section.last), "data": example(section.fields("value"))}
-    whole = encode_value(key_version if key_version in RECORDS else 0, data)
-    return struct.pack(">h", version) + whole[2:]
-
-
-PLACES = [(key, value) for key in KEY_VERSIONS for value in VALUE_VERSIONS]
-UNKNOWN_KEYS = [key for key in KEY_VERSIONS if key not in RECORDS]
-FAULTS = [
-    offset
-    for offset, (key, value) in enumerate(PLACES)
-    if key in RECORDS and not 0 <= value <= RECORDS[key][1].last
-]
-
-
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A record for each pair of versions, in the order of ``PLACES``, then keys without fields."""
-    folder = tmp_path_factory.mktemp("log") / "__consumer_offsets-0"
-    folder.mkdir()
-    pairs = [(1000, key_of(key), value_of(key, value)) for key, value in PLACES]
-    pairs += [(1000, struct.pack(">h", key), None) for key in UNKNOWN_KEYS]
-    (folder / f"{0:020}.log").write_bytes(log_writer.batch(0, pairs))
-    return folder.parent
+    return write_log(tmp_path_factory.mktemp("log"))
 
 
 def test_all_commands_that_read_a_log_are_among_them():
@@ -170,27 +131,3 @@ def test_records_of_unknown_keys_fill_the_topic_as_those_of_no_group(log):
     (unknown,) = [row for row in rows if row["kind"] == "unknown"]
     assert unknown["group_id"] is None
     assert unknown["records"] == len(UNKNOWN_KEYS) * (len(VALUE_VERSIONS) + 1)
-
-
-def test_on_spark_a_replay_passes_over_what_it_does_not_know(spark, log, tmp_path):
-    outputs = {}
-    for engine in ("local", "spark"):
-        options = ("--engine", engine, "--format", "json", "--out", tmp_path / engine)
-        ran = coterie("replay", log, "--history", *options)
-        assert ran.returncode == 0, ran.stderr
-        outputs[engine] = [x for x in ran.stderr.splitlines() if x.startswith("key version")]
-    assert len(outputs["spark"]) == len(UNKNOWN_KEYS)
-    assert outputs["spark"] == outputs["local"]
-    for name in folder_of(tmp_path / "local"):
-        ours, theirs = ((tmp_path / engine / name).read_bytes() for engine in outputs)
-        assert ours == theirs, name
-
-
-@pytest.mark.parametrize("question", ["explain", "growth"])
-def test_on_spark_a_question_passes_over_what_it_does_not_know(question, spark, log):
-    local, other = (
-        coterie(question, log, "--format", "json", "--engine", engine)
-        for engine in ("local", "spark")
-    )
-    assert (other.returncode, local.returncode) == (0, 0), other.stderr
-    assert json.loads(other.stdout) == json.loads(local.stdout) != []

@@ -14,6 +14,7 @@ import pytest
 from support import golden_data
 from support.commandline import (
     COTERIE,
+    coterie,
     coterie_ok,
     coterie_process,
     default_sigint,
@@ -22,6 +23,7 @@ from support.commandline import (
 )
 from support.consumer_groups import golden
 from support.consumer_groups.log_of_trace import log_of, played
+from support.spark_questions import RESET_CLI
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -134,11 +136,27 @@ def test_a_master_that_spark_refuses_is_reported_in_its_words_and_nothing_else_i
     assert folder_of(folder) == ["local[1]"]
 
 
-def test_a_question_is_answered_alike_by_both_engines_and_quietly(spark):
-    command = ("explain", golden_data.log("transactions"), "--format", "json", "--engine")
-    result = coterie_ok(*command, "spark")
-    assert (result.stdout, result.stderr) == (coterie_ok(*command, "local").stdout, "")
-    assert result.stdout
+LIVE = golden_data.log("basic") / "live/admin.json"
+ENDS = Path(__file__).parents[1] / "insight/ends/ends.csv"
+
+
+@pytest.mark.parametrize(
+    ("question", "case", "options"),
+    [
+        ("explain", "transactions", ()),
+        ("audit", "basic", ("--live", LIVE)),
+        ("expire", "basic", ("--now", 1795237397237, "--retention", "1d", "--what-if", "5s")),
+        ("growth", "transactions", ()),
+        ("lag", "basic", ("--end-offsets", ENDS)),
+        ("undo", "basic", ("--all-groups", "--at", RESET_CLI)),
+    ],
+)
+def test_a_question_is_answered_alike_by_both_engines(spark, question, case, options):
+    command = (question, golden_data.log(case), *options, "--format", "json", "--engine")
+    ours, theirs = (coterie(*command, engine) for engine in ("spark", "local"))
+    assert (ours.stdout, ours.stderr) == (theirs.stdout, theirs.stderr)
+    assert ours.returncode == theirs.returncode
+    assert json.loads(ours.stdout)
 
 
 @pytest.mark.parametrize("command", [("growth",), ("expire", "--group", "*")])
