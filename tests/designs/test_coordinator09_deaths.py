@@ -259,16 +259,16 @@ def two_deaths(what, consumers, topics, first, second):
     return [boundary for _, boundary in deaths.died_at]
 
 
-@pytest.mark.parametrize(("consumers", "topics"), [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize(("consumers", "topics", "step"), [(1, 1, 3), (2, 1, 3), (3, 2, 10)])
 def test_the_next_coordinator_dies_too_at_any_boundary_and_it_ends_in_one_assignment(
-    consumers, topics
+    consumers, topics, step
 ):
-    """Every third boundary of the next one, beginning at another for each of the first one."""
+    """Each ``step``-th boundary of the next one, from another on for each of the first one."""
     met = set()
     for what in TRIGGERS:
         for first in itertools.count(1):
             died = []
-            for second in itertools.count(1 + first % 3, 3):
+            for second in itertools.count(1 + first % step, step):
                 died = two_deaths(what, consumers, topics, first, second)
                 met.update(died[1:])
                 if len(died) < 2:
