@@ -2,12 +2,13 @@
 #
 #   make replay        the main job on a real log, Spark embedded: groups as tables
 #   make test          the tests of the reader, the coordinator and the commands
-#   make test-server   a suite each, as the next three: the server and its protocol
+#   make test-server   a suite each, as the next five: the server and its protocol
 #   make test-designs  the designs, old and new
 #   make test-clients  real clients
+#   make test-browser  pages in a browser
 #   make test-spark    Spark in this process: replays, questions, functions, streams
 #   make test-package  the wheel, a Spark cluster that has only that, Spark Connect
-#   make test-suites   these five in one run; test-all: every test
+#   make test-suites   these six in one run; test-all: every test
 #   make lint types    ruff and cython-lint; mypy strict and stubtest
 #   make sanitize      the codec's tests under the address and undefined-behaviour sanitizers
 #   make docs          the pages of docs/ and the reference of the API, in build/docs, tried in a browser
@@ -41,6 +42,7 @@ FUZZ_SEED ?=
 SERVER  := tests/wire tests/server
 DESIGNS := tests/designs
 CLIENTS := tests/clients
+BROWSER := tests/browser
 SPARK   := tests/spark
 PACKAGE := tests/package
 SITE    := tests/site
@@ -53,7 +55,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py tools/transpile.py 
             $(shell find src pycore/coterie/_core -name '*.p[xy][xdi]' -o -name '*.h')
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
-.PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-spark test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel clean \
+.PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-browser test-spark test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel clean \
         test-pythons test-lowest faults spark-home chart-library pictures answers FORCE
 all: build
 
@@ -111,13 +113,15 @@ $(VENV)/.spark: $(VENV)/.dev tests/support/spark_home.py | build
 	@PYTHONPATH=tests $(KEEPING) $(PY) -m support.spark_home tests/golden/logs/transactions
 	@touch $@
 test: build dev  # a path that PYTEST names is tested, wherever it lies
-	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS) $(SPARK) $(PACKAGE) $(SITE)) $(PYTEST)
+	@$(TESTED) $(addprefix --ignore=,$(SERVER) $(DESIGNS) $(CLIENTS) $(BROWSER) $(SPARK) $(PACKAGE) $(SITE)) $(PYTEST)
 test-server: build dev
 	@$(TESTED) $(SERVER) $(PYTEST)
 test-designs: build dev
 	@$(TESTED) $(DESIGNS) $(PYTEST)
 test-clients: build dev $(VENV)/.spark
 	@$(TESTED) $(CLIENTS) $(PYTEST)
+test-browser: build dev
+	@$(TESTED) $(BROWSER) $(PYTEST)
 test-spark: build dev $(VENV)/.spark
 	@$(TESTED) $(SPARK) $(PYTEST)
 test-package: build dev $(VENV)/.spark
@@ -125,7 +129,7 @@ test-package: build dev $(VENV)/.spark
 # More processes than cores: programs of other languages mostly wait.
 test-suites: WORKERS := 4
 test-suites: build dev $(VENV)/.spark
-	@$(TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(SPARK) $(PACKAGE) $(PYTEST)
+	@$(TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(BROWSER) $(SPARK) $(PACKAGE) $(PYTEST)
 test-all: build dev $(VENV)/.spark
 	@$(TESTED) $(PYTEST)
 

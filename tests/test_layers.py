@@ -122,6 +122,7 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
 }
 BESIDE_THE_ROOMS = {  # folder of tests/ that has no room of the sources -> why it is there
     "answers": "the recorded answers of all questions, views and tables",
+    "browser": "pages of several rooms, in a browser",
     "broker": "what needs a real broker",
     "clients": "real clients of many languages against the server",
     "golden": "data from Kafka: no tests",
