@@ -127,7 +127,7 @@ test-spark: build dev $(VENV)/.spark
 test-package: build dev $(VENV)/.spark
 	@$(TESTED) $(PACKAGE) $(PYTEST)
 # More processes than cores: programs of other languages mostly wait.
-test-suites: WORKERS := 4
+test-suites: WORKERS := 3
 test-suites: build dev $(VENV)/.spark
 	@$(TESTED) $(SERVER) $(DESIGNS) $(CLIENTS) $(BROWSER) $(SPARK) $(PACKAGE) $(PYTEST)
 test-all: build dev $(VENV)/.spark
