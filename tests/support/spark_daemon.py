@@ -1,7 +1,7 @@
-"""The process that starts Spark's Python workers, in tests: a worker collects no garbage.
+"""The process that starts Spark's Python workers, in tests: none collects garbage after a task.
 
-pyspark's own collects it after each task. That visits all of pandas and Arrow, and takes several
-times as long as a task of a small log.
+pyspark's own do. That visits all of pandas and Arrow, and takes several times as long as a task of
+a small log.
 """
 
 import gc
