@@ -4,7 +4,7 @@ import pytest
 
 from coterie.designs import DESIGNS, page
 from support.designs.comparison_pages import HOSTILE, data_of, large, made
-from support.report.browser import LOCAL, Browser
+from support.report.browser import LOCAL
 
 pytest.importorskip("jinja2")
 TWO_OWNERS = "#d55e00"
@@ -19,13 +19,6 @@ chart.dispatchAction({ type: "showTip", seriesIndex: 0, dataIndex: number });
 return [...holder.children].map((one) => one.innerText).join("\\n").trim();
 """
 ROWS = "return laneRows(DATA.lanes[arguments[0]]).map((row) => row.join())"
-
-
-@pytest.fixture
-def browser(driver):
-    found = Browser(driver)
-    found.emulate("light")
-    return found
 
 
 @pytest.fixture(scope="module")

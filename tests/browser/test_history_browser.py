@@ -4,7 +4,7 @@ import pytest
 
 from coterie.histories import Crash, History
 from support.histories.mistakes import CommitsFirst
-from support.report.browser import LOCAL, Browser
+from support.report.browser import LOCAL
 
 pytest.importorskip("jinja2")
 CRASH = Crash(at_ms=0, during="processing")
@@ -21,11 +21,9 @@ ROWS = "return laneRows(DATA.lanes[0]).map((row) => row.join())"
 
 
 @pytest.fixture
-def page(driver, tmp_path):
+def page(browser, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(TWO_MEMBERS.html(CommitsFirst), encoding="utf-8")
-    browser = Browser(driver)
-    browser.emulate("light")
     browser.open(path)
     return browser
 

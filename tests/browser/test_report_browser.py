@@ -5,20 +5,13 @@ import pytest
 from coterie import messages
 from support.golden_data import log
 from support.insight.lives import commit, life, member, written
-from support.report.browser import LOCAL, Browser
+from support.report.browser import LOCAL
 from support.report.pages import report
 from support.report.report_logs import HOSTILE, compacted, crash_loop, hostile_log
 
 pytest.importorskip("jinja2")
 GROUP = "grp-java-cooperative-sticky"
 LINKS = "tbody th a"
-
-
-@pytest.fixture
-def browser(driver):
-    found = Browser(driver)
-    found.emulate("light")
-    return found
 
 
 @pytest.fixture(scope="module")

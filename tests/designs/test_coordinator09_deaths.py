@@ -259,7 +259,10 @@ def two_deaths(what, consumers, topics, first, second):
     return [boundary for _, boundary in deaths.died_at]
 
 
-@pytest.mark.parametrize(("consumers", "topics", "step"), [(1, 1, 3), (2, 1, 3), (3, 2, 10)])
+@pytest.mark.parametrize(
+    ("consumers", "topics", "step"),
+    [(1, 1, 3), (2, 1, 3), (3, 2, 10), pytest.param(3, 2, 3, marks=pytest.mark.slow)],
+)
 def test_the_next_coordinator_dies_too_at_any_boundary_and_it_ends_in_one_assignment(
     consumers, topics, step
 ):

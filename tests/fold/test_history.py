@@ -143,6 +143,11 @@ def test_rows_cleared_between_merges_are_those_of_the_whole_and_the_others_keep_
     ("case", "on_fault"),
     [
         *((case, "skip") for case in cases()),  # without a fault, modes do the same
+        *(
+            pytest.param(case, mode, marks=pytest.mark.slow)
+            for case, mode in itertools.product(cases(), MODES)
+            if mode != "skip"
+        ),
         *itertools.product((f"corrupt/{case}" for case in corrupt_cases()), MODES),
     ],
 )

@@ -29,7 +29,7 @@ WITHOUT_CODEGEN = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-# What is set for small logs where the workers have tests/, too.
+# Settings for small logs, where workers can import from tests/.
 SMALL_LOGS = {
     **WITHOUT_CODEGEN,
     "spark.python.daemon.module": "support.spark_daemon",
