@@ -3,7 +3,9 @@
 Single values are checked in `checks`. A column that would have to be changed is refused.
 Cost: one call a column, nothing an element, unless the column has another integer type.
 """
-from coterie._core.structures.arrays cimport PyArray_DescrFromType, is_column, need_arrays
+from libc.stdint cimport intptr_t
+
+from coterie._core.structures.arrays cimport PyArray_EMPTY, is_column, need_arrays
 
 from coterie.errors import ArgumentError
 
@@ -15,7 +17,8 @@ cdef object column_of(object values, str name, int type_number):
         return values
     import numpy as np
 
-    cdef object dtype = PyArray_DescrFromType(type_number)
+    cdef intptr_t rows = 0
+    cdef object dtype = PyArray_EMPTY(1, &rows, type_number, 0).dtype
     try:
         column = np.asarray(values)
     except (TypeError, ValueError) as error:

@@ -14,7 +14,6 @@ cdef extern from "numpy/arrayobject.h":
         pass
     void** PyArray_API
     int _import_array() except -1
-    object PyArray_DescrFromType(int)
     object PyArray_EMPTY(int dimensions, intptr_t* shape, int type_number, int fortran)
     object PyArray_ZEROS(int dimensions, intptr_t* shape, int type_number, int fortran)
     bint PyArray_CheckExact(object) noexcept
