@@ -1,12 +1,13 @@
-"""Checks the requests of the table of messages against Kafka's own schemas, or writes them anew.
+"""Checks the table of messages against Kafka's own schemas, or writes its requests anew.
 
     python tools/wire_table.py SOURCE ...           says what differs; exit 1 if anything does
     python tools/wire_table.py --write SOURCE ...   writes the table: versions of all sources
 
-A SOURCE is a kafka-clients jar, which has its schemas under common/message/, or a JSON file of
-several releases, in the form of the golden data's schemas.json. Where two sources differ in the
+A SOURCE is a jar that has its schemas under common/message/ (kafka-clients for requests,
+kafka-group-coordinator of 4.0 or later for records), or a JSON file of several releases, in the
+form of the golden data's schemas.json. Where two sources differ in the
 versions of a field, the narrower end is right: the wider one is of a release that ends earlier.
-Only APIs that the table has are compared.
+Only messages that the table has are compared.
 """
 
 import argparse
@@ -20,28 +21,42 @@ TABLE = Path(__file__).parents[1] / "pycore/coterie/schemas.txt"
 sys.path.insert(0, str(Path(__file__).parents[1] / "pycore"))
 from coterie.schemas import LAST, sections, versions_of  # noqa: E402
 
+REQUEST = ("request", "response")
+KEY_VERSIONS = (0, 0)  # of a record's key, which has no versions of its own
+
 
 def read(path):
-    """Give the APIs of a source, one for each release: {name: {key, request, response}}."""
+    """Give the messages of a source, one dict for each release: {name: (key, parts)}."""
     if path.endswith(".jar"):
         return [of_jar(path)]
     with open(path, encoding="utf-8") as file:
-        return [release["apis"] for release in json.load(file).values()]
+        releases = [release["apis"] for release in json.load(file).values()]
+    return [
+        {name: (api["key"], {part: api[part] for part in REQUEST}) for name, api in apis.items()}
+        for apis in releases
+    ]
 
 
 def of_jar(path):
-    """Give the APIs of the schemas in a jar."""
+    """Give the messages of the schemas in a jar."""
     found = {}
     with zipfile.ZipFile(path) as jar:
         for name in sorted(jar.namelist()):
-            match = re.fullmatch(r"common/message/(\w+)(Request|Response)\.json", name)
+            match = re.fullmatch(r"common/message/(\w+)(Request|Response|Key|Value)\.json", name)
             if match:
                 text = re.sub(r"^\s*//.*$", "", jar.read(name).decode("utf-8"), flags=re.M)
                 message = json.loads(text)
-                if message["validVersions"] != "none":
-                    api = found.setdefault(match[1], {"key": message["apiKey"]})
-                    api[match[2].lower()] = of_schema(message)
-    return {name: api for name, api in found.items() if {"request", "response"} <= api.keys()}
+                if message["validVersions"] != "none" and "apiKey" in message:
+                    part = match[2].lower()
+                    named = match[1] if part in REQUEST else snake_case(match[1])
+                    parts = found.setdefault(named, (message["apiKey"], {}))[1]
+                    parts[part] = of_schema(message)
+    return {name: api for name, api in found.items() if len(api[1]) == len(REQUEST)}
+
+
+def snake_case(name):
+    """Give the table's name of a record."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def of_schema(message):
@@ -57,9 +72,12 @@ def of_schema(message):
         inner = f.get("fields") or structs.get(base)
         kind = ("[]" if array else "") + ("struct" if inner is not None else base)
         default = f.get("default")
+        if kind == "struct" and "tag" in f and default is None:
+            default = "null"  # to Kafka an empty struct: it always writes the tag of such a field
         name = f["name"][0].lower() + f["name"][1:]
         return [
-            *(name, kind, f["versions"], f.get("nullableVersions"), f.get("flexibleVersions")),
+            *(name, kind, f.get("versions", f.get("taggedVersions"))),
+            *(f.get("nullableVersions"), f.get("flexibleVersions")),
             *(f.get("tag"), f.get("taggedVersions"), default),
             fields_of(inner) if inner is not None else None,
         ]
@@ -138,6 +156,8 @@ def gather(sources):
     found = {}
     for release in [release for path in sources for release in read(path)]:
         for name, api in release.items():
+            if "request" not in api[1]:
+                continue
             key, valid, flexible, both = of_api(api)
             if name in found:
                 _, was, _, fields = found[name]
@@ -202,7 +222,7 @@ def difference(table, apis):
         if (own[0], own_valid, own[2]) != (key, valid, flexible):
             yield f"{name}: {own[:3]} in the table, {(key, valid, flexible)} in the source"
         for direction, fields in both.items():
-            mine = narrowed(own[3][direction], valid)
+            mine = narrowed(own[3][direction], KEY_VERSIONS if direction == "key" else valid)
             if mine != fields:
                 yield f"{name} {direction}: {first_other(mine, fields)}"
 
@@ -232,11 +252,10 @@ def first_other(mine, theirs):
 def own_table():
     """Give the table as ``gather`` does."""
     return {
-        name: (section.keys[0], (section.first, section.last), section.flexible, {
+        name: (section.keys[1], (section.first, section.last), section.flexible, {
             part: plain(section.fields(part)) for part in section.parts
         })
         for name, section in sections(TABLE.read_text("utf-8")).items()
-        if "request" in section.parts
     }  # fmt: skip
 
 
@@ -267,7 +286,7 @@ def main():
             names = {name: api for name, api in release.items() if name in table}
             compared |= names.keys()
             problems += difference(table, of_release(names))
-    print("\n".join(problems) or f"{len(compared)} APIs, nothing differs")
+    print("\n".join(problems) or f"{len(compared)} messages, nothing differs")
     return 1 if problems else 0
 
 
@@ -278,10 +297,14 @@ def of_release(release):
 
 def of_api(api):
     """Give one API of a source, as ``gather`` does."""
-    valid = versions_of(api["request"]["valid"])
-    flexible = versions_of(api["request"]["flexible"])
-    both = {d: normal(api[d]["fields"], valid) for d in ("request", "response")}
-    return api["key"], valid, LAST if flexible == (1, 0) else flexible[0], both
+    key, parts = api
+    first = parts.get("request") or parts["value"]
+    valid, flexible = versions_of(first["valid"]), versions_of(first["flexible"])
+    both = {
+        part: normal(schema["fields"], KEY_VERSIONS if part == "key" else valid)
+        for part, schema in parts.items()
+    }
+    return key, valid, LAST if flexible == (1, 0) else flexible[0], both
 
 
 if __name__ == "__main__":

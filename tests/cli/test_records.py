@@ -11,10 +11,12 @@ from coterie import scan
 from coterie.cli.records import fault_printer
 from coterie.log.folders import find_segments, read_segment
 from coterie.log.records import JsonLines, segment_records, to_json
-from coterie.messages import encode_batch
+from coterie.messages import encode_batch, encode_value
 from support.commandline import coterie
 from support.golden_data import LOGS, cases, corrupt_cases, segments, wide
 from support.log_writer import commit, each
+from support.messages import RECORDS
+from support.unknown_versions import example, key_of
 
 
 def golden_rows(path, limit=None):
@@ -83,6 +85,44 @@ def test_the_fast_way_to_a_line_gives_the_same_line(case):
     for path in segments(case):
         for row in segment_records(path.read_bytes(), partition=None, segment='"x".log'):
             assert lines.line(row) == to_json(row)
+
+
+TAGS = [(7, b"\xab\xcd"), (1 << 31, b"")]
+TAGS_AS_JSON = [[7, "q80="], [1 << 31, ""]]
+
+
+def with_tags(value, tags):
+    """The same with these tagged fields in each struct."""
+    if isinstance(value, dict):
+        return {name: with_tags(item, tags) for name, item in value.items()} | {
+            "_unknown_tags": tags
+        }
+    return [with_tags(item, tags) for item in value] if isinstance(value, list) else value
+
+
+def test_every_tagged_field_is_shown_known_or_not_and_records_with_unknown_ones_are_counted(
+    tmp_path,
+):
+    """Kafka's converters drop the unknown ones. Text that looks like one counts for none."""
+    records, expected = [], []
+    for version, (_, section) in RECORDS.items():
+        for tags in (None, TAGS):
+            data = example(section.fields("value")) | {"topicId": "AAAAAAAAAAEAAAAAAAAAAQ"}
+            data |= {"metadata": '"_unknown_tags":', "expireTimestamp": 1}
+            data = {name: data[name] for name, *_ in section.fields("value")}
+            value = {"version": section.last, "data": with_tags(data, tags) if tags else data}
+            records.append((len(records), 1000, key_of(version), encode_value(version, value)))
+            data.pop("expireTimestamp", None)  # of version 1 alone
+            expected.append(with_tags(data, TAGS_AS_JSON) if tags else data)
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(encode_batch(records))
+    done = coterie("records", tmp_path)
+    assert [json.loads(line)["value"]["data"] for line in done.stdout.splitlines()] == json.loads(
+        to_json(expected)
+    )
+    assert done.stderr.startswith(f"coterie: {len(RECORDS)} records have tagged fields that ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("case", ["transactions", "compression-lz4", "corrupt/value-truncated"])

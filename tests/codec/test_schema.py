@@ -49,6 +49,7 @@ ONE_MEMBER = EMPTY_GROUP | {
     "currentStateTimestamp": 1234,
     "members": [MEMBER],
 }
+UUID_BYTES, UUID = "0000000000000001 0000000000000001", "AAAAAAAAAAEAAAAAAAAAAQ"
 SPECIFIED_KEYS = [
     ("0001 0001 67 0001 74 00000003", 1, {"group": "g", "topic": "t", "partition": 3}),
     ("0002 0001 67", 2, {"group": "g"}),
@@ -67,6 +68,11 @@ SPECIFIED_VALUES = [
         COMMIT | {"leaderEpoch": 5},
     ),
     (1, "0004 0000000000000064 00000005 03 6d64 00000000000003e8 00", COMMIT | {"leaderEpoch": 5}),
+    (
+        1,
+        f"0004 0000000000000064 00000005 03 6d64 00000000000003e8 01 00 10 {UUID_BYTES}",
+        COMMIT | {"leaderEpoch": 5, "topicId": UUID},
+    ),
     (2, "0000 0008 636f6e73756d6572 00000003 ffff ffff 00000000", EMPTY_GROUP),
     (
         2,
@@ -91,6 +97,51 @@ SPECIFIED_VALUES = [
         ONE_MEMBER,
     ),
 ]
+
+
+TOPIC = {"topicId": UUID, "partitions": [1, 0]}
+TASKS = {"subtopologyId": "0", "partitions": [1, 0]}
+EPOCHS = {"assignmentEpochs": [5, 7]}
+EPOCHS_TAG = "01 00 09 03 00000005 00000007"  # one tag: 0, of 9 bytes: two int32
+MEMBER_EPOCHS = {"memberEpoch": 7, "previousMemberEpoch": 6, "state": 0}
+MEMBER_HEAD = "0000 00000007 00000006 00"
+NO_TASKS = {
+    f"{kind}Tasks{pending}": []
+    for pending in ("", "PendingRevocation")
+    for kind in ("active", "standby", "warmup")
+}
+SPECIFIED_VALUES += [  # tagged fields of Kafka 4.1 to 4.4
+    *(
+        (version, "0000 00000007 01 00 08 00000199c82d9c00", {
+            "assignmentEpoch": 7, "assignmentTimestamp": 1_760_000_056_320,
+        })
+        for version in (6, 12, 20)
+    ),
+    (
+        8,
+        f"{MEMBER_HEAD} 02 {UUID_BYTES} 03 00000001 00000000 {EPOCHS_TAG} "
+        f"02 {UUID_BYTES} 03 00000001 00000000 01 00 01 00 00",
+        MEMBER_EPOCHS | {
+            "assignedPartitions": [TOPIC | EPOCHS],
+            "partitionsPendingRevocation": [TOPIC | {"assignmentEpochs": None}],
+        },
+    ),
+    (
+        22,
+        f"{MEMBER_HEAD} 02 0230 03 00000001 00000000 {EPOCHS_TAG} 01 01 01 01 01 00",
+        MEMBER_EPOCHS | NO_TASKS | {"activeTasks": [TASKS | EPOCHS]},
+    ),
+    (
+        17,
+        "0000 00000007 0000000000000009 04 00 04 00000002 01 09 02 026b 0576616c75 00 "
+        "02 04 fffffffe 03 04 00000003",
+        {
+            "epoch": 7, "metadataHash": 9, "validatedTopologyEpoch": 2,
+            "lastAssignmentConfigs": [{"key": "k", "value": "valu"}],
+            "storedDescriptionTopologyEpoch": -2, "failedDescriptionTopologyEpoch": 3,
+        },
+    ),
+]  # fmt: skip
 
 
 def without_decoded(data):
@@ -257,11 +308,11 @@ def test_bytes_left_over_are_counted_and_kept():
 
 def test_unknown_tagged_fields_are_kept_with_their_bytes_or_left_out():
     raw = bytes.fromhex(
-        "0004 0000000000000064 00000005 03 6d64 00000000000003e8 02 00 02 abcd 09 00"
+        "0004 0000000000000064 00000005 03 6d64 00000000000003e8 02 08 02 abcd 09 00"
     )
     value = decode_value(1, raw)
     known = COMMIT | {"leaderEpoch": 5}
-    assert value["data"] == known | {"_unknown_tags": [(0, b"\xab\xcd"), (9, b"")]}
+    assert value["data"] == known | {"_unknown_tags": [(8, b"\xab\xcd"), (9, b"")]}
     assert encode_value(1, value) == raw
     assert decode_value(1, raw, tags=False)["data"] == known
 

@@ -120,7 +120,10 @@ def test_a_transaction_is_open_from_its_first_record_that_counts(first):
 def test_a_scan_gives_the_columns_that_were_requested_and_those_that_come_with_them():
     data = batch(0, [commit(5)], producer_id=9, transactional=True)
     data += marker(1, 9, 7, commit=True) + batch(2, [commit(8), commit(8)])
-    together = [{"number", "decided_by", "decided_ms"}, {"disk_bytes", "key_size", "value_size"}]
+    together = [
+        {"number", "decided_by", "decided_ms"}, {"disk_bytes", "key_size", "value_size"},
+        {"topic_id_high", "topic_id_low"},
+    ]  # fmt: skip
     everything, _ = RecordScan().scan(data)
     for name in [*sorted(set(ROW_DTYPES) - ALWAYS), "mixed", None]:
         rows, _ = RecordScan(columns=[name] if name else []).scan(data)

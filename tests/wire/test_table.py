@@ -11,7 +11,8 @@ from support.wire.frames import DIRECTIONS, tables
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = SHARED / "golden/wire/schemas.json"
-REPOSITORY = Path.home() / ".m2/repository/org/apache/kafka/kafka-clients"
+REPOSITORY = Path.home() / ".m2/repository/org/apache/kafka"
+RECORDS = [name for name, section in schemas.SECTIONS.items() if "value" in section.parts]
 needs_schemas = pytest.mark.skipif(not SCHEMAS.exists(), reason="golden/wire is not here")
 
 
@@ -28,19 +29,31 @@ def told(tool, capsys, monkeypatch, *arguments):
     return tool.main(), capsys.readouterr().out
 
 
+def jar_of(artifact, release):
+    jar = REPOSITORY / artifact / release / f"{artifact}-{release}.jar"
+    if not jar.exists():
+        pytest.skip(f"{artifact} {release} is not in Maven's repository here")
+    return jar
+
+
 @needs_schemas
 def test_the_table_is_what_both_releases_say(tool, capsys, monkeypatch):
-    assert told(tool, capsys, monkeypatch, SCHEMAS) == (0, "38 APIs, nothing differs\n")
+    assert told(tool, capsys, monkeypatch, SCHEMAS) == (0, "38 messages, nothing differs\n")
     assert {api.name for api in wire.APIS.values()} >= set(tables()["4.1.1"]["apis"])
 
 
 @pytest.mark.parametrize("release", ["3.9.1", "4.1.1"])
 def test_the_table_is_what_the_clients_jar_says(tool, capsys, monkeypatch, release):
-    jar = REPOSITORY / release / f"kafka-clients-{release}.jar"
-    if not jar.exists():
-        pytest.skip(f"kafka-clients {release} is not in Maven's repository here")
+    jar = jar_of("kafka-clients", release)
     count = len(wire.APIS) - (release == "3.9.1")  # ListClientMetricsResources there
-    assert told(tool, capsys, monkeypatch, jar) == (0, f"{count} APIs, nothing differs\n")
+    assert told(tool, capsys, monkeypatch, jar) == (0, f"{count} messages, nothing differs\n")
+
+
+def test_the_records_of_the_table_are_what_the_coordinators_jar_says(tool, capsys, monkeypatch):
+    """Two are of older releases: partition metadata of share groups and of consumer groups."""
+    jar = jar_of("kafka-group-coordinator", "4.4.0")
+    count = len(RECORDS) - 1
+    assert told(tool, capsys, monkeypatch, jar) == (0, f"{count} messages, nothing differs\n")
 
 
 @needs_schemas

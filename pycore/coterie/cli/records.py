@@ -35,6 +35,15 @@ def fault_printer(name: str) -> FaultHandler:
     return print_fault
 
 
+def unknown_fields(count: int) -> str:
+    """Return a note on records that a newer Kafka, or another broker, has written."""
+    records = "1 record has" if count == 1 else f"{count:,} records have"
+    return (
+        f'{records} tagged fields that this version of coterie does not know: "_unknown_tags" has '
+        "each as its tag and its bytes"
+    )
+
+
 @click.command("records")
 @group_option
 @group_exclude_option
@@ -53,7 +62,8 @@ def command(
     """Print the records of a log, decoded, one JSON object a line.
 
     In order of partition, segment and place in the log. Bytes are base64; a key or value that
-    cannot be read keeps its bytes as "raw". Records that cannot be read at all are left out, with a
+    cannot be read keeps its bytes as "raw". Tagged fields that are not known are pairs of a tag and
+    its bytes, "_unknown_tags". Records that cannot be read at all are left out, with a
     line on standard error. --at, --since and --until go by the records' own timestamps.
     """
     end_ms = end_of(at_ms, since_ms, until_ms)
@@ -68,9 +78,9 @@ def command(
             for number, segments in listing.partitions().items()
         }
     out = sys.stdout.buffer  # JSON is UTF-8 in any locale
+    encoder = JsonLines()
     for segment in listing.segments:
         lines: list[str] = []
-        to_line = JsonLines().line
         requested = ranges.get(segment.partition)
         for row in segment_records(
             read_segment(segment, in_memory=True),
@@ -81,11 +91,13 @@ def command(
         ):
             if requested and not requested.has(row["timestamp"], row["offset"]):
                 continue
-            lines.append(to_line(row))
+            lines.append(encoder.line(row))
             if len(lines) == LINES_AT_ONCE:
                 out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
                 lines.clear()
         if lines:
             out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
     say_each(filter(None, (requested.note(n) for n, requested in ranges.items())))
+    if encoder.with_unknown_fields:
+        say(f"coterie: {unknown_fields(encoder.with_unknown_fields)}")
     say_left_alone(listing)

@@ -90,6 +90,10 @@ cdef inline Status read_commit_value(const uint8_t* value, int32_t size,
 
 cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noexcept nogil
 
+# The halves of the topic id in a value that is not null; 0 and 0: it has none.
+cdef void read_topic_id(const uint8_t* value, int32_t size, int64_t* high,
+                        int64_t* low) noexcept nogil
+
 # OK if Kafka's reader would take a group metadata value that is not null.
 cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil
 

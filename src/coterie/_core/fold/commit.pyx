@@ -5,10 +5,10 @@ names as Java would read them, and a fault in words.
 Knows single records; knows no batches and no state. Cost: a walk over the fields of a value, and
 Python objects for names and faults.
 """
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from coterie._core.codec.batch cimport Record
-from coterie._core.codec.cursor cimport OK, Status, load_i16
+from coterie._core.codec.cursor cimport OK, Status, load_i16, load_i64
 from coterie._core.codec.layout cimport MAX_FIELDS, Layout
 from coterie._core.codec.schema cimport slot_of, value_layout, versions_of
 from coterie._core.codec.walk cimport Span, Versions, number_at, walk_value
@@ -25,6 +25,7 @@ cdef int LEADER_EPOCH = slot_of(OFFSET_COMMIT, "leaderEpoch")
 cdef int METADATA = slot_of(OFFSET_COMMIT, "metadata")
 cdef int COMMIT_TIMESTAMP = slot_of(OFFSET_COMMIT, "commitTimestamp")
 cdef int EXPIRE_TIMESTAMP = slot_of(OFFSET_COMMIT, "expireTimestamp")
+cdef int TOPIC_ID = slot_of(OFFSET_COMMIT, "topicId")
 
 
 cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noexcept nogil:
@@ -38,6 +39,14 @@ cdef Status read_any_value(const uint8_t* value, int32_t size, Commit* out) noex
     out.commit_timestamp = number_at(&spans[COMMIT_TIMESTAMP], -1)
     out.expire_timestamp = number_at(&spans[EXPIRE_TIMESTAMP], -1)
     return OK
+
+
+cdef void read_topic_id(const uint8_t* value, int32_t size, int64_t* high,
+                        int64_t* low) noexcept nogil:
+    cdef Span spans[MAX_FIELDS]
+    high[0] = low[0] = 0
+    if walk_value(value, size, COMMITS, spans, NULL) == OK and spans[TOPIC_ID].at != NULL:
+        high[0], low[0] = load_i64(spans[TOPIC_ID].at), load_i64(spans[TOPIC_ID].at + 8)
 
 
 cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil:

@@ -43,6 +43,8 @@ cdef struct Rows:                # the columns of a piece; NULL: a column that i
     int64_t* previous_offset
     int64_t* previous_log_offset
     int64_t* previous_timestamp
+    int64_t* topic_id_high
+    int64_t* topic_id_low
     int32_t* previous_row
     int32_t* batch
     int32_t* key

@@ -28,6 +28,8 @@ cdef int grow(Rows* at, dict dtypes, dict arrays, Py_ssize_t rows) except -1:
     at.previous_offset = <int64_t*>start_of(arrays, "previous_offset")
     at.previous_log_offset = <int64_t*>start_of(arrays, "previous_log_offset")
     at.previous_timestamp = <int64_t*>start_of(arrays, "previous_timestamp")
+    at.topic_id_high = <int64_t*>start_of(arrays, "topic_id_high")
+    at.topic_id_low = <int64_t*>start_of(arrays, "topic_id_low")
     at.previous_row = <int32_t*>start_of(arrays, "previous_row")
     at.batch = <int32_t*>start_of(arrays, "batch")
     at.key = <int32_t*>start_of(arrays, "key")

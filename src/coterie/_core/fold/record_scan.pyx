@@ -20,7 +20,8 @@ from coterie._core.codec.batch cimport (
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16
 from coterie._core.codec.record cimport any_record, record_v2
 from coterie._core.fold.commit cimport (
-    KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_commit_value)
+    KEY_GROUP, KEY_OFFSET_MAX, Commit, check_group_value, is_newer_key, read_commit_value,
+    read_topic_id)
 from coterie._core.fold.another_group cimport is_of_another_group
 from coterie._core.fold.keyindex cimport (
     KEY_FAULTY, NO_MEMORY, Key, KeyIndex, key_index_free, key_index_init, key_number, name_number)
@@ -43,12 +44,14 @@ ROW_DTYPES = {
     "log_offset": np.int64, "timestamp": np.int64, "number": np.int64, "offset": np.int64,
     "commit_timestamp": np.int64, "decided_by": np.int64, "decided_ms": np.int64,
     "previous_offset": np.int64, "previous_log_offset": np.int64, "previous_timestamp": np.int64,
+    "topic_id_high": np.int64, "topic_id_low": np.int64,
     "previous_row": np.int32, "batch": np.int32, "key": np.int32, "group": np.int32,
     "metadata_size": np.int32, "key_size": np.int32, "value_size": np.int32,
     "disk_bytes": np.int64, "kind": np.int8,
     "outcome": np.int8, "previous": np.int8,
 }
-TOGETHER = (("decided_by", "decided_ms", "number"), ("disk_bytes", "key_size", "value_size"))
+TOGETHER = (("decided_by", "decided_ms", "number"), ("disk_bytes", "key_size", "value_size"),
+            ("topic_id_high", "topic_id_low"))
 ALWAYS = set("log_offset timestamp offset batch key group kind outcome previous".split())
 BATCH_DTYPE = np.dtype([
     ("position", np.int64), ("producer_id", np.int64), ("first_row", np.int64),
@@ -364,6 +367,11 @@ cdef class RecordScan:
             rows.number[n] = self.number - 1
         if rows.commit_timestamp != NULL:
             rows.commit_timestamp[n] = commit.commit_timestamp
+        if rows.topic_id_high != NULL:
+            rows.topic_id_high[n] = rows.topic_id_low[n] = 0
+            if kind == OFFSET:
+                read_topic_id(record.value, record.value_size,
+                              &rows.topic_id_high[n], &rows.topic_id_low[n])
         if rows.metadata_size != NULL:
             rows.metadata_size[n] = commit.metadata_size
         if rows.key_size != NULL:
