@@ -160,7 +160,7 @@ _ROWS = (
     Operation(
         "group_config",
         None,
-        (_group, Field("config", "group_config", DETAILS, None)),
+        (Field("group_id", "string", GROUP_ID), Field("config", "group_config", DETAILS, None)),
         method=False,
     ),
     Operation("run_tasks", method=False),

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from coterie.cli.trace import factors, unreadable
+from coterie.traces.shown_settings import Shown
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.consumer_groups import golden
 from support.golden_data import GOLDEN
@@ -395,9 +396,11 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
         outages = [("05:00", "05:07"), ("06:00", "06:01")]
         left_out = {"later": 2, "early": 10}
         trace, expected = [{"ü": 1}, {"b": 2}, {"c": 3}], [{"answer": 1}]
+        shown = [Shown("group.max.size", 7, "g refused a member, with 7 in it")]
         return SimpleNamespace(
-            trace=trace, expected=expected, start="04:00", outages=outages, left_out=left_out
-        )
+            trace=trace, expected=expected, start="04:00", outages=outages, left_out=left_out,
+            shown=shown, wrong=1,
+        )  # fmt: skip
 
     monkeypatch.setattr("coterie.traces.requestlog.import_request_log", imported)
     log = tmp_path / "busy.log.gz"
@@ -407,6 +410,9 @@ def test_an_import_says_what_it_took_and_what_it_left_out(tmp_path, monkeypatch)
     assert given == [(["one line\n"], {"group.max.size": 3}, "busy", [], [])]
     assert ran.stderr.splitlines() == [
         "2 events from 04:00 on",  # the first line is the trace's header
+        "1 of 1 answers differ under these settings",
+        "the broker's answers show another setting: "
+        "--set group.max.size=7: g refused a member, with 7 in it",
         "the broker was down between 05:00 and 05:07: failover",
         "the broker was down between 06:00 and 06:01: failover",
         "left out: 10 x early",

@@ -9,8 +9,9 @@ import pytest
 
 import coterie.consumer_groups
 import coterie.values
-from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace
+from coterie import CoterieError, Error, GroupCoordinator, TraceError, load_trace, run_trace
 from coterie.coordinator.admin_requests import AdminRequests
+from coterie.coordinator.config import CLASSIC_ONLY, REPLAYING
 from coterie.coordinator.requests import OPS, compile_request, compile_values, show_request
 from coterie.events import Cause
 from coterie.operations import ABSENT, ALONE, DETAILS, NUMBER, OPERATIONS, REQUESTS
@@ -107,9 +108,46 @@ def test_a_component_of_the_core_decides_each_operation(op):
 
 
 @pytest.mark.parametrize("number", [-1, len(NUMBER), 63, 64, 1 << 30])
-def test_an_operation_that_no_component_decides_is_an_error(number):
-    with pytest.raises(CoterieError, match=f"no component of the coordinator decides.* {number}$"):
+def test_an_operation_that_does_not_exist_is_an_error(number):
+    with pytest.raises(CoterieError, match=f"the coordinator has no operation {number}$"):
         GroupCoordinator()._core.call(number, 1, None, -1, None, None, None)
+
+
+LEAST = {  # what an event needs besides `at`, `op` and `id`
+    "join_group": {"protocol_type": "consumer", "client_id": "c", "client_host": "/h",
+                   "session_timeout_ms": 10_000, "rebalance_timeout_ms": 1},
+    "txn_offset_commit": {"producer_id": 1, "producer_epoch": 0},
+    "end_txn": {"producer_id": 1},
+    "fail_append": {"error": "NOT_ENOUGH_REPLICAS", "count": 1},
+    "group_config": {"group_id": "g"},
+    "consumer_group_describe": {"group_ids": ["a", "b"]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("behaviour", [*CLASSIC_ONLY, *REPLAYING])
+@pytest.mark.parametrize("op", [name for name, row in OPERATIONS.items() if row.traced])
+def test_each_operation_of_a_trace_runs_under_each_behaviour_or_needs_a_later_one(op, behaviour):
+    header = {"format": "coterie-trace", "version": 2, "name": "t",
+              "config": {"coterie.behaviour": behaviour}}  # fmt: skip
+    event = {"at": 0, "op": op, **LEAST.get(op, {})} | ({"id": 1} if op in REQUESTS else {})
+    if behaviour in CLASSIC_ONLY and op in ("hold_commits", "release_commits", "append_raw"):
+        with pytest.raises(TraceError, match=f"^line 2: {op} needs coterie.behaviour 4.1 or later"):
+            list(run_trace([header, event]))
+        return
+    came = [line for line in run_trace([header, event, {"at": 9000, "op": "advance"}])
+            if line["event"] == "response"]  # fmt: skip
+    assert [line["id"] for line in came] == [1] * (op in REQUESTS)
+    if behaviour in CLASSIC_ONLY and op.startswith("consumer_group_"):
+        # KafkaApis refuses each group: ConsumerGroupDescribeRequest.getErrorResponse
+        refused = came[0].get("groups", came)
+        assert {one["error"] for one in refused} == {"UNSUPPORTED_VERSION"}
+        assert len(refused) == len(event.get("group_ids", "1"))
+
+
+def test_the_settings_of_a_group_need_its_id():
+    header = {"format": "coterie-trace", "version": 2, "name": "t"}
+    with pytest.raises(TraceError, match="line 2: group_config: needs group_id"):
+        load_trace([header, {"at": 0, "op": "group_config"}])
 
 
 @pytest.mark.parametrize("op", sorted(REQUESTS))

@@ -5,7 +5,7 @@ import pytest
 from coterie import run_trace
 from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
-from support.request_lines import commit, line
+from support.request_lines import commit, events, line
 
 
 def listed(ms, **types):
@@ -21,7 +21,7 @@ def listed(ms, **types):
 def test_a_group_of_a_classic_or_no_type_is_part_of_the_trace(group_type):
     made = import_request_log([commit(0), listed(5, g=group_type)])
     assert made.left_out == {}
-    assert [event["op"] for event in made.trace[1:]] == ["offset_commit", "list_groups"]
+    assert [event["op"] for event in events(made)] == ["offset_commit", "list_groups"]
 
 
 @pytest.mark.parametrize(("behaviour", "version"), [("3.9", 1), ("4.1", 2)])
@@ -39,5 +39,5 @@ def test_a_group_that_a_description_does_not_find_may_be_of_another_type(code, i
     group = {"groupId": "g", "errorCode": code, "groupState": "Dead", "members": []}
     described = line("SHARE_GROUP_DESCRIBE", 1, {"groupIds": ["g"]}, {"groups": [group]}, 5)
     made = import_request_log([commit(0), commit(0, ms=2, group="h"), described])
-    groups = [event["group_id"] for event in made.trace[1:]]
+    groups = [event["group_id"] for event in events(made)]
     assert groups == (["h"] if is_share_group else ["g", "h"])

@@ -10,7 +10,7 @@ from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.consumer_requests import derived_topic_id
 from coterie.traces.diff import compare_responses
 from coterie.traces.requestlog import import_request_log
-from support.request_lines import line
+from support.request_lines import events, line
 
 ORDERS, BILLS = "v2a9MwCnRyK5LBCMWNSeCg", "29vbFs24SeS-MleFOqzQ1A"
 MADE = "AAAAAAAAQACAAAAAAAAAAQ"  # the first id that a coordinator of a trace makes
@@ -228,7 +228,7 @@ def test_an_id_that_the_broker_made_is_that_of_the_trace():
         joined(1, {ORDERS: [0]}, sent="", member=uuid, version=0),
         beat(5, 1, 1, sent=uuid, member=uuid, version=0),
     )
-    assert [event["member_id"] for event in made.trace[1:]] == ["", MADE]
+    assert [event["member_id"] for event in events(made)] == ["", MADE]
 
 
 def described(ms, version):
@@ -250,7 +250,7 @@ def described(ms, version):
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_described_group_is_that_of_the_trace(version):
     made = imported(joined(1, {ORDERS: [0]}), described(9, version))
-    assert [event["op"] for event in made.trace[1:]] == [
+    assert [event["op"] for event in events(made)] == [
         "consumer_group_heartbeat", "consumer_group_describe",
     ]  # fmt: skip
 
@@ -284,7 +284,7 @@ def test_commits_and_fetches_by_topic_id_name_the_topic(version):
         committed(5, version, generationIdOrMemberEpoch=1, memberId="m"),
         fetched(9, version, 7),
     )
-    commit, fetch = made.trace[2:]
+    commit, fetch = events(made)[1:]
     assert commit["offsets"][0]["topic"] == fetch["topics"][0]["topic"] == "orders"
     assert fetch["member_epoch"] == 1
 
@@ -340,8 +340,8 @@ def test_fields_that_came_with_version_2_are_in_no_trace_of_version_1(behaviour,
         line("LIST_GROUPS", 5, {"typesFilter": ["classic"]}, {"errorCode": 0, "groups": []}, 7),
     ]
     made = import_request_log(lines, {"coterie.behaviour": behaviour})
-    assert [event["op"] for event in made.trace[1:]] == list(fields)
-    for event in made.trace[1:]:
+    assert [event["op"] for event in events(made)] == list(fields)
+    for event in events(made):
         there = fields[event["op"]] & event.keys()
         assert there == (set() if version == 1 else fields[event["op"]])
     # when the commit expires: at a time in version 1, and so long after it in version 2
@@ -378,7 +378,7 @@ def test_a_classic_join_that_a_consumer_group_refuses_takes_an_id_unless_the_tim
         beat(20, 0, 2, sent="", member=BILLS, names=["orders"], topics={}, version=0),
         beat(30, 2, 2, sent=BILLS, member=BILLS, version=0),
     )  # fmt: skip
-    assert made.trace[-1]["member_id"] == f"{MADE[:-2]}{'AQ' if number == 1 else 'Ag'}"
+    assert events(made)[-1]["member_id"] == f"{MADE[:-2]}{'AQ' if number == 1 else 'Ag'}"
 
 
 def test_a_group_that_is_classic_again_makes_no_id_for_a_join_that_it_refuses():

@@ -11,7 +11,7 @@ from coterie.traces.removals import Removal, removals
 from coterie.traces.requestlog import import_request_log
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN
-from support.request_lines import commit, line
+from support.request_lines import commit, events, line
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d [\d:.]+\d")
 AT = "10.0.0.1:9092-10.0.0.2"
@@ -91,14 +91,14 @@ def member(first_s, later_s, connection):
 
 
 def failovers_at(made):
-    return [event["at"] for event in made.trace[1:] if event["op"] == "failover"]
+    return [event["at"] for event in events(made) if event["op"] == "failover"]
 
 
 def test_an_outage_has_a_failover_at_each_end_and_more_at_half_of_the_shortest_session():
     instant = commit(0, ms=11_000, connection=f"{AT}:5000-0-3")
     instant = re.sub(r'(TimeMs": )[\d.]+', r"\g<1>0.0", instant)  # came and was answered at once
     made = import_request_log([commit(0, ms=1000, connection=f"{AT}:4000-0-3"), instant])
-    assert [event["op"] for event in made.trace[1:]] == [
+    assert [event["op"] for event in events(made)] == [
         "offset_commit", "failover", "failover", "failover", "offset_commit",
     ]  # fmt: skip
     assert failovers_at(made) == [1, 5001, 10_001]  # without a session as if it were 10 s
@@ -146,7 +146,7 @@ def test_what_the_broker_did_while_a_request_was_in_its_queue_stands_before_the_
     queued = commit(0, ms=40).replace('"totalTimeMs": 0.5', '"totalTimeMs": 20')
     queued = queued.replace('"requestQueueTimeMs": 0.1', '"requestQueueTimeMs": 12')
     made = import_request_log([commit(0, ms=10), queued], removals=[Removal(SECOND_0_MS + 25)])
-    assert [(event["at"], event["op"]) for event in made.trace[1:]] == [
+    assert [(event["at"], event["op"]) for event in events(made)] == [
         (0, "offset_commit"), (17, "cleanup"), (23, "offset_commit"),
     ]  # fmt: skip
 
@@ -156,11 +156,11 @@ def test_removals_and_outages_are_in_the_order_of_their_times():
                for s, where in [(1, "4000-0-3"), (3, "4000-0-3"), (9, "5000-0-3")]]  # fmt: skip
     removed = [Removal(SECOND_0_MS + ms) for ms in (2000, 9500)]
     made = import_request_log([*commits, commit(0, ms=11_000)], removals=removed)
-    assert [event["op"] for event in made.trace[1:]] == [
+    assert [event["op"] for event in events(made)] == [
         "offset_commit", "cleanup", "offset_commit", "failover", "failover", "failover",
         "offset_commit", "cleanup", "offset_commit",
     ]  # fmt: skip
-    at = [event["at"] for event in made.trace[1:]]
+    at = [event["at"] for event in events(made)]
     assert at == sorted(at)
 
 

@@ -11,7 +11,7 @@ from coterie.traces.recording import Recording
 from coterie.traces.requestlog import import_request_log
 from coterie.traces.whatif import Changes, what_if
 from coterie.values import Error
-from support.request_lines import line
+from support.request_lines import events, line
 from support.trace_data import header
 
 KEY = ("t", 0)
@@ -40,7 +40,7 @@ def logged(api, version, request, response, **times):
 
 
 def events_of(*lines):
-    return import_request_log(lines).trace[1:]
+    return events(import_request_log(lines))
 
 
 JOIN = {"groupId": "g", "memberId": "", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 5}

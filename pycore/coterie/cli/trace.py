@@ -230,6 +230,10 @@ def import_command(
     for target, written in zip(targets, (imported.trace, imported.expected), strict=True):
         write_lines(target, written, overwrite=overwrite, inputs=inputs)
     say(f"{len(imported.trace) - 1} events from {imported.start} on")
+    if imported.wrong:
+        say(f"{imported.wrong} of {len(imported.expected)} answers differ under these settings")
+    for shown in imported.shown:
+        say(f"the broker's answers show another setting: {shown}")
     for last, first in imported.outages:
         say(f"the broker was down between {last} and {first}: failover")
     for reason, count in sorted(imported.left_out.items()):

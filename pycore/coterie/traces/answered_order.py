@@ -41,17 +41,17 @@ class Run(NamedTuple):
 
 def in_answered_order(
     steps: list[Step], lines_of: LinesOf, start_ms: int
-) -> tuple[list[Step], int]:
+) -> tuple[list[Step], int | None]:
     """Return the steps with fewer wrong answers, if there are such, and the number of these.
 
     ``lines_of`` makes a trace and the broker's responses; the id of a response is the number of its
     step, from 1 on. ``start_ms`` is the log's time at the trace's time 0. A trace that is too long,
-    or cannot be run, is returned as it is.
+    or cannot be run, is returned as it is, and with None.
     """
     left = EVENTS_MAX - len(steps)
     best = run_of(*lines_of(steps)) if left >= 0 else None
     if best is None:
-        return steps, 0
+        return steps, None
     given_up: set[str | None] = set()
     while True:
         at = next((at for at in best.wrong if group_of(steps[at]) not in given_up), None)

@@ -12,19 +12,21 @@ Sources: ``RequestConvertToJson.scala``, the message JSON of each API.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from coterie.consumer_groups import encode_topic_id
-from coterie.coordinator.config import CLASSIC_ONLY, DEFAULTS, REPLAYING
+from coterie.coordinator.config import CLASSIC_ONLY, DEFAULTS, REPLAYING, coordinator_config
 from coterie.errors import CoterieError
-from coterie.traces.answered_order import LinesOf, in_answered_order
+from coterie.traces.answered_order import EVENTS_MAX, LinesOf, in_answered_order, run_of
 from coterie.traces.arrivals import in_order
 from coterie.traces.close_requests import Step
 from coterie.traces.removals import Removal, shows_deletion
 from coterie.traces.restarts import Outage, outages
+from coterie.traces.shown_settings import Shown, shown_settings
 from coterie.traces.topics import LoggedTopics
 from coterie.values import Error
 from coterie.wire.apis import READERS
@@ -76,6 +78,10 @@ class ImportedTrace:
         The broker's time at the trace's time 0.
     outages : list of tuple of str
         (last response before, first request after) each outage, in the broker's time.
+    shown : list of Shown
+        Settings that the broker's answers contradict.
+    wrong : int or None
+        How many answers of the trace's run differ from the broker's; None: it was not run.
     """
 
     trace: list[dict[str, Any]] = field(default_factory=list)
@@ -83,6 +89,8 @@ class ImportedTrace:
     left_out: Counter[str] = field(default_factory=Counter)
     start: str = ""
     outages: list[tuple[str, str]] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
+    wrong: int | None = None
 
 
 class MemberIds:
@@ -163,45 +171,49 @@ def import_request_log(
         "doc": f"A broker's request log, from {out.start} of its clock on.",
         "config": _settings(steps, config),
     }
-    own = [
-        (at_ms, {"op": "failover"})
-        for at_ms in _failovers(out, steps, outages(by_time, started_ms))
-    ]
     # A line's time is cut to milliseconds: the removal stands at the end of its own.
-    own += [
+    own = [
         (removal.at_ms + 1, _removed(removal)) for removal in removals if removal.at_ms >= start_ms
     ]
     if not classic_only:
         header |= topics.header
         own += [(max(at_ms, start_ms), event) for at_ms, event in topics.changes]
-    own.sort(key=lambda entry: entry[0])
+    downs = _within(steps, outages(by_time, started_ms))
+    out.outages = [(_clock(down.last_ms), _clock(down.first_ms)) for down in downs]
 
-    def lines_of(steps: list[Step]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        trace, expected = _lines(steps, own, start_ms)
+    def lines_of(
+        steps: list[Step], ended: Collection[Outage]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        failovers = [(at_ms, {"op": "failover"}) for at_ms in _failovers(steps, downs, ended)]
+        by_itself = sorted(failovers + own, key=lambda entry: entry[0])
+        trace, expected = _lines(steps, by_itself, start_ms)
         return [header, *trace], expected
 
-    ordered = _answered_order(steps, lines_of, start_ms, header["config"])
-    out.trace, out.expected = lines_of(ordered)
+    ended = _with_ended_sessions(steps, downs, lines_of)
+    of_steps = partial(lines_of, ended=ended)
+    out.shown = shown_settings(steps, coordinator_config(header["config"]), downs)
+    ordered, out.wrong = _answered_order(steps, of_steps, start_ms, header["config"])
+    out.trace, out.expected = of_steps(ordered)
     return out
 
 
 def _answered_order(
     steps: list[Step], lines_of: LinesOf, start_ms: int, config: dict[str, Any]
-) -> list[Step]:
-    """Return the steps in the order and at the times that the answers show.
+) -> tuple[list[Step], int | None]:
+    """Return the steps in the order and at the times that the answers show, and the wrong answers.
 
     ``config`` is that of the trace. An initial delay of 0 becomes 1 if the answers show one:
     without a delay no second member can come before the timer, however late it fires.
     """
     ordered, wrong = in_answered_order(steps, lines_of, start_ms)
     if not wrong or config.get(_INITIAL_DELAY) != 0:
-        return ordered
+        return ordered, wrong
     config[_INITIAL_DELAY] = 1
     delayed, still_wrong = in_answered_order(steps, lines_of, start_ms)
-    if still_wrong < wrong:
-        return delayed
+    if still_wrong is not None and still_wrong < wrong:
+        return delayed, still_wrong
     config[_INITIAL_DELAY] = 0
-    return ordered
+    return ordered, wrong
 
 
 def _steps(
@@ -350,7 +362,7 @@ def _drop_not_passed_on(event: dict[str, Any], answer: dict[str, Any] | None) ->
         return None
     if answer["error"] in _NOT_PASSED_ON:
         return _NOT_PASSED_ON[answer["error"]]
-    name = "groups" if event["op"] == "delete_groups" else "partitions"
+    name = "groups" if "group_ids" in event else "partitions"
     items = answer.get(name, []) if event["op"] != "list_groups" else []
     passed_on = [item for item in items if item["error"] not in _NOT_PASSED_ON]
     if len(passed_on) == len(items):
@@ -418,10 +430,14 @@ def _lines(
     expected: list[dict[str, Any]] = []
     ids, left = MemberIds(), list(own)
     consumer_groups: set[str] = set()
-    for number, (exchange, event, answer) in enumerate(steps, 1):
-        while left and left[0][0] <= exchange.handled_ms:
+
+    def take_own(until_ms: float) -> None:
+        while left and left[0][0] <= until_ms:
             at_ms, did = left.pop(0)
             trace.append({"at": int(at_ms) - start_ms} | did)
+
+    for number, (exchange, event, answer) in enumerate(steps, 1):
+        take_own(exchange.handled_ms)
         if answer is not None:
             _hand_out(ids, event, answer, consumer_groups)
         at = int(exchange.handled_ms) - start_ms
@@ -434,26 +450,57 @@ def _lines(
         if answer is not None:
             sent = {"at": int(exchange.sent_ms) - start_ms, "event": "response", "id": number}
             expected.append(sent | {"op": head["op"]} | answer)
+    last_ms = max([exchange.sent_ms for exchange, _, answer in steps if answer is not None] or [0])
+    take_own(last_ms)
+    if int(last_ms) - start_ms > trace[-1]["at"]:  # the last answer may come by a timer
+        trace.append({"at": int(last_ms) - start_ms, "op": "advance"})
     # Mapped at the end: a join response to the leader may contain ids that are assigned later.
     return trace, [ids.map(line) for line in sorted(expected, key=lambda line: line["at"])]
 
 
-def _failovers(out: ImportedTrace, steps: list[Step], downs: list[Outage]) -> Iterator[float]:
+def _within(steps: list[Step], downs: list[Outage]) -> list[Outage]:
+    """Return the outages between the requests of the trace."""
+    begin, end = steps[0][0].handled_ms, steps[-1][0].handled_ms
+    return [down for down in downs if begin <= down.last_ms and down.first_ms <= end]
+
+
+def _failovers(
+    steps: list[Step], downs: list[Outage], ended: Collection[Outage]
+) -> Iterator[float]:
     """Yield the times of the failovers that represent the broker's outages.
 
-    An outage has one at its start, one at its end, and more between so that no session ends.
+    An outage has one at its start, one at its end, and more between so that no session ends; one in
+    ``ended`` has only that at its end.
     """
-    begin, end = steps[0][0].handled_ms, steps[-1][0].handled_ms
     sessions = [event.get("session_timeout_ms", SESSION_MS) for _, event, _ in steps]
     pause_ms = max(min(sessions) / 2, 1)
-    for last_ms, first_ms in downs:
-        if begin <= last_ms and first_ms <= end:
-            out.outages.append((_clock(last_ms), _clock(first_ms)))
-            at_ms = last_ms
-            while at_ms < first_ms:
-                yield at_ms
-                at_ms += pause_ms
-            yield first_ms
+    for down in downs:
+        at_ms = down.first_ms if down in ended else down.last_ms
+        while at_ms < down.first_ms:
+            yield at_ms
+            at_ms += pause_ms
+        yield down.first_ms
+
+
+def _with_ended_sessions(
+    steps: list[Step],
+    downs: list[Outage],
+    lines_of: Callable[[list[Step], Collection[Outage]], tuple[list[Any], list[Any]]],
+) -> set[Outage]:
+    """Return the outages in which sessions ended, as the answers after them show.
+
+    A broker that stops closes its connections first, and its coordinator some seconds later.
+    """
+    ended: set[Outage] = set()
+    if not downs or len(steps) * (1 + len(downs)) > EVENTS_MAX:
+        return ended
+    best = run_of(*lines_of(steps, ended))
+    for down in downs:
+        run = best and run_of(*lines_of(steps, ended | {down}))
+        if best and run and len(run.wrong) < len(best.wrong):
+            best = run
+            ended.add(down)
+    return ended
 
 
 def _settings(steps: list[Step], config: dict[str, Any]) -> dict[str, Any]:

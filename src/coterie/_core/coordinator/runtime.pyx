@@ -14,7 +14,8 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
-from coterie._core.coordinator.codes cimport KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR
+from coterie._core.coordinator.codes cimport (
+    KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION)
 from coterie._core.coordinator.outputs cimport APPEND, RESPONSE, UNANSWERED, Outputs
 from coterie._core.coordinator.partitions cimport Partitions
 from coterie._core.coordinator.sink cimport FAILED, LATER, Batch, MemoryLog, Sink
@@ -22,7 +23,7 @@ from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.structures.timers cimport TimerWheel
 
 from coterie.errors import ArgumentError, CoterieError
-from coterie.operations import NUMBER
+from coterie.operations import NUMBER, OPERATIONS
 
 
 class Thrown(CoterieError):
@@ -33,6 +34,7 @@ class Garbage(Thrown):
     """Kafka's code throws because a member's metadata cannot be read."""
 
 
+cdef int DESCRIBE = NUMBER["consumer_group_describe"]
 cdef int64_t LATEST_MS = <int64_t>1 << 60      # a deadline from here still fits an int64
 cdef int64_t NEVER_MS = <int64_t>1 << 62       # beyond any time; from LATEST_MS it still fits
 
@@ -201,6 +203,16 @@ cdef int decide_advance(component, int op, int64_t id, Group group, str group_id
     return 0
 
 
+cdef int decide_unsupported(component, int op, int64_t id, Group group, str group_id,
+                            int32_t generation_id, str member_id, str instance,
+                            tuple details) except -1:
+    """Refuse a request of consumer groups, as a broker without them does, group by group."""
+    if op == DESCRIBE:
+        return (<Runtime>component).respond(id, op, NONE, tuple([
+            (each, UNSUPPORTED_VERSION, "", 0, 0, "", ()) for each in details]))
+    return (<Runtime>component).respond(id, op, UNSUPPORTED_VERSION, None)
+
+
 cdef int decide_fail_append(component, int op, int64_t id, Group group, str group_id,
                             int32_t generation_id, str member_id, str instance,
                             tuple details) except -1:
@@ -229,6 +241,11 @@ cdef class Runtime:
         self.registered = []
         self.register("advance", self, decide_advance, NO_GROUP)
         self.register("fail_append", self, decide_fail_append, NO_GROUP)
+        if not self.replaying:         # KafkaApis refuses them; the old coordinator has no image
+            for name in ("consumer_group_heartbeat", "consumer_group_describe"):
+                self.register(name, self, decide_unsupported, NO_GROUP)
+            for name in ("metadata", "group_config", "run_tasks"):
+                self.register(name, self, decide_advance, NO_GROUP)
         self.owners = [None]           # by slot; NO_OWNER is the first
         self.appends = []
 
@@ -263,14 +280,15 @@ cdef class Runtime:
     cdef Decider* decider_of(self, int op, int group_type) except NULL:
         """Return the decider of an operation for a type of group, or that for no group."""
         cdef Decider* decider
-        if 0 <= op < MOST_OPERATIONS:
+        if 0 <= op < len(NUMBER):
             decider = &self.deciders[op][group_type]
             if decider.decide != NULL:
                 return decider
             decider = &self.deciders[op][<int>NO_GROUP]
             if decider.decide != NULL:
                 return decider
-        raise CoterieError(f"no component of the coordinator decides operation {op}")
+            raise CoterieError(f"{list(OPERATIONS)[op]} needs coterie.behaviour 4.1 or later")
+        raise CoterieError(f"the coordinator has no operation {op}")
 
     cdef Group find(self, str group_id):
         """Return the group with this id, or None."""
