@@ -94,8 +94,8 @@ class RecordScan:
               or else the row's own), and ``decided_ms``, the time of that record;
             - int64: ``previous_offset``, ``previous_log_offset`` and ``previous_timestamp`` of the
               replaced record: the last one of the same key that counted;
-            - int64: ``topic_id_high`` and ``topic_id_low``, the halves of the topic id that a commit
-              of Kafka 4.2 and later has; both 0: it has none;
+            - int64: ``topic_id_high`` and ``topic_id_low``, the halves of the topic id, if a commit
+              has one, as those of Kafka 4.2 and later have; else 0;
             - int64: ``disk_bytes``, the row's share of its batch, by the bytes of key and value;
               the shares of all records of a batch add up to its size;
             - int32: ``previous_row``, the row of the replaced record (-1: none, or in an earlier
