@@ -86,7 +86,8 @@ def project(tmp_path_factory):
 def table(project, tmp_path):
     table = tests_by_line.TestsByLine(tmp_path / "tests.db")
     table.add(project / "recorded", project, project, ["tests/test_a.py", "tests/test_b.py"])
-    return table
+    yield table
+    table.close()
 
 
 def fault(text, was, becomes, function="f"):

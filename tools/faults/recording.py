@@ -40,6 +40,7 @@ class Recorder:
         self.blocks: dict[str, bytes] = {}
         self.library = ctypes.CDLL(os.environ[LIBRARY])
         self.places = (ctypes.c_size_t * ROOM)()
+        os.environ.setdefault("COVERAGE_CORE", "ctrace")  # sys.monitoring has no contexts
         self.coverage = coverage.Coverage(
             data_file=str(folder / f"lines.{os.getpid()}"),
             source=os.environ[SOURCES].split(os.pathsep),

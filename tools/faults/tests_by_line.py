@@ -47,6 +47,9 @@ class TestsByLine:
         for number, source, text in self._base.execute("SELECT * FROM version"):
             self._versions.setdefault(source, []).append((number, text))
 
+    def close(self) -> None:
+        self._base.close()
+
     def unrecorded(self, files: Iterable[str], root: Path) -> list[str]:
         """Return the test files that are new or were changed after they were recorded."""
         return [file for file in files if self._digests.get(file) != digest_of(root / file)]
