@@ -15,6 +15,7 @@ import numpy as np
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.offsets.topic_ids import TopicIds
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
 from coterie.insight.questions.undo_notes import note, removed_since
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
@@ -25,7 +26,7 @@ from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_by_group
 
 NAME = "undo"
-REMOVALS = "undo.removals"  # an aggregate
+REMOVALS, TOPIC_IDS = "undo.removals", "undo.topic_ids"  # aggregates
 FIELDS = {
     "group_id": "string",
     "offsets_partition": "int32",
@@ -69,8 +70,11 @@ def states(view: PartitionView, parameters: Parameters) -> tuple[RecordFilter, .
 def aggregates(
     view: PartitionView, parameters: Parameters
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregate that finds the removals of offsets."""
-    return {REMOVALS: (view.record_filter, KeyRemovals())}
+    """Return the aggregates that find the removals of offsets, and topics that were made again."""
+    return {
+        REMOVALS: (view.record_filter, KeyRemovals()),
+        TOPIC_IDS: (view.record_filter, TopicIds(parameters.at_ms)),
+    }
 
 
 def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
@@ -95,8 +99,9 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
         for producer in producers
         for row in producer["offsets"]
     }
-    removals = aggregates_of(view, aggregates, parameters)[REMOVALS]
-    removed = removed_since(view, removals, parameters.at_ms, parameters.retention_ms)
+    found = aggregates_of(view, aggregates, parameters)
+    removed = removed_since(view, found[REMOVALS], parameters.at_ms, parameters.retention_ms)
+    renewed = found[TOPIC_IDS].changed()
     for key in sorted({*then, *latest}, key=key_order()):
         group, topic, partition = key
         before, last = then.get(key), latest.get(key)
@@ -132,7 +137,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
             else expires_at_ms(head, parameters),
             "removed_at": None if gone is None else gone.at_ms,
             "removal": None if gone is None else gone.reason,
-            "note": note(gone, before, last),
+            "note": note(gone, before, last, has_new_id=key in renewed),
         }
 
 

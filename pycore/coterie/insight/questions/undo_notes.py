@@ -100,16 +100,26 @@ def groups_near(groups: dict[tuple[str, int], set[str]], topic: str, at_ms: int)
     return set().union(*near)
 
 
-def note(removed: Removed | None, then: Committed | None, latest: Committed | None) -> str | None:
+def note(
+    removed: Removed | None,
+    then: Committed | None,
+    latest: Committed | None,
+    *,
+    has_new_id: bool = False,
+) -> str | None:
     """Return what to know before the offset of then is restored; None: nothing.
 
-    A later record has no lower leader epoch, unless the topic is another one.
+    ``has_new_id``: the latest commit has another topic id than the one of then. A later record has
+    no lower leader epoch, unless the topic is another one.
     """
     parts = []
     if removed is not None:
         more = f", and {removed.again} more times" if removed.again else ""
         parts.append(f"removed at {format_time(removed.at_ms)}{more}: {IN_WORDS[removed.reason]}")
-    is_new = removed is not None and removed.reason == TOPIC_DELETED and removed.resumed
+    if has_new_id:
+        parts.append("the topic id changed")
+    is_new = has_new_id
+    is_new |= removed is not None and removed.reason == TOPIC_DELETED and removed.resumed
     if then is not None and latest is not None and latest.offset >= then.offset:
         old, new = then.leader_epoch, latest.leader_epoch
         if 0 <= new < old:
