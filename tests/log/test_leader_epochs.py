@@ -91,6 +91,29 @@ def test_an_epoch_that_rises_by_two_with_no_offset_missing_is_told():
 
 
 @pytest.mark.parametrize(
+    ("epochs", "restarts"),
+    [
+        ((0, 2, 4), True),
+        ((3, 5, 9, 9, 11), True),
+        ((-1, 0, 2), True),
+        ((0, 2, 3, 5), False),
+        ((0, 1, 3), False),
+        ((0, 3), False),
+    ],
+)
+def test_epochs_of_a_single_replica_rise_by_even_numbers_so_its_broker_may_have_restarted(
+    epochs, restarts
+):
+    """A restart: once without a leader, and once as the leader again (KRaft)."""
+    (line,) = jumps((3, *((2 * at, epoch) for at, epoch in enumerate(epochs))))
+    assert ("broker restarted, if it has the only replica; else" in line) == restarts
+    assert ("another broker led in between, and may have" in line) != restarts
+    pieces = [(3, (2 * at, epoch)) for at, epoch in enumerate(epochs)]
+    (by_segments,) = jumps(*pieces)
+    assert by_segments.rpartition("): ")[2] == line.rpartition("): ")[2]
+
+
+@pytest.mark.parametrize(
     "segments",
     [
         [(3, (0, 4), (2, 5))],

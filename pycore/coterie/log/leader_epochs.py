@@ -28,6 +28,14 @@ CHECKPOINT = "leader-epoch-checkpoint"
 CHECKPOINT_BYTES_MAX = 16 << 20
 ENTRY = re.compile(r"(\d{1,10}) (\d{1,19})", re.ASCII)
 HINT_FROM = 2
+SHOWS_THEM = "`coterie compare` shows them, given its copy"
+ANOTHER_LED = (
+    f"another broker led in between, and may have records that this copy lacks; {SHOWS_THEM}"
+)
+RESTARTED = (
+    "the partition's broker restarted, if it has the only replica; else another broker may have "
+    f"led in between, with records that this copy lacks: {SHOWS_THEM}"
+)
 NO_OFFSET = -1
 
 
@@ -96,13 +104,17 @@ def _contradictions(one: list[EpochSpan], other: list[EpochSpan]) -> Iterator[in
 class EpochJumps:
     """Finds where the epoch of a log's batches rises by two or more: a hint, not a fault.
 
-    Another broker has led in between, and wrote nothing, or wrote what this copy lacks. Where
-    offsets are missing, compaction may have removed the records of the epochs in between.
+    Another broker has led in between, and wrote nothing, or wrote what this copy lacks. Or the
+    partition has one replica, and its broker restarted: it raises the epoch once without a leader,
+    and once as the leader again. Such epochs only rise by even numbers. Where offsets are missing,
+    compaction may have removed the records of the epochs in between.
+    Source: PartitionRegistration.merge (each change of the leader, also to none, raises it).
     """
 
     def __init__(self) -> None:
         self._last: dict[int | None, tuple[int, int]] = {}  # the last epoch, and the next offset
         self._lines: dict[int | None, list[str]] = {}
+        self._several_led: set[int | None] = set()  # partitions with more replicas than one
 
     def add(self, segment: Segment, headers: NDArray[Any]) -> None:
         """Add the batches of a partition's next segment."""
@@ -112,8 +124,10 @@ class EpochJumps:
         epochs, next_offset = self._last.get(segment.partition, (NO_EPOCH, NO_OFFSET))
         before = np.concatenate([[epochs], headers["leader_epoch"][:-1]])
         follows = np.concatenate([[next_offset], headers["last_offset"][:-1] + 1])
-        rises = headers["leader_epoch"] - before.astype(np.int64) >= HINT_FROM
-        for at in np.flatnonzero(rises & (follows == headers["base_offset"])):
+        rise = headers["leader_epoch"] - before.astype(np.int64)
+        if np.any((rise > 0) & (rise % 2 == 1) & (before != NO_EPOCH)):
+            self._several_led.add(segment.partition)
+        for at in np.flatnonzero((rise >= HINT_FROM) & (follows == headers["base_offset"])):
             self._lines.setdefault(segment.partition, []).append(
                 f"the leader epoch rises from {before[at]} to {headers['leader_epoch'][at]} at "
                 f"offset {headers['base_offset'][at]} ({segment.name}, byte "
@@ -126,7 +140,5 @@ class EpochJumps:
         """Yield a line for each partition with such a place: the first, and how many there are."""
         for partition, places in self._lines.items():
             more = f" (the first of {len(places)} such places)" if len(places) > 1 else ""
-            yield (
-                f"{named(partition)}: {places[0]}{more}: another broker led in between, and may "
-                "have records that this copy lacks; `coterie compare` shows them, given its copy"
-            )
+            meaning = ANOTHER_LED if partition in self._several_led else RESTARTED
+            yield f"{named(partition)}: {places[0]}{more}: {meaning}"
