@@ -308,11 +308,11 @@ def test_periods_of_flapping_are_apart_if_the_window_lies_between():
     (row,) = flapping.flaps({"c": moves(0, 1, 2, 3, 8, 9, 16, 17, 18)}, 4, 10)
     assert (row["timestamp"], row["until"], row["count"]) == (0, 18, 9)
     assert "periods" not in row["cause"]
-    (row,) = flapping.flaps({"c": moves(0, 1, 2, 3, 8, 19, 20, 21, 22)}, 4, 10)
-    assert (row["timestamp"], row["until"], row["count"]) == (0, 22, 9)
+    (row,) = flapping.flaps({"c": moves(0, 1, 2, 3, 4, 8, 19, 20, 21, 22, 23, 24)}, 4, 10)
+    assert (row["timestamp"], row["until"], row["count"]) == (0, 24, 12)
     assert row["cause"].endswith("in 2 periods of 0.0 s together")
-    (row,) = flapping.flaps({"c": moves(0, 1, 2, 10, 18, 19, 20)}, 4, 10)
-    assert (row["timestamp"], row["until"], row["count"]) == (2, 20, 5)
+    (row,) = flapping.flaps({"c": moves(0, 1, 2, 10, 18, 19, 20, 21)}, 4, 10)
+    assert (row["timestamp"], row["until"], row["count"]) == (2, 21, 6)
 
 
 def test_clients_with_a_part_in_as_many_rebalances_stand_by_name():

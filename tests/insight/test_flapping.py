@@ -1,7 +1,10 @@
 """What the causes of a timeline make of a client: its moves, its turns, its rows."""
 
+from itertools import count
+
 from coterie.insight.groups import flapping
 from coterie.insight.groups.causes import CAUSE
+from coterie.insight.groups.outages import Outage
 from coterie.insight.records.partition_view import read_partitions
 from support.insight.lives import life, member, written
 
@@ -54,17 +57,85 @@ def test_a_client_that_is_there_joins_only_after_it_left():
 
 def test_a_flapping_client_has_its_first_and_last_move_and_each_member_id_that_joined():
     moves = flapping.moves_of(
-        row(T0 + 1_500 * at, cause(what, member_id=f"m{at}"), log_offset=70 + at)
-        for at, what in enumerate(("left", "joined", "restarted", "left", "joined", "left"))
+        row(T0 + 1_500 * at, cause(what, member_id=member, detail="m1"), log_offset=70 + at)
+        for at, (what, member) in enumerate(
+            [
+                ("left", "m0"),
+                ("joined", "m1"),
+                ("restarted", "m2"),
+                ("left", "m2"),
+                ("joined", "m4"),
+                ("left", "m4"),
+            ]
+        )
     )
     (found,) = flapping.flaps(moves, 4, 6_000)
     last = moves["c"][-1].cause
     assert found == {
         "event": "flapping", "timestamp": T0, "until": T0 + 7_500, "log_offset": 70,
         "last_log_offset": 75, "causes": [last], "count": 7, "members": ["m1", "m2", "m4"],
+        "periods": [(T0, T0 + 7_500)],
         "cause": "c is flapping: 7 joins and leaves in 7.5 s",
     }  # fmt: skip
-    assert last["member_id"] == "m5"
+    assert last["member_id"] == "m4"
+
+
+def lives(*moves, client="c", first_member=0):
+    """Moves as (seconds, ±1) of one client; who joined first, leaves first."""
+    whats, numbers = {1: "joined", -1: "left"}, {1: count(first_member), -1: count()}
+    return [
+        row(T0 + 1000 * at, cause(whats[move], client_id=client, member_id=next(numbers[move])))
+        for at, move in moves
+    ]
+
+
+def flaps(*rows, outages=()):
+    moves = flapping.moves_of(sorted(rows, key=lambda one: one["timestamp"]))
+    return list(flapping.flaps(flapping.without_outages(moves, outages), 4, 600_000))
+
+
+def alternating(*times, first=1):
+    return [(at, first if number % 2 == 0 else -first) for number, at in enumerate(times)]
+
+
+def test_planned_changes_do_not_flap_and_one_restart_more_does():
+    forth_and_back = alternating(0, 100, 130, 200, 230)
+    assert not flaps(*lives(*forth_and_back))
+    assert flaps(*lives(*forth_and_back, (240, -1)))
+    # Four members of one client id and host, one after the other, twice.
+    start = [(at, 1) for at in range(4)]
+    roll = start + alternating(*range(60, 140, 5), first=-1)
+    assert not flaps(*lives(*roll))
+    assert not flaps(*lives(*roll[4:], first_member=4))  # the log begins later
+    # One of the four that goes on and on.
+    assert flaps(*lives(*start, *alternating(*range(60, 180, 5), first=-1)))
+    # A roll of two clients, with their start and their stop.
+    both = [
+        moved
+        for number, client in enumerate("ab")
+        for moved in lives(*((at + 9 * number, move) for at, move in forth_and_back),
+                           (300 + number, -1), client=client)
+    ]  # fmt: skip
+    assert not flaps(*both)
+    (loop,) = flaps(*both, *lives(*alternating(310, 320, 330, 340), client="a"))
+    assert loop["count"] == 10
+
+
+def test_what_a_coordinator_is_to_blame_for_is_no_move_of_a_client():
+    def outage(from_s, until_s):
+        times = T0 + 1000 * from_s, T0 + 1000 * until_s
+        return Outage("coordinator_change", "", *times, None, True, 0, "", 0, times[1])
+
+    moves = alternating(0, 100, 110, 200, 210, 300)
+    assert flaps(*lives(*moves))
+    assert not flaps(*lives(*moves), outages=[outage(180, 195)])
+    assert not flaps(*lives(*moves), outages=[outage(90, 99), outage(180, 195)])
+    assert flaps(*lives(*moves), outages=[outage(20, 30)])
+
+
+def test_periods_of_several_clients_are_those_in_which_any_flapped():
+    text = flapping.flapping_text(["a", "b"], 9, [(0, 9), (2_000, 3_000), (5, 1_000)])
+    assert text == "a, b are flapping: 9 joins and leaves in 2 periods of 2.0 s together"
 
 
 def test_a_client_is_a_row_with_its_counts_and_times():

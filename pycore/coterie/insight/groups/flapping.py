@@ -2,9 +2,10 @@
 
 A client is identified by its instance id, or by client id and host; its member ids change. It flaps
 if it leaves and comes back, often enough within a window. So several members of one client that
-start together do not flap, nor does a client that restarts once and stops. A client that came back
-under a new member id left and joined at once. The replacement of a static member is neither; it is
-counted separately.
+start together do not flap, nor does a client that restarts once and stops. Planned changes are no
+flapping either: a roll of a client's members one by one, a roll forth and back, a roll of all
+clients. A client that came back under a new member id left and joined at once. The replacement of
+a static member is neither; it is counted separately.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from coterie.insight.groups.causes import (
     hosts_in_words,
     members_of,
 )
+from coterie.insight.groups.outages import BACK_MS, Outage
 from coterie.insight.groups.rebalances import is_rebalance
 from coterie.insight.records.partition_view import GroupHistory
 
+FORTH_AND_BACK = 2  # moves that a loop has beyond those of a planned roll forth and back
 ARRIVALS = ("joined",)
 DEPARTURES = ("left_or_evicted", "left", "evicted")
 TAKEN_OVER = "replaced"
@@ -45,10 +48,14 @@ class Move(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A move of a client that was away and joins, or that was there and leaves."""
+    """A move of a client that was away and joins, or that was there and leaves.
+
+    ``members``: how many members of the client were there before it, and after it.
+    """
 
     joins: bool
     move: Move
+    members: tuple[int, int]
 
 
 def moves_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Move]]:
@@ -86,54 +93,121 @@ def flaps(moves: dict[str, list[Move]], count: int, window_ms: int) -> Iterator[
     """Yield a row for each client that left and came back too often.
 
     It flaps from a leave to a return, if these two and its moves between them are at least
-    ``count``, within the window. Its start and its final leave count as well if they are as near,
-    but a restart followed by a stop is no flapping. All its periods are one row.
+    ``count``, within the window. Its start and its final leave count as well if they are as near.
+    A period is a planned change, and no flapping, if it has not even ``FORTH_AND_BACK`` moves more
+    for each member of the client, or if it has just so many and another client at the same time.
+    All periods of a client are one row.
     """
     needed = count + count % 2  # from a leave to a return
-    for client, client_moves in moves.items():
-        points = turns(client_moves)
-        times = [point.move.at_ms or 0 for point in points]
-        flapping = [False] * len(points)
-        for first in range(len(points) - needed + 1):
-            last = first + needed - 1
-            if not points[first].joins and times[last] - times[first] <= window_ms:
-                flapping[first : last + 1] = [True] * needed
-        edges = [
-            at
-            for at, (before, after) in enumerate(pairwise(flapping), 1)
-            if before != after and times[at] - times[at - 1] <= window_ms
+    least = needed + FORTH_AND_BACK
+    periods_of = {
+        client: [
+            period
+            for period in periods_in(turns(client_moves), needed, window_ms)
+            if len(period) >= least * members_in(period)
         ]
-        for at in edges:
-            flapping[at - 1] = flapping[at] = True
-        periods: list[list[Turn]] = []
-        for at, point in enumerate(points):
-            if flapping[at]:
-                goes_on = at and flapping[at - 1] and times[at] - times[at - 1] <= window_ms
-                if not goes_on:
-                    periods.append([])
-                periods[-1].append(point)
-        if periods:
-            yield _flap(named(client, client_moves), periods)
+        for client, client_moves in moves.items()
+    }
+    for client, periods in periods_of.items():
+        others = [
+            other for name, of_other in periods_of.items() if name != client for other in of_other
+        ]
+        chosen = [
+            period
+            for period in periods
+            if len(period) > least or not any(is_with(period, other) for other in others)
+        ]
+        if chosen:
+            yield _flap(named(client, moves[client]), chosen)
+
+
+def periods_in(points: list[Turn], needed: int, window_ms: int) -> list[list[Turn]]:
+    """Return the periods with so many moves from a leave to a return within the window."""
+    times = [point.move.at_ms or 0 for point in points]
+    flapping = [False] * len(points)
+    for first in range(len(points) - needed + 1):
+        last = first + needed - 1
+        if not points[first].joins and times[last] - times[first] <= window_ms:
+            flapping[first : last + 1] = [True] * needed
+    edges = [
+        at
+        for at, (before, after) in enumerate(pairwise(flapping), 1)
+        if before != after and times[at] - times[at - 1] <= window_ms
+    ]
+    for at in edges:
+        flapping[at - 1] = flapping[at] = True
+    periods: list[list[Turn]] = []
+    for at, point in enumerate(points):
+        if flapping[at]:
+            goes_on = at and flapping[at - 1] and times[at] - times[at - 1] <= window_ms
+            if not goes_on:
+                periods.append([])
+            periods[-1].append(point)
+    return periods
+
+
+def members_in(period: list[Turn]) -> int:
+    """Return how many members of the client were there before or after a period, at least 1."""
+    return max(1, period[0].members[0], period[-1].members[1])
+
+
+def is_with(period: list[Turn], other: list[Turn]) -> bool:
+    """Whether another period, with at least as many moves, overlaps with a period."""
+    (first, last), (other_first, other_last) = span_of(period), span_of(other)
+    return len(period) <= len(other) and first <= other_last and other_first <= last
+
+
+def span_of(period: list[Turn]) -> tuple[int, int]:
+    """Return the first and last time of a period (epoch ms)."""
+    return period[0].move.at_ms or 0, period[-1].move.at_ms or 0
 
 
 def turns(moves: list[Move]) -> list[Turn]:
     """Return a client's alternating joins and leaves, those with a time."""
     points: list[Turn] = []
     joined = None
+    arrived = {move.cause["member_id"] for move in moves if move.joins or move.takeovers}
+    departed = {
+        move.cause["detail" if move.joins else "member_id"] for move in moves if move.leaves
+    }
+    members = len(departed - arrived)  # that were there before the first move
     for move in moves:
-        if move.at_ms is None:
-            continue
         # A restarted client left before it joined.
         for kind, times in ((False, move.leaves), (True, move.joins)):
-            if times and kind is not joined:
-                points.append(Turn(kind, move))
+            before, members = members, members + (times if kind else -times)
+            if times and kind is not joined and move.at_ms is not None:
+                points.append(Turn(kind, move, (before, members)))
                 joined = kind
     return points
 
 
+def without_outages(
+    moves: Mapping[str, list[Move]], outages: Iterable[Outage]
+) -> dict[str, list[Move]]:
+    """Return the moves without those for which the partition's coordinator is to blame.
+
+    When it is back, members that it does not know join again, and it evicts those that do not.
+    """
+    spans = [(outage.from_ms, outage.until_ms + BACK_MS) for outage in outages]
+    return {client: list(_own_moves(of_client, spans)) for client, of_client in moves.items()}
+
+
+def _own_moves(moves: Iterable[Move], spans: list[tuple[int, int]]) -> Iterator[Move]:
+    away = 0  # members that left because of an outage
+    for move in moves:
+        at_ms = move.at_ms
+        in_outage = at_ms is not None and any(begin <= at_ms <= end for begin, end in spans)
+        if move.leaves and in_outage:
+            away += 1 - move.joins
+        elif move.joins and not move.leaves and away:
+            away -= 1
+        else:
+            yield move
+
+
 def _flap(client: str, periods: list[list[Turn]]) -> Row:
     points = [point for period in periods for point in period]
-    times = [(period[0].move.at_ms or 0, period[-1].move.at_ms or 0) for period in periods]
+    times = [span_of(period) for period in periods]
     first, last = points[0].move, points[-1].move
     return {
         "event": "flapping",
@@ -144,6 +218,7 @@ def _flap(client: str, periods: list[list[Turn]]) -> Row:
         "cause": flapping_text([client], len(points), times),
         "causes": [last.cause],
         "count": len(points),
+        "periods": times,
         "members": list(
             dict.fromkeys(point.move.cause["member_id"] for point in points if point.joins)
         ),
@@ -152,6 +227,7 @@ def _flap(client: str, periods: list[list[Turn]]) -> Row:
 
 def flapping_text(clients: list[str], count: int, periods: list[tuple[int, int]]) -> str:
     """Return the flapping of some clients as text; ``periods``: their times (epoch ms)."""
+    periods = joined_spans(periods)
     names = ", ".join(clients[:NAMED])
     if len(clients) > NAMED:
         names += f" and {len(clients) - NAMED} more"
@@ -163,6 +239,17 @@ def flapping_text(clients: list[str], count: int, periods: list[tuple[int, int]]
         f"{names} {verb} flapping: {count} joins and leaves in {in_periods}"
         f"{total_ms / 1000:.1f} s{together}"
     )
+
+
+def joined_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans of time in order, those that overlap as one."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((begin, end))
+    return joined
 
 
 def clients(moves: dict[str, list[Move]]) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coterie.insight.brokerlogs.lines import BrokerLogLine
+from coterie.insight.groups.outages import OutageDetector
 from coterie.insight.groups.shared_group_ids import (
     CLIENT,
     several_protocols,
@@ -228,9 +229,10 @@ FINDERS = (
     Finder((GENERATION_GAP,), gap_rows),
     Finder(
         (FLAPPING,),
-        lambda view, parameters, _: flapping_clients(
-            view, parameters.flap_count, parameters.flap_window_ms
+        lambda view, parameters, outages: flapping_clients(
+            view, parameters.flap_count, parameters.flap_window_ms, outages.outages(view)
         ),
+        lambda view, parameters: OutageDetector(view.trusted_from_ms, (), in_parts=view.in_parts),
     ),
     Finder(
         (PROTOCOLS,),

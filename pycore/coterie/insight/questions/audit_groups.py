@@ -11,6 +11,7 @@ from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
 from coterie.insight.brokerlogs.server_log import JOINED
 from coterie.insight.groups import flapping, protocol_switches
 from coterie.insight.groups.causes import client_of, client_text
+from coterie.insight.groups.outages import Outage
 from coterie.insight.groups.shared_group_ids import SharedGroupId
 from coterie.insight.offsets.commit_findings import AGAIN
 from coterie.insight.records.partition_view import Client, GroupHistory, PartitionView
@@ -165,8 +166,10 @@ def how_often(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterator[Row]:
-    """Yield each client that left and came back too often."""
+def flapping_clients(
+    view: PartitionView, count: int, window_ms: int, outages: Iterable[Outage]
+) -> Iterator[Row]:
+    """Yield each client that left and came back too often, not only because of outages."""
     for group in dict.fromkeys([*view.histories, *view.newer_by_group]):
         history = view.histories.get(group)
         switched, of_newer = protocol_switches.epochs_in(view, group)
@@ -183,7 +186,8 @@ def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterato
         by_offset = {
             row["log_offset"]: row for row in (*rows, *(history.generations if history else ()))
         }
-        for flap in flapping.flaps(moves, count, window_ms):
+        own_moves = flapping.without_outages(moves, outages)
+        for flap in flapping.flaps(own_moves, count, window_ms):
             cause = flap["causes"][0]
             named = {name: cause[name] for name in ("client_id", "client_host")}
             yield {
@@ -196,7 +200,7 @@ def flapping_clients(view: PartitionView, count: int, window_ms: int) -> Iterato
                 **record_of(by_offset[flap["last_log_offset"]], flap),
                 **{"first": flap["timestamp"], "last": flap["until"]},
                 "members": flap["members"][-MEMBERS:],
-                **{"client": client_of(cause), "loop": AGAIN},
+                **{"client": client_of(cause), "periods": flap["periods"], "loop": AGAIN},
             }
 
 

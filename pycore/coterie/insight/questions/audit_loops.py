@@ -220,7 +220,9 @@ TEXTS: Mapping[str, Callable[[list[Row], Row], str]] = {
     NO_PROGRESS: no_progress_text,
     LARGE_METADATA: metadata_text,
     FLAPPING: lambda rows, row: flapping_text(
-        [one["client"] for one in rows], row["count"], [(row["first"], row["last"])]
+        [one["client"] for one in rows],
+        row["count"],
+        [period for one in rows for period in one["periods"]],
     ),
 }
 

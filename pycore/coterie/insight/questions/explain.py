@@ -244,7 +244,7 @@ class PartitionTimelines:
         merged = self.indexes[group].with_refusals(merged)
         requested = [row for row in merged if self.is_requested(row)]
         complete = [row for row in requested if self.view.is_complete_at(row["timestamp"])]
-        sums = list(sum_up(complete, self.parameters))
+        sums = list(sum_up(complete, self.parameters, self.outages))
         if suggest:
             sums += departures.summary(
                 member
@@ -404,11 +404,14 @@ def committed(requests: int | None, offsets: int) -> str:
     return causes.counted(requests, "commit") + of
 
 
-def sum_up(rows: list[Row], parameters: Parameters) -> Iterator[Row]:
+def sum_up(
+    rows: list[Row], parameters: Parameters, found_outages: list[outages.Outage]
+) -> Iterator[Row]:
     """Yield the rows of episodes, of flapping clients, and of clients that cause rebalances."""
     yield from episodes.episodes(rows)
     moves = flapping.moves_of(rows)
-    yield from flapping.flaps(moves, parameters.flap_count, parameters.flap_window_ms)
+    own_moves = flapping.without_outages(moves, found_outages)
+    yield from flapping.flaps(own_moves, parameters.flap_count, parameters.flap_window_ms)
     yield from flapping.clients(moves)
 
 
