@@ -85,14 +85,28 @@ class LogClock:
         self.latest_s = float("-inf")
 
     def ms(self, text: str) -> float:
-        """Convert the time of the next line, as ``2026-01-31 14:05:00,123``, to epoch ms."""
-        whole, fraction = datetime.fromisoformat(text[:19]), text[20:]
+        """Convert the time of the next line, as ``2026-01-31 14:05:00,123``, to epoch ms.
+
+        A zone in the text (``Z``, ``+02:00``, ``+0200``, ``UTC``) counts instead of the log's.
+        """
+        whole, (fraction, zone) = datetime.fromisoformat(text[:19]), _rest(text[19:])
+        if zone:
+            own = whole.replace(tzinfo=_zone(zone.replace("UTC", "Z")))
+            return own.timestamp() * 1000 + float(f"0.{fraction or 0}") * 1000
         moment = whole.replace(tzinfo=self.zone)
         at_s = moment.timestamp()
         if at_s < self.latest_s - self.SLACK_S:
             at_s = max(at_s, moment.replace(fold=1).timestamp())
         self.latest_s = max(self.latest_s, at_s)
         return at_s * 1000 + float(f"0.{fraction or 0}") * 1000
+
+
+def _rest(text: str) -> tuple[str, str]:
+    """Return the fraction and the zone after the seconds of a log's time."""
+    match = re.fullmatch(r"(?:[.,](\d+))? ?(Z|UTC|[+-]\d\d:?\d\d)?", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is no fraction of a second and no zone")
+    return match[1] or "", match[2] or ""
 
 
 def log_zone(text: str) -> tzinfo:

@@ -23,6 +23,7 @@ __all__ = ["FileTooLarge", "open_lines", "read_bytes", "read_text"]
 FILE_BYTES_MAX = 256 << 20  # the end offsets of 100,000 partitions, 50 times
 LINE_LENGTH_MAX = 64 << 20  # in characters; one request of a request log is a line
 BLOCK_BYTES = 1 << 20
+ZSTD = 4  # number of the codec
 
 
 class FileTooLarge(CoterieError):
@@ -72,13 +73,21 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 @contextlib.contextmanager
 def open_lines(path: Path) -> Iterator[Iterator[str]]:
-    """Open a text file and yield an iterator over its lines; a ``.gz`` file is decompressed.
+    """Open a text file and yield an iterator over its lines; ``.gz``, ``.zst`` are decompressed.
 
-    The iterator raises FileTooLarge for a line of more than ``LINE_LENGTH_MAX`` characters.
+    A ``.zst`` file is decompressed as a whole, in memory. The iterator raises FileTooLarge for a
+    line of more than ``LINE_LENGTH_MAX`` characters.
     """
-    opener: Callable[..., IO[str]] = gzip.open if path.suffix == ".gz" else open
+    openers: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".zst": _open_zst}
+    opener = openers.get(path.suffix, open)
     with opener(path, "rt", encoding="utf-8") as file:
         yield _lines(file)
+
+
+def _open_zst(path: Path, mode: str, encoding: str) -> IO[str]:
+    from coterie._core.codec.compress import decompress
+
+    return io.TextIOWrapper(io.BytesIO(decompress(ZSTD, read_bytes(path))), encoding)
 
 
 def _lines(file: IO[str]) -> Iterator[str]:

@@ -132,7 +132,7 @@ def piped(tmp_path):
     [  # the first is more than a pipe holds at once
         (("lag", LOG, "--format", "csv", "--end-offsets"), "orders:0:10\n" * 20_000),
         (("audit", LOG, "--live"), '{"groups": []}'),
-        (("explain", LOG, "--server-log"), "no line of a group\n"),
+        (("explain", LOG, "--server-log"), "2026-01-01 00:00:00,0 INFO no line of a group\n"),
         (("trace", "whatif"), "\n".join(map(json.dumps, [header(), join(0, 1)]))),
     ],
     ids=["end offsets", "live", "server log", "trace"],

@@ -3,15 +3,17 @@
 import pytest
 
 from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.server_log import (
+from coterie.insight.brokerlogs.phrases import (
     ASSIGNED,
     EVICTED,
-    JOINED,
     LEFT,
     LOADED,
     PREPARING,
-    REFUSED,
     REPLACED,
+)
+from coterie.insight.brokerlogs.server_log import (
+    JOINED,
+    REFUSED,
     SEEN,
     BrokerLogIndex,
     read_request_log,

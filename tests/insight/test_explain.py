@@ -341,35 +341,6 @@ def test_a_join_says_the_clients_own_reason(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("line", "what", "member", "generation"),
-    [
-        ("[Group g] Member m has left group through explicit `LeaveGroup` request;"
-         " client reason: the consumer is being closed", "left", "m", None),
-        ("Member MemberMetadata(memberId=m, groupInstanceId=None, clientId=c) has left group g"
-         " through explicit `LeaveGroup` request (kafka.GroupCoordinator)", "left", "m", None),
-        ("[Group g] Member m has failed, removing it from the group.", "evicted", "m", None),
-        ("Preparing to rebalance group g in state PreparingRebalance with old generation 1"
-         " (reason: explicit `LeaveGroup` request for (m) members.).", "preparing", None, 2),
-        ("Assignment received from leader m for group g for generation 3. The group has 1"
-         " members, 0 of which are static.", "assigned", "m", 3),
-    ],
-)  # fmt: skip
-def test_the_words_of_older_and_newer_coordinators_are_read(line, what, member, generation):
-    from coterie.insight.brokerlogs.server_log import read_server_log
-
-    head = "[2026-11-21 05:41:12,707] INFO [GroupCoordinator id=1 topic=t partition=3] "
-    (told,) = read_server_log([head + line])
-    assert (told.group, told.what, told.member_id, told.generation) == (
-        "g",
-        what,
-        member,
-        generation,
-    )
-    if what == "preparing":
-        assert told.detail == "explicit `LeaveGroup` request for (m) members."
-
-
 def test_the_table_shows_the_life_and_sums_it_up():
     result = coterie_ok("explain", log("basic"), "--group", "grp-del-again")
     assert (
@@ -461,10 +432,12 @@ def test_a_request_whose_connection_the_broker_closed_tells_of_no_member(tmp_pat
 
 
 def test_a_brokers_log_of_another_kind_is_reported(tmp_path):
+    says = (f"{SERVER}: no line is understood, as line 1", "is it the log of this option?")
+    fails("explain", log("basic"), "--request-log", SERVER, says=says)
     result = coterie_ok(
-        "explain", log("basic"), "--group", "grp-del-again", "--request-log", SERVER
+        "explain", log("basic"), "--group", "grp-del-again", "--server-log", REQUESTS
     )
-    assert result.stderr.startswith(f"coterie: {SERVER}: says nothing of any group")
+    assert result.stderr.startswith(f"coterie: {REQUESTS}: says nothing of any group")
     assert len(result.stderr.splitlines()) == 1
 
 

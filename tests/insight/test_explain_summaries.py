@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
-from coterie.insight.brokerlogs.server_log import ASSIGNED, PREPARING
+from coterie.insight.brokerlogs.phrases import ASSIGNED, PREPARING
 from coterie.insight.questions import explain
 from coterie.insight.records.partition_view import read_partitions
 from support.insight.lives import commit, life, member, written

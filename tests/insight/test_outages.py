@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from coterie._core.codec.writer import encode_batch
-from coterie.insight.brokerlogs.server_log import LOADED, SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.phrases import LOADED
 from coterie.insight.groups.causes import CAUSE
 from coterie.insight.groups.outages import (
     Outage,

@@ -15,12 +15,13 @@ from coterie.errors import CoterieError
 from coterie.insight.brokerlogs import server_log
 from coterie.insight.brokerlogs.lines import BrokerLogLine
 from coterie.insight.questions import explain
+from coterie.log_layouts import LogReader
 from coterie.times import log_zone
 from coterie.user_files import open_lines
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 UTC = "Z"
-Reader = Callable[[Iterable[str], str], Iterator[BrokerLogLine]]
+Reader = Callable[[Iterable[str], str, LogReader], Iterator[BrokerLogLine]]
 
 
 def zone_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -39,7 +40,7 @@ def server_log_option(command: Decorated) -> Decorated:
         "server_logs",
         metavar="FILE",
         multiple=True,
-        help="The broker's server log (.gz or not): reasons, evictions, times; repeatable.",
+        help="The broker's server log (.gz, .zst or not): reasons, evictions, times; repeatable.",
     )(command)
 
 
@@ -51,7 +52,7 @@ def request_log_options(command: Decorated) -> Decorated:
         show_default=True,
         metavar="ZONE",
         callback=zone_of,
-        help="Zone of the times in a broker's logs, as +02:00 or Europe/Berlin.",
+        help="Zone of the times in a broker's logs that have none, as +02:00 or Europe/Berlin.",
     )(command)
     return click.option(
         "--request-log",
@@ -90,19 +91,35 @@ def read_logs(
 
 
 def read_kind(names: Iterable[str], read: Reader, zone: str) -> Iterator[BrokerLogLine]:
-    """Yield the lines about groups in logs of one kind; warn about a log without any."""
+    """Yield the lines about groups in logs of one kind; warn of lines that are not understood.
+
+    Raises
+    ------
+    Failed
+        A log cannot be read, or none of its lines is understood.
+    """
     for name in names:
-        broker_log_lines = list(read_one(name, read, zone))
-        if not broker_log_lines:
+        log = LogReader(zone)
+        broker_log_lines = list(read_one(name, read, zone, log))
+        if log.example and not log.understood:
+            raise Failed(
+                f"{name}: no line is understood, as {log.example}; is it the log of this option?"
+            )
+        if log.missed:
+            lines = "1 line about groups is"
+            if log.missed > 1:
+                lines = f"{log.missed:,} lines about groups are"
+            say(f"coterie: {name}: {lines} not understood, as {log.example}")
+        elif not broker_log_lines:
             say(f"coterie: {name}: says nothing of any group; is it the log of this option?")
         yield from broker_log_lines
 
 
-def read_one(name: str, read: Reader, zone: str) -> Iterator[BrokerLogLine]:
+def read_one(name: str, read: Reader, zone: str, log: LogReader) -> Iterator[BrokerLogLine]:
     """Yield the lines about groups in one log."""
     try:
         with open_lines(Path(name)) as lines:
-            yield from read(lines, zone)
+            yield from read(lines, zone, log)
     except (UnicodeDecodeError, EOFError, zlib.error) as error:
         raise Failed(f"{name}: cannot be read as text ({error}); copy it again") from error
     except CoterieError as error:

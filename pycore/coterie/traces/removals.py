@@ -12,16 +12,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from coterie.times import LogClock
+from coterie.log_layouts import LogReader
 
 __all__ = ["Removal", "removals", "shows_deletion"]
 
 _REMOVED = re.compile(
-    r"^\[(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\] INFO \[Group[^]]*\]:? (?:"
+    r"\[Group[^]]*\]:? (?:"
     r"Removed [1-9]\d* expired offsets"
     r"|Generated [1-9]\d* tombstone records while cleaning up group metadata"
-    r"|Group .* transitioned to Dead in generation -?\d+ "
-    r"|Removed [1-9]\d* offsets associated with deleted partitions: (?P<deleted>.*?)\. \("
+    r"|Group .* transitioned to Dead in generation -?\d+"
+    r"|Removed [1-9]\d* offsets associated with deleted partitions: (?P<deleted>.*?)\.(?:[\s\"]|$)"
     r"|Generated [1-9]\d* tombstone records in \d+ milliseconds while deleting offsets for "
     r"partitions \[(?P<shard_deleted>.*?)\])"
 )
@@ -36,12 +36,12 @@ class Removal(NamedTuple):
 
 def removals(lines: Iterable[str]) -> Iterator[Removal]:
     """Yield the removals in a server log, in order; equal ones of one millisecond once."""
-    clock, last = LogClock(), None
-    for match in filter(None, map(_REMOVED.match, lines)):
+    last = None
+    for at_ms, match in LogReader().search(lines, _REMOVED):
         names = match["deleted"] or match["shard_deleted"] or ""
         pairs = (name.rpartition("-") for name in names.split(", ") if name)
         partitions = tuple(sorted((topic, int(number)) for topic, _, number in pairs))
-        removal = Removal(clock.ms(match["at"]), partitions)
+        removal = Removal(at_ms, partitions)
         if removal != last:
             yield removal
         last = removal

@@ -13,17 +13,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from coterie.times import LogClock
+from coterie.log_layouts import LogReader
 from coterie.wire.exchanges import Connection, Exchange
 
 __all__ = ["Outage", "outages", "started_times"]
 
 SHORTEST_MS = 1000  # no broker restarts faster
 _STARTED = re.compile(
-    r"^\[(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\] INFO (?:"
     r"(?P<begins>\[GroupCoordinator (?:id=)?\d+\]:? Starting up)"
-    r"|(?P<loaded>.*Finished loading (?:of|offsets and group) metadata from __consumer_offsets-)"
-    r"|\[Kafka(?:RaftServer nodeId|Server id)=\d+\] (?:Kafka Server )?started)"
+    r"|(?P<loaded>Finished loading (?:of|offsets and group) metadata from __consumer_offsets-)"
+    r"|\[Kafka(?:RaftServer nodeId|Server id)=\d+\] (?:Kafka Server )?started"
 )
 
 
@@ -48,9 +47,9 @@ def started_times(lines: Iterable[str]) -> list[float]:
     If the broker loaded partitions of the topic before it accepted requests, a start is the time
     of the first load, because sessions begin there.
     """
-    clock, loaded_ms, starts = LogClock(), None, []
-    for match in filter(None, map(_STARTED.match, lines)):
-        at_ms = clock.ms(match["at"])
+    loaded_ms: float | None = None
+    starts: list[float] = []
+    for at_ms, match in LogReader().search(lines, _STARTED):
         if match["begins"]:
             loaded_ms = None
         elif match["loaded"]:

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coterie.errors import CoterieError
-from coterie.times import LogClock
+from coterie.log_layouts import LogReader
 from coterie.wire.logged import as_logged
 
 __all__ = ["Exchange", "as_kafka_logs_it", "by_the_table", "exchanges"]
 
-_LINE = re.compile(
-    r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\].*?Completed request: ?(?=\{)"
-)
+COMPLETED = "Completed request:"
+_COMPLETED = re.compile(rf"{COMPLETED} ?(?=\{{)")
 # HOST:PORT-HOST:PORT-INDEX, since 4.0 -PROCESSOR-INDEX; a host of IPv6 may stand in brackets.
 _CONNECTION = re.compile(r"^(.+:\d+)-\[?([^\[\]]+?)\]?:\d+(?:-(\d+))?-(\d+)$")
 _AFTER_THE_ANSWER = ("responseQueueTimeMs", "sendTimeMs")
@@ -66,31 +65,37 @@ def exchanges(
     left_out: Counter[str],
     apis: frozenset[str] | None = None,
     zone: str = "Z",
+    log: LogReader | None = None,
 ) -> Iterator[Exchange]:
     """Yield the completed requests of a log in order, and count other lines in ``left_out``.
 
     ``apis`` selects APIs by ``requestApiKeyName``; lines of other APIs are not parsed. ``zone`` is
-    the time zone of the log: see ``coterie.times.LogClock``.
+    the time zone of the log: see ``coterie.times.LogClock``. ``log`` counts the completed requests,
+    parsed or not, and the lines that should be one.
 
     Raises
     ------
     CoterieError
         A line is cut or not as Kafka writes it.
     """
-    clock = LogClock(zone)
+    log = log or LogReader(zone)
     for number, raw in enumerate(lines, 1):
         line = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-        match = _LINE.match(line)
-        if match is None:
+        is_completed = COMPLETED in line
+        read = log.read(line) if is_completed else None
+        match = None if read is None else _COMPLETED.search(read.text)
+        if read is None or match is None:
             if line.strip():
                 left_out["lines that are no completed request"] += 1
+                log.pass_over(number, line, missed=is_completed)
             continue
-        if apis is not None and not any(f'"{api}"' in line for api in apis):
+        log.understood += 1
+        if apis is not None and not any(f'"{api}"' in read.text for api in apis):
             continue
         try:
-            entry, _ = _decoder.raw_decode(line, match.end())
+            entry, _ = _decoder.raw_decode(read.text, match.end())
             header = entry["requestHeader"]
-            sent_ms = clock.ms(match[1])
+            sent_ms = read.at_ms
             came_ms = sent_ms - float(entry["totalTimeMs"])
             name = entry.get("connection", "")
             parts = _CONNECTION.match(name)

@@ -1,94 +1,37 @@
-"""Read the lines of a broker's own logs that say why offsets or a group were removed.
+"""What a broker's own logs say about why offsets or a group were removed.
 
-The server log has the coordinator's clean-ups and deletions; 3.x and 4.x word them differently
-(GroupCoordinator, GroupMetadataManager; GroupCoordinatorShard, OffsetMetadataManager). The request
-log has DeleteGroups, OffsetDelete, DeleteTopics and CreateTopics with their client and principal.
+The server log has the coordinator's clean-ups and deletions (``phrases``). The request log has
+DeleteGroups, OffsetDelete, DeleteTopics and CreateTopics with their client and principal.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
-from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.lines import REQUESTS, BrokerLogLine
+from coterie.insight.brokerlogs.phrases import (
+    EXPIRED,
+    GROUP_DELETED,
+    OFFSETS_DELETED,
+    TOPIC_CREATED,
+    TOPIC_DELETED,
+)
 from coterie.wire.exchanges import Exchange
 
-GROUP_DELETED, OFFSETS_DELETED = "group_deleted", "offsets_deleted"
-TOPIC_DELETED, TOPIC_CREATED, EXPIRED = "topic_deleted", "topic_created", "expired"
+__all__ = [
+    "EXPIRED",
+    "GROUP_DELETED",
+    "OFFSETS_DELETED",
+    "TOPIC_CREATED",
+    "TOPIC_DELETED",
+    "RemovalLines",
+    "request_lines",
+]
+
 REMOVALS = (GROUP_DELETED, OFFSETS_DELETED, TOPIC_DELETED, EXPIRED)
 NEAR_MS = 2_000  # between a record's time and that of the line about it
 DELETION_MS = 30_000  # until all brokers know that a topic was deleted
 APIS = frozenset({"DELETE_GROUPS", "OFFSET_DELETE", "DELETE_TOPICS", "CREATE_TOPICS"})
-
-_END = r"\.?(?: \(\S+\))?$"  # the class of the logger follows
-_PATTERNS = tuple(
-    (what, re.compile(pattern))
-    for what, pattern in (
-        (
-            GROUP_DELETED,
-            r"The following groups were deleted: (?P<groups>.+)\. A total of \d+ offsets were"
-            r" removed" + _END,
-        ),
-        (
-            OFFSETS_DELETED,
-            r"The following offsets of the group (?P<group>.+?) were deleted: (?P<partitions>.+)\."
-            r" A total of [1-9]\d* offsets were removed" + _END,
-        ),
-        (
-            TOPIC_DELETED,
-            r"Removed [1-9]\d* offsets associated with deleted partitions: (?P<partitions>.+?)"
-            + _END,
-        ),
-        (
-            TOPIC_DELETED,
-            r"Generated [1-9]\d* tombstone records in (?P<took>\d+) milliseconds while deleting"
-            r" offsets for partitions \[(?P<partitions>.*)\]" + _END,
-        ),
-        (TOPIC_CREATED, r"Created log for partition (?P<partitions>\S+-\d+) in "),
-        (EXPIRED, r"Removed [1-9]\d* expired offsets in (?P<took>\d+) milliseconds" + _END),
-        (
-            EXPIRED,
-            r"Generated [1-9]\d* tombstone records while cleaning up group metadata in"
-            r" (?P<took>\d+) milliseconds" + _END,
-        ),
-        (
-            EXPIRED,
-            r"\[GroupId (?P<group>.+?)\] (?:Expiring offsets of partitions \(.*?\): (?P<partitions>"
-            r".+?)|Expired offset for partition=(?P<one>.+?))" + _END,
-        ),
-    )
-)
-_SHARD = re.compile(r"topic=__consumer_offsets partition=(\d+)\]")
-
-
-def server_lines(text: str, at_ms: int) -> Iterator[BrokerLogLine]:
-    """Yield what a line of the server log, without its time, says about removals."""
-    for what, pattern in _PATTERNS:
-        match = pattern.search(text)
-        if match is None:
-            continue
-        fields = match.groupdict()
-        partitions = fields.get("partitions") or fields.get("one") or ""
-        shard = _SHARD.search(text, 0, match.start())
-        groups = fields["groups"].split(", ") if "groups" in fields else [fields.get("group", "")]
-        began_ms = at_ms - int(fields.get("took") or 0)
-        for group in groups:
-            yield BrokerLogLine(
-                group,
-                what,
-                began_ms,
-                SERVER,
-                None if group or shard is None else int(shard[1]),
-                detail=match[0].rpartition(" (")[0] or match[0],
-                topics=topics_of(partitions.split(", ")),
-                until_ms=at_ms,
-            )
-        return
-
-
-def topics_of(partitions: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics of partitions that are named as ``orders-0``."""
-    return tuple(dict.fromkeys(name.strip().rpartition("-")[0] for name in partitions if name))
 
 
 def request_lines(exchange: Exchange) -> Iterator[BrokerLogLine]:

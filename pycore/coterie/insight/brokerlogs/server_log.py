@@ -1,7 +1,7 @@
 """Read the lines about rebalances in a broker's own logs: reasons and clients that records lack.
 
-The server log has the coordinator's lines (3.x and 4.x word them slightly differently). The request
-log has each JoinGroup and LeaveGroup with its client and, since KIP-800, its reason, and the
+The server log has the coordinator's lines (``phrases`` has their words by release). The request log
+has each JoinGroup and LeaveGroup with its client and, since KIP-800, its reason, and the
 heartbeats of the newer protocols. Both name groups, generations, member ids and instance ids,
 which match them to records. Their times are the broker's local times; they only decide between two
 equal lines.
@@ -18,15 +18,22 @@ from typing import Any
 
 from coterie.insight.brokerlogs import removal_lines
 from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
+from coterie.insight.brokerlogs.phrases import (
+    ASSIGNED,
+    EVICTED,
+    LEFT,
+    OF_COORDINATOR,
+    PREPARING,
+    REPLACED,
+    is_unknown,
+    server_lines,
+)
 from coterie.insight.groups.causes import RECORDS, in_words
-from coterie.times import LogClock
+from coterie.log_layouts import LogReader
 from coterie.wire.apis import name_of
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
 
-PREPARING, ASSIGNED = "preparing", "assigned"
-EVICTED, LEFT, JOINED, SEEN = "evicted", "left", "joined", "seen"
-LOADED = "loaded"
-REPLACED, REFUSED = "replaced", "refused"
+JOINED, SEEN, REFUSED = "joined", "seen", "refused"
 # The text of a client without a reason, and of one that joins again with its new member id.
 NO_REASON = re.compile(r"(not provided|need to re-join with the given member-id.*)?")
 HEARTBEATS = {f"{kind}_GROUP_HEARTBEAT" for kind in ("CONSUMER", "SHARE", "STREAMS")}
@@ -40,99 +47,38 @@ NO_REFUSAL = {  # responses to a join in normal operation
 }
 Row = dict[str, Any]
 
-_LINE = re.compile(r"^\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,6})\] \w+ (.*)")
-_PATTERNS = (  # what, pattern with the fields of a BrokerLogLine
-    (
-        PREPARING,
-        r"Preparing to rebalance group (?P<group>.+?) in state \w+ with old generation"
-        r" (?P<generation>\d+) (?:\(\S+-\d+\) )?\(reason: (?P<detail>.*?)\)\.?(?: \(\S+\))?$",
-    ),
-    (
-        ASSIGNED,
-        r"Assignment received from leader (?P<member>\S+) for group (?P<group>.+?)"
-        r" for generation (?P<generation>\d+)\.",
-    ),
-    (
-        REPLACED,
-        r"Static member with groupInstanceId=(?P<instance>\S+) and unknown member id (?:re)?joins"
-        r" group (?P<group>.+?) in \w+ state\. (?P<detail>Replacing previously mapped member"
-        r" (?P<member>\S+) with this groupInstanceId)",
-    ),
-    (
-        REPLACED,
-        r"\[GroupId (?P<group>.+?)\] Static member with instance id (?P<instance>\S+) re-joins the"
-        r" \w+ group using the \w+ protocol\. (?P<detail>Created a new member \S+ to replace the"
-        r" existing member (?P<member>\S+?))\.?(?: \(\S+\))?$",
-    ),
-    (
-        LOADED,  # has no group; its generation is the partition of the topic
-        r"Finished loading (?:of|offsets and group) metadata from"
-        r" __consumer_offsets-(?P<generation>\d+)",
-    ),
-    (EVICTED, r"Member (?P<member>\S+) in group (?P<group>.+?) has failed, removing it"),
-    (EVICTED, r"\[Group (?P<group>.+?)\] Member (?P<member>\S+) has failed, removing it"),
-    (
-        EVICTED,
-        r"\[GroupId (?P<group>.+?)\] (?:Streams m|M)ember (?P<member>\S+) fenced from the group"
-        r" because (?P<detail>.*?)\.?(?: \(\S+\))?$",
-    ),
-    (
-        LEFT,
-        r"Member MemberMetadata\(memberId=(?P<member>\S+?), .*\) has left group (?P<group>.+?)"
-        r" through explicit `LeaveGroup`(?: request)?(?:; client reason: (?P<detail>.*?))?"
-        r"(?: \(\S+\))?$",
-    ),
-    (
-        LEFT,
-        r"\[Group(?:Id)? (?P<group>.+?)\] (?:\w+ )?[Mm]ember (?P<member>\S+)"
-        r" (?:with instance id \S+ )?has left group through explicit"
-        r" `LeaveGroup` request(?:; client reason: (?P<detail>.*?))?(?: \(\S+\))?$",
-    ),
-    (
-        LEFT,
-        r"\[GroupId (?P<group>.+?)\](?:\[MemberId \S+\])? (?:Static )?[Mm]ember (?P<member>\S+)"
-        r" (?:with instance id \S+ )?left the \w+ group",
-    ),
-)
-PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _PATTERNS)
 
-
-def read_server_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLogLine]:
+def read_server_log(
+    lines: Iterable[str], zone: str = "Z", log: LogReader | None = None
+) -> Iterator[BrokerLogLine]:
     """Yield the coordinator's lines of a server log; other lines are skipped.
 
-    ``zone``: the time zone of the log; see ``coterie.times.LogClock``.
+    ``zone``: the time zone of the log; see ``coterie.times.LogClock``. ``log`` counts the lines
+    that are understood, and those about groups that are not.
     """
-    clock = LogClock(zone)
-    for line in lines:
-        match = _LINE.match(line.rstrip())
-        if match is None:
+    log = log or LogReader(zone)
+    for number, line in enumerate(lines, 1):
+        is_coordinators = OF_COORDINATOR.search(line) is not None
+        if not is_coordinators and log.understood:
             continue
-        at_ms = int(clock.ms(match[1]))
-        for what, pattern in PATTERNS:
-            fields_match = pattern.search(match[2])
-            if fields_match is not None:
-                fields = fields_match.groupdict()
-                generation = fields.get("generation")
-                resulting_generation = (
-                    None if generation is None else int(generation) + (what == PREPARING)
-                )
-                yield BrokerLogLine(
-                    fields.get("group", ""),
-                    what,
-                    at_ms,
-                    SERVER,
-                    resulting_generation,
-                    fields.get("member"),
-                    detail=fields.get("detail"),
-                    instance_id=fields.get("instance"),
-                )
-                break
-        else:
-            yield from removal_lines.server_lines(match[2], at_ms)
+        read = log.read(line)
+        if read is None:
+            log.pass_over(number, line, missed=is_coordinators)
+            continue
+        log.understood += 1
+        statements = list(server_lines(read.text, int(read.at_ms)))
+        is_detail = read.level in ("DEBUG", "TRACE")
+        if not statements and is_coordinators and not is_detail and is_unknown(read.text):
+            log.pass_over(number, line, missed=True)
+        yield from statements
 
 
-def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLogLine]:
+def read_request_log(
+    lines: Iterable[str], zone: str = "Z", log: LogReader | None = None
+) -> Iterator[BrokerLogLine]:
     """Yield joins, leaves and deletions, and the time that a request log covers for each group.
+
+    ``zone`` and ``log``: see :func:`read_server_log`.
 
     Raises
     ------
@@ -140,7 +86,7 @@ def read_request_log(lines: Iterable[str], zone: str = "Z") -> Iterator[BrokerLo
         A line is cut off or changed, or lacks a field of its version.
     """
     covered: dict[str, list[int]] = {}
-    for exchange in exchanges(lines, Counter(), APIS | removal_lines.APIS, zone):
+    for exchange in exchanges(lines, Counter(), APIS | removal_lines.APIS, zone, log):
         at_ms = int(exchange.came_ms)
         by_the_table(exchange)
         with as_kafka_logs_it(exchange):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from coterie.insight.brokerlogs import server_log
+from coterie.insight.brokerlogs import phrases, server_log
 from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
 from coterie.insight.brokerlogs.removal_lines import RemovalLines
 from coterie.insight.groups import (
@@ -149,21 +149,26 @@ class PartitionTimelines:
         lines_by_group: dict[str, list[BrokerLogLine]] = {}
         for line in parameters.broker_log_lines:
             lines_by_group.setdefault(line.group, []).append(line)
+        of_any_group = lines_by_group.pop("", [])
         self.loads = [
             line.at_ms
-            for line in lines_by_group.pop("", ())
-            if line.what == server_log.LOADED and line.generation == view.number
+            for line in of_any_group
+            if line.what == phrases.LOADED and line.generation == view.number
         ]
+        # Before Kafka 2.5, a line about a static member does not name its group.
+        replaced = [line for line in of_any_group if line.what == phrases.REPLACED]
         self.logged_groups = frozenset(lines_by_group)
         self.removal_lines = RemovalLines(parameters.broker_log_lines, view.number)
         newer = view.newer_by_group
         self.indexes = {
-            group: server_log.BrokerLogIndex(lines_by_group.get(group, ()))
+            group: server_log.BrokerLogIndex([*lines_by_group.get(group, ()), *replaced])
             for group in view.group_ids
         }
         self.gone: dict[str, list[Gone]] = {}  # of newer groups
         self.events = {
-            group: self.events_of(group, newer.get(group, ()), bool(lines_by_group.get(group)))
+            group: self.events_of(
+                group, newer.get(group, ()), bool(replaced or lines_by_group.get(group))
+            )
             for group in view.group_ids
         }
 
