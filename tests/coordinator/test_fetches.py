@@ -8,9 +8,11 @@ import pytest
 
 from coterie import Batch, Error, GroupCoordinator
 from coterie.messages import encode_key, encode_value
+from coterie.values import RefusedOffsetFetch
 from support.coordinator.classic_group import join
 
 NONE, UNKNOWN = Error.NONE, Error.UNKNOWN_MEMBER_ID
+THROWN = Error.UNKNOWN_SERVER_ERROR  # a null member id
 
 
 @pytest.mark.parametrize("behaviour", ["2.4", "3.9", "4.1"])
@@ -55,7 +57,7 @@ def test_a_consumer_group_checks_the_member_of_a_fetch_and_its_epoch(stable):
     assert (a, k) == (2, 2)
     stale, illegal = Error.STALE_MEMBER_EPOCH, Error.ILLEGAL_GENERATION
     for group_id, member_id, epoch, error in [
-        ("g", None, -1, NONE), ("g", None, 0, UNKNOWN), ("g", None, 2, UNKNOWN),
+        ("g", None, -1, NONE), ("g", None, 0, THROWN), ("g", None, 2, THROWN),
         ("g", "", -1, UNKNOWN), ("g", "x", 2, UNKNOWN), ("g", "x", -1, UNKNOWN),
         ("g", "a", a, NONE), ("g", "a", a - 1, stale), ("g", "a", a + 1, stale),
         ("g", "a", -1, stale),
@@ -70,6 +72,8 @@ def test_a_consumer_group_checks_the_member_of_a_fetch_and_its_epoch(stable):
             group_id, {"t": [0]}, require_stable=stable, member_id=member_id, member_epoch=epoch
         )
         assert (request, fetched.error) == (request, error)
+        # a write handles its errors, and answers with partitions; a read throws them
+        assert isinstance(fetched, RefusedOffsetFetch) == (error is not NONE and not stable)
         if group_id == "classic":
             assert fetched["t", 0].offset == 5
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ def played(name, behaviour):
 
 def test_there_are_as_many_traces_as_the_readme_says():
     assert len(NAMES) == 177 + 160
+    assert len(MIXED) == 23 + 120
     assert len(list(golden.FOLDER.glob("alt-4.1.2/*/*.gz"))) == 19
     assert len(list(golden.FOLDER.glob("alt-4.2.1/*/*.gz"))) == 80
 
@@ -31,6 +33,23 @@ def test_a_trace_is_answered_as_kafka_answers_it(name, behaviour):
     expected_answers, expected_groups = golden.by_kind(golden.expected(name, behaviour))
     assert answers == expected_answers
     assert groups == expected_groups
+
+
+MIXED = [*golden.names_in("differences"), *golden.names_in("random-mixed")]
+# Rules of Kafka 4 that are not in the core yet.
+OPEN = set((Path(__file__).parent / "open_traces.txt").read_text().split())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(name in OPEN, reason="open", strict=True))
+        for name in MIXED
+    ],
+)
+def test_a_trace_of_all_kinds_of_members_is_answered_as_kafka_answers_it(name):
+    answers, groups = golden.by_kind(run_trace(golden.trace(name)))
+    assert (answers, groups) == golden.by_kind(golden.expected(name))
 
 
 @pytest.mark.parametrize("name", NAMES[::40])

@@ -300,7 +300,9 @@ def test_what_waits_for_a_write_that_fails_is_answered_as_its_request_is(deferre
     deferred.appends[0].complete(error)
     loading = answered is Error.COORDINATOR_LOAD_IN_PROGRESS
     assert beaten.response.error is (Error.NONE if loading else answered)
-    assert [each.response.error for each in (fetched, plain, left)] == [answered] * 3
+    assert [each.response.error for each in (plain, left)] == [answered] * 2
+    assert fetched.response.error is (answered if loading else Error.NOT_COORDINATOR)
+    assert fetched.response.partitions == ()  # GroupCoordinatorService.handleOffsetFetchException
     assert committed.response.partitions[0].error is answered
     assert {row.group_id: row.error for row in deleted.response.groups} == {
         "x": answered, "i": answered}  # fmt: skip

@@ -18,9 +18,14 @@ def read(path):
 
 @cache
 def names():
-    """Of every trace: ``scenarios/NAME`` or ``random/NAME``."""
-    return sorted(f"{path.parent.name}/{path.name.split('.')[0]}"
-                  for path in FOLDER.glob("*/*.trace.jsonl.gz"))  # fmt: skip
+    """Of the traces with an output of each behaviour: ``scenarios/NAME`` or ``random/NAME``."""
+    return sorted([*names_in("scenarios"), *names_in("random")])
+
+
+def names_in(folder):
+    """Of the traces of one folder: ``FOLDER/NAME``."""
+    paths = (FOLDER / folder).glob("*.trace.jsonl.gz")
+    return sorted(f"{folder}/{path.name.split('.')[0]}" for path in paths)
 
 
 def trace(name):
@@ -56,7 +61,12 @@ def by_kind(lines):
             assert event["id"] not in answers
             for rows in ("members", "groups"):
                 if rows in event:
-                    event[rows].sort(key=lambda row: row.get("member_id") or row["group_id"])
+                    event[rows].sort(
+                        key=lambda row: (
+                            row.get("member_id") or row.get("group_id") or "",
+                            row.get("group_instance_id") or "",
+                        )
+                    )
             if "partitions" in event:
                 event["partitions"].sort(key=lambda row: (row["topic"], row["partition"]))
             answers[event["id"]] = event

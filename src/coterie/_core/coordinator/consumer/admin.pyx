@@ -102,8 +102,10 @@ cdef class ReplayedAdmin(AdminOperations):
                 offsets.keys(), [key for undecided in offsets.pending_by_producer.values()
                                  for key in undecided]))), self.consumer.end_records(group)))
         error = write_error(write_all(self.consumer, writes))
-        payload = tuple([(group_id, error if code == NONE else code)
-                         for group_id, code in errors.items()])
+        if error != NONE:                  # GroupCoordinatorService: each group of the write
+            errors = {group_id: self.runtime.partitions.refusal(group_id, True) or error
+                      for group_id in errors}
+        payload = tuple(errors.items())
         if error != NONE:
             self.runtime.respond(id, DELETE_GROUPS, NONE, payload)
         else:

@@ -108,17 +108,16 @@ cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMe
     """
     cdef GroupMetadata made = new_group(group.group_id, now_ms)
     cdef ConsumerMember member
-    cdef Assignment target
     cdef dict rows = {}
     for member in group.order:
         if member is not replaced and member.member_id not in leaving:
-            rows[member.member_id] = (member.fields, member.target)
-    if replaced is not None:
-        rows[new_id] = (fields, replaced.target)
+            rows[member.member_id] = member
     for member_id in utf16_sorted(rows):
-        fields, target = rows[member_id]
-        add_classic(made, member_id, fields, target)
-    made.generation_id = group.epoch
+        member = <ConsumerMember>rows[member_id]
+        add_classic(made, member_id, member.fields, member.target)
+    if replaced is not None:               # joins last; the first one leads
+        add_classic(made, new_id, fields, replaced.target)
+    made.generation_id = group.epoch       # a bump by the same records comes later
     made.protocol_type = "consumer"
     made.protocol_name = made.vote()
     made.state = STABLE

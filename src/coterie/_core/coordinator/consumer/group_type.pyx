@@ -99,7 +99,6 @@ cdef tuple downgrade_by(ConsumerProtocol protocol, ConsumerGroup group, Heartbea
         generation = current.epoch
     classic = classic_group(group, (), replaced, member.member_id, fields,
                             protocol.runtime.wheel.clock_ms)
-    classic.generation_id = epoch
     set_successor(protocol, group, classic, replaced.member_id, member.member_id, renamed, records)
     return (member.member_id, generation, 0, None)
 

@@ -250,7 +250,9 @@ cdef class ReplayedOffsets:
             consumers = committed_group(self.consumer, group_id)
             if consumers is None:
                 return NONE
-        member = consumers.members.get(member_id or "")
+        if member_id is None:              # a null key: TimelineHashMap throws
+            return UNKNOWN_SERVER_ERROR
+        member = consumers.members.get(member_id)
         if member is None:
             return UNKNOWN_MEMBER_ID
         if member.epoch != epoch:
@@ -268,8 +270,8 @@ cdef class ReplayedOffsets:
         cdef list rows = []
         if error == NONE:
             error = self.check_fetch(group_id, member_id, epoch, stable)
-        if error != NONE:
-            return self.runtime.respond(id, OFFSET_FETCH, error, False)
+        if error != NONE:                  # that of a write is handled, and has partitions
+            return self.runtime.respond(id, OFFSET_FETCH, error, None if stable else False)
         offsets = self.store.find(group_id)
         if not stable and self.runtime.writes.pending:
             offsets = pending_writes(self.consumer).committed_offsets(group_id)
@@ -288,5 +290,5 @@ cdef class ReplayedOffsets:
                          error))
         if stable:
             return respond_committed(self.consumer, (group_id,), id, OFFSET_FETCH, tuple(rows),
-                                     False)
+                                     None)
         return self.runtime.respond(id, OFFSET_FETCH, NONE, tuple(rows))

@@ -15,7 +15,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.codes cimport (
-    COORDINATOR_LOAD_IN_PROGRESS, NONE, NOT_COORDINATOR)
+    COORDINATOR_LOAD_IN_PROGRESS, NONE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION)
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.consumer.copies cimport copied_offsets, copy_state
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember, new_group
@@ -30,7 +31,7 @@ from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import CoterieError
 from coterie.operations import NUMBER
 
-cdef int HEARTBEAT = NUMBER["heartbeat"]
+cdef int HEARTBEAT = NUMBER["heartbeat"], OFFSET_FETCH = NUMBER["offset_fetch"]
 cdef int64_t FIRST_PROVISIONAL = <int64_t>1 << 61      # after all offsets of a log
 
 
@@ -61,7 +62,12 @@ cdef class Answer(Waiting):
     cdef int completed(self, int error) except -1:
         if error == NONE:
             return self.runtime.respond(self.id, self.op, self.code, self.payload)
-        error = write_error(error)
+        # GroupCoordinatorService.handleOffsetFetchException has its own
+        if self.op == OFFSET_FETCH and error in (
+                UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT):
+            error = NOT_COORDINATOR
+        else:
+            error = write_error(error)
         if type(self.refused) is list:
             return self.runtime.respond(self.id, self.op, NONE, tuple([
                 (key, error) for key in self.refused]))
