@@ -30,15 +30,6 @@ def drawn(out):
     return out.getvalue()
 
 
-def test_on_a_narrow_terminal_times_and_numbers_stay_whole_and_texts_go_on_below(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("NO_COLOR", "1")
-    text = drawn(Terminal())
-    assert "1970-01-01T00:00:00.000Z" in text
-    assert "a group of a long name" not in text
-    assert "…" not in text
-
-
 def test_where_there_is_no_terminal_no_line_is_broken_and_none_ends_in_blanks():
     lines = drawn(io.StringIO()).splitlines()
     assert any("a group of a long name" in line and "00.000Z" in line for line in lines)

@@ -149,7 +149,7 @@ def test_a_column_is_as_wide_as_java_counts_a_name():
     wide = ASTRAL * 9  # 18 UTF-16 units, beyond the least width of 15
     style = tabular.TableStyle("consumer", "offsets", False, False)
     rows = views.offset_rows(group(group_id=wide, offsets=[offset("t", 0)]))
-    heading, line = tabular.draw(style, rows).splitlines()[1:]
+    heading, line = tabular.draw(style, rows).text.splitlines()[1:]
     assert heading.startswith("GROUP" + " " * 14 + "TOPIC")
     assert line.startswith(wide + " t ")
 
@@ -224,7 +224,7 @@ def test_what_open_transactions_hold_stands_beside_what_is_committed():
         ("g", 4000, 0, "u", 2, None, 60),
     ]
     style = tabular.TableStyle("consumer", "offsets", False, False)
-    lines = tabular.draw_open_transactions(style, rows).splitlines()
+    lines = tabular.draw_open_transactions(style, rows).text.splitlines()
     assert [line.split() for line in lines[1:]] == [
         ["g", "4000", "1970-01-01T00:00:01.500Z", "t", "0", "40", "50"],
         ["g", "4000", "1970-01-01T00:00:00.000Z", "u", "2", "-", "60"],
@@ -265,7 +265,7 @@ def test_the_connectors_and_tasks_of_a_worker_stand_in_order():
 
 def table(view, rows, *, kind="consumer", old=False, verbose=False, first=True):
     style = tabular.TableStyle(kind, view, old, verbose)
-    return tabular.draw(style, rows, first=first)
+    return tabular.draw(style, rows, first=first).text
 
 
 def test_only_3_9_prints_the_offsets_of_later_groups_without_a_blank_line():
@@ -277,7 +277,7 @@ def test_only_3_9_prints_the_offsets_of_later_groups_without_a_blank_line():
     ):  # fmt: skip
         assert table(view, drawn, old=old, first=first).startswith("\n") == is_blank
     style = tabular.TableStyle("consumer", "offsets", True, False)
-    assert tabular.draw(style, rows) == table("offsets", rows, old=True, first=True)
+    assert tabular.draw(style, rows).text == table("offsets", rows, old=True, first=True)
 
 
 def test_3_9_has_no_more_columns_of_offsets_and_states_if_it_is_verbose_and_4_1_has_epochs():
@@ -392,15 +392,15 @@ def test_a_list_is_names_or_a_table_that_the_longest_name_widens():
         {"group": name, "type": "Consumer", "state": "Stable", "protocol_type": "consumer"}
         for name in ("g", "a" * 16)
     ]
-    assert tabular.draw_list(rows, ()) == f"g\n{'a' * 16}\n"
-    lines = tabular.draw_list(rows, ("type", "state")).split("\n")
+    assert tabular.draw_list(rows, ()).text == f"g\n{'a' * 16}\n"
+    lines = tabular.draw_list(rows, ("type", "state")).text.split("\n")
     assert lines == [
         "GROUP".ljust(26) + " " + "TYPE".ljust(20) + " " + "STATE".ljust(20),
         "g".ljust(26) + " " + "Consumer".ljust(20) + " " + "Stable".ljust(20),
         "a" * 16 + " " * 11 + "Consumer".ljust(20) + " " + "Stable".ljust(20),
         "",
     ]
-    assert tabular.draw_list(rows[:1], ("type",)).startswith("GROUP".ljust(26) + "TYPE")
+    assert tabular.draw_list(rows[:1], ("type",)).text.startswith("GROUP".ljust(26) + "TYPE")
 
 
 def test_rows_as_json_are_one_a_line_with_every_letter_as_it_is():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -30,6 +31,8 @@ SUMMARY = {
     **dict.fromkeys(audit.SEVERITIES, "int64"),
     **{"first": "timestamp", "last": "timestamp", "kinds": ["string"]},
 }
+STYLES = {audit.DATA: "bold red", audit.PROGRESS: "bold yellow", audit.COST: "bold cyan"}
+BEFORE_MS = 600_000  # of a finding, for what led to it
 DEFAULT = audit.Parameters()
 
 
@@ -39,13 +42,15 @@ DEFAULT = audit.Parameters()
     "--only",
     multiple=True,
     type=click.Choice(list(audit.KINDS)),
-    help="Look only for this; repeatable.",
+    metavar="KIND",
+    help=f"Look only for this; repeatable. Kinds: {', '.join(audit.KINDS)}.",
 )
 @click.option(
     "--except",
     "except_",
     multiple=True,
     type=click.Choice(list(audit.KINDS)),
+    metavar="KIND",
     help="Do not look for this; repeatable.",
 )
 @click.option(
@@ -138,7 +143,12 @@ def command(
         audit.FIELDS,
         rows[:top],
         options,
-        draw=partial(draw, every_row=rows, trusted_from_ms=options.trusted_from_ms),
+        draw=partial(
+            draw,
+            every_row=rows,
+            trusted_from_ms=options.trusted_from_ms,
+            log=options.logs.on_command_line,
+        ),
     )
     if live is not None and live.partition_count is None and not is_cluster:
         say(
@@ -161,10 +171,12 @@ def live_of(file: str | None, options: asking.Options) -> Live:
     return Live(groups, options.logs.listing.partition_count())
 
 
-def draw(rows: list[Row], every_row: list[Row], trusted_from_ms: Since) -> Iterator[tables.Piece]:
+def draw(
+    rows: list[Row], every_row: list[Row], trusted_from_ms: Since, log: str = "LOG"
+) -> Iterator[tables.Piece]:
     """Yield a summary by group, the findings, and the first record that a live state contradicts.
 
-    ``every_row``: all findings; ``rows``: those of ``--top``.
+    ``every_row``: all findings; ``rows``: those of ``--top``; ``log``: of the commands to go on.
     """
     if not rows:
         since_ms = max(trusted_from_ms.values(), default=None)
@@ -174,7 +186,8 @@ def draw(rows: list[Row], every_row: list[Row], trusted_from_ms: Since) -> Itera
     yield from summary(rows, every_row)
     left_out = len(every_row) - len(rows)
     title = f"the first {len(rows):,} of {len(every_row):,} findings" if left_out else None
-    yield tables.table({name: audit.FIELDS[name] for name in SHOWN}, rows, title)
+    table = tables.table({name: audit.FIELDS[name] for name in SHOWN}, rows, title)
+    yield table._replace(blocks=(paragraph(row, log) for row in rows))
     differing = [
         row for row in rows if row["kind"] == audit.DIVERGENCE and row["log_offset"] is not None
     ]
@@ -185,6 +198,28 @@ def draw(rows: list[Row], every_row: list[Row], trusted_from_ms: Since) -> Itera
             f"first differing record: {first['file']}, byte {first['position']}, "
             f"offset {first['log_offset']}, {time}"
         )
+
+
+def paragraph(row: Row, log: str) -> tables.Block:
+    """Return a finding as a paragraph: what, who, since when, where, the command to go on with."""
+    names = {name: tables.printable(str(row[name] or "")) for name in ("group_id", "topic")}
+    topic = names["topic"] if row["partition"] is None else f"{names['topic']}-{row['partition']}"
+    first, last = row["first"] or row["timestamp"], row["last"] or row["timestamp"]
+    times = [f"at {format_time(first)}"] if first is not None else []
+    if first != last:
+        times = [f"since {format_time(first)}", f"until {format_time(last)}"]
+    record = f"offset {row['log_offset']}, byte {row['position']} of {row['file']}"
+    since = [] if first is None else ["--since", format_time(max(first - BEFORE_MS, 0))]
+    lines = [
+        [row["kind"], f"group {names['group_id']}", topic, audit.SEVERITIES[row["severity"]]],
+        [tables.printable(row["detail"] or "")],
+        times,
+        [record] if row["file"] is not None else [],
+    ]
+    command = f"coterie explain {log} {shlex.join(['--group', row['group_id'], *since])}"
+    return tables.Block(
+        [list(filter(None, line)) for line in lines], STYLES[row["severity"]], command
+    )
 
 
 def summary(rows: list[Row], every_row: list[Row]) -> Iterator[tables.Piece]:

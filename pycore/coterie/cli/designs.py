@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.failures import Failed, say
+from coterie.cli.terminal import print_text
 from coterie.errors import ArgumentError, CoterieError
 
 if TYPE_CHECKING:
     from coterie.designs import Comparison, Scenario
+    from coterie.insight.render.tables import Table
 
 
 @click.group("designs", context_settings={"help_option_names": ["-h", "--help"]})
@@ -99,12 +101,9 @@ def list_command() -> None:
     from coterie.designs import DESIGNS
     from coterie.designs.shipped import shipped
 
-    click.echo("designs")
-    for design in DESIGNS:
-        click.echo(f"  {design}")
-    click.echo("scenarios")
-    for name, doc in shipped().items():
-        click.echo(f"  {name:<20}  {doc}")
+    scenarios = (f"  {name:<20}  {doc}" for name, doc in shipped().items())
+    designs = (f"  {design}" for design in DESIGNS)
+    print_text("\n".join(["designs", *designs, "scenarios", *scenarios]))
 
 
 @command.command("compare")
@@ -156,24 +155,37 @@ def compare_command(
         except (OSError, ValueError, RecursionError, CoterieError) as error:
             raise Failed(f"{scenario}: {error_line(error)}") from None
         with text_of(part) as file:
-            file.writelines(_lines(comparison, form))
+            if form == "table":
+                from coterie.cli.tables import show_tables
+
+                show_tables([_table(comparison)], file, part is None)
+            else:
+                file.writelines(_lines(comparison, form))
+
+
+def _table(comparison: Comparison) -> Table:
+    """Return the costs as a table, a column for each design."""
+    from coterie.insight.render.tables import NAME, Table  # with numpy, which --help does not need
+
+    rows = [["cost", *comparison.runs], *comparison.rows()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    plain = [
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, values, widths[1:])])
+        for name, *values in rows
+    ]
+    headings, *lines = rows
+    columns = list(zip(*lines, strict=True))
+    return Table(None, headings, [NAME] * len(headings), columns, plain=plain)
 
 
 def _lines(comparison: Comparison, form: str) -> Iterable[str]:
-    """Return a comparison in a format, in pieces."""
+    """Return a comparison as a page or as JSON, in pieces."""
     if form == "html":
         from coterie.designs.page import render
 
         return render(comparison)
-    if form == "json":
-        document = {"name": comparison.name, "costs": comparison.costs}
-        return [json.dumps(document, indent=1), "\n"]
-    rows = [["cost", *comparison.runs], *comparison.rows()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return (
-        "  ".join([name.ljust(widths[0]), *map(str.rjust, values, widths[1:])]) + "\n"
-        for name, *values in rows
-    )
+    document = {"name": comparison.name, "costs": comparison.costs}
+    return [json.dumps(document, indent=1), "\n"]
 
 
 def _scenario(path: Path, added: Mapping[str, str]) -> Scenario:

@@ -14,6 +14,7 @@ import traceback
 import click
 
 from coterie.atomic_file import OverlapError
+from coterie.cli.terminal import columns_at, text_lines
 from coterie.errors import CoterieError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -28,9 +29,10 @@ class Failed(CoterieError):
 
 
 def say(line: str) -> None:
-    """Print a line on standard error; ignore a closed standard error."""
+    """Print a line on standard error, wrapped at a terminal; ignore a closed standard error."""
     with contextlib.suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)  # noqa: T201
+        lines = text_lines(line, columns_at(sys.stderr))
+        print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def say_faults(count: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -218,7 +219,7 @@ def end_in_log_order(state: PartialState, listing: Listing) -> list[str]:
 def _print_list(rows: list[views.Row], options: Options) -> None:
     if options.form == "table":
         columns = [("type", options.with_type), ("state", options.state)]
-        _print(tabular.draw_list(rows, [name for name, shown in columns if shown]))
+        _print_table(tabular.draw_list(rows, [name for name, shown in columns if shown]))
     else:
         _print_rows(rows, options.form)
 
@@ -234,13 +235,13 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
         style = tabular.TableStyle(kind, view, old, verbose)
         # Kafka prints the headings of `--members` also for a group without members.
         if form == "table" and (group_rows or (kind, view) in HEADED):
-            _print(tabular.draw(style, group_rows, first=first))
+            _print_table(tabular.draw(style, group_rows, first=first))
             first = False
         if view == "offsets" and group["pending_transactional_offsets"]:
             say_open_transactions(group, style)
         if view == "members" and form == "table" and (late := views.unreconciled_rows(group)):
-            table = tabular.draw_unreconciled(style, late)
-            say(f"\nMembers of group '{group['group_id']}' without their target:\n{table.rstrip()}")
+            say(f"\nMembers of group '{group['group_id']}' without their target:")
+            _say_table(tabular.draw_unreconciled(style, late))
     if form != "table":
         _print_rows(rows, form)
 
@@ -250,8 +251,8 @@ def say_open_transactions(group: views.Row, style: tabular.TableStyle) -> None:
 
     ``since`` is the time of the last pending commit of each partition.
     """
-    table = tabular.draw_open_transactions(style, views.open_transaction_rows(group))
-    say(f"\nOpen transactions hold offsets of group '{group['group_id']}':\n{table.rstrip()}")
+    say(f"\nOpen transactions hold offsets of group '{group['group_id']}':")
+    _say_table(tabular.draw_open_transactions(style, views.open_transaction_rows(group)))
 
 
 def _warn(group: views.Row, kind: str) -> None:
@@ -267,6 +268,36 @@ def _warn(group: views.Row, kind: str) -> None:
 
 def _print_rows(rows: Sequence[views.Row], form: str) -> None:
     _print(tabular.as_json(rows) if form == "json" else tabular.as_csv(rows))
+
+
+def _print_table(drawn: tabular.Drawn) -> None:
+    """Print a table as Kafka's tool does; at a terminal that is too narrow, as other commands."""
+    if sys.stdout.isatty():
+        _show(drawn, sys.stdout)
+    else:
+        _print(drawn.text)
+
+
+def _say_table(drawn: tabular.Drawn) -> None:
+    """Print a table on standard error."""
+    if sys.stderr.isatty():
+        _show(drawn, sys.stderr)
+    else:
+        say(drawn.text.rstrip())
+
+
+def _show(drawn: tabular.Drawn, out: TextIO) -> None:
+    from coterie.cli.tables import show_tables
+    from coterie.insight.render.tables import NAME, Table
+
+    headings, *rows = drawn.lines
+    texts = ["ASSIGNMENT" in heading for heading in headings]
+    spaced = [
+        [cell.replace(",", ", ").replace(";", "; ") if is_text else cell for cell in column]
+        for is_text, column in zip(texts, zip(*rows, strict=True), strict=False)
+    ]
+    kinds = ["string" if is_text else NAME for is_text in texts]
+    show_tables([Table(None, headings, kinds, spaced, plain=drawn.text.splitlines())], out)
 
 
 def _print(text: str) -> None:

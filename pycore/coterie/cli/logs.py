@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -69,6 +70,14 @@ class Logs:
     def shown(self) -> str:
         """The paths, or the cluster, as text."""
         return ", ".join(self.paths) if self.servers is None else self.servers
+
+    @property
+    def on_command_line(self) -> str:
+        """The paths, or the options of the cluster, for another command."""
+        if self.servers is None:
+            return shlex.join(self.paths)
+        config = [] if self.client_file is None else ["--command-config", self.client_file]
+        return shlex.join(["--bootstrap-server", self.servers, *config])
 
     def list_again(self) -> None:
         """List the segments anew at the next use."""

@@ -1,81 +1,75 @@
 """Tables for people, as wide as the terminal: the look of rich in a fraction of its time.
 
-rich measures and draws cell by cell; this module measures whole columns. rich still provides the
-terminal's width and styles, the width of non-ASCII text, and the wrapping of text at words.
+rich measures and draws cell by cell; this module measures whole columns. A table that is too wide
+has its sentences wrapped, as long as each column of sentences has ``ROOM``; otherwise each row is a
+block of lines. Names, numbers and times are never broken.
 """
 
 from __future__ import annotations
 
-import functools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
-from coterie.insight.render.tables import NUMBERS, Piece, Table
+from coterie.cli.terminal import (
+    INDENT,
+    Screen,
+    columns_of,
+    longest,
+    packed,
+    screen_of,
+    text_lines,
+    wrapped,
+)
+from coterie.insight.render.tables import MISSING, NAME, NUMBERS, Block, Piece, Table
 
-WHOLE = (*NUMBERS, "timestamp", "bool")  # kinds whose cells are never wrapped
+NOTHING = (MISSING, "")
+WHOLE = (*NUMBERS, "timestamp", "bool", NAME)  # kinds whose cells are never wrapped
+ROOM = 36  # columns of a terminal, the least for a column of sentences
 GAP = 3  # blanks between two columns
+PARTS = re.compile(r"[^-]+-?|-")  # of a heading: a line may end after a hyphen
 RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
-PLAIN = ("", "")
-TEXTS_CACHED = 4096  # wrapped: names and causes repeat
-
-
-class Screen(NamedTuple):
-    """The terminal: its width in columns (None: do not wrap lines), and its styles.
-
-    A style is a pair: the text before, and the text after.
-    """
-
-    width: int | None = None
-    title: tuple[str, str] = PLAIN
-    heading: tuple[str, str] = PLAIN
 
 
 def show_tables(drawn: Iterable[Piece], out: TextIO, to_terminal: bool = True) -> None:
-    """Print tables and texts, wrapped to the width of a terminal; without one, unwrapped.
-
-    Numbers and times are never wrapped, even if the terminal is too narrow for them.
-    """
-    on_terminal = to_terminal and out.isatty()
-    screen = terminal(out) if on_terminal else Screen()
+    """Print tables and texts, wrapped to the width of a terminal; without one, unwrapped."""
+    screen = screen_of(out) if to_terminal else Screen()
     for piece in drawn:
-        lines = text_lines(piece, screen) if isinstance(piece, str) else table_lines(piece, screen)
-        out.writelines((line if on_terminal else line.rstrip()) + "\n" for line in lines)
-
-
-def terminal(out: TextIO) -> Screen:
-    """Return a terminal's width and styles, from rich (NO_COLOR, TERM)."""
-    from rich.console import Console  # slow to import
-    from rich.text import Text
-
-    console = Console(file=out)
-
-    def style(name: str) -> tuple[str, str]:
-        with console.capture() as capture:
-            console.print(Text("x", style=name), end="")
-        before, _, after = capture.get().partition("x")
-        return before, after
-
-    return Screen(console.width, style("table.title"), style("table.header"))
-
-
-def text_lines(text: str, screen: Screen) -> Iterator[str]:
-    """Yield the lines of a text, wrapped at words."""
-    width = longest([text]) if screen.width is None else max(screen.width, longest(text.split()))
-    for line in text.split("\n"):
-        yield from wrapped(line, width)
+        if isinstance(piece, str):
+            lines = text_lines(piece, screen.width)
+        else:
+            lines = table_lines(piece, screen)
+        out.writelines((line if screen.width else line.rstrip()) + "\n" for line in lines)
 
 
 def table_lines(table: Table, screen: Screen) -> Iterator[str]:
-    """Yield the lines of a table: title, headings, rule, rows."""
-    columns = table.columns
-    most, widths = measured(table, screen.width)
-    long = sum(widths) + GAP * (len(widths) - 1)
+    """Yield the lines of a table: title, headings, rule, rows; or those of its blocks."""
+    if table.plain is not None and (
+        screen.width is None or longest([line.rstrip() for line in table.plain]) <= screen.width
+    ):
+        yield from table.plain if screen.width is None else map(str.rstrip, table.plain)
+        return
+    widths = column_widths(table, screen.width)
     if table.title is not None:
-        yield cropped(table.title, most).join(screen.title)
+        title = screen.style("table.title")
+        yield from (line.join(title) for line in text_lines(table.title, screen.width))
+    if widths is None:
+        yield ""
+        for block in table.blocks or blocks_of(table):
+            yield from block_lines(block, screen)
+        yield ""
+        return
+    yield from drawn_lines(table, widths, screen)
+
+
+def drawn_lines(table: Table, widths: Sequence[int], screen: Screen) -> Iterator[str]:
+    """Yield headings, rule and rows in columns of these widths."""
+    columns = table.columns
+    long = sum(widths) + GAP * (len(widths) - 1)
     yield " " * (long + 2)
     right = [kind in NUMBERS for kind in table.kinds]
-    yield from heading_lines(table.headings, widths, right, screen.heading)
+    yield from heading_lines(table.headings, widths, right, screen.style("table.header"))
     yield f" {RULE * long} "
     gap = " " * GAP
     if all(longest(column) <= width for column, width in zip(columns, widths, strict=True)):
@@ -93,7 +87,7 @@ def heading_lines(
 ) -> Iterator[str]:
     """Yield the lines of the headings, aligned at the bottom; their blanks have the style, too."""
     blank, last = " ".join(style), len(headings) - 1
-    lines = [wrapped(heading, width) for heading, width in zip(headings, widths, strict=True)]
+    lines = list(map(heading_wrapped, headings, widths))
     height = max(map(len, lines))
     for number in range(height):
         cells = []
@@ -108,63 +102,77 @@ def heading_lines(
         yield f" {' '.join(cells)} "
 
 
-def measured(table: Table, screen_width: int | None) -> tuple[int | None, list[int]]:
-    """Return the width of lines (None: unlimited), and the widths of the columns.
+def heading_wrapped(heading: str, width: int) -> list[str]:
+    """Wrap a heading at blanks, and after hyphens."""
+    lines = wrapped(heading, width)
+    return [part for line in lines for part in packed(PARTS.findall(line), width, 0, 0, gap=0)]
 
-    If lines are too long, the widest columns that may be wrapped are narrowed, evenly.
+
+def column_widths(table: Table, screen_width: int | None) -> list[int] | None:
+    """Return the widths of the columns; None: the table is too wide for the screen.
+
+    If lines are too long, the widest columns are narrowed, evenly: headings to their longest word,
+    sentences to their longest word and ``ROOM``.
     """
-    headed = [(name, *column) for name, column in zip(table.headings, table.columns, strict=True)]
-    widths = [longest(column) for column in headed]
-    if screen_width is None:
-        return None, widths
-    words = [longest(" ".join(column).split()) for column in headed]
+    cells = list(map(longest, table.columns))
+    headings = list(map(columns_of, table.headings))
+    widths = list(map(max, cells, headings))
     edges = 2 + GAP * (len(widths) - 1)
-    most = max(screen_width, sum(words) + edges)
-    # A column includes the blank on either side; the first and last have one on one side only.
-    sides = [(at > 0) + (at < len(widths) - 1) for at in range(len(widths))]
-    wide = [width + side for width, side in zip(widths, sides, strict=True)]
-    narrow(wide, [kind not in WHOLE for kind in table.kinds], sum(widths) + edges - most)
-    return most, [max(1, width - side) for width, side in zip(wide, sides, strict=True)]
+    if screen_width is None or sum(widths) + edges <= screen_width:
+        return widths
+    least = [
+        max(
+            longest(PARTS.findall(heading.replace(" ", "-"))),
+            cell if kind in WHOLE else max(longest(" ".join(column).split()), min(cell, ROOM)),
+        )
+        for heading, kind, column, cell in zip(
+            table.headings, table.kinds, table.columns, cells, strict=True
+        )
+    ]
+    room = screen_width - edges
+    if sum(least) > room:
+        return None
+    narrow = widths
+    for most in range(max(widths), 0, -1):
+        narrow = [max(low, min(width, most)) for low, width in zip(least, widths, strict=True)]
+        if sum(narrow) <= room:
+            break
+    return narrow
 
 
-def narrow(widths: list[int], breakable: Sequence[bool], excess: int) -> None:
-    """Reduce the widths by ``excess``, starting with the widest columns that may be wrapped."""
-    while excess > 0:
-        candidates = {width for width, may in zip(widths, breakable, strict=True) if may and width}
-        if not candidates:
-            return
-        widest = max(candidates)
-        step = min(excess, widest - max(candidates - {widest}, default=0))
-        chosen = [at for at, may in enumerate(breakable) if may and widths[at] == widest]
-        for left, at in zip(range(len(chosen), 0, -1), chosen, strict=True):
-            taken = min(step, round(excess / left))
-            widths[at] -= taken
-            excess -= taken
+def blocks_of(table: Table) -> Iterator[Block]:
+    """Yield the rows of a table as blocks: cells with their headings, sentences below."""
+    first, *others = zip(table.headings, table.kinds, table.columns, strict=True)
+    named: list[list[str]] = [list(first[2])]
+    sentences: list[Sequence[str]] = []
+    for heading, kind, column in others:
+        if kind not in WHOLE and longest(column) > ROOM:
+            sentences.append(column)
+        else:
+            named.append(["" if cell in NOTHING else f"{heading} {cell}" for cell in column])
+    for cells, texts in zip_longest(zip(*named, strict=True), zip(*sentences, strict=True)):
+        below = [[text] for text in texts or () if text not in NOTHING]
+        yield Block([[cell for cell in cells if cell], *below])
 
 
-def longest(texts: Sequence[str]) -> int:
-    """Return the width of the widest text, in columns of a terminal."""
-    if "".join(texts).isascii():
-        return max(map(len, texts), default=0)
-    return max(map(columns_of, texts), default=0)
-
-
-def columns_of(text: str) -> int:
-    """Return the width of a text, in columns of a terminal."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def cropped(text: str, width: int | None) -> str:
-    """Truncate a text to a width."""
-    if width is None or columns_of(text) <= width:
-        return text
-    from rich.cells import set_cell_size
-
-    return set_cell_size(text, width)
+def block_lines(block: Block, screen: Screen) -> Iterator[str]:
+    """Yield the lines of a block; the first text has its style."""
+    width = screen.width
+    assert width is not None  # without a terminal, a table is drawn
+    head, *others = filter(None, block.lines)
+    first, *later = packed(head, width, 0, 2 * INDENT, GAP)
+    if first.startswith(head[0]):
+        first = head[0].join(screen.style(block.style)) + first.removeprefix(head[0])
+    yield from (first, *later)
+    for texts in others:
+        if len(texts) == 1:
+            yield from text_lines(" " * INDENT + texts[0], width)
+        else:
+            yield from packed(texts, width, INDENT, 2 * INDENT, GAP)
+    if block.command:
+        options = block.command.replace(" --", "\n--").split("\n")
+        yield from packed(options, width, INDENT, 2 * INDENT, end=" \\")
+        yield ""
 
 
 def padded(column: Sequence[str], width: int, right: bool) -> tuple[str, Sequence[str]]:
@@ -178,16 +186,3 @@ def pad(text: str, width: int, right: bool) -> str:
     """Pad a text with blanks to a width, on the left if ``right`` aligned."""
     blanks = " " * (width - columns_of(text))
     return blanks + text if right else text + blanks
-
-
-@functools.lru_cache(TEXTS_CACHED)
-def wrapped(text: str, width: int) -> Sequence[str]:
-    """Wrap a text at words, and within words that are too long."""
-    if columns_of(text) <= width:
-        return (text,)
-    if text.isascii() and " " not in text:
-        return [text[at : at + width] for at in range(0, len(text), width)]
-    from rich.console import Console
-    from rich.text import Text
-
-    return [line.plain for line in Text(text).wrap(Console(), width, overflow="fold")]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from coterie.cli.failures import FULL, say
+from coterie.cli.terminal import print_text
 from coterie.coordinator.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
 from coterie.traces.files import found_traces, stem
@@ -156,7 +157,7 @@ def diff_command(expected: Path, actual: Path, show_all: bool, responses: bool) 
             failed += 1
             continue
         for difference in differences if show_all else differences[:1]:
-            click.echo(f"{name} {difference}")
+            print_text(f"{name} {difference}")
         passed, failed = passed + (not differences), failed + bool(differences)
     click.echo(f"{passed} passed, {failed} failed")
     if failed or not passed:

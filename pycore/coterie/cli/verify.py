@@ -1,8 +1,9 @@
-"""``coterie verify``: every fault of a log, and where its times go back, as JSON."""
+"""``coterie verify``: every fault of a log, and where its times go back."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ import click
 from coterie._core.fold.fold_state import Fault
 from coterie.cli.logs import Logs, logs_argument, say_each, say_left_alone
 from coterie.cli.progress import TerminalProgress
+from coterie.cli.terminal import print_text
 from coterie.log.folders import Listing, Segment, read_segment
 from coterie.replay.engine import Progress
+from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ PIECE_BYTES = 32 << 20  # bounds the state in memory
 def command(logs: Logs) -> None:
     """Print every fault of a log, one JSON object a line; exit 1 if there is any.
 
+    At a terminal, a fault is a text.
+
     Then print each place where the time goes back by a second or more (kind clock). That is no
     fault: the exit status stays 0. A leader epoch that rises by two or more is a hint on standard
     error, and no fault either.
@@ -39,16 +44,24 @@ def command(logs: Logs) -> None:
     with TerminalProgress() as progress:
         for fault in faults(listing, progress, hints):
             progress.clear()
-            click.echo(json.dumps(fault._asdict(), ensure_ascii=False))
+            print_fault(fault._asdict())
             count += 1
         progress.clear()
         for clock in hints.clocks.values():
             for step in clock.steps:
-                click.echo(json.dumps(clock_entry(step), ensure_ascii=False))
+                print_fault(clock_entry(step))
     say_left_alone(listing)
     say_each(hints.epoch_lines())
     if count:
         raise click.exceptions.Exit(1)
+
+
+def print_fault(entry: dict[str, Any]) -> None:
+    """Print a fault as a line of JSON; at a terminal, as a text."""
+    if sys.stdout.isatty():
+        print_text(fault_line(Fault(**entry)))
+    else:
+        click.echo(json.dumps(entry, ensure_ascii=False))
 
 
 def clock_entry(step: ClockStep) -> dict[str, Any]:

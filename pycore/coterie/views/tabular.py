@@ -31,6 +31,21 @@ class TableStyle(NamedTuple):
     verbose: bool
 
 
+class Drawn(NamedTuple):
+    """A table: the text before, the headings and the cells of each line, the columns' widths."""
+
+    before: str
+    lines: list[list[str]]
+    widths: list[int]
+
+    @property
+    def text(self) -> str:
+        """The table as Kafka's tool prints it."""
+        return self.before + "".join(
+            " ".join(map(_pad, line, self.widths)) + "\n" for line in self.lines
+        )
+
+
 class TableColumn(NamedTuple):
     """A column: its heading, the row's field, least width (0: as wide as the text)."""
 
@@ -187,28 +202,30 @@ def _workers(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
     ]
 
 
-def draw(style: TableStyle, rows: Sequence[Row], *, first: bool = True) -> str:
+def draw(style: TableStyle, rows: Sequence[Row], *, first: bool = True) -> Drawn:
     """Return one group's table: a blank line, the headings, a line for each row.
 
     3.9 prints a blank line only before the offsets of the ``first`` group.
     """
     blank = "" if style.old and style.view == "offsets" and not first else "\n"
     shown = [{**row, "": "", "all_assignments": _both(row)} for row in rows]
-    return blank + _draw(style, columns(style, rows), shown)
+    return _draw(style, columns(style, rows), shown, blank)
 
 
-def draw_open_transactions(style: TableStyle, rows: Sequence[Row]) -> str:
+def draw_open_transactions(style: TableStyle, rows: Sequence[Row]) -> Drawn:
     """Return the table of the offsets that open transactions hold; Kafka's tool has none."""
     shown = [{**row, "since": format_time(row["since"])} for row in rows]
     return _draw(style, OPEN_TRANSACTION, shown)
 
 
-def draw_unreconciled(style: TableStyle, rows: Sequence[Row]) -> str:
+def draw_unreconciled(style: TableStyle, rows: Sequence[Row]) -> Drawn:
     """Return the table of members that do not have their target yet; Kafka's tool has none."""
     return _draw(style, UNRECONCILED, rows)
 
 
-def _draw(style: TableStyle, table_columns: Sequence[TableColumn], shown: Sequence[Row]) -> str:
+def _draw(
+    style: TableStyle, table_columns: Sequence[TableColumn], shown: Sequence[Row], before: str = ""
+) -> Drawn:
     """Return the headings, and a line for each row."""
     table = [
         [c.heading for c in table_columns],
@@ -218,10 +235,7 @@ def _draw(style: TableStyle, table_columns: Sequence[TableColumn], shown: Sequen
         max([c.width, *(_java_length(line[i]) for line in table[1:])]) if c.grows else c.width
         for i, c in enumerate(table_columns)
     ]
-    return "".join(
-        " ".join(_pad(text, width) for text, width in zip(line, widths, strict=True)) + "\n"
-        for line in table
-    )
+    return Drawn(before, table, widths)
 
 
 def _both(row: Row) -> str:
@@ -257,15 +271,14 @@ def partition_lists(assignment: Assignment) -> str:
     return ", ".join(sorted(f"({','.join(sorted(map(str, n)))})" for n in assignment.values()))
 
 
-def draw_list(rows: Sequence[Row], fields: Sequence[str]) -> str:
+def draw_list(rows: Sequence[Row], fields: Sequence[str]) -> Drawn:
     """Return ``--list``: names, or a table of names and the fields (``type``, ``state``)."""
     if not fields:
-        return "".join(f"{row['group']}\n" for row in rows)
+        return Drawn("", [[row["group"]] for row in rows], [0])
     width = max([NARROW, *(_java_length(row["group"]) for row in rows)]) + 10
     lines = [["GROUP", *(name.upper() for name in fields)]]
     lines += [[row["group"], *(row[name] for name in fields)] for row in rows]
-    widths = [width, *(20 for _ in fields)]
-    return "".join(" ".join(map(_pad, line, widths)) + "\n" for line in lines)
+    return Drawn("", lines, [width, *(20 for _ in fields)])
 
 
 def as_json(rows: Iterable[Row]) -> str:

@@ -18,6 +18,7 @@ NAMES = frozenset(
 )
 ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder for each call
 NUMBERS = ("int32", "int64", "double")
+NAME = "name"  # the kind of a table's column of ``NAMES``
 Row = dict[str, Any]
 
 
@@ -42,13 +43,30 @@ def csv_lines(fields: Fields, rows: Iterable[Row]) -> Iterator[str]:
     yield ahead
 
 
+class Block(NamedTuple):
+    """A row of a table as lines of short texts, and a command to go on with.
+
+    ``style`` is that of the first text.
+    """
+
+    lines: Sequence[Sequence[str]]
+    style: str = "table.header"
+    command: str = ""
+
+
 class Table(NamedTuple):
-    """A table to draw: a title, headings, the type of each column, columns of cells."""
+    """A table to draw: a title, headings, the type of each column, columns of cells.
+
+    ``blocks`` are its rows for a terminal that is too narrow; None: made from the cells. ``plain``
+    are the lines of another tool's table, for all that is wide enough.
+    """
 
     title: str | None
     headings: Sequence[str]
     kinds: Sequence[Any]
     columns: Sequence[Sequence[str]]
+    blocks: Iterable[Block] | None = None
+    plain: Sequence[str] | None = None
 
 
 Piece = Table | str  # a unit of output for people
@@ -60,7 +78,8 @@ def table(fields: Fields, rows: Sequence[Row], title: str | None = None) -> Tabl
     Only names longer than ``MAX_NAME_LENGTH`` are cut; other cells wrap in a narrow terminal.
     """
     columns = [cells(name, [row[name] for row in rows], kind) for name, kind in fields.items()]
-    return Table(title, [heading(name) for name in fields], list(fields.values()), columns)
+    kinds = [NAME if name in NAMES else kind for name, kind in fields.items()]
+    return Table(title, [heading(name) for name in fields], kinds, columns)
 
 
 def cells(name: str, values: Sequence[Any], kind: Any) -> list[str]:

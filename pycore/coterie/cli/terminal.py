@@ -1,0 +1,133 @@
+"""Texts at a terminal: its width and styles, and lines that break only between words.
+
+Wrapping is for people: into a pipe or a file, a line stays one line. A word is never broken, so an
+id can be copied; one that is wider than the terminal has a line of its own, and the terminal
+breaks it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TextIO
+
+USUAL_COLUMNS = 80  # of a terminal that does not say how wide it is
+INDENT = 2  # of the lines that go on with a text
+TEXTS_CACHED = 4096  # wrapped: names and causes repeat
+PLAIN = ("", "")
+
+
+class Screen(NamedTuple):
+    """A terminal: its width in columns (None: no terminal, so nothing is wrapped), and its styles.
+
+    A style is a pair: the text before, and the text after.
+    """
+
+    width: int | None = None
+    style: Callable[[str], tuple[str, str]] = lambda name: PLAIN
+
+
+def screen_of(out: TextIO) -> Screen:
+    """Return the screen of a stream, with styles from rich (NO_COLOR, TERM)."""
+    width = columns_at(out)
+    if width is None:
+        return Screen()
+    from rich.console import Console  # slow to import
+    from rich.text import Text
+
+    console = Console(file=out)
+
+    @functools.cache
+    def style(name: str) -> tuple[str, str]:
+        with console.capture() as capture:
+            console.print(Text("x", style=name), end="")
+        before, _, after = capture.get().partition("x")
+        return before, after
+
+    return Screen(width, style)
+
+
+def columns_at(out: TextIO) -> int | None:
+    """Return the width of a terminal, None if a stream is none; COLUMNS sets another."""
+    if not out.isatty():
+        return None
+    requested = os.environ.get("COLUMNS", "")
+    if requested.isdigit() and int(requested):
+        return int(requested)
+    try:
+        return os.get_terminal_size(out.fileno()).columns or USUAL_COLUMNS
+    except OSError:
+        return USUAL_COLUMNS
+
+
+def print_text(text: str) -> None:
+    """Print a text on standard output, wrapped at a terminal."""
+    sys.stdout.writelines(f"{line}\n" for line in text_lines(text, columns_at(sys.stdout)))
+
+
+def text_lines(text: str, width: int | None) -> Iterator[str]:
+    """Yield the lines of a text, each wrapped with its own indent and ``INDENT`` more."""
+    for line in text.split("\n"):
+        if width is None or columns_of(line) <= width:
+            yield line
+        else:
+            words = line.lstrip(" ")
+            indent = len(line) - len(words)
+            first, *others = packed(words.split(" "), width, indent, indent + INDENT)
+            yield from (first, *others)
+
+
+def packed(
+    units: Sequence[str], width: int, first: int, later: int, gap: int = 1, end: str = ""
+) -> list[str]:
+    """Return lines of units, as many as fit; units that do not fit alone are broken into words.
+
+    ``first`` and ``later`` are the indents; a word that does not fit behind one has none. ``end``
+    ends all lines but the last.
+    """
+    lines: list[str] = []
+    line, room = " " * first, width - len(end)
+    is_empty = True
+    for unit in units:
+        size = columns_of(unit)
+        longer = size if is_empty else gap + size
+        if columns_of(line) + longer <= room:
+            line += unit if is_empty else " " * gap + unit
+            is_empty = False
+            continue
+        if not is_empty:
+            lines.append(line + end)
+        line, is_empty = " " * later, True
+        if later + size <= room:
+            line, is_empty = line + unit, False
+        elif " " in unit:
+            *whole, line = packed(unit.split(" "), width, later, later, 1, end)
+            lines += (one + end for one in whole)
+            is_empty = False
+        else:
+            line, is_empty = unit, False
+    return [*lines, line]
+
+
+@functools.lru_cache(TEXTS_CACHED)
+def wrapped(text: str, width: int) -> Sequence[str]:
+    """Wrap a text at words, without an indent."""
+    return (text,) if columns_of(text) <= width else packed(text.split(" "), width, 0, 0)
+
+
+def longest(texts: Sequence[str]) -> int:
+    """Return the width of the widest text, in columns of a terminal."""
+    if "".join(texts).isascii():
+        return max(map(len, texts), default=0)
+    return max(map(columns_of, texts), default=0)
+
+
+def columns_of(text: str) -> int:
+    """Return the width of a text, in columns of a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
