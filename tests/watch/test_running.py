@@ -53,6 +53,7 @@ def watched(tmp_path, monkeypatch):
         running.watch(watcher, Options(place, **fields | options), followed)
         return result
 
+    run.result = result
     monkeypatch.setattr(running.http, "serve", serve)
     monkeypatch.setattr(running, "say", result.lines.append)
     for name in ("keep_little", "trim"):
@@ -89,6 +90,24 @@ def test_a_watcher_is_ready_after_a_step_on_a_complete_log_unless_it_ends(
     assert (result.watcher.steps, result.watcher.stopping) == (steps, True)
     assert result.watcher.lock is None  # another one may use its folder
     assert result.heap == ["keep_little", *["trim"] * steps]  # it lives for months
+
+
+@pytest.mark.parametrize("has_totals", [False, True])
+def test_totals_are_shown_once_the_log_is_complete_or_if_they_go_on(watched, has_totals):
+    seen = []
+
+    async def follow(complete, step, lines):
+        await step(1)
+        seen.append(result.watcher.is_complete)
+        await until_ready(complete, step, lines)
+        seen.append(result.watcher.is_complete)
+
+    result = watched.result
+    if has_totals:
+        result.watcher.step()  # which stores them
+        result.watcher.steps = 0
+    watched(follow)
+    assert seen == [has_totals, True]
 
 
 @pytest.mark.parametrize(("interval_s", "reload_s"), [(0.2, 5), (5.4, 5), (5.6, 6), (60, 60)])

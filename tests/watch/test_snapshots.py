@@ -94,7 +94,7 @@ LABELS = {
 
 def a_mark():
     counts = {kind: Counter({of: n}) for n, (kind, of) in enumerate(LABELS.items(), 3)}
-    return Mark(7, nothing() | counts)
+    return Mark(7, nothing() | counts, gone={"g": 1_000})
 
 
 def test_what_is_written_is_read_again(tmp_path):

@@ -110,6 +110,18 @@ def test_a_new_sample_changes_the_lag_that_is_shown(tmp_path):
             assert f"{lag}{end - 1}\n" in get("/metrics").body.decode()
 
 
+def test_a_past_that_is_still_copied_is_not_shown_as_the_present(tmp_path):
+    watcher = watcher_of(log_of(tmp_path / "log"))
+    watcher.step()
+    watcher.is_complete = False
+    with served(watcher) as (get, _):
+        begun = get("/metrics").body
+        assert (b"coterie_watch_steps_total 1" in begun, b"consumer" in begun) == (True, False)
+        assert b"newest_record" not in begun  # rules take its samples for the scrapes of totals
+        watcher.is_complete = True
+        assert b'consumergroup="a"' in get("/metrics").body
+
+
 @pytest.mark.parametrize("group", ["a b/c", "a%2Fb", "é?#"])
 def test_a_group_stands_in_a_path_and_in_a_question_as_in_any_address(tmp_path, group):
     watcher = watcher_of(log_of(tmp_path / "log", group=group.encode()))

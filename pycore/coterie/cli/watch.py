@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from coterie.server.options import Place
 
-SHIPPED = {"dashboard": "dashboard.json", "alerts": "alerts.yml"}
+SHIPPED = ("dashboard", "alerts")
 DAY_MS = 86_400_000
 LOGIN_BYTES_MAX = 4096
 
@@ -86,7 +86,7 @@ LOGIN_BYTES_MAX = 4096
 @click.option(
     "--print",
     "shipped",
-    type=click.Choice(list(SHIPPED)),
+    type=click.Choice(SHIPPED),
     help="Print a dashboard for Grafana or alert rules for Prometheus, and end.",
 )
 def command(
@@ -170,7 +170,11 @@ def copy_folder(data: Path | None) -> Iterator[Path]:
 
 def shipped_text(name: str) -> str:
     """Return a dashboard or alert rules."""
-    return (files("coterie.watch") / "shipped" / SHIPPED[name]).read_text(encoding="utf-8")
+    if name == "alerts":
+        from coterie.watch.alert_rules import alert_rules
+
+        return alert_rules()
+    return (files("coterie.watch") / "shipped/dashboard.json").read_text(encoding="utf-8")
 
 
 def place_of_listen(text: str, *, with_login: bool, insecure: bool) -> Place:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from coterie.prometheus import label_text, text_lines
-from coterie.watch.totals import DEPARTURES, REBALANCES, REWINDS, Answer
+from coterie.watch.group_counts import DEPARTURE_CAUSES
+from coterie.watch.totals import DEPARTURES, REBALANCES, REWINDS, Answer, Labels
 from coterie.watch.watcher import Health
 
 NAMES = ("kafka_exporter", "braedon", "coterie")  # the default of `coterie metrics`
@@ -25,14 +27,32 @@ class Family(NamedTuple):
     samples: Callable[[Answer, int], Iterable[Sample]]
 
 
-def of_totals(kind: str, *labels: str) -> Callable[[Answer, int], Iterable[Sample]]:
-    """Return a function that gives the samples of a total."""
+def of_totals(
+    kind: str, *labels: str, first: Callable[[Answer], set[Labels]] = lambda _: set()
+) -> Callable[[Answer, int], Iterable[Sample]]:
+    """Return a function that gives the samples of a total.
+
+    ``first``: the labels that have a total of 0 before the first event: so a rule sees it rise.
+    """
 
     def samples(answer: Answer, now_ms: int) -> Iterator[Sample]:
-        for values, count in sorted(answer.totals[kind].items()):
-            yield dict(zip(labels, values, strict=True)), count
+        counts = answer.totals[kind]
+        for values in sorted({*counts, *first(answer)}):
+            yield dict(zip(labels, values, strict=True)), counts[values]
 
     return samples
+
+
+def groups_and_causes(answer: Answer) -> set[Labels]:
+    """Return each group with each cause of a departure."""
+    groups = {row["group_id"] for row in answer.counted_rows}
+    return set(product(groups, DEPARTURE_CAUSES))
+
+
+def groups_and_topics(answer: Answer) -> set[Labels]:
+    """Return each group with each of its topics."""
+    rows = answer.counted_rows
+    return {(row["group_id"], row["topic"]) for row in rows if row["topic"] is not None}
 
 
 def findings(answer: Answer, now_ms: int) -> Iterator[Sample]:
@@ -57,12 +77,12 @@ FAMILIES = (
     Family(
         *("coterie_consumergroup_departures_total", "counter"),
         "Members that are gone, by how they seem to have left",
-        of_totals(DEPARTURES, "consumergroup", "cause"),
+        of_totals(DEPARTURES, "consumergroup", "cause", first=groups_and_causes),
     ),
     Family(
         *("coterie_consumergroup_rewinds_total", "counter"),
         "Commits that go back behind the one before them",
-        of_totals(REWINDS, "consumergroup", "topic"),
+        of_totals(REWINDS, "consumergroup", "topic", first=groups_and_topics),
     ),
     Family(
         *("coterie_consumergroup_findings", "gauge", "What coterie audit finds in the log"),
@@ -110,7 +130,7 @@ def own_families(health: Health, now_ms: int) -> Iterator[str]:
 
 def log_lines(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield the lines of ``coterie metrics``."""
-    return text_lines([row for answer in answers for row in answer.rows], NAMES)
+    return text_lines([row for answer in answers for row in answer.counted_rows], NAMES)
 
 
 def watch_lines(answers: Sequence[Answer], health: Health, now_ms: int) -> Iterator[str]:

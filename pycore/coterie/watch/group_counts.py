@@ -33,6 +33,7 @@ from coterie.state.rows import KEY_GROUP
 from coterie.watch.histories import Histories
 
 UNKNOWN = "unknown"
+DEPARTURE_CAUSES = (*departures.WAYS, UNKNOWN)
 STATES = 3  # records that the causes of one are judged by
 Row = dict[str, Any]
 

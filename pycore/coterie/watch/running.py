@@ -76,6 +76,7 @@ async def _watch(watcher: Watcher, options: Options, follow: Follow | None) -> N
     following = None
     try:
         complete = asyncio.Event()
+        watcher.is_complete = follow is None or watcher.is_resumed()
         ending: set[asyncio.Future[Any]] = {asyncio.ensure_future(ended.wait())}
         if follow is None:
             complete.set()
@@ -109,7 +110,7 @@ async def _step(
         await loop.run_in_executor(steps, trimming(watcher.step))
         is_ending = any(future.done() for future in ending)
         if was_complete and not is_ready and not is_ending:
-            is_ready = True
+            is_ready = watcher.is_complete = True
             say("ready")
         waited = ending if is_ready else {*ending, completed}
         await asyncio.wait(waited, timeout=interval_s, return_when=asyncio.FIRST_COMPLETED)

@@ -19,6 +19,7 @@ from coterie.user_files import read_bytes
 from coterie.watch.totals import KINDS, Mark
 
 VERSION = 2
+ANY = "watch-*.snapshot"
 HEAD = b"coterie watch "
 CHECK = struct.Struct(">QI")  # length and CRC-32C of the JSON
 
@@ -35,8 +36,8 @@ def file_of(folder: Path, number: int | None) -> Path:
 def write(file: Path, mark: Mark) -> None:
     """Write a snapshot; raise OSError if that fails."""
     totals = {kind: [[*labels, n] for labels, n in mark.totals[kind].items()] for kind in KINDS}
-    value = {"next_offset": mark.next_offset, "topic_id": mark.topic_id, "totals": totals}
-    body = json.dumps(value, separators=(",", ":")).encode()
+    value = {"next_offset": mark.next_offset, "topic_id": mark.topic_id, "gone": mark.gone}
+    body = json.dumps({**value, "totals": totals}, separators=(",", ":")).encode()
     with atomic_write(file) as aside:
         aside.write_bytes(HEAD + b"%d\n" % VERSION + CHECK.pack(len(body), crc32c(body)) + body)
 
@@ -73,4 +74,5 @@ def mark_of(value: dict[str, Any]) -> Mark:
         value["next_offset"],
         {kind: Counter({tuple(row[:-1]): row[-1] for row in totals[kind]}) for kind in KINDS},
         value.get("topic_id"),
+        value.get("gone", {}),
     )

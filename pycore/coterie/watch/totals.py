@@ -8,7 +8,8 @@ on, so that a total never falls. The same holds after a restart.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coterie.insight.offsets.commit_findings import REWIND, CommitFindings
@@ -37,18 +38,20 @@ Row = dict[str, Any]
 class Mark:
     """The totals of a partition as of the record before ``next_offset``.
 
-    ``topic_id``: of the topic that has this record; None: not known.
+    ``topic_id``: of the topic that has this record; None: not known. ``gone``: since when groups
+    are gone, by the time of records.
     """
 
     next_offset: int
     totals: Totals
     topic_id: str | None = None
+    gone: dict[str, int] = field(default_factory=dict)
 
     def of(self, topic_id: str | None) -> Mark:
         """Return the mark for a topic: of one that was made again, no record was counted."""
         if None in (topic_id, self.topic_id) or topic_id == self.topic_id:
             return self
-        return Mark(0, self.totals, topic_id)
+        return Mark(0, self.totals, topic_id, self.gone)
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,34 @@ class Answer:
         The findings of ``coterie audit``, by group and kind.
     newest_ms : int
         The time of the newest record; -1: none.
+    lost_rows : list of dict
+        As ``rows``, of groups and keys that only the totals have, with nothing but counts.
     """
 
     rows: list[Row]
     totals: Totals
     findings: Counter[Labels]
     newest_ms: int
+    lost_rows: Sequence[Row] = ()
+
+    @property
+    def counted_rows(self) -> list[Row]:
+        """All rows that have totals."""
+        return [*self.rows, *self.lost_rows]
+
+    @property
+    def gone_groups(self) -> set[str]:
+        """The groups that only the totals have."""
+        return {row["group_id"] for row in self.lost_rows if row["topic"] is None}
+
+    def without(self, groups: set[str]) -> Answer:
+        """Return the answer without groups that are gone."""
+        totals = {
+            kind: Counter({labels: n for labels, n in counts.items() if labels[0] not in groups})
+            for kind, counts in self.totals.items()
+        }
+        lost = [row for row in self.lost_rows if row["group_id"] not in groups]
+        return replace(self, totals=totals, lost_rows=lost)
 
 
 def nothing() -> Totals:
@@ -117,12 +142,29 @@ def answer_of(partition: LivePartition, carried: Totals) -> Answer:
     view = partition.view()
     totals = plus(counted(partition, view), carried)
     rows = list(metrics.rows(view, METRICS))
-    if partition.counts_all:
-        put_totals(rows, totals)
+    lost = lost_rows(rows, totals)
+    put_totals([*rows, *lost], totals)
     findings: Counter[Labels] = Counter()
     for row in audit.rows(view, AUDIT):  # last: it changes the aggregates of the view
         findings[row["group_id"], row["kind"]] += 1
-    return Answer(rows, totals, findings, view.newest_ms)
+    return Answer(rows, totals, findings, view.newest_ms, lost)
+
+
+def lost_rows(rows: Sequence[Row], totals: Totals) -> list[Row]:
+    """Return rows, without counts yet, of the groups and keys that are in no row."""
+    shown = {(row["group_id"], row["topic"], row["partition"]) for row in rows}
+    keys = {*totals[COMMITS], *totals[SKIPPED]} - shown
+    groups = {labels[0] for counts in totals.values() for labels in counts}
+    keys |= {(group, None, None) for group in groups} - shown
+    timed_out = totals[REVOCATION_TIMEOUTS]
+    return [
+        {
+            **dict.fromkeys(metrics.FIELDS),
+            **{"group_id": group, "topic": topic, "partition": partition},
+            REVOCATION_TIMEOUTS: 0 if topic is None and (group,) in timed_out else None,
+        }
+        for group, topic, partition in sorted(keys, key=str)
+    ]
 
 
 def put_totals(rows: list[Row], totals: Totals) -> None:

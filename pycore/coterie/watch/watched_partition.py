@@ -10,6 +10,8 @@ from coterie.watch.growth import Growth, PartitionFiles, up_to
 from coterie.watch.live_partition import LivePartition
 from coterie.watch.totals import Answer, Mark, Totals, answer_of, counted, nothing, plus
 
+GONE_MS = 7 * 86_400_000  # how long totals of a group outlive it: as Kafka keeps its offsets
+
 
 class WatchedPartition:
     """Follows the files of one partition.
@@ -33,9 +35,11 @@ class WatchedPartition:
         self.files = PartitionFiles()
         self.live: LivePartition | None = None
         self.carried: Totals = nothing()
+        self.gone = {} if mark is None else mark.gone  # group -> since when, as of an answer
         self.topic_id: str | None = None
         self.rebuilds = 0
-        self._answer: Answer | None = None
+        self._answer: Answer | None = None  # is of ``live``, unless that has taken more
+        self._is_current = False
 
     def step(self, segments: Sequence[Segment], topic_id: str | None = None) -> int:
         """Read what is new; return its bytes. ``topic_id``: of the topic; None: not known.
@@ -55,7 +59,7 @@ class WatchedPartition:
                     self.rebuilds += 1
                     self.mark = self._mark_now()
                 elif growths:
-                    is_whole, self._answer = False, None
+                    is_whole = self._is_current = False
                     self.live.take(growths)
             self.topic_id = topic_id or self.topic_id
             if growths is None:
@@ -77,7 +81,7 @@ class WatchedPartition:
 
     def _rebuild(self, segments: Sequence[Segment]) -> list[Growth]:
         """Read the whole log; what it no longer has is carried on."""
-        self.files, self._answer, self.live = PartitionFiles(), None, None
+        self.files, self._is_current, self.live = PartitionFiles(), False, None
         growths = self.files.grown(segments) or []
         live, carried = self._read(growths, None)
         trusted_from_ms = trusted_from(live.log.fold.segments)
@@ -101,13 +105,26 @@ class WatchedPartition:
 
     def answer(self) -> Answer | None:
         """Return what is shown, after a failed step what was known before; None: nothing is."""
-        if self._answer is None and self.live is not None:
-            self._answer = answer_of(self.live, self.carried)
+        if not self._is_current and self.live is not None:
+            self._answer = self._forgetting(answer_of(self.live, self.carried))
+            self._is_current = True
         return self._answer
+
+    def _forgetting(self, answer: Answer) -> Answer:
+        """Return an answer without groups that are gone for long; if they come back, from 0 on."""
+        now_ms = answer.newest_ms
+        gone = {group: self.gone.get(group, now_ms) for group in answer.gone_groups}
+        late = {group for group, since_ms in gone.items() if now_ms - since_ms > GONE_MS}
+        self.gone = {group: since_ms for group, since_ms in gone.items() if group not in late}
+        if not late:
+            return answer
+        left = answer.without(late)
+        self.carried = plus(self.carried, plus(answer.totals, left.totals, -1), -1)
+        return left
 
     def new_mark(self) -> Mark | None:
         """Return the totals as of the last answer that could be given; None: there was none."""
         answer = self.answer()
         if answer is not None and self.live is not None:
-            self.mark = Mark(self.live.next_offset, answer.totals, self.topic_id)
+            self.mark = Mark(self.live.next_offset, answer.totals, self.topic_id, self.gone)
         return self.mark

@@ -79,6 +79,8 @@ class Watcher:
         What a growing copy of a cluster waits for, by name; set by whoever makes the copy.
     behind_offsets : int or None
         How far that copy is behind; see :class:`Health`.
+    is_complete : bool
+        Whether totals count what happens, not a past that is still being copied.
 
     Raises
     ------
@@ -108,6 +110,7 @@ class Watcher:
         self.ends = EndOffsets()
         self.source_failures: dict[str, str] = {}
         self.behind_offsets: int | None = None
+        self.is_complete = True  # False: the log is still copied for the first time
         self.rebuilds = 0  # of partitions that are gone
         self.gone: set[int | None] = set()  # partitions that had files before
         self.lock = None if data is None else locked(data)
@@ -212,6 +215,10 @@ class Watcher:
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None
+
+    def is_resumed(self) -> bool:
+        """Whether an earlier process has stored totals."""
+        return self.data is not None and any(self.data.glob(snapshot.ANY))
 
     def answers(self) -> Iterator[Answer]:
         """Yield what is shown of each partition, by number, except of those that failed."""

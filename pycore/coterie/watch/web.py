@@ -162,6 +162,9 @@ class Web:
     def metrics(self) -> str:
         """Return the text of /metrics."""
         watcher, now_ms = self.watcher, self.now_ms()
+        if not watcher.is_complete:  # the past, as it is copied, must not look like the present
+            health = watcher.health()._replace(newest_ms=-1)
+            return "".join(exposition.watch_lines((), health, now_ms))
         answers = list(watcher.answers())
         if self.shown is None or self.shown[0] != watcher.version:
             self.shown = watcher.version, "".join(exposition.log_lines(answers))

@@ -23,6 +23,7 @@ from coterie.insight.groups.causes import RECORDS, counted
 DEPARTURES = "departures"
 POLL_TIMEOUT, CLEAN_CLOSE, EVICTION = "poll timeout", "clean close", "eviction"
 EITHER = "poll timeout or eviction"
+WAYS = (POLL_TIMEOUT, CLEAN_CLOSE, EVICTION, EITHER)
 SLACK_MS = 1_000  # between a departure and the end of the joins that it causes
 WRITE_MS = 500  # from a poll to the record of the commit that it sends
 COMMITS_MS = 5_000  # Kafka's auto.commit.interval.ms
