@@ -70,8 +70,8 @@ def topics(given: Fields, name: str, default: Any) -> tuple[tuple[str, bytes, li
 
 def _topic(item: Fields) -> tuple[str, bytes, list[Any]]:
     count = integer(item, "partitions")
-    if count < 1:
-        raise ArgumentError(f"a topic has at least one partition, not {count}")
+    if count < 0:
+        raise ArgumentError(f"a topic cannot have {count} partitions")
     replicas = item.get("replicas")
     if replicas is None:
         rows = [[number % 4, (number + 1) % 4] for number in range(count)]

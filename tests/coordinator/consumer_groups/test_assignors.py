@@ -5,7 +5,8 @@ import random
 import pytest
 from coterie._core.coordinator.consumer.assignors import GroupSpec
 
-from coterie import Batch, GroupCoordinator
+from coterie import Batch, GroupCoordinator, run_trace
+from coterie.consumer_groups import encode_topic_id
 from coterie.coordinator.consumer_requests import derived_topic_id
 from support.consumer_groups import assignors as model
 from support.consumer_groups.image import id_order
@@ -134,3 +135,30 @@ def test_a_new_static_member_counts_as_one_in_its_first_assignment():
         "y": {"t": {2, 3}},
         "a": {"t": {4, 5}},
     }
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_a_topic_without_partitions_gives_none_until_it_has_some(assignor):
+    """The describer has it (numPartitions 0, not -1), so the subscription is valid."""
+    empty, other = (encode_topic_id(derived_topic_id(name)) for name in ("empty", "other"))
+    header = {
+        "format": "coterie-trace", "version": 2, "name": "t",
+        "config": {"coterie.behaviour": "4.1"},
+        "topics": [{"topic": "empty", "topic_id": empty, "partitions": 0},
+                   {"topic": "other", "topic_id": other, "partitions": 2}],
+    }  # fmt: skip
+    beat = {
+        "op": "consumer_group_heartbeat", "group_id": "g", "member_id": "m", "member_epoch": 0,
+        "rebalance_timeout_ms": 1, "topic_partitions": [], "server_assignor": assignor,
+        "subscribed_topic_names": ["empty", "other"],
+    }  # fmt: skip
+    grown = [{"topic": "empty", "topic_id": empty, "partitions": 3}]
+    events = [
+        {"at": 0, "id": 1, **beat},
+        {"at": 1, "op": "metadata", "topics": grown},
+        {"at": 2, "id": 2, **beat},
+    ]
+    answers = [line for line in run_trace([header, *events]) if line["event"] == "response"]
+    assert answers[0]["assignment"] == [{"topic_id": other, "partitions": [0, 1]}]
+    assert {row["topic_id"]: row["partitions"] for row in answers[1]["assignment"]} == {
+        empty: [0, 1, 2], other: [0, 1]}  # fmt: skip
