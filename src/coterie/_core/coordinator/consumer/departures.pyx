@@ -135,8 +135,6 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
                 and timers.join == NO_TIMER and timers.sync == NO_TIMER) and (
                 protocol.find_timers(timers.group_id, timers.member_id) is timers):
             protocol.forget_timers(timers.group_id, timers.member_id)
-            if member is not None:
-                member.timers = None
         return 0
     epoch = member.epoch
     records = fence_members(protocol, <ConsumerGroup>known, [timers.member_id])
@@ -144,7 +142,6 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
     expired.protocol, expired.timers, expired.kind = protocol, timers, kind
     error = write_records(protocol, timers.group_id, records)
     if error != NONE:
-        member.timers = None
         return expired.completed(error)
     show_member(protocol, timers.group_id, timers.member_id, epoch, cause_of(kind))
     return pending_writes(protocol).wait((timers.group_id,), expired)

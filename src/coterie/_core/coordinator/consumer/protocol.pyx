@@ -287,7 +287,14 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef int forget_timers(self, str group_id, str member_id) except -1:
         cdef Timers timers = self.find_timers(group_id, member_id)
         cdef dict others
+        cdef Group known
+        cdef ConsumerMember member
         if timers is not None:
+            known = self.runtime.find(group_id)
+            if known is not None and known.group_type == CONSUMER:
+                member = (<ConsumerGroup>known).members.get(member_id)
+                if member is not None:     # it stays if its removal cannot be written
+                    member.timers = None
             others = self.timers[group_id]
             del others[member_id]
             if not others:
