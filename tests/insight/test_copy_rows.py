@@ -65,6 +65,7 @@ def test_a_row_has_all_that_is_known_of_a_copy_that_diverged(tmp_path):
              "first_time": 712, "last_time": 900},
         ],
         "lacking": [group | {"group_id": "g", "first_time": 110, "last_time": 110}],
+        "topic_id": None,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from coterie.atomic_file import check_file
-from coterie.cli.failures import say_faults
+from coterie.cli.failures import say, say_faults
 from coterie.cli.logs import Logs, say_left_alone
 from coterie.cli.outfile import text_of, whole_file
 from coterie.cli.progress import TerminalProgress
@@ -23,11 +23,13 @@ from coterie.insight.copies.comparison import (
     EPOCH_FIELDS,
     FIELDS,
     MISSING,
+    OTHER_TOPIC,
     SAME,
     compare,
 )
 from coterie.insight.copies.tails import GROUP_FIELDS
 from coterie.insight.render import tables
+from coterie.log.topic_id import CREATED_AGAIN
 from coterie.log.trust import named
 
 Row = dict[str, Any]
@@ -35,7 +37,7 @@ SHOWN = (
     *("offsets_partition", "copy", "status", "start_offset", "end_offset", "last_epoch"),
     *("common_until", "commits_only_here", "commits_lacking"),
 )
-WORSE_LAST = (SAME, MISSING, BEHIND, DIVERGED)
+WORSE_LAST = (SAME, MISSING, BEHIND, OTHER_TOPIC, DIVERGED)
 
 
 @click.command("compare")
@@ -60,6 +62,7 @@ def command(
 ) -> None:
     """Compare the copies of a log from several brokers; exit 1 if any has diverged.
 
+    Or if one is of another topic: of the offsets topic before it was deleted and created again.
     Each COPY is a LOG: the folder of one broker. The best copy of a partition has the highest
     leader epoch, and of those the highest end offset: the history that the brokers retain. Every
     other copy is compared with it. --take best prints folders that other commands take:
@@ -88,8 +91,22 @@ def command(
     for listing in listings.values():
         say_left_alone(listing)
     say_faults(sum(row["faults"] for row in rows))
-    if take is None and any(row["status"] == DIVERGED for row in rows):
+    say_other_topics(rows)
+    if take is None and any(row["status"] in (DIVERGED, OTHER_TOPIC) for row in rows):
         raise click.exceptions.Exit(1)
+
+
+def say_other_topics(rows: list[Row]) -> None:
+    """Print which copies are of a topic that was deleted."""
+    others = [row for row in rows if row["status"] == OTHER_TOPIC]
+    if others:
+        copies, old = (sorted({row[name] for row in others}) for name in ("copy", "topic_id"))
+        new = sorted({row["topic_id"] for row in rows} - {*old, None})
+        say(
+            f"coterie: copies of {len(old) + len(new)} topics: {CREATED_AGAIN}; the newest records "
+            f"are of the one with the id {', '.join(new)}. What {', '.join(copies)} has of "
+            f"{', '.join(old)} is not compared, and not the best"
+        )
 
 
 def write(rows: list[Row], take: str | None, form: str, path: Path | None) -> None:

@@ -19,6 +19,7 @@ from coterie.cli.failures import say
 from coterie.cli.params import bootstrap_options
 from coterie.cli.progress import TerminalProgress
 from coterie.log.folders import Listing, find_segments, left_alone
+from coterie.log.topic_id import topics_note
 from coterie.log.trust import trust_lines
 from coterie.replay.engine import LISTERS, Where, find_entry
 from coterie.times import format_time
@@ -179,8 +180,9 @@ def say_each(notes: Iterable[str]) -> None:
 
 
 def say_left_alone(listing: Listing) -> None:
-    """Print which files and folders were skipped, and why."""
+    """Print which files and folders were skipped, and why, and whether there are two topics."""
     say_each(left_alone(listing.passed_over))
+    say_each(filter(None, [topics_note(listing)]))
 
 
 def beyond_notes(at_ms: int, newest_ms: int) -> list[str]:

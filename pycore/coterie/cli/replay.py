@@ -23,6 +23,7 @@ from coterie.cli.progress import TerminalProgress
 from coterie.extras import missing_module
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import Listing, Log, left_alone
+from coterie.log.topic_id import topics_note
 from coterie.log.trust import trust_lines
 from coterie.replay.engine import (
     AUTO,
@@ -109,6 +110,8 @@ def command(
     lines = summary_lines(summary, at_ms, seconds)
     if at_ms is not None and not by_url and (engine == "local" or logs.listing.size < READ_AGAIN):
         lines += order_lines(logs.listing, summary, at_ms)
+    if not by_url:
+        lines += filter(None, [topics_note(logs.listing)])
     for line in lines:
         say(line)
     if chosen_here:

@@ -40,12 +40,20 @@ def encoded(batch, removed=frozenset(), **options):
 
 
 def write_copy(
-    folder, batches, *, partition=0, cuts=(), removed=frozenset(), epochs=None, **options
+    folder,
+    batches,
+    *,
+    partition=0,
+    cuts=(),
+    removed=frozenset(),
+    epochs=None,
+    topic_id=None,
+    **options,
 ):
     """Write a copy; a segment begins at offset 0 and at each batch with a base offset in ``cuts``.
 
     ``removed`` are offsets that the cleaner took; ``epochs`` are the lines of the broker's
-    checkpoint, (epoch, first offset) each.
+    checkpoint, (epoch, first offset) each; ``topic_id`` is that of its ``partition.metadata``.
     """
     target = folder / f"__consumer_offsets-{partition}"
     target.mkdir(parents=True)
@@ -59,6 +67,8 @@ def write_copy(
     if epochs is not None:
         lines = ["0", str(len(epochs)), *(f"{epoch} {offset}" for epoch, offset in epochs)]
         (target / "leader-epoch-checkpoint").write_text("\n".join(lines) + "\n")
+    if topic_id is not None:
+        (target / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
     return str(folder)
 
 

@@ -3,7 +3,8 @@
 The best copy of a partition has the history that the brokers retain: the highest last leader epoch,
 then the highest end offset. Of equal ones it is the one with the fewest batches that cannot be
 read, then the one with the most records, since compaction removed least from it, then the first.
-Each other copy is compared with the best one. Threads compare the partitions of large logs.
+Each other copy is compared with the best one, unless it is of another topic: the offsets topic was
+deleted and created again. Threads compare the partitions of large logs.
 Source: UnifiedLog.endOffsetForEpoch, AbstractFetcherThread (a follower truncates to the leader's
 history).
 """
@@ -19,11 +20,13 @@ from coterie.insight.copies.partition_copy import PartitionCopy
 from coterie.insight.copies.tails import GROUP_FIELDS, Tail, tail_of
 from coterie.insight.records.cut import Cancellation
 from coterie.log.folders import Listing, Segment
+from coterie.log.topic_id import newest_topic
 from coterie.ordering import partition_order
 from coterie.replay.engine import Progress
 from coterie.replay.parallel_scan import UNIT_BYTES_MIN, cores
 
 BEST, SAME, BEHIND, DIVERGED, MISSING = "best", "same", "behind", "diverged", "missing"
+OTHER_TOPIC = "other_topic"
 Row = dict[str, Any]
 EPOCH_FIELDS = {"epoch": "int32", "offset": "int64"}
 FIELDS: dict[str, Any] = {
@@ -49,6 +52,7 @@ FIELDS: dict[str, Any] = {
     "faults": "int64",
     "only_here": [GROUP_FIELDS],
     "lacking": [GROUP_FIELDS],
+    "topic_id": "string",
 }
 NOTHING = Tail(0, None, [])
 
@@ -60,13 +64,14 @@ def compare(copies: Mapping[str, Listing], progress: Progress) -> Iterator[list[
         key=partition_order,
     )
     partitions = {name: listing.partitions() for name, listing in copies.items()}
+    topic_id = newest_topic(some for listing in partitions.values() for some in listing.values())
     size = sum(listing.size for listing in copies.values())
     progress.total(size)
 
     def work(number: int | None) -> tuple[list[Row], int]:
         segments = {name: tuple(partitions[name].get(number, ())) for name in copies}
         read = sum(segment.size for some in segments.values() for segment in some)
-        return compare_partition(number, segments, reading), read
+        return compare_partition(number, segments, reading, topic_id), read
 
     threads = 1 if size < 2 * UNIT_BYTES_MIN else cores()
     reading = Cancellation()
@@ -83,10 +88,13 @@ def compare_partition(
     number: int | None,
     segments: Mapping[str, Sequence[Segment]],
     reading: Cancellation | None = None,
+    topic_id: str | None = None,
 ) -> list[Row]:
-    """Return the rows of one partition."""
+    """Return the rows of one partition; ``topic_id``: of the topic of today, if there are two."""
     copies = [PartitionCopy(name, some, reading) for name, some in segments.items()]
-    present = [copy for copy in copies if copy.segments]
+    present = [copy for copy in copies if copy.segments and not is_of_other(copy, topic_id)]
+    if not present:
+        return [row_of(number, copy, None, None, 0) for copy in copies]
     best = max(present, key=lambda copy: (*rank(copy), copy.records))  # the first of equal ones
     equals = [copy for copy in present if rank(copy) == rank(best)]
     # Equal bytes are not read. So a copy with the damage of the best one counts as whole until it
@@ -105,6 +113,11 @@ def compare_partition(
     ]
 
 
+def is_of_other(copy: PartitionCopy, topic_id: str | None) -> bool:
+    """Whether a copy is known to be of another topic than that with an id."""
+    return None not in (copy.topic_id, topic_id) and copy.topic_id != topic_id
+
+
 def rank(copy: PartitionCopy) -> tuple[int, int]:
     """Return what decides between two histories."""
     return copy.last_epoch, copy.end_offset
@@ -113,16 +126,17 @@ def rank(copy: PartitionCopy) -> tuple[int, int]:
 def row_of(
     number: int | None,
     copy: PartitionCopy,
-    best: PartitionCopy,
+    best: PartitionCopy | None,
     common: Common | None,
     faults: int,
 ) -> Row:
-    """Return the row of a copy; ``common`` is what it has in common with the best one."""
-    if common is None:
-        status = BEST if copy is best else MISSING
+    """Return the row of a copy; ``common`` is what it has in common with the best one, if any."""
+    own, lacking = NOTHING, NOTHING
+    if best is None or common is None:
+        status = BEST if copy is best else OTHER_TOPIC if copy.segments else MISSING
         common = Common(copy.end_offset, False, 0, 0, 0, 0)
-        own = NOTHING
-        lacking = NOTHING if copy is best else tail_of(best, best.start_offset)
+        if best is not None and status == MISSING:
+            lacking = tail_of(best, best.start_offset)
     else:
         own, lacking = tail_of(copy, common.until), tail_of(best, common.until)
         status = DIVERGED if common.is_split or own.records else SAME
@@ -137,7 +151,7 @@ def row_of(
         "end_offset": copy.end_offset if copy.segments else None,
         "last_epoch": copy.last_epoch if copy.spans else None,
         "epochs": epochs_of(copy),
-        "common_until": common.until if copy.segments else None,
+        "common_until": None if status in (MISSING, OTHER_TOPIC) else common.until,
         "epoch_here": own.first_epoch,
         "epoch_there": lacking.first_epoch,
         "records_only_here": own.records,
@@ -151,6 +165,7 @@ def row_of(
         "faults": copy.faults + faults,
         "only_here": own.groups,
         "lacking": lacking.groups,
+        "topic_id": copy.topic_id,
     }
 
 

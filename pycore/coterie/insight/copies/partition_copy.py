@@ -20,6 +20,7 @@ from coterie.log.batch_headers import HEADER_DTYPE, NO_EPOCH, batch_headers
 from coterie.log.folders import Segment, read_segment
 from coterie.log.leader_epochs import EpochSpan, checkpoint_spans, spans_of
 from coterie.log.mapped import intact
+from coterie.log.topic_id import topic_id_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +51,8 @@ class PartitionCopy:
     spans : list of EpochSpan
         Which offsets were written under which epoch, by the batches and by the checkpoint, in no
         order.
+    topic_id : str or None
+        The id of the topic, by the broker's ``partition.metadata``; None: it is not known.
     faults : int
         Batches at the end that cannot be read, and stretches of bytes that are no whole batch.
     """
@@ -60,6 +63,7 @@ class PartitionCopy:
         self.name = name
         self._reading = reading or Cancellation()
         self.segments = segments
+        self.topic_id = topic_id_of(segments)
         self.faults = 0
         self.summaries: dict[int, SegmentSummary] = {}
         self.spans: list[EpochSpan] = []

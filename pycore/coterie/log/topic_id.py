@@ -1,0 +1,88 @@
+"""The id of the topic that a partition's folder is of, from the broker's ``partition.metadata``.
+
+A topic that was deleted and created again has the same name and another id. Kafka writes the file
+since 2.8. Of two topics, the one with the newer records is today's.
+Source: PartitionMetadataFile, PartitionMetadataReadBuffer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from coterie._core.codec.reader import LogReader
+from coterie.log.mapped import intact
+from coterie.log.trust import named
+from coterie.ordering import partition_order
+
+if TYPE_CHECKING:
+    from coterie.log.folders import Listing, Segment
+
+FILE = "partition.metadata"
+FILE_BYTES_MAX = 4096
+CONTENT = re.compile(r"version:\s+0\s+topic_id:\s+([A-Za-z0-9_-]{22})\s*", re.ASCII)
+NO_ID = "A" * 22
+CREATED_AGAIN = "the topic was deleted and created again"
+
+
+def topic_id_of(segments: Iterable[Segment]) -> str | None:
+    """Return the topic id of a partition's segments, as Kafka prints it; None: not known."""
+    for segment in segments:
+        if segment.partition is None:
+            return None
+        try:
+            path = os.path.join(os.path.dirname(segment.path), FILE)
+            with open(path, encoding="ascii") as file:
+                found = CONTENT.fullmatch(file.read(FILE_BYTES_MAX))
+        except (OSError, ValueError):
+            return None
+        return found[1] if found and found[1] != NO_ID else None
+    return None
+
+
+def newest_topic(partitions: Iterable[Sequence[Segment]]) -> str | None:
+    """Return the id of the topic whose last record is the newest; None: they are of one topic."""
+    of_topic: dict[str, list[Sequence[Segment]]] = {}
+    for segments in partitions:
+        topic_id = topic_id_of(segments)
+        if topic_id is not None:
+            of_topic.setdefault(topic_id, []).append(segments)
+    if len(of_topic) < 2:
+        return None
+    return max(of_topic, key=lambda topic_id: max(map(last_time_ms, of_topic[topic_id])))
+
+
+def last_time_ms(segments: Sequence[Segment]) -> int:
+    """Return the time of a partition's last batch that can be read; -1: none has a time."""
+    from coterie.log.batch_headers import last_headers  # with numpy
+    from coterie.log.folders import read_segment
+
+    for segment in reversed(segments):
+        data = memoryview(read_segment(segment))
+        with intact(data):
+            for position in reversed(last_headers(data)["position"].tolist()):
+                for batch in LogReader(data[position:]):
+                    return batch.max_timestamp
+    return -1
+
+
+def topics_note(listing: Listing) -> str | None:
+    """Return a line if the partitions of a log are of several topics; None: they are of one."""
+    of_topic: dict[str, list[int | None]] = {}
+    for number, segments in listing.partitions().items():
+        topic_id = topic_id_of(segments)
+        if topic_id is not None:
+            of_topic.setdefault(topic_id, []).append(number)
+    if len(of_topic) < 2:
+        return None
+    topics = "; ".join(
+        f"{topic_id}: {named(min(numbers, key=partition_order))}"
+        + (f" and {len(numbers) - 1} more" if len(numbers) > 1 else "")
+        for topic_id, numbers in of_topic.items()
+    )
+    return (
+        f"these partitions are of {len(of_topic)} topics with one name, for {CREATED_AGAIN} "
+        f"(topic ids {topics}): what is shown mixes them; give the folders of one"
+    )
