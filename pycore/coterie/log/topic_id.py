@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coterie.log.folders import Listing, Segment
 
 FILE = "partition.metadata"
-FILE_BYTES_MAX = 4096
+METADATA_BYTES_MAX = 4096
 CONTENT = re.compile(r"version:\s+0\s+topic_id:\s+([A-Za-z0-9_-]{22})\s*", re.ASCII)
 NO_ID = "A" * 22
 CREATED_AGAIN = "the topic was deleted and created again"
@@ -35,7 +35,7 @@ def topic_id_of(segments: Iterable[Segment]) -> str | None:
         try:
             path = os.path.join(os.path.dirname(segment.path), FILE)
             with open(path, encoding="ascii") as file:
-                found = CONTENT.fullmatch(file.read(FILE_BYTES_MAX))
+                found = CONTENT.fullmatch(file.read(METADATA_BYTES_MAX))
         except (OSError, ValueError):
             return None
         return found[1] if found and found[1] != NO_ID else None
