@@ -108,7 +108,7 @@ SHELVES = {  # room of the library -> its shelves, the lowest first; those of a 
     for room, rows in {
         "insight": [
             *("render", "records", "groups", "offsets", "brokerlogs", "copies"),
-            *("questions", "asking"),
+            *("questions", "asking", "answering"),
         ],
         "server": [
             "broker_settings clock config config_sources ids listeners options releases "

@@ -8,6 +8,7 @@ plain paths by their absolute names, and need coterie installed. Imports no Spar
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
@@ -15,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
+from coterie.insight.answering import each_group_once
 from coterie.insight.asking import (
     PartitionAnswer,
     QuestionRequest,
@@ -54,21 +56,36 @@ def question_frame(spark: SparkSession, request: QuestionRequest) -> DataFrame:
 
 def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
     """Answer a question of the command line in a session of its own."""
-    from coterie_spark.replay_job.driver import bounded_batches
-    from coterie_spark.replay_job.engine import JobProgress, session_of_command
+    from coterie_spark.replay_job.driver import listing_of_paths
+    from coterie_spark.replay_job.engine import session_of_command
 
     with session_of_command(request.master, progress, request.conf) as spark:
-        log = log_of(spark, request.log)
-        if getattr(request.parameters, "now_ms", 0) is None:
-            now_ms = newest_ms(spark, request.log)
-            ask = replace(request.parameters, now_ms=-1 if now_ms is None else now_ms)
-            request = replace(request, parameters=ask)
-        size = sum(segment.size for _, segments in log for segment in segments)
-        progress.total(size)
-        progress.stage("reading")
-        frame = answers_over(spark, log, request, part_batches, scanning.STATE_DDL)
-        with bounded_batches(spark, lines.ROWS_PER_BATCH if lies_at_urls(log) else 1):
-            rows = JobProgress(spark, size, progress).run(frame.collect)
+        listing = listing_of_paths(spark, request.log)
+        request, ask = replace(request, log=listing), partial(answer_in, spark)
+        answers = each_group_once(request, listing, ask, ask(request, progress), progress)
+        at_once = deque(answers)  # before the session ends
+    while at_once:
+        yield at_once.popleft()
+
+
+def answer_in(
+    spark: SparkSession, request: QuestionRequest, progress: Progress
+) -> Iterator[PartitionAnswer]:
+    """Answer for each partition in a session, as if no group were in several."""
+    from coterie_spark.replay_job.driver import bounded_batches
+    from coterie_spark.replay_job.engine import JobProgress
+
+    log = log_of(spark, request.log)
+    if getattr(request.parameters, "now_ms", 0) is None:
+        now_ms = newest_ms(spark, request.log)
+        ask = replace(request.parameters, now_ms=-1 if now_ms is None else now_ms)
+        request = replace(request, parameters=ask)
+    size = sum(segment.size for _, segments in log for segment in segments)
+    progress.total(size)
+    progress.stage("reading")
+    frame = answers_over(spark, log, request, part_batches, scanning.STATE_DDL)
+    with bounded_batches(spark, lines.ROWS_PER_BATCH if lies_at_urls(log) else 1):
+        rows = JobProgress(spark, size, progress).run(frame.collect)
     yield from answers_of(rows)
 
 

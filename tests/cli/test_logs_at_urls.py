@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from coterie.insight.asking import answer
+from coterie.insight.answering import answer
 from coterie.log.folders import find_segments
 from support.commandline import coterie_ok, fails
 from support.log_writer import batch, commit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie.insight.asking import answer
+from coterie.insight.answering import answer
 from coterie.replay.engine import Summary
 from support.commandline import coterie_ok
 from support.log_writer import commit, each

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from coterie.insight.asking import QuestionRequest, answer, missing_groups
+from coterie.insight.answering import answer
+from coterie.insight.asking import QuestionRequest, missing_groups
 from coterie.insight.groups.members_at import members_at, owners_at
 from coterie.insight.groups.shared_group_ids import newer_subscribers
 from coterie.insight.groups.topic_names import topic_names
@@ -359,7 +360,7 @@ def test_an_answer_has_what_is_known_of_the_partition_beside_its_rows(tmp_path, 
     assert {row["trusted_from"] for row in found.rows} == {found.trusted_from_ms}
     assert [step.log_offset for step in found.clock_steps] == [24]
     (whole,) = answer(QuestionRequest("metrics", metrics.Parameters(), (str(five),)), Silent())
-    assert whole.present_groups == frozenset()  # only looked for where groups are named
+    assert whole.present_groups == {"a", "b", "c", "\uffff"}
     assert (whole.cut, whole.begin) == (None, None)
     (until,) = answer(
         QuestionRequest("metrics", metrics.Parameters(), (str(five),), None, T0 + 8_999, SINCE_MS),
@@ -372,7 +373,7 @@ def test_an_answer_has_what_is_known_of_the_partition_beside_its_rows(tmp_path, 
 
 def test_without_a_time_what_expires_is_as_of_the_newest_record_of_any_partition(tmp_path):
     for number, at_ms in ((0, T0), (1, T0 + 90_000), (2, T0 + 5)):
-        written(tmp_path, commit(at_ms, {0: 1}), number=number)
+        written(tmp_path, commit(at_ms, {0: 1}, group=b"g%d" % number), number=number)
     parameters = expire.Parameters(None, retention_ms=1_000)
     rows = [
         row

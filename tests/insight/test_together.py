@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import LogError
-from coterie.insight.asking import QuestionRequest, answer, find_question
+from coterie.insight.answering import answer
+from coterie.insight.asking import QuestionRequest, find_question
 from coterie.insight.questions import explain, group_names, growth, metrics
 from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads

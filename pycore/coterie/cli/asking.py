@@ -232,7 +232,7 @@ def partition_answers(
         parts = answer(request, progress)
         if newest is not None:
             parts = newest.of(parts)
-        if request.groups is not None:  # a group is in one partition, so there are few rows
+        if request.groups is not None:  # few rows
             answers = list(parts)
             present = frozenset().union(*(part.present_groups for part in answers))
             trusted = [part.trusted_from_ms for part in answers if part.trusted_from_ms is not None]

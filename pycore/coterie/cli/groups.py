@@ -28,6 +28,7 @@ from coterie.ordering import java_order
 from coterie.replay.local import scan_state
 from coterie.state.assignments import assignments
 from coterie.state.partial import PartialState, ScanOptions
+from coterie.state.several_partitions import lines_of
 from coterie.times import format_time
 from coterie.views import groups as views
 from coterie.views import tabular
@@ -107,6 +108,9 @@ def command(**arguments: Any) -> None:
     view = _check(options)
     state = fold_logs(options.logs, options.at_ms)
     named = chosen_groups(options.groups, options.logs.listing) or frozenset()
+    orders = state.in_several_partitions()
+    shown = {name: order for name, order in orders.items() if not named or name in named}
+    say_each(lines_of(shown, state.partition_count))
     since = untrusted_since(state, options.at_ms)
     if options.at_ms is not None:
         folds = state.partitions.values()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from functools import partial
-
 import click
 
 from coterie.atomic_file import check_file
@@ -26,10 +23,9 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.insight.asking import missing_groups
-from coterie.insight.records.threads import each_partition
 from coterie.log.folders import Log
 from coterie.report import markdown
-from coterie.report.gather import gather, look
+from coterie.report.gather import gather_log
 from coterie.report.page import render
 from coterie.report.sections import Basis
 
@@ -93,16 +89,9 @@ def command(
     basis = Basis(now_of(listing, now_ms, end_ms), retention_ms, broker_log_lines)
     chosen = chosen_groups(groups, listing, excluded=excluded)
     with TerminalProgress() as progress:
-        read = each_partition(
-            listing,
-            partial(look, basis=basis),
-            groups=chosen,
-            at_ms=end_ms,
-            since_ms=since_ms,
-            progress=progress,
+        whole = gather_log(
+            listing, basis, groups=chosen, at_ms=end_ms, since_ms=since_ms, progress=progress
         )
-        with closing(read):
-            whole = gather(read, basis)
     named = frozenset(groups) & chosen if excluded and chosen else chosen
     missing = missing_groups(named, frozenset(whole.group_ids), end_ms, whole.trusted_from_ms)
     if missing is not None:

@@ -8,6 +8,7 @@
 ``copies``      copies of one log from several brokers, for ``coterie compare``
 ``questions``   one module for each question
 ``asking``      the request of a question, its engines, and the answer of each partition
+``answering``   the whole answer, with each group once, also if it is in several partitions
 
 A question is a module with
 
@@ -17,7 +18,7 @@ A question is a module with
 - ``rows(view, parameters)``, a pure function that yields dicts for one partition of the topic.
 
 ``coterie.insight.asking`` and ``coterie_spark.insight`` both call it. All records of a group are in
-one partition, so each partition is answered by itself.
+one partition, so each partition is answered by itself; ``answering`` sees to groups that are not.
 
 ``records.partition_view`` reads a partition; ``records.log_reader`` gives its records as numpy
 columns, a piece of the log at a time. A question computes what it needs from each piece, so memory

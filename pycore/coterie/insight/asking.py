@@ -20,6 +20,7 @@ from coterie.insight.records.threads import each_partition
 from coterie.insight.render.fields import Fields
 from coterie.log.clock import Begin, ClockStep, Cut
 from coterie.log.folders import Log
+from coterie.log.joined import in_own_partition
 from coterie.replay.engine import Conf, Progress, find_entry
 from coterie.replay.parallel_scan import resting_collector
 from coterie.times import format_time
@@ -85,7 +86,7 @@ class PartitionAnswer:
     rows : list of dict
         The answer's rows.
     present_groups : frozenset of str
-        The requested groups that the partition has records of; empty if all were requested.
+        The requested groups that the partition has records of.
     faults : int
         The number of corrupt places, which were left out.
     trusted_from_ms : int or None
@@ -134,13 +135,13 @@ def rows_of(view: PartitionView, question: Question, parameters: Any) -> Iterato
     """Yield the rows of one partition, with the fields of :func:`fields_of`."""
     for row in question.rows(view, parameters):
         row["trusted_from"] = view.trusted_from_ms
-        yield row
+        yield in_own_partition(row, view.order) if view.is_joined else row
 
 
 def partition_answer(view: PartitionView, question: Question, parameters: Any) -> PartitionAnswer:
     """Answer a question for one partition."""
     rows = list(rows_of(view, question, parameters))
-    present_groups = frozenset(view.group_ids) if view.groups else frozenset()
+    present_groups = frozenset(view.group_ids)
     faults = len(view.fold.faults)
     return PartitionAnswer(
         view.number,
@@ -155,8 +156,8 @@ def partition_answer(view: PartitionView, question: Question, parameters: Any) -
     )
 
 
-def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
-    """Answer in this process; threads read a large log."""
+def answer_each(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
+    """Answer in this process, each partition by itself; threads read a large log."""
     question, parameters = find_question(request.question), request.parameters
 
     def answer_of(view: PartitionView) -> PartitionAnswer:

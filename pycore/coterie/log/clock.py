@@ -16,6 +16,7 @@ import numpy as np
 
 from coterie._core.fold.record_scan import RecordScan
 from coterie.log.folders import Segment, read_segment
+from coterie.log.joined import STEP_BITS
 from coterie.log.mapped import intact
 from coterie.times import format_duration, format_time
 
@@ -73,6 +74,7 @@ class ClockSteps:
         self.steps: list[ClockStep] = []
         self.first: ClockStep | None = None  # the first batch with a time; its own is ``after_ms``
         self.last_ms = -1  # of the last batch with a time
+        self.partition = 0  # of a joined log: times of different partitions are not compared
 
     def take_batches(self, batches: BatchTimes) -> None:
         """Take the next batches."""
@@ -80,6 +82,9 @@ class ClockSteps:
         if not len(known):
             return
         times = batches.times[known]
+        partition = int(batches.log_offsets[known[0]]) >> STEP_BITS
+        if partition != self.partition:
+            self.partition, self.last_ms = partition, -1
         before = np.append(self.last_ms, times[:-1])
         for at in np.flatnonzero(before - times >= self.least_ms).tolist():
             self.steps.append(_step(batches, known[at], int(before[at])))

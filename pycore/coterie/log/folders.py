@@ -91,14 +91,25 @@ class Listing:
         Paths that are not read.
     deleted : tuple of Segment
         The segments among ``passed_over`` that Kafka has renamed to ``.deleted``.
+    is_joined : bool
+        Whether all partitions are read as one log, the last one's (``coterie.log.joined``).
     """
 
     segments: tuple[Segment, ...]
     passed_over: tuple[str, ...]
     deleted: tuple[Segment, ...] = ()
+    is_joined: bool = False
+
+    def joined(self, order: Iterable[int | None]) -> Listing:
+        """Return some partitions as one log, the oldest first, with the number of the last."""
+        own = self.partitions()
+        segments = tuple(segment for number in order for segment in own[number])
+        return Listing(segments, (), is_joined=True)
 
     def partitions(self) -> dict[int | None, list[Segment]]:
         """Return the segments of each partition in log order, partitions by number."""
+        if self.is_joined:
+            return {self.segments[-1].partition: list(self.segments)}
         by_partition: dict[int | None, list[Segment]] = {}
         for segment in self.segments:
             by_partition.setdefault(segment.partition, []).append(segment)

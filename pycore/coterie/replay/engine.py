@@ -27,7 +27,7 @@ LISTERS = "coterie.listers"  # (paths, where, progress) -> context manager of a 
 OWN = {  # the entry points of this project, because searching all installed packages is slow
     (ENGINES, "local"): "coterie.replay.local:replay",
     (ENGINES, "spark"): "coterie_spark.replay_job.engine:replay",
-    ("coterie.askers", "local"): "coterie.insight.asking:answer",
+    ("coterie.askers", "local"): "coterie.insight.answering:answer",
     ("coterie.askers", "spark"): "coterie_spark.insight:answer",
     (LISTERS, "spark"): "coterie_spark.replay_job.engine:listed",
 }

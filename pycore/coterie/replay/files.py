@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from coterie._core.fold.fold import PartitionFold
     from coterie._core.fold.history import History
+    from coterie.state.several_partitions import Orders
 
 GENERATIONS_BUFFERED = 20_000  # of a partition, before they are written
 
@@ -70,13 +71,16 @@ class Tables:
         self.put("generations", generations_table(number, fold, begun))
         begun.update(fold.groups)
 
-    def write(self, state: PartialState) -> int:
-        """Write the tables of a state; return the number of groups."""
+    def write(self, state: PartialState, orders: Orders) -> int:
+        """Write the tables of a state; return the number of groups.
+
+        ``orders``: ``state.in_several_partitions()``.
+        """
         from coterie.state.tables import faults_table, fold_tables
 
         groups = 0
-        for number, fold in state.live():
-            tables = fold_tables(number, fold, self.begun.get(number, ()))
+        for (number, fold), (_, joined) in zip(state.live(), state.joined(orders), strict=True):
+            tables = fold_tables(number, fold, self.begun.get(number, ()), joined)
             groups += tables["groups"].num_rows
             for name, table in tables.items():
                 self.put(name, table)
@@ -109,7 +113,7 @@ class Documents:
     def put_generations(self, number: int | None, fold: PartitionFold) -> None:
         """Do nothing: ``groups.json`` has no generations."""
 
-    def write(self, state: PartialState) -> int:
+    def write(self, state: PartialState, orders: Orders) -> int:
         """Write ``groups.json``; return the number of groups."""
         return write_document(state, self.request.out / "groups.json")
 

@@ -22,6 +22,7 @@ from coterie.replay.engine import (
 )
 from coterie.replay.parallel_scan import fold_log, scan_part, threads_for, whole
 from coterie.state.partial import PartialState, ScanOptions
+from coterie.state.several_partitions import lines_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -49,7 +50,10 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
                 progress.advance(step.size)
             drain.finish(state.fold(number))
         progress.stage("writing")
-        groups = files.write(state)
+        orders = state.in_several_partitions()
+        for line in lines_of(orders, state.partition_count):
+            progress.notice(line)
+        groups = files.write(state, orders)
     return summarize(read_of(state), groups, listing.passed_over)
 
 

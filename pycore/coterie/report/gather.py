@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from coterie.insight.answering import orders_in
+from coterie.insight.asking import answer_each
 from coterie.insight.groups.rebalances import rebalances
 from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.questions.explain import REQUESTS
@@ -27,13 +31,17 @@ from coterie.insight.records.aggregates import run_aggregates
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.log_reader import PieceConsumer, feed
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
+from coterie.insight.records.threads import each_partition
 from coterie.log.clock_notes import ClockNotes
+from coterie.log.folders import Listing, Log, find_segments
 from coterie.ordering import java_order, place_order
 from coterie.pages.shell import compact_json
+from coterie.replay.engine import Progress, Silent
 from coterie.report import ownership
 from coterie.report.charts import Census, ChartPlan, Charts, batches_of
 from coterie.report.sections import SECTIONS, Basis, aggregates_of_sections, exact, tables_of
 from coterie.report.spans import SpanCounts, span_of
+from coterie.state.several_partitions import lines_of, together
 
 LINES = 40  # partitions in the chart of offsets, those with most commits
 PARTITIONS = 1_000  # in the table of offsets
@@ -94,6 +102,12 @@ class Gathered:
         """The time since which all partitions are complete, ms; None: since their start."""
         return max((since_ms for _, since_ms in self.compacted), default=None)
 
+    def drop(self, groups: Collection[str]) -> None:
+        """Remove groups from the overview and the details."""
+        kept = [pair for pair in self.in_order() if pair[0][0] not in groups] if groups else None
+        if kept is not None:
+            self.overview, self.details = [row for row, _ in kept], [text for _, text in kept]
+
     def in_order(self) -> Iterator[tuple[list[Any], str]]:
         """Yield rows of the overview with their details, in Java's order of the group ids."""
         pairs = zip(self.overview, self.details, strict=True)
@@ -108,11 +122,50 @@ def gather(parts: Iterable[PartitionView], basis: Basis) -> Gathered:
     return whole
 
 
+def gather_log(
+    log: Log,
+    basis: Basis,
+    *,
+    groups: frozenset[str] | None = None,
+    at_ms: int | None = None,
+    since_ms: int | None = None,
+    progress: Progress,
+) -> Gathered:
+    """Collect the data of a page from a log, each group once; see ``each_partition``."""
+    listing = find_segments(log)
+
+    def views(
+        listing: Listing, groups: frozenset[str] | None, progress: Progress
+    ) -> Iterator[PartitionView]:
+        read = each_partition(
+            listing,
+            partial(look, basis=basis),
+            groups=groups,
+            at_ms=at_ms,
+            since_ms=since_ms,
+            progress=progress,
+        )
+        with closing(read):
+            yield from read
+
+    present: dict[int | None, list[str]] = {}
+    whole = Gathered()
+    for view in views(listing, groups, progress):
+        add_partition(whole, view, basis)
+        present[view.number] = view.group_ids
+    orders = orders_in(present, listing, answer_each, at_ms)
+    for line in lines_of(orders, listing.partition_count()):
+        progress.notice(line)
+    whole.drop(orders)
+    for order, names in together(orders).items():
+        for view in views(listing.joined(order), frozenset(names), Silent()):
+            add_groups(whole, view, basis)
+    return whole
+
+
 def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
-    """Add the groups of a partition."""
-    if view.shared_aggregates is None:
-        look(view, basis)
-    tables, details = read(view, basis)
+    """Add a partition and its groups."""
+    details = add_groups(whole, view, basis)
     census = details.census
     whole.partitions += 1
     whole.records += census.records
@@ -125,13 +178,20 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
     whole.clocks.take(view.number, view.clock_steps, view.end_cut, view.since_begin)
     whole.group_ids.update(view.group_ids)
     whole.commits.merge(census.commits)
+    for group in view.group_ids:
+        times = [row["timestamp"] for row in details.rebalances(group)]
+        whole.rebalances.add(np.array([ms for ms in times if ms is not None], np.int64))
+
+
+def add_groups(whole: Gathered, view: PartitionView, basis: Basis) -> GroupDetails:
+    """Add the groups of a partition to the overview and the details; return their maker."""
+    if view.shared_aggregates is None:
+        look(view, basis)
+    tables, details = read(view, basis)
     plans: dict[str, ChartPlan] = {}
     undrawn: dict[str, bytes] = {}
     for group in view.group_ids:
         detail = details.of(group) | {"tables": tables.pop(group, {})}
-        rebalance_rows = details.rebalances(group)
-        times = [row["timestamp"] for row in rebalance_rows if row["timestamp"] is not None]
-        whole.rebalances.add(np.array(times, np.int64))
         head = detail["head"]
         topics = {line[0]: None for line in detail["offsets"]["rows"]}
         numbers = [whole.topics.setdefault(topic, len(whole.topics)) for topic in topics]
@@ -141,10 +201,11 @@ def add_partition(whole: Gathered, view: PartitionView, basis: Basis) -> None:
         undrawn[group] = zlib.compress(compact_json(detail).encode(), UNDRAWN)
     copies = 1 if view.cut is None else view.cut.copies
     for batch in batches_of(plans, copies):
-        charts = draw(view, census, batch)
+        charts = draw(view, details.census, batch)
         for group in batch:
             drawn = {"rate": charts.rate(group), "lines": details.lines(group, charts)}
             whole.details.append(packed(zlib.decompress(undrawn.pop(group)), drawn))
+    return details
 
 
 def draw(view: PartitionView, census: Census, plans: Mapping[str, ChartPlan]) -> Charts:

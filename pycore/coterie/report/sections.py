@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.insight.asking import find_question
+from coterie.insight.asking import find_question, rows_of
 from coterie.insight.brokerlogs.lines import BrokerLogLine
 from coterie.insight.questions import audit, expire, explain
 from coterie.insight.questions.explain_text import cause_of, summed, waited
@@ -227,7 +227,7 @@ def tables_of(view: PartitionView, basis: Basis) -> dict[str, dict[str, Row]]:
     by_section: dict[str, dict[str, Row]] = {}
     for name, ask in questions(basis).items():
         by_group: dict[str, list[Row]] = {}
-        for row in find_question(name).rows(view, ask):
+        for row in rows_of(view, find_question(name), ask):
             by_group.setdefault(row["group_id"], []).append(row)
         for group, rows in by_group.items():
             tables = by_section.setdefault(group, {})

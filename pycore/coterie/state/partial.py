@@ -7,7 +7,7 @@ A partial state has a fold (``coterie._core.fold``) per partition. ``coterie.sta
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.fold.dump import dump, restore
@@ -18,6 +18,7 @@ from coterie.arguments import integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.mapped import intact
 from coterie.ordering import java_order, partition_order
+from coterie.state import several_partitions
 from coterie.state.pickling import pack, unpack
 
 if TYPE_CHECKING:
@@ -180,9 +181,10 @@ class PartialState:
     def groups(self, *, offsets_of: Container[str] | None = None) -> list[dict[str, Any]]:
         """Return all groups, sorted by id, in the schema of ``groups.json`` (bytes stay bytes).
 
-        A group exists if it has metadata, an offset or a pending transactional offset. A
-        partition that Kafka's loader refuses (``on_fault="load"``) has no groups. Offsets are
-        most of the result; with ``offsets_of``, only these groups have their offsets.
+        A group exists if it has metadata, an offset or a pending transactional offset. It is there
+        once, also if several partitions have records of it (see :meth:`joined`). A partition that
+        Kafka's loader refuses (``on_fault="load"``) has no groups. Offsets are most of the result;
+        with ``offsets_of``, only these groups have their offsets.
         """
         from coterie.state.consumer_protocol_groups import name_topics
         from coterie.state.rows import group_rows
@@ -191,7 +193,9 @@ class PartialState:
             offsets_of = _group_ids(offsets_of, "offsets_of")
         if offsets_of is not None and not isinstance(offsets_of, Container):
             raise ArgumentError(f"offsets_of must hold group ids, not {shown(offsets_of)}")
-        rows = [row for number, fold in self.live() for row in group_rows(number, fold, offsets_of)]
+        rows = [
+            row for number, fold in self.joined() for row in group_rows(number, fold, offsets_of)
+        ]
         name_topics(rows)
         return sorted(rows, key=lambda row: java_order(row["group_id"]))
 
@@ -199,11 +203,30 @@ class PartialState:
         """Return the tables of ``coterie replay`` by name. Needs the extra ``arrow``."""
         from coterie.state.tables import state_tables
 
-        return state_tables(dict(self._folds()), history=self.options.history)
+        folds, joined = dict(self._folds()), dict(self.joined())
+        return state_tables(folds, joined, history=self.options.history)
 
     def live(self) -> list[tuple[int | None, PartitionFold]]:
         """Return the partitions that Kafka's loader accepts, in order of their numbers."""
         return [(number, fold) for number, fold in self._folds() if not fold.failed]
+
+    def in_several_partitions(self) -> several_partitions.Orders:
+        """Return the groups that several partitions have records of."""
+        return several_partitions.found(self.live(), self.partition_count)
+
+    def joined(self, orders: several_partitions.Orders | None = None) -> several_partitions.Folds:
+        """Return :meth:`live` with each group in one partition, its newest; the state stays so.
+
+        ``orders``: of :meth:`in_several_partitions`, if it was called.
+        """
+        orders = self.in_several_partitions() if orders is None else orders
+        plain = replace(self.options, history=False, tracking=None)
+        return several_partitions.joined(self.live(), plain.new_fold, orders)
+
+    @property
+    def partition_count(self) -> int | None:
+        """The number of the topic's partitions; None if some may be missing."""
+        return several_partitions.count_of(self.partitions)
 
     def numbers(self) -> list[int | None]:
         """Return the numbers of the partitions in order; None comes first."""

@@ -32,14 +32,22 @@ ROWS_PER_CHUNK = 1 << 18  # keeps the text of a chunk far below the 2 GiB of an 
 Tables = dict[str, "pa.Table"]
 
 
-def state_tables(folds: Mapping[int | None, PartitionFold], *, history: bool) -> Tables:
-    """Return the tables of all partitions by name; ``commits`` only with ``history``."""
+def state_tables(
+    folds: Mapping[int | None, PartitionFold],
+    joined: Mapping[int | None, PartitionFold],
+    *,
+    history: bool,
+) -> Tables:
+    """Return the tables of all partitions by name; ``commits`` only with ``history``.
+
+    ``joined``: those that Kafka's loader accepts, as in :func:`fold_tables`.
+    """
     import pyarrow as pa
 
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
     for number, fold in folds.items():
-        if not fold.failed:
-            for name, table in fold_tables(number, fold).items():
+        if number in joined:
+            for name, table in fold_tables(number, fold, joined=joined[number]).items():
                 parts[name].append(table)
         parts["faults"].append(faults_table(number, fold.faults))
         if fold.history is not None:
@@ -53,15 +61,22 @@ def state_tables(folds: Mapping[int | None, PartitionFold], *, history: bool) ->
     }
 
 
-def fold_tables(number: int | None, fold: PartitionFold, begun: Collection[bytes] = ()) -> Tables:
+def fold_tables(
+    number: int | None,
+    fold: PartitionFold,
+    begun: Collection[bytes] = (),
+    joined: PartitionFold | None = None,
+) -> Tables:
     """Return ``groups``, ``members``, ``offsets`` and ``generations`` of one partition.
 
-    ``begun``: see :func:`generations_table`.
+    ``begun``: see :func:`generations_table`. ``joined``: the partition as ``PartialState.joined``
+    has it, if a group may be in several; its generations stay where their records are.
     """
-    offsets = offsets_table(fold)
-    pending = pending_by_group(fold)
+    whole = fold if joined is None else joined
+    offsets = offsets_table(whole)
+    pending = pending_by_group(whole)
     named = offsets["group_id"].unique().to_pylist()
-    heads = sorted(head_rows(fold, (*named, *pending)).items(), key=lambda head: _utf8(head[0]))
+    heads = sorted(head_rows(whole, (*named, *pending)).items(), key=lambda head: _utf8(head[0]))
     name_topics(head for _, head in heads)
     groups = [
         {

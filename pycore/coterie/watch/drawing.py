@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pickle
 import sys
-from contextlib import closing
-from functools import partial
 from typing import Any
 
 from coterie.errors import CoterieError
-from coterie.insight.asking import QuestionRequest, answer, find_question
+from coterie.insight.answering import answer
+from coterie.insight.asking import QuestionRequest, find_question
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
-from coterie.insight.records.threads import each_partition
 from coterie.insight.render.tables import json_lines
 from coterie.replay.engine import Silent
-from coterie.report.gather import gather, look
+from coterie.report.gather import gather_log
 from coterie.report.page import render
 from coterie.report.sections import Basis
 from coterie.watch.reading import ANSWER, FAILED, PAGE, ReadRequest, Scope
@@ -61,15 +59,9 @@ def question_rows(name: str, group: str | None, scope: Scope) -> list[dict[str, 
 def page_of(group: str | None, scope: Scope) -> bytes:
     """Return the page of ``coterie report``, read from the log."""
     basis = Basis(scope.newest_ms, DEFAULT_RETENTION_MS)
-    read = each_partition(
-        scope.listing,
-        partial(look, basis=basis),
-        groups=only(group),
-        since_ms=scope.since_ms,
-        progress=Silent(),
+    whole = gather_log(
+        scope.listing, basis, groups=only(group), since_ms=scope.since_ms, progress=Silent()
     )
-    with closing(read):
-        whole = gather(read, basis)
     title = "Consumer groups" if group is None else group
     pieces = render(whole, title, "Watched by coterie", basis)
     return "".join(pieces).encode("utf-8", "replace")

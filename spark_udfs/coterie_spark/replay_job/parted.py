@@ -20,6 +20,7 @@ from coterie.insight.asking import QuestionRequest, find_question
 from coterie.insight.records import log_parts
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Segment
+from coterie.log.joined import order_of
 from coterie.state.pickling import pack, unpack
 from coterie_spark.replay_job import plan, scanning
 from coterie_spark.replay_job.closures import shipped
@@ -94,6 +95,8 @@ def in_parts(spark: SparkSession, log: Partitions, request: QuestionRequest) -> 
     """Return a question in parts; None if a task for each partition is enough."""
     if log_parts.aggregate_factory(find_question(request.question)) is None:
         return None
+    if any(len(order_of(own)) > 1 for _, own in log):
+        return None  # a part reads its segments as those of one partition
     size = sum(segment.size for _, own in log for segment in own)
     part_bytes = size // (plan.TASKS_PER_CORE * cores_of(spark))
     part_bytes = min(max(part_bytes, PART_BYTES_MIN), PART_BYTES)

@@ -30,6 +30,7 @@ from coterie.insight.records.record_columns import (
     Array,
     RecordColumns,
 )
+from coterie.log.joined import STEP_BITS
 
 BEFORE = tuple(f"before_{name}" for name in (*START, "commit_ms"))
 
@@ -165,11 +166,12 @@ class KeyRemovals:
         rows = np.flatnonzero(events["gone"])
         after = np.minimum(rows + 1, len(events["key"]) - 1)
         resumed = (events["key"][after] == events["key"][rows]) & ~events["gone"][after]
-        return {
+        columns = {
             **select(events, rows),
             "resumed": resumed,
             **{f"after_{name}": events[name][after] for name in PLACE},
         }
+        return select(columns, ~(resumed & is_stale(columns)))
 
     def rows(self, columns: Mapping[str, Array] | None = None) -> Iterator[KeyRemoval]:
         """Yield removals, given as some of the elements of :meth:`in_order`; None: all."""
@@ -197,3 +199,12 @@ class KeyRemovals:
         fields = (columns[prefix + name].tolist() for name in PLACE)
         for offset, timestamp, log_offset, file, position in zip(*fields, strict=True):
             yield Place(offset, timestamp, log_offset, self.files[file], position)
+
+
+def is_stale(columns: Mapping[str, Array]) -> Array:
+    """Return which removals are of a partition that the group had left before; bool.
+
+    There the coordinator expires what it still has, after the first commits in the newer partition.
+    """
+    left: Array = columns["after_log_offset"] >> STEP_BITS > columns["log_offset"] >> STEP_BITS
+    return left & (columns["after_timestamp"] < columns["timestamp"])

@@ -44,9 +44,11 @@ from coterie.insight.questions.audit_groups import (
     shared_ids,
     static_fights,
 )
+from coterie.insight.questions.audit_partitions import SEVERAL_PARTITIONS, groups_in_several
 from coterie.insight.questions.audit_revocations import REVOCATION, slow_revocations
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
+from coterie.log.joined import STEP_BITS
 from coterie.ordering import java_order
 
 NAME = "audit"
@@ -86,6 +88,9 @@ class Kind(NamedTuple):
 KINDS = {  # in order of severity
     SKIP: Kind(DATA, "records that a group passed over: after a removal, by a reset or a seek"),
     REWIND: Kind(DATA, "a commit that goes back behind the one before it"),
+    SEVERAL_PARTITIONS: Kind(
+        DATA, "a group with records in several partitions of the offsets topic"
+    ),
     DIVERGENCE: Kind(DATA, "a live state that differs from the log's"),
     OPEN_TRANSACTION: Kind(PROGRESS, "offsets that wait for the end of a transaction"),
     STALL: Kind(PROGRESS, "a partition that stands still while others of its topic move"),
@@ -200,7 +205,10 @@ def losses(view: PartitionView, parameters: Parameters) -> Losses:
 def gap_rows(view: PartitionView, parameters: Parameters, _: None) -> Iterator[Row]:
     """Yield the gaps between generations."""
     for history in view.histories.values():
-        yield from generation_gaps(history, view.trusted_from_ms)
+        for row in generation_gaps(history, view.trusted_from_ms):
+            # A group begins anew in another partition.
+            if row["log_offset"] >> STEP_BITS == row["previous_log_offset"] >> STEP_BITS:
+                yield row
 
 
 def fight_rows(view: PartitionView, parameters: Parameters, _: None) -> Iterator[Row]:
@@ -225,6 +233,7 @@ FINDERS = (
         (REVOCATION,),
         lambda view, parameters, _: slow_revocations(view, parameters.revoking_ms),
     ),
+    Finder((SEVERAL_PARTITIONS,), lambda view, parameters, _: groups_in_several(view)),
     Finder((STATIC_FIGHT,), fight_rows),
     Finder((GENERATION_GAP,), gap_rows),
     Finder(

@@ -56,6 +56,7 @@ from coterie.insight.records.group_log import GroupRecord
 from coterie.insight.records.partition_view import GroupHistory, PartitionView, RecordFilter
 from coterie.insight.render.tables import shortened
 from coterie.log.clock import ClockStep, ClockSteps
+from coterie.log.joined import place_of as joined_place
 from coterie.times import format_time
 
 NAME = "explain"
@@ -88,11 +89,11 @@ FIELDS = {
     "last_members": [MEMBER],  # these members, at most 20; or the last one that reached it
 }
 SUMMARIES = (episodes.EPISODE, "flapping", "client", departures.DEPARTURES, "summary")
-CLOCK_BACK = "clock_back"
+CLOCK_BACK, ANOTHER_PARTITION = "clock_back", "another_partition"
 EVENTS = (
     *(GENERATION, "static_replacement", "rewritten", EMPTY, DELETED),
     *("commits", "epoch", REWIND, RESET, OFFSETS_REMOVED, TOPIC_RECREATED),
-    *(outages.CHANGE, outages.SILENCE, CLOCK_BACK),
+    *(outages.CHANGE, outages.SILENCE, CLOCK_BACK, ANOTHER_PARTITION),
     *(
         protocol_switches.UPGRADED,
         protocol_switches.DOWNGRADED,
@@ -244,7 +245,11 @@ class PartitionTimelines:
             )
         removal_rows = self.removal_events.rows(group, history, events)
         merged = sorted([*merged, *self.set_back(spans), *removal_rows], key=place_of)
-        of_partition = [*self.without_coordinator(history, merged), *self.clock_rows(merged)]
+        of_partition = [
+            *self.without_coordinator(history, merged),
+            *self.clock_rows(merged),
+            *self.partition_rows(merged),
+        ]
         merged = sorted([*of_partition, *merged], key=place_of)
         merged = self.indexes[group].with_refusals(merged)
         requested = [row for row in merged if self.is_requested(row)]
@@ -273,6 +278,20 @@ class PartitionTimelines:
                     "duration_ms": step.by_ms,
                     "file": step.file,
                     "position": step.position,
+                }
+
+    def partition_rows(self, rows: list[Row]) -> Iterator[Row]:
+        """Yield where the group's records go on in another partition."""
+        for before, row in pairwise(rows):
+            old, new = (joined_place(self.view.order, place_of(one))[0] for one in (before, row))
+            if old != new:
+                yield {name: row.get(name) for name in ("timestamp", "file", "position")} | {
+                    "event": ANOTHER_PARTITION,
+                    "log_offset": place_of(row),
+                    "cause": f"from here on in partition {new} of __consumer_offsets, before in "
+                    f"{old}: the topic was grown, and the group began anew, without its offsets",
+                    "generation": None,
+                    "member_count": None,
                 }
 
     def is_requested(self, row: Row) -> bool:

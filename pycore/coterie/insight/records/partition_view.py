@@ -18,7 +18,7 @@ from coterie.insight.records.log_reader import ReadSegment, SurveyedLog
 from coterie.insight.records.record_columns import RecordColumns
 from coterie.log.clock import Begin, ClockStep, Cut, begin_of, cut_at
 from coterie.log.folders import Log, Segment, find_segments, read_segment
-from coterie.log.trust import trusted_from
+from coterie.log.joined import order_of, reader_of, trusted_from_each
 from coterie.ordering import java_order
 from coterie.replay.engine import Progress, Silent
 from coterie.state.consumer_protocol_groups import name_topics
@@ -117,7 +117,8 @@ class PartitionView:
     number : int or None
         The partition's number; None: not known.
     segments : tuple of Segment
-        The partition's log.
+        The partition's log; or, for groups in several partitions, the logs of these, the oldest
+        first, which are read as one (``coterie.log.joined``).
     groups : frozenset of str or None
         Only these groups; None: all.
     at_ms : int or None
@@ -131,6 +132,8 @@ class PartitionView:
 
     Attributes
     ----------
+    order : tuple of int or None
+        The partitions whose logs these are.
     shared_aggregates : dict or None
         Filled aggregates of several questions, by name, if the log was read once for all of them.
     clock_steps : list of ClockStep
@@ -157,7 +160,9 @@ class PartitionView:
         self.segments = tuple(segments)
         self.groups = groups
         self.at_ms = at_ms
-        self.read_segment_bytes = read
+        self.order = order_of(self.segments)
+        self.read_as_given = read
+        self.read_segment_bytes = reader_of(self.order, read)
         self.since_ms = since_ms
         self.parts = parts
         self.shared_aggregates: dict[str, Any] | None = None
@@ -184,7 +189,7 @@ class PartitionView:
         if record_filter not in self.other_views:
             self.other_views[record_filter] = PartitionView(
                 *(self.number, self.segments, record_filter.groups, record_filter.at_ms),
-                *(self.read_segment_bytes, self.since_ms, self.parts),
+                *(self.read_as_given, self.since_ms, self.parts),
             )
             self.other_views[record_filter].cut = self.cut
         return self.other_views[record_filter]
@@ -210,7 +215,7 @@ class PartitionView:
 
         Only known where the log is read as a whole, not in parts of several processes.
         """
-        if self.since_ms is None or self.parts is not None:
+        if self.since_ms is None or self.parts is not None or self.is_joined:
             return None
         scanned = self.fold.segments
         return begin_of(self.segments, scanned, self.since_ms, self.read_segment_bytes)
@@ -238,12 +243,17 @@ class PartitionView:
     def _end_in_log_order(self, record_filter: RecordFilter) -> None:
         """Read a log again up to its end as of a time, if its order and its times differ."""
         log, at_ms = self.logs[record_filter], record_filter.at_ms
-        if at_ms is not None:
+        if at_ms is not None and not self.is_joined:
             cut = cut_at(self.segments, log.fold.segments, at_ms, self.read_segment_bytes)
             if cut is not None:
                 self.logs_by_times[record_filter] = log
                 self.logs[record_filter] = log.up_to(cut)
                 self.cut = None  # threads would read beyond the end
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether this is the log of several partitions, whose times overlap."""
+        return len(self.order) > 1
 
     @property
     def in_parts(self) -> bool:
@@ -289,7 +299,7 @@ class PartitionView:
     @cached_property
     def trusted_from_ms(self) -> int | None:
         """From when on the state is complete; None: from the start (``coterie.log.trust``)."""
-        return trusted_from(self.fold.segments)
+        return trusted_from_each(self.order, self.segments, self.fold.segments)
 
     @property
     def newest_ms(self) -> int:
@@ -398,7 +408,7 @@ def read_partitions(
     log
         LOG..., see ``coterie.log.folders.find_segments``.
     groups
-        Only these groups; None: all. All records of a group are in one partition.
+        Only these groups; None: all.
     at_ms
         Only records whose own timestamp (ms) is not after this.
     since_ms

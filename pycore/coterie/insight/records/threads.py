@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from coterie.insight.records.cut import Cancellation, CutPartition, SegmentRun, size_of
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import Log, Segment, find_segments
+from coterie.log.joined import order_of
 from coterie.replay import parallel_scan
 from coterie.replay.engine import Progress, Silent
 
@@ -29,7 +30,12 @@ T = TypeVar("T")
 
 
 def parts_of(segments: Sequence[Segment], count: int) -> list[SegmentRun]:
-    """Split segments into at most ``count`` runs of about the same size."""
+    """Split segments into at most ``count`` runs of about the same size.
+
+    Several partitions are one run: each thread would read its own as a whole log.
+    """
+    if len(order_of(segments)) > 1:
+        return [tuple(segments)]
     sizes = list(map(parallel_scan.weight, segments))
     total = max(sum(sizes), 1)
     ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
