@@ -76,6 +76,6 @@ def test_a_group_with_refused_joins_alone_is_named_unless_others_are_chosen(
     err = coterie_ok("explain", folder, "--request-log", tmp_path / "requests.log", *options).stderr
     note = (
         "coterie: group 'secret' has no record, but joins to it were refused: "
-        "1 x GROUP_AUTHORIZATION_FAILED\n"
+        "1 x GROUP_AUTHORIZATION_FAILED, 2026-01-01T00:00:00.000Z\n"
     )
     assert err == note * is_named

@@ -20,6 +20,8 @@ from coterie.insight.brokerlogs.server_log import (
     read_server_log,
 )
 from coterie.insight.groups.causes import CAUSE
+from coterie.insight.questions import explain_text
+from coterie.times import format_time
 from support.request_lines import line as logged
 
 T0 = 1_795_000_000_123
@@ -208,6 +210,20 @@ def refusals(rows, *lines):
     return BrokerLogIndex(lines).with_refusals(rows)
 
 
+def test_refusals_of_one_client_are_one_event_until_ten_minutes_pass_without_one():
+    """Whatever else happens to the group meanwhile: its rows do not divide them."""
+    times = [1_000, 3_000, 603_000, 1_203_001]
+    lines = [line(REFUSED, at, REQUESTS, client_id="c", detail="E") for at in times]
+    found = refusals([row(1, 2_000), row(2, 4_000)], *lines)
+    shown = [(one["timestamp"] - T0, one["until"] - T0, one["count"]) for one in found
+             if one["event"] == "refused"]  # fmt: skip
+    assert shown == [(1_000, 603_000, 3), (1_203_001, 1_203_001, 1)]
+    assert [one["event"] == "refused" for one in found] == [True, False, False, True]
+    assert explain_text.cause_of(found[0] | {"reason": None}) == (
+        f"c was refused: E [request log], 3 times (until {format_time(T0 + 603_000)[11:]})"
+    )
+
+
 def test_refused_joins_of_one_client_between_two_rows_share_one():
     rows = [row(1, 1_000), row(2, None), row(3, 900), row(4, 3_000)]
 
@@ -234,6 +250,7 @@ def test_refused_joins_of_one_client_between_two_rows_share_one():
         ("c", 1_000, 1_000, 1), ("c", 1_001, 2_999, 2), ("c", 1_002, 1_002, 1), 4,
         ("late", 3_000, 3_000, 1),
     ]  # fmt: skip
+    assert found[5]["cause"] == "c was refused: E [request log], 2 times"
     assert found[4] == {
         "event": "refused", "timestamp": T0 + 1_000, "until": T0 + 1_000, "log_offset": None,
         "count": 1, "cause": "c as static i (h) was refused: E [request log]",

@@ -80,6 +80,32 @@ def test_a_commit_within_a_second_of_the_join_is_that_of_its_first_poll(silent_m
     assert suggested(gone(300_000, silent_ms)) == way
 
 
+@pytest.mark.parametrize(
+    ("stayed_ms", "session_ms", "timeout_ms", "way"),
+    [
+        (45_000, 45_000, 45_000, EITHER),
+        (12_000, 10_000, 12_000, EITHER),  # died 2 s after its join
+        (16_000, 10_000, 16_000, EITHER),
+        (16_001, 10_000, 16_001, POLL_TIMEOUT),
+        (12_000, 12_001, 12_000, POLL_TIMEOUT),  # its session had not ended
+    ],
+)
+def test_a_member_that_died_soon_after_its_join_is_not_one_that_did_not_poll(
+    stayed_ms, session_ms, timeout_ms, way
+):
+    """A crash loop: without a commit, the member is gone a session timeout after its join."""
+    assert suggested(gone(stayed_ms, None, session_ms, timeout_ms)) == way
+
+
+@pytest.mark.parametrize(("stayed_ms", "silent_ms"), [(20_000, None), (900_000, 22_000)])
+def test_a_rebalance_that_others_began_waits_for_a_dead_member_as_long(stayed_ms, silent_ms):
+    departure = gone(stayed_ms, silent_ms, session_ms=45_000, timeout_ms=20_000)
+    assert suggested(departure) == POLL_TIMEOUT
+    assert suggested(departure._replace(others_joined=True)) == EITHER
+    closed = gone(stayed_ms, 1_000, session_ms=45_000, timeout_ms=20_000)
+    assert suggested(closed._replace(others_joined=True)) == CLEAN_CLOSE
+
+
 def cause(member, what="left_or_evicted", source="records"):
     return {"member_id": member, "what": what, "source": source, "detail": None}
 
@@ -180,7 +206,16 @@ def test_a_departure_has_the_members_last_commit_and_when_all_others_had_joined(
     state = {"current_state_timestamp": GONE_MS - 30}
     found = departures_of(row, record, state, before, owners, commits)
     assert found == {
-        name: Departure(name, gone_ms, GONE_MS - 9_000, committed_ms, 40_000 + at, 70_000 + at, 77)
+        name: Departure(
+            name,
+            gone_ms,
+            GONE_MS - 9_000,
+            committed_ms,
+            40_000 + at,
+            70_000 + at,
+            77,
+            others_joined=event == "generation",
+        )
         for at, name, committed_ms in ((0, "a", 900), (1, "b", 0), (3, "d", None))
     }
     for known in (

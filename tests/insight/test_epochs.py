@@ -151,6 +151,43 @@ def test_where_the_log_begins_late_nobody_is_reported_to_have_joined(tmp_path):
     assert [told(row) for row in rows] == [[("present", "a", None)], [("joined", "b", None)]]
 
 
+CLIENT = {"rackId": None, "clientId": "c", "clientHost": "/h"}
+TASKS = [f"{kind}Tasks{end}" for kind in ("active", "standby", "warmup")
+         for end in ("", "PendingRevocation")]  # fmt: skip
+NEWER = {  # keys of a member, an epoch, an assignment; a member; an assignment's lists
+    "consumer": ((5, 3, 8), WHOLE, ["assignedPartitions", "partitionsPendingRevocation"]),
+    "share": ((10, 11, 14), CLIENT | {"subscribedTopicNames": ["t"]}, ["assignedPartitions"]),
+    "streams": (
+        (19, 17, 22),
+        CLIENT | {"instanceId": None, "rebalanceTimeoutMs": 9_000, "topologyEpoch": 0,
+                  "processId": "p", "userEndpoint": None, "clientTags": []},
+        TASKS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NEWER)
+@pytest.mark.parametrize(
+    ("member_epoch", "previous", "what"),
+    [(2, 0, "joined"), (1, 0, "joined"), (2, 1, "present"), (2, None, "present")],
+)
+def test_the_first_member_of_a_group_of_4_3_joined_with_epoch_2(
+    kind, member_epoch, previous, what, tmp_path
+):
+    """A member's first assignment follows its epoch in one batch, and has the epoch 0 before it."""
+    keys, member, lists = NEWER[kind]
+    fields = {"memberEpoch": member_epoch, "previousMemberEpoch": previous, "state": 0}
+    first = [
+        record(10, keys[0], member, "a"), record(10, keys[1], {"epoch": 2, "metadataHash": 7})
+    ]  # fmt: skip
+    if previous is not None:
+        first.append(record(10, keys[2], fields | {name: [] for name in lists}, "a"))
+    (row,) = explained(tmp_path, first)
+    assert told(row) == [(what, "a", None)]
+    text = {"joined": "c (h) joined", "present": "c (h) there already"}
+    assert row["cause"] == text[what]
+
+
 def partitions(at_ms, **counts):
     """ConsumerGroupPartitionMetadata, as brokers before Kafka 4.1 wrote it."""
     topics = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "topicName": name, "numPartitions": count,

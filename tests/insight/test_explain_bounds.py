@@ -451,7 +451,7 @@ def test_a_clock_that_went_back_is_told_to_groups_that_had_a_record_before(tmp_p
 ])  # fmt: skip
 def test_only_departures_of_the_requested_time_are_summed_up(tmp_path, since_ms, of):
     """Two members are gone a rebalance timeout after they joined, 9 s."""
-    a, b, c = map(lives.member, "abc")
+    a, b, c = (lives.member(name, sessionTimeout=3_000 - 1) for name in "abc")
     folder = written(
         tmp_path, life(0, 1, a, b), life(9_000, 2, a), life(20_000, 3, a, c), life(29_000, 4, a)
     )

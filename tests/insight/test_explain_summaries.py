@@ -11,8 +11,13 @@ from support.insight.lives import commit, life, member, written
 T0 = 1_795_000_000_123
 
 
-def row(event, duration_ms=None):
-    return {"event": event, "duration_ms": duration_ms}
+def row(event, duration_ms=None, timestamp=T0, members=1):
+    members = {"empty": 0, "deleted": None}.get(event, members)
+    fields = {"event": event, "duration_ms": duration_ms, "timestamp": timestamp}
+    return fields | {"member_count": members}
+
+
+SINCE_T0 = "since 2026-11-18T11:06:40.123Z, at the end of the log"
 
 
 @pytest.mark.parametrize(
@@ -25,17 +30,22 @@ def row(event, duration_ms=None):
         ([row("empty"), row("generation")], None),  # nobody knows how long
         ([row("empty", 2_000), row("generation"), row("empty", 1_540), row("generation")],
          "for 3.5 s"),
-        ([row("empty", 2_000), row("generation"), row("empty")],
-         "for 2.0 s and at the end of the log"),
-        ([row("empty")], "at the end of the log"),
-        ([row("empty", 2_000), row("empty")], "for 2.0 s and at the end of the log"),
+        ([row("empty", 2_000, T0 - 9_000), row("generation"), row("empty")],
+         f"for 2.0 s and {SINCE_T0}"),
+        ([row("empty")], SINCE_T0),
+        ([row("empty", timestamp=None)], "at the end of the log"),
+        # Written again, and without a time: since the first that has one.
+        ([row("empty", 2_000, None), row("empty"), row("empty", None, T0 + 9)],
+         f"for 2.0 s and {SINCE_T0}"),
+        ([row("epoch"), row("epoch", members=0)], SINCE_T0),  # of a newer group
+        ([row("epoch", members=0), row("epoch", members=0, timestamp=T0 + 9)], SINCE_T0),
         # Commits and removals of offsets bring no members; a deletion or another protocol ends it.
-        ([row("empty"), row("commits"), row("offsets_removed")], "at the end of the log"),
+        ([row("empty"), row("commits"), row("offsets_removed")], SINCE_T0),
         *(([row("empty", 700), row(event)], "for 0.7 s")
           for event in ("deleted", "upgraded", "downgraded", "epoch", "static_replacement")),
     ],
 )  # fmt: skip
-def test_a_summary_says_how_long_a_group_was_without_members(rows, text):
+def test_a_summary_says_how_long_a_group_was_without_members_and_since_when(rows, text):
     expected = [] if text is None else [f"without members {text}"]
     assert list(explain.without_members(rows)) == expected
 

@@ -9,7 +9,7 @@ import pytest
 
 from coterie.insight.brokerlogs.server_log import read_server_log
 from coterie.insight.questions import explain
-from coterie.times import LogClock
+from coterie.times import LogClock, format_time
 from support.commandline import coterie_ok, fails
 from support.insight.incident import (
     FOLDER,
@@ -172,11 +172,14 @@ def test_a_group_of_which_only_refused_joins_are_known_is_reported(tmp_path):
     lines = [refusal(client_event("assigned", "clash-1")["at_ms"] + n, error, group="secret")
              for n, error in enumerate([30, 30, 26])]  # fmt: skip
     log.write_text("".join(lines))
+    first, last = (
+        format_time(client_event("assigned", "clash-1")["at_ms"] + n - 1) for n in (0, 2)
+    )
     result = coterie_ok("explain", FOLDER, "--request-log", log, "--format", "json")
     assert "secret" not in result.stdout
     assert result.stderr == (
         "coterie: group 'secret' has no record, but joins to it were refused: "
-        "2 x GROUP_AUTHORIZATION_FAILED, 1 x INVALID_SESSION_TIMEOUT\n"
+        f"2 x GROUP_AUTHORIZATION_FAILED, 1 x INVALID_SESSION_TIMEOUT, {first} to {last}\n"
     )
 
 

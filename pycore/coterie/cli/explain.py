@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 
 import click
 
@@ -35,6 +36,18 @@ SHOWN = {
 }
 HEADINGS = ("TIME", "GEN", "MEMBERS", "EVENT", "CAUSE", "NO ASSIGNMENT")
 GROUPS_NAMED = 5
+CLIENTS_NAMED = 20
+
+
+def number_of_clients(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """Return the number of clients in ``N|all``; None: all."""
+    try:
+        number = None if value == "all" else int(value)
+    except ValueError:
+        number = -1
+    if number is not None and number < 0:
+        raise click.BadParameter(f"{value!r} is no number of clients; write 50, or all", ctx, param)
+    return number
 
 
 @click.command("explain")
@@ -43,6 +56,15 @@ GROUPS_NAMED = 5
 @server_log_option
 @request_log_options
 @flap_options
+@click.option(
+    "--clients",
+    "clients_named",
+    default=str(CLIENTS_NAMED),
+    show_default=True,
+    metavar="N|all",
+    callback=number_of_clients,
+    help="Lines of clients at the end of a group's table, those with most rebalances first.",
+)
 def command(
     at_ms: int | None,
     server_logs: tuple[str, ...],
@@ -50,6 +72,7 @@ def command(
     log_zone: str,
     flap_count: int,
     flap_window_ms: int,
+    clients_named: int | None,
     options: asking.Options,
 ) -> None:
     """Show the life of groups: who joined, left or changed what, and what was committed between.
@@ -65,7 +88,9 @@ def command(
     seen: set[str] = set()
     parts = asking.parts_of(explain.NAME, ask, options, at_ms=at_ms)
     rows = rows_of(parts, seen)
-    if not asking.show(explain.FIELDS, rows, options, draw=draw):
+    if not asking.show(
+        explain.FIELDS, rows, options, draw=partial(draw, clients_named=clients_named)
+    ):
         asking.say_no_group(at_ms)
     for source in (SERVER, REQUESTS):
         say_unmatched(source, [line for line in broker_log_lines if line.source == source], rows)
@@ -109,25 +134,29 @@ def is_from(source: str, row: Row) -> bool:
 
 def say_refused(broker_log_lines: Iterable[BrokerLogLine], seen: Collection[str]) -> None:
     """Print the groups that have no record, only refused joins in the broker's logs."""
-    refused: dict[str, list[str]] = {}
+    refused: dict[str, list[BrokerLogLine]] = {}
     for line in broker_log_lines:
         if line.what == REFUSED and line.group not in seen:
-            refused.setdefault(line.group, []).append((line.detail or "").partition(";")[0])
-    for group, errors in list(refused.items())[:GROUPS_NAMED]:
-        names = ", ".join(f"{count} x {name}" for name, count in Counter(errors).items())
-        say(f"coterie: group {group!r} has no record, but joins to it were refused: {names}")
+            refused.setdefault(line.group, []).append(line)
+    for group, lines in list(refused.items())[:GROUPS_NAMED]:
+        errors = Counter((line.detail or "").partition(";")[0] for line in lines)
+        names = ", ".join(f"{count} x {name}" for name, count in errors.items())
+        times = [line.at_ms for line in lines]
+        span = " to ".join(dict.fromkeys(map(format_time, (min(times), max(times)))))
+        what = f"group {group!r} has no record, but joins to it were refused: {names}"
+        say(f"coterie: {what}, {span}")
     if len(refused) > GROUPS_NAMED:
         say(f"coterie: so it is with {len(refused) - GROUPS_NAMED} more groups")
 
 
-def draw(rows: list[Row]) -> Iterator[tables.Piece]:
-    """Yield a table and a summary for each group."""
+def draw(rows: list[Row], clients_named: int | None = CLIENTS_NAMED) -> Iterator[tables.Piece]:
+    """Yield a table and a summary for each group, with at most so many clients (None: all)."""
     by_group: dict[str, list[Row]] = {}
     for row in rows:
         by_group.setdefault(row["group_id"], []).append(row)
     for group, group_rows in by_group.items():
         yield table_of(group, [row for row in group_rows if row["event"] not in explain.SUMMARIES])
-        yield "\n".join(sum_lines(group_rows)) + "\n"
+        yield "\n".join(sum_lines(group_rows, clients_named)) + "\n"
 
 
 def table_of(group: str, rows: list[Row]) -> tables.Table:
@@ -147,12 +176,18 @@ def table_of(group: str, rows: list[Row]) -> tables.Table:
     return tables.Table(title, HEADINGS, list(SHOWN.values()), columns)
 
 
-def sum_lines(rows: list[Row]) -> Iterator[str]:
+def sum_lines(rows: list[Row], clients_named: int | None) -> Iterator[str]:
     """Yield a group's summary: totals, flapping clients, clients that cause rebalances."""
     for row in rows:
         if row["event"] == "summary":
             yield tables.printable(summed(row))
+    clients = 0
     for row in rows:
-        if row["event"] in explain.SUMMARIES[:-1]:
-            count = f" ({counted(row['count'], 'rebalance')})" if row["event"] == "client" else ""
-            yield f"  {tables.printable(row['cause'])}{count}"
+        if row["event"] == "client":
+            clients += 1
+            if clients_named is None or clients <= clients_named:
+                yield f"  {tables.printable(row['cause'])} ({counted(row['count'], 'rebalance')})"
+        elif row["event"] in explain.SUMMARIES[:-1]:
+            yield f"  {tables.printable(row['cause'])}"
+    if clients_named is not None and clients > clients_named:
+        yield f"  {counted(clients - clients_named, 'more client')}: --clients all shows them"

@@ -28,16 +28,18 @@ from coterie.insight.brokerlogs.phrases import (
     is_unknown,
     server_lines,
 )
-from coterie.insight.groups.causes import RECORDS, in_words
+from coterie.insight.groups.causes import RECORDS, in_words, who
+from coterie.insight.offsets.rewinds import OUTSIDE, UNKNOWN, WHO
 from coterie.log_layouts import LogReader
 from coterie.wire.apis import name_of
 from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
 
-JOINED, SEEN, REFUSED = "joined", "seen", "refused"
+JOINED, SEEN, REFUSED, COMMITTED = "joined", "seen", "refused", "committed"
 # The text of a client without a reason, and of one that joins again with its new member id.
 NO_REASON = re.compile(r"(not provided|need to re-join with the given member-id.*)?")
 HEARTBEATS = {f"{kind}_GROUP_HEARTBEAT" for kind in ("CONSUMER", "SHARE", "STREAMS")}
-APIS = frozenset({"JOIN_GROUP", "LEAVE_GROUP", *HEARTBEATS})
+APIS = frozenset({"JOIN_GROUP", "LEAVE_GROUP", "OFFSET_COMMIT", *HEARTBEATS})
+REFUSALS_APART_MS = 600_000  # a client that is refused again later than this is another event
 CLOCK_MS = 2  # within this, a request log does not show which of two requests came first
 JOINING, LEAVING = 0, -1  # member epochs of a heartbeat
 CLASSIC = ("generation", "empty", "rewritten", "static_replacement")  # rows of generations
@@ -88,8 +90,14 @@ def read_request_log(
     covered: dict[str, list[int]] = {}
     for exchange in exchanges(lines, Counter(), APIS | removal_lines.APIS, zone, log):
         at_ms = int(exchange.came_ms)
+        is_commit = exchange.api == "OFFSET_COMMIT"
+        if is_commit and not _is_outside(exchange):
+            continue
         by_the_table(exchange)
         with as_kafka_logs_it(exchange):
+            if is_commit:
+                yield from _committed(exchange)
+                continue
             if exchange.api in removal_lines.APIS:
                 yield from list(removal_lines.request_lines(exchange))
                 continue
@@ -101,6 +109,33 @@ def read_request_log(
     for group, first_last in covered.items():
         for at_ms in first_last:
             yield BrokerLogLine(group, SEEN, at_ms, REQUESTS)
+
+
+def _is_outside(exchange: Exchange) -> bool:
+    """Whether a commit names no member: only then is it worth reading."""
+    request = exchange.request
+    return not isinstance(request, dict) or not request.get("memberId")
+
+
+def _committed(exchange: Exchange) -> Iterator[BrokerLogLine]:
+    """Yield a commit by a client outside of the group, if any of its offsets was accepted."""
+    if exchange.response and any(
+        not partition["errorCode"]
+        for topic in exchange.response["topics"]
+        for partition in topic["partitions"]
+    ):
+        yield BrokerLogLine(
+            exchange.request["groupId"],
+            COMMITTED,
+            int(exchange.came_ms),
+            REQUESTS,
+            None,
+            None,
+            exchange.client_id,
+            exchange.client_host,
+            exchange.principal,
+            until_ms=int(exchange.sent_ms),
+        )
 
 
 def _of_request(exchange: Exchange, group: str, at_ms: int) -> Iterator[BrokerLogLine]:
@@ -141,6 +176,7 @@ class BrokerLogIndex:
         # By instance id and old member id.
         self.replaced: dict[tuple[str, str], list[BrokerLogLine]] = {}
         self.refused: list[BrokerLogLine] = []
+        self.committed: list[BrokerLogLine] = []
         self.seen: list[int] = []
         self.joined: dict[str | None, BrokerLogLine] = {}
         for line in sorted(lines, key=lambda line: line.at_ms):
@@ -150,6 +186,8 @@ class BrokerLogIndex:
                 self.seen.append(line.at_ms)
             elif line.what == REFUSED:
                 self.refused.append(line)
+            elif line.what == COMMITTED:
+                self.committed.append(line)
             elif line.what == REPLACED:
                 key = line.instance_id or "", line.member_id or ""
                 self.replaced.setdefault(key, []).append(line)
@@ -190,18 +228,41 @@ class BrokerLogIndex:
         return "; ".join(filter(None, (line.detail for line in lines))) or None
 
     def with_refusals(self, rows: list[Row]) -> list[Row]:
-        """Insert the refused joins; neighbouring ones of one client share a row."""
+        """Insert the refused joins; those of one client with one error share a row."""
         latest = list(accumulate((row["timestamp"] or 0 for row in rows), max))
-        places: dict[int, dict[Any, list[BrokerLogLine]]] = {}
+        series: dict[Any, list[BrokerLogLine]] = {}  # the last of each client and error
+        places: dict[int, list[list[BrokerLogLine]]] = {}
         for line in self.refused:
             refusal = line.client_id, line.client_host, line.instance_id, line.detail
-            by_refusal = places.setdefault(bisect_right(latest, line.at_ms), {})
-            by_refusal.setdefault(refusal, []).append(line)
+            alike = series.get(refusal)
+            if alike is not None and line.at_ms - alike[-1].at_ms <= REFUSALS_APART_MS:
+                alike.append(line)
+                continue
+            series[refusal] = [line]
+            places.setdefault(bisect_right(latest, line.at_ms), []).append(series[refusal])
         merged: list[Row] = []
         for place in range(len(rows) + 1):
-            merged += [_refused(by_refusal) for by_refusal in places.get(place, {}).values()]
+            merged += map(_refused, places.get(place, ()))
             merged += rows[place : place + 1]
         return merged
+
+    def with_committer(self, row: Row) -> Row:
+        """Return the row of a reset or a rewind with the client that sent it, if a log names it.
+
+        A row of a member's commit is not changed: these lines are of clients outside of the group.
+        """
+        near_ms = removal_lines.NEAR_MS
+        for line in nearest(self.committed, row["timestamp"])[:1]:
+            until_ms = (line.until_ms or line.at_ms) + near_ms
+            if row["timestamp"] is None or not line.at_ms - near_ms <= row["timestamp"] <= until_ms:
+                continue
+            cause = _cause_of(line)
+            by = f"by {who(cause)}" + (f" as {line.detail}" if line.detail else "")
+            for unknown in (WHO[OUTSIDE], WHO[UNKNOWN]):
+                if unknown in row["cause"]:
+                    text = f"{by}, outside of the group [{line.source}]"
+                    return row | {"cause": row["cause"].replace(unknown, text), "causes": [cause]}
+        return row
 
     def _annotated_cause(self, cause: Row, before: Row | None, row: Row) -> Row:
         """Return a cause with what the logs say about it; unchanged if they say nothing."""
@@ -285,21 +346,27 @@ def nearest(lines: list[BrokerLogLine], at_ms: int | None) -> list[BrokerLogLine
 def _refused(lines: list[BrokerLogLine]) -> Row:
     """Return the row of a client's refused joins."""
     first = lines[0]
-    cause = {
-        "what": REFUSED,
-        "member_id": first.member_id,
-        "client_id": first.client_id,
-        "client_host": first.client_host,
-        "group_instance_id": first.instance_id,
-        "detail": first.detail,
-        "source": first.source,
-    }
+    cause = _cause_of(first)
+    times = f", {len(lines):,} times" if len(lines) > 1 else ""
     return {
         "event": REFUSED,
         "timestamp": first.at_ms,
         "until": lines[-1].at_ms,
         "log_offset": None,
         "count": len(lines),
-        "cause": in_words([cause]),
+        "cause": in_words([cause]) + times,
         "causes": [cause],
+    }
+
+
+def _cause_of(line: BrokerLogLine) -> Row:
+    """Return the cause that a line of a client's request is."""
+    return {
+        "what": line.what,
+        "member_id": line.member_id,
+        "client_id": line.client_id,
+        "client_host": line.client_host,
+        "group_instance_id": line.instance_id,
+        "detail": line.detail,
+        "source": line.source,
     }

@@ -56,6 +56,7 @@ WHATS = {  # what -> text about some members, or about the group
     "downgraded": "downgraded",
     "carried_on": "{} carried on",
     "refused": "{} was refused",
+    "committed": "{} committed from outside of the group",
     "static_left": "static {} left for now",
     "member_changed": "{} changed",
     "topics_changed": "metadata of its topics changed",

@@ -38,7 +38,8 @@ class Departure(NamedTuple):
 
     ``gone_ms``: when all others had joined without it; ``joined_ms``: the time of the last
     generation that it joined; ``committed_ms``: the last commit of a partition that it owned, None:
-    there is none. ``log_offset``: of the record that lacks it.
+    there is none. ``log_offset``: of the record that lacks it. ``others_joined``: in that record,
+    so the group may have waited for the member until its rebalance timeout.
     """
 
     member_id: str
@@ -48,6 +49,7 @@ class Departure(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     log_offset: int
+    others_joined: bool = False
 
     @property
     def stayed_ms(self) -> int:
@@ -66,16 +68,19 @@ def suggested(departure: Departure) -> str | None:
     silent_ms = departure.silent_ms
     if silent_ms is not None and 0 <= silent_ms <= min(HEARTBEAT_MS + SLACK_MS, session_ms // 2):
         return CLEAN_CLOSE
+    late_ms = COMMITS_MS + SLACK_MS
+    # A member that is dead may be gone a rebalance timeout later, too: a session after its join,
+    # or when a rebalance that others began has waited for it in vain.
     if stayed_out(departure):
-        return POLL_TIMEOUT
+        died_early = session_ms <= departure.stayed_ms <= session_ms + late_ms
+        return EITHER if died_early or departure.others_joined else POLL_TIMEOUT
     if silent_ms is None:
         return None
-    late_ms = COMMITS_MS + SLACK_MS
     # A consumer commits when it polls, so its last commit is no later than its last poll.
     polled_last = timeout_ms - WRITE_MS <= silent_ms <= timeout_ms + late_ms
     expired = session_ms - session_ms // HEARTBEATS <= silent_ms <= session_ms + late_ms
     if polled_last:
-        return EITHER if expired else POLL_TIMEOUT
+        return EITHER if expired or departure.others_joined else POLL_TIMEOUT
     return EVICTION if expired else None
 
 
@@ -93,16 +98,14 @@ def reason(what: str, departures: list[Departure]) -> str:
     timeouts = between([d.rebalance_timeout_ms for d in departures])
     sessions = between([d.session_timeout_ms for d in departures])
     silent = between([d.silent_ms or 0 for d in departures])
-    if what == EITHER:
-        return (
-            f"last commit {silent} before, with a rebalance timeout of {timeouts} and a session "
-            f"timeout of {sessions}"
-        )
-    if what == POLL_TIMEOUT and all(map(stayed_out, departures)):
+    if what in (POLL_TIMEOUT, EITHER):
         stayed = between([d.stayed_ms for d in departures])
-        return f"gone {stayed} after the join, with a rebalance timeout of {timeouts}"
-    if what == POLL_TIMEOUT:
-        return f"last commit {silent} before, with a rebalance timeout of {timeouts}"
+        without_commit = all(map(stayed_out, departures))
+        since = (
+            f"gone {stayed} after the join" if without_commit else f"last commit {silent} before"
+        )
+        also = f" and a session timeout of {sessions}" if what == EITHER else ""
+        return f"{since}, with a rebalance timeout of {timeouts}{also}"
     if what == EVICTION:
         return f"last commit {silent} before, with a session timeout of {sessions}"
     return f"last commit {silent} before"

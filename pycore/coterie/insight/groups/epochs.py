@@ -136,6 +136,8 @@ class EpochTimeline:
         self.expressions: dict[str, list[str]] = {}
         self.assignor: str | None = None  # that members named when the last target was computed
         self.row: Row | None = None  # of the last epoch
+        # Where the log begins late: the members that may have been there already -> their records.
+        self.perhaps_present: dict[str, GroupRecord] = {}
 
     def take(self, record: GroupRecord, name: str | None, group: GroupReplay) -> None:
         """Take the next record: of member or expression ``name``; ``group``: as of the record."""
@@ -261,6 +263,8 @@ class EpochTimeline:
         old = None if instance is None else self._taken_over(instance)
         self.members[member_id] = member
         self.joined_ms[member_id] = record.timestamp
+        if self.epoch is None:
+            self.perhaps_present[member_id] = record
         if instance is not None:
             self.static[instance] = member_id
         self.reconciliation.replace(old, member)
@@ -283,6 +287,7 @@ class EpochTimeline:
                     self.row[name] = (self.row.get(name) or 0) + ms
         if member is None:
             return  # the member's own record follows
+        self._joined_after_all(record, member_id)
         left = member["member_epoch"] == LEFT_FOR_NOW
         if left and member_id not in self.away:
             cause = cause_of("static_left", member_id, self.members.get(member_id))
@@ -294,6 +299,22 @@ class EpochTimeline:
             self.away.pop(member_id, None)
         if member["member_epoch"] == self.epoch and member["member_state"] == "stable":
             self.reconciliation.reached(record, member)
+
+    def _joined_after_all(self, record: GroupRecord, member_id: str) -> None:
+        """Let a member of the first epoch have joined, if its first assignment shows it.
+
+        Since Kafka 4.3 a group begins with epoch 2, so the epoch alone does not show that the log
+        begins late. A member that joins has the epoch 0 before its first one, in the same batch.
+        """
+        own = self.perhaps_present.pop(member_id, None)
+        if own is None or (own.file, own.position) != (record.file, record.position):
+            return
+        value = record.value and decode_value(record.version, record.value)["data"]
+        if self.row is not None and value and value["previousMemberEpoch"] == 0:
+            for cause in self.row["causes"]:
+                if (cause["what"], cause["member_id"]) == ("present", member_id):
+                    cause["what"] = "joined"
+            self.row["cause"] = in_words(self.row["causes"])
 
 
 def _changes(member_id: str, before: Row, member: Row) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from coterie.insight.brokerlogs import phrases, server_log
@@ -244,7 +244,8 @@ class PartitionTimelines:
                 self.gone[group], events, self.commit_spans, group, names
             )
         removal_rows = self.removal_events.rows(group, history, events)
-        merged = sorted([*merged, *self.set_back(spans), *removal_rows], key=place_of)
+        set_back = map(self.indexes[group].with_committer, self.set_back(spans))
+        merged = sorted([*merged, *set_back, *removal_rows], key=place_of)
         of_partition = [
             *self.without_coordinator(history, merged),
             *self.clock_rows(merged),
@@ -448,10 +449,15 @@ def without_members(rows: list[Row]) -> Iterator[str]:
         epochs.EPOCH_EVENT,
     )
     states = [row for row in rows if row["event"] in (*RECORDED, *changes)]
-    empty = [row for row in states if row["event"] == EMPTY]
-    if empty:
-        total_ms = sum(row.get("duration_ms") or 0 for row in empty)
-        parts = [f"for {total_ms / 1000:.1f} s"] if total_ms else []
-        parts += ["at the end of the log"] if states[-1] is empty[-1] else []
-        if parts:
-            yield f"without members {' and '.join(parts)}"
+    total_ms = sum(row.get("duration_ms") or 0 for row in states if row["event"] == EMPTY)
+    parts = [f"for {total_ms / 1000:.1f} s"] if total_ms else []
+    at_end = list(takewhile(lambda row: row["member_count"] == 0, reversed(states)))
+    if at_end:
+        since = [row["timestamp"] for row in at_end if row["timestamp"] is not None]
+        parts.append(
+            f"since {format_time(since[-1])}, at the end of the log"
+            if since
+            else "at the end of the log"
+        )
+    if parts:
+        yield f"without members {' and '.join(parts)}"

@@ -122,6 +122,8 @@ def departures_of(
     gone_ms = at_ms if row["event"] == EMPTY else joins_complete(state, before["at_ms"], at_ms)
     left = {cause["member_id"] for cause in row["causes"] if cause["what"] == "left_or_evicted"}
     left |= {cause["detail"] for cause in row["causes"] if cause["what"] == "restarted"}
+    arrivals = [cause for cause in row["causes"] if cause["what"] in ("joined", "restarted")]
+    others_joined = row["event"] != EMPTY and bool(arrivals)
     last: dict[str, int] = {}
     for place, member in owners.items():
         if member in left and place in committed:
@@ -135,6 +137,7 @@ def departures_of(
             member["session_timeout_ms"],
             member["rebalance_timeout_ms"],
             record["log_offset"],
+            others_joined,
         )
         for member in before["state"]["members"]
         if member["member_id"] in left

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from coterie.insight.brokerlogs.lines import SERVER
+from coterie.insight.brokerlogs.server_log import REFUSED
 from coterie.insight.groups.causes import client_text
 from coterie.insight.groups.episodes import unowned_text
 from coterie.insight.groups.epochs import EPOCH_EVENT, STATIC_LEAVE
@@ -34,7 +35,7 @@ def cause_of(row: Row) -> str:
         text += reconciled(row)
     if row["event"] == STATIC_LEAVE and row["until"] is not None:
         text += f", away for {seconds(row['until'] - row['timestamp'])}"
-    if row["event"] == COMMITS and row["until"] != row["timestamp"]:
+    if row["event"] in (COMMITS, REFUSED) and row["until"] != row["timestamp"]:
         text += f" (until {format_time(row['until'])[11:]})"
     return text
 
