@@ -70,6 +70,78 @@ def test_a_group_loads_with_marks_in_each_chart(browser, made):
     assert not [url for url in browser.requests() if url.startswith("http")]
 
 
+SPANS = """
+return [...document.querySelectorAll(".chart")].map((one) => {
+  const { series } = echarts.getInstanceByDom(one).getOption();
+  const areas = series.flatMap(({ markArea }) => markArea ? markArea.data : []);
+  return areas.map(([from, until]) => [from.xAxis, until.xAxis]);
+});
+"""
+CUT = """
+return [...document.querySelectorAll(".scroll")].filter((one) => one.scrollWidth > one.clientWidth)
+  .map((one) => one.getAttribute("aria-label"));
+"""
+
+
+def test_a_page_begins_with_its_findings_in_words_that_lead_to_their_groups(browser, made):
+    path, page = made
+    browser.open(path)
+    assert browser.texts("h2")[0] == "What looks wrong"
+    shown = browser.texts(".findings li")
+    rows = page.data["findings"]["rows"]
+    assert len(shown) == len(rows) == 10
+    for text, (group, row) in zip(shown, rows, strict=True):
+        assert text.startswith(f"{page.data['severities'][row[2]]} {group}")
+        assert row[5] in text
+    (rest,) = browser.texts(".findings p")
+    assert rest.startswith(f"{page.data['findings']['count'] - 10} more findings: ")
+    browser.all(".findings li a")[0].click()
+    browser.wait("return document.documentElement.dataset.shown === arguments[0]", rows[0][0])
+    own = browser.texts(".findings li")
+    assert rows[0][1][5] in own[0]
+    assert len(own) == page.overview[rows[0][0]]["findings"]
+
+
+def test_without_findings_a_page_says_since_when_that_holds(browser, tmp_path):
+    report(tmp_path, compacted(tmp_path / "log"), "--group", "calm", "--group", "whole")
+    browser.open(tmp_path / "report.html")
+    (text,) = browser.texts("h2:first-of-type + p")
+    assert text.startswith("The audit found nothing. That holds since ")
+
+
+def test_time_that_compaction_took_is_drawn_as_unknown_and_other_time_is_not(
+    browser, made, tmp_path
+):
+    page = report(tmp_path, log("compacted"))
+    path = tmp_path / "report.html"
+    browser.open(path)
+    since = max(ms for _, ms in page.data["log"]["compacted"])
+    areas = browser.script(SPANS)
+    assert [[until for _, until in spans] for spans in areas] == [[since], [since]]
+    assert all(start <= page.data["log"]["from_ms"] for ((start, _),) in areas)
+    group = max(page.overview, key=lambda name: page.overview[name]["commits"])
+    browser.open(path, group)
+    own = page.detail(group)["head"]["trusted_from_ms"]
+    assert [[until for _, until in spans] for spans in browser.script(SPANS)] == [[own]] * 3
+    assert all("what is missing there is not known" in text
+               for text in browser.texts("figcaption p")[:2])  # fmt: skip
+    browser.open(made[0])
+    assert browser.script(SPANS) == [[], []]
+
+
+def test_no_column_is_cut_at_1400_pixels(browser, tmp_path):
+    shape = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
+    try:
+        for case in ("basic", "compacted", "kip848"):
+            page = report(tmp_path, log(case))
+            for group in ("", *one_of_each_kind(page)[:4]):
+                browser.open(tmp_path / "report.html", group)
+                assert browser.script(CUT) == []
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 # One after the other, each with a frame in which its charts are drawn; gives those with an alert.
 OPEN_EACH = """
 const [groups, done] = arguments, alerted = [];

@@ -1,11 +1,14 @@
 """What a page shows of a log against what Kafka's own decode of it gives by hand."""
 
+import json
 from collections import Counter
 
 import pytest
 
 from coterie.messages import encode_key, encode_value
+from support.commandline import coterie
 from support.golden_data import json_of, log, records
+from support.insight.lives import commit, written
 from support.insight.models import commits_by_hand, offsets_at, rebalances_by_hand
 from support.log_writer import batch, commit_key, commit_value
 from support.report.pages import report
@@ -271,6 +274,28 @@ def test_findings_name_the_record_that_goes_back(tmp_path):
     last_offset, last_ms = max(place[2:] for place in expected)
     assert (row["Topic"], row["Log offset"], row["Time"]) == ("orders", last_offset, last_ms)
     assert page.overview["grp-reset-cli"]["findings"] == 1
+
+
+@pytest.mark.parametrize("count", [3, 10, 12])
+def test_a_page_begins_with_the_ten_most_severe_findings_of_all_groups(tmp_path, count):
+    """``coterie audit`` has the same order; the groups lie in several partitions."""
+    for number in range(count):
+        group = b"g%02d" % number
+        offsets = (100, 40, *[40] * (12 if number % 3 else 0))
+        rewound = [commit(at, {0: offset}, group=group) for at, offset in enumerate(offsets)]
+        written(tmp_path / "log", *rewound, number=number)
+    page = report(tmp_path, tmp_path / "log")
+    audited = json.loads(coterie("audit", tmp_path / "log", "--format", "json").stdout)
+    assert len(audited) > count
+    found = page.data["findings"]
+    assert found["count"] == len(audited)
+    (section,) = [one for one in page.data["sections"] if one["name"] == "findings"]
+    names = [column["name"] for column in section["columns"]]
+    rows = [
+        {"group_id": group} | dict(zip(names, row, strict=True)) for group, row in found["rows"]
+    ]
+    assert rows == [{name: row[name] for name in ("group_id", *names)} for row in audited[:10]]
+    assert set(page.data["severities"]) == {"data", "progress", "cost"}
 
 
 def commits_log(folder, count, step_ms):

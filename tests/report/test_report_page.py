@@ -69,7 +69,7 @@ def test_names_of_a_log_cannot_leave_the_data(tmp_path):
 def test_the_title_is_text(tmp_path):
     page = report(tmp_path, log("compression-gzip"), "--title", "<b>&amp; </title><script>")
     assert "&lt;b&gt;&amp;amp; &lt;/title&gt;" in page.text
-    assert len(Elements(page.text).scripts) == 12
+    assert len(Elements(page.text).scripts) == 13
 
 
 def test_the_same_log_gives_the_same_page(tmp_path, page):

@@ -39,6 +39,7 @@ from coterie.pages.shell import compact_json
 from coterie.replay.engine import Progress, Silent
 from coterie.report import ownership
 from coterie.report.charts import Census, ChartPlan, Charts, batches_of
+from coterie.report.findings import Findings
 from coterie.report.sections import SECTIONS, Basis, aggregates_of_sections, exact, tables_of
 from coterie.report.spans import SpanCounts, span_of
 from coterie.state.several_partitions import lines_of, together
@@ -81,6 +82,8 @@ class Gathered:
         Compacted partitions of the topic, each with the time (ms) since which it is complete.
     clocks : ClockNotes
         Where the times of the log go back.
+    findings : Findings
+        The most severe findings of each group.
     """
 
     overview: list[list[Any]] = field(default_factory=list)
@@ -96,6 +99,7 @@ class Gathered:
     until_ms: int | None = None
     compacted: list[tuple[int | None, int]] = field(default_factory=list)
     clocks: ClockNotes = field(default_factory=ClockNotes)
+    findings: Findings = field(default_factory=Findings)
 
     @property
     def trusted_from_ms(self) -> int | None:
@@ -106,6 +110,7 @@ class Gathered:
         """Remove groups from the overview and the details."""
         kept = [pair for pair in self.in_order() if pair[0][0] not in groups] if groups else None
         if kept is not None:
+            self.findings.drop(groups)
             self.overview, self.details = [row for row, _ in kept], [text for _, text in kept]
 
     def in_order(self) -> Iterator[tuple[list[Any], str]]:
@@ -192,6 +197,7 @@ def add_groups(whole: Gathered, view: PartitionView, basis: Basis) -> GroupDetai
     undrawn: dict[str, bytes] = {}
     for group in view.group_ids:
         detail = details.of(group) | {"tables": tables.pop(group, {})}
+        whole.findings.add(group, detail["tables"])
         head = detail["head"]
         topics = {line[0]: None for line in detail["offsets"]["rows"]}
         numbers = [whole.topics.setdefault(topic, len(whole.topics)) for topic in topics]

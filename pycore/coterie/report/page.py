@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from coterie.insight.asking import find_question
+from coterie.insight.questions.audit import SEVERITIES
 from coterie.pages import shell
 from coterie.report.gather import OVERVIEW, Gathered
 from coterie.report.sections import SECTIONS, Basis, Section
 from coterie.times import format_duration, format_time
 
-SCRIPTS = ("data", "lines", "ownership", "overview", "group", "main")
+SCRIPTS = ("data", "lines", "ownership", "findings", "overview", "group", "main")
 KINDS = {"timestamp": "time", "int32": "number", "int64": "number", "double": "number"}
 Row = dict[str, Any]
 
@@ -49,6 +50,8 @@ def page_data(whole: Gathered, title: str, basis: Basis) -> Row:
         ],
         "commits": whole.commits.as_data(span_ms),
         "rebalances": whole.rebalances.as_data(span_ms),
+        "findings": whole.findings.as_data(),
+        "severities": SEVERITIES,
         "sections": [section_data(section, basis) for section in SECTIONS],
     }
 
@@ -67,6 +70,7 @@ def section_data(section: Section, basis: Basis) -> Row:
         "left_out": section.left_out,
         "columns": [
             {
+                "name": name,
                 "label": label,
                 "kind": "text" if name in section.texts else kind_of(name, kinds[name]),
             }

@@ -3,6 +3,7 @@
 // no name of a group or a client is ever read as markup.
 
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7f5fc5", "#808080"];
+const UNKNOWN = "compacted: not known";
 let drawn = [];
 
 function colour(name) {
@@ -87,7 +88,19 @@ function spread([start, end], span_ms) {  // to whole spans, so that the first a
   return [Math.floor(start / span_ms) * span_ms, (Math.floor(end / span_ms) + 1) * span_ms];
 }
 
-function countsFigure({ title, what, counts, extent, tint = 0, look }) {
+function unknownText(extent, since) {
+  return since === null || since <= extent[0] ? "" : " Before " + formatTime(since)
+    + " UTC the log was compacted: what is missing there is not known.";
+}
+
+function unknownSeries(extent, since, named = true) {  // time before a log is complete: unknown is not zero
+  if (since === null || since <= extent[0]) return [];
+  return [{ type: "line", name: UNKNOWN, data: [], silent: true, markArea: { silent: true,
+    itemStyle: { color: colour("unknown") }, label: { show: named, position: "insideTopLeft", color: colour("quiet") },
+    data: [[{ name: UNKNOWN, xAxis: extent[0] }, { xAxis: Math.min(since, extent[1]) }]] } }];
+}
+
+function countsFigure({ title, what, counts, extent, since = null, tint = 0, look }) {
   const total = counts.count.reduce((sum, one) => sum + one, 0);
   const most = Math.max(0, ...counts.count);
   const span = formatDuration(counts.span_ms);
@@ -100,13 +113,13 @@ function countsFigure({ title, what, counts, extent, tint = 0, look }) {
     whole.tooltip.formatter = ([point]) => tip(formatTime(point.value[0] - counts.span_ms / 2)
       + ", " + span, formatNumber(point.value[1]) + " " + what);
     whole.series = [{ type: "bar", name: what, data: places, barMaxWidth: 14, barMinWidth: 1.5,
-      itemStyle: { color: PALETTE[tint] } }];
+      itemStyle: { color: PALETTE[tint] } }, ...unknownSeries(extent, since)];
     return whole;
   };
   const table = () => ({ caption: title, rows: counts.at.map((_, index) => index), columns: [
     { label: "From (UTC)", kind: "time", header: true, value: (row) => counts.at[row],
       node: (row) => formatTime(counts.at[row]) },
     { label: what + " in " + span, kind: "number", value: (row) => counts.count[row] }] });
-  return figure({ title, description, height: 220, option, table });
+  return figure({ title, description: description + unknownText(extent, since), height: 220, option, table });
 }
 

@@ -49,15 +49,18 @@ function group(main, detail) {
   const { head } = detail, since = head.trusted_from_ms;
   const compacted = since === null ? [] : [[head.offsets_partition, since]];
   const extent = spread(detail.extent, detail.rate.span_ms);
+  const found = detail.tables.findings || { rows: [], count: 0 };
   const charts = [];
-  if (detail.timeline.bars.length) charts.push(ownershipFigure(detail.timeline, extent));
+  if (detail.timeline.bars.length) charts.push(ownershipFigure(detail.timeline, extent, since));
   if (head.commits) {
-    charts.push(countsFigure({ title: "Commit rate", what: "offsets", counts: detail.rate, extent,
+    charts.push(countsFigure({ title: "Commit rate", what: "offsets", counts: detail.rate, extent, since,
       look: { aside: true, slider: charts.length === 0 } }));
-    charts.push(linesFigure(detail.lines, extent));
+    charts.push(linesFigure(detail.lines, extent, since));
   }
   const back = GROUPS.length > 1 ? el("p", {}, el("a", { href: "#" }, "← All groups")) : null;
   main.replaceChildren(...[back, el("h2", { tabindex: "-1" }, "Group " + visible(head.group)),
+    findingsList(found.rows.slice(0, FINDINGS_SHOWN).map((row) => [null, row]), found.count,
+      "the table What looks wrong has them."),
     headFacts(head), ...warnings(compacted),
     extent[1] ? el("p", { class: "quiet" }, "Charts from " + formatTime(extent[0]) + " to "
       + formatTime(extent[1]) + " UTC. Drag to move, Ctrl and wheel to zoom, or use the slider.") : null,

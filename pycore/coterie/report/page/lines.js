@@ -28,11 +28,11 @@ function linesDescription(chosen, { span_ms: span, left_out: left }) {
     + (left ? "Left out: " + plural(left, "partition") + " with fewer commits than these." : "");
 }
 
-function linesOption(chosen, measure, name, extent) {
+function linesOption(chosen, measure, name, extent, since) {
   const whole = base(extent, { aside: true });
   Object.assign(whole.yAxis, { name: MEASURES[measure], scale: true });
   whole.grid.top = 56;
-  whole.legend = { type: "scroll", top: 0, textStyle: { color: colour("fg") },
+  whole.legend = { type: "scroll", top: 0, data: chosen.map(name), textStyle: { color: colour("fg") },
     pageTextStyle: { color: colour("quiet") }, pageIconColor: colour("accent") };
   whole.tooltip.trigger = "item";
   whole.tooltip.formatter = ({ seriesName, data }) => tip(seriesName, formatTime(data.value[0]),
@@ -43,6 +43,7 @@ function linesOption(chosen, measure, name, extent) {
       const gain = gainOf(line, index), exact = line.value[index];
       return { value: [at, measure === "gain" ? gain : Number(exact)], exact, gain };
     }) }));
+  whole.series.push(...unknownSeries(extent, since));
   return whole;
 }
 
@@ -51,14 +52,14 @@ function choose(id, label, texts) {
   return [select, el("label", { for: id }, label, select)];
 }
 
-function linesFigure(lines, extent) {
+function linesFigure(lines, extent, since) {
   const name = (line) => visible(line.topic) + "-" + line.partition;
   const choices = lineChoices(lines.lines, name), measures = Object.keys(MEASURES);
   const [partition, first] = choose("partition", "Partitions", choices.map((one) => one.label));
   const [measure, second] = choose("measure", "Show", measures.map((one) => MEASURES[one]));
   measure.value = lines.lines.length > 1 ? 0 : 1;  // lines far apart would all be flat
   const chosen = () => choices[partition.value].lines;
-  const option = () => linesOption(chosen(), measures[measure.value], name, extent);
+  const option = () => linesOption(chosen(), measures[measure.value], name, extent, since);
   const table = () => ({ caption: "Committed offsets over time", columns: [
     { label: "Partition", kind: "text", header: true, value: (row) => name(row[0]) },
     { label: "Time (UTC)", kind: "time", value: (row) => row[0].at[row[1]] },

@@ -15,13 +15,23 @@ function compactedNote([partition, since]) {
     + " is whole since " + formatTime(since) + " UTC";
 }
 
+function latest(compacted) {  // since when all partitions are whole; null: since their start
+  return compacted.length ? Math.max(...compacted.map(([, since]) => since)) : null;
+}
+
+function nothingFound(since) {
+  const { nothing } = DATA.sections.find((one) => one.name === "findings");
+  return nothing + (since === null ? "" : " That holds since " + formatTime(since)
+    + " UTC: the log was compacted before.");
+}
+
 function banner(compacted) {  // what compaction may have taken must not be read as never there
   if (!compacted.length) return null;
-  const latest = Math.max(...compacted.map(([, since]) => since)), few = compacted.slice(0, 5);
+  const few = compacted.slice(0, 5);
   const more = compacted.length - few.length;
   return el("div", { class: "banner", role: "note" }, el("strong", {}, "Compacted. "),
     few.map(compactedNote).join("; ") + (more ? "; " + plural(more, "more partition") + " since "
-      + formatTime(latest) + " at the latest" : "") + ". Rebalances and commits are counted since then; "
+      + formatTime(latest(compacted)) + " at the latest" : "") + ". Rebalances and commits are counted since then; "
       + "what is told of before is true, but may not be all.");
 }
 
@@ -89,12 +99,17 @@ function overview(main) {
   select.addEventListener("change", refresh);
   refresh();
   const extent = spread([DATA.log.from_ms, DATA.log.until_ms], DATA.commits.span_ms);
+  const since = latest(DATA.log.compacted);
   const charts = [
-    countsFigure({ title: "Offsets committed", what: "offsets", counts: DATA.commits, extent,
+    countsFigure({ title: "Offsets committed", what: "offsets", counts: DATA.commits, extent, since,
       look: { slider: true } }),
-    countsFigure({ title: "Rebalances", what: "rebalances", counts: DATA.rebalances, extent, tint: 1,
+    countsFigure({ title: "Rebalances", what: "rebalances", counts: DATA.rebalances, extent, since, tint: 1,
       look: { slider: true } })];
-  main.replaceChildren(el("h2", { tabindex: "-1" }, "The log"), logFacts(), ...warnings(DATA.log.compacted), el("div", { class: "pair" }, ...charts),
+  const { rows: findings, count } = DATA.findings;
+  main.replaceChildren(el("h2", { tabindex: "-1" }, "What looks wrong"),
+    findingsList(findings, count, "the column Findings counts those of each group.")
+      || el("p", {}, nothingFound(latest(DATA.log.compacted))),
+    el("h2", {}, "The log"), logFacts(), ...warnings(DATA.log.compacted), el("div", { class: "pair" }, ...charts),
     el("h2", {}, "Groups"), el("div", { class: "tools", role: "search" },
       el("label", { for: "search" }, "Find by group or topic", input),
       el("label", { for: "state" }, "State", select), found),

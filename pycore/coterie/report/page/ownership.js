@@ -27,11 +27,11 @@ function generationsOf(bars) {  // [start, end, number]: from its first bar to i
   return [...found.values()];
 }
 
-function ownershipFigure(timeline, extent) {
+function ownershipFigure(timeline, extent, since) {
   const { members, ids, assignments, bars, left_out: left } = timeline;
   const rounds = generationsOf(bars);
   const description = plural(members.length, "member") + " in " + plural(rounds.length, "generation")
-    + ". A bar goes from a record of the group to the next. "
+    + ". A bar goes from a record of the group to the next." + unknownText(extent, since) + " "
     + (left.members ? "Left out: " + plural(left.members, "member") + " that stayed shorter. " : "")
     + (left.generations ? "Left out: " + plural(left.generations, "earlier record") + ". " : "");
   const say = (index) => assignments[index][0] === null ? "not told as partitions"
@@ -69,7 +69,7 @@ function ownershipFigure(timeline, extent) {
       row ? say(held) : null);
     whole.series = [{ type: "custom", renderItem: item, encode: { x: [1, 2], y: 0 }, clip: true,
       data: [...rounds.map(([from, to, number]) => [0, from, to, number, -1]),
-        ...bars.map(([member, ...rest]) => [member + 1, ...rest])] }];
+        ...bars.map(([member, ...rest]) => [member + 1, ...rest])] }, ...unknownSeries(extent, since, false)];
     return whole;
   };
   const table = () => ({ caption: "Who owned which partitions when", rows: bars, columns: [
