@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from coterie._core.codec.schema import is_redpandas
 from coterie._core.fold.fold_state import Fault
+from coterie.cli.failures import say
 from coterie.cli.logs import Logs, logs_argument, say_each, say_left_alone
 from coterie.cli.progress import TerminalProgress
 from coterie.cli.terminal import print_text
@@ -19,6 +21,7 @@ from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 
 if TYPE_CHECKING:
+    from coterie._core.fold.generations import GroupLog
     from coterie.log.clock import ClockStep, ClockSteps
     from coterie.log.leader_epochs import EpochJumps
 
@@ -52,6 +55,11 @@ def command(logs: Logs) -> None:
                 print_fault(clock_entry(step))
     say_left_alone(listing)
     say_each(hints.epoch_lines())
+    if hints.is_redpandas:
+        say(
+            "coterie: this is a log of Redpanda, not of Kafka: a version stands before each member "
+            "in its group metadata, which is read all the same"
+        )
     if count:
         raise click.exceptions.Exit(1)
 
@@ -77,7 +85,7 @@ def clock_entry(step: ClockStep) -> dict[str, Any]:
 
 
 class Hints:
-    """Finds where the time of each partition goes back, and where its leader epoch jumps.
+    """Finds where a partition's time goes back or its leader epoch jumps, and who wrote the log.
 
     The first segment loads numpy: a log that cannot be read needs none.
     """
@@ -85,6 +93,7 @@ class Hints:
     def __init__(self) -> None:
         self.clocks: dict[int | None, ClockSteps] = {}
         self.jumps: EpochJumps | None = None
+        self.is_redpandas = False
 
     def add(self, segment: Segment, data: memoryview) -> None:
         """Add a partition's next segment with these bytes."""
@@ -97,6 +106,11 @@ class Hints:
         clock = self.clocks.setdefault(segment.partition, ClockSteps())
         clock.read([segment], lambda _: data)
 
+    def add_groups(self, logs: Iterable[GroupLog]) -> None:
+        """Add the groups of a piece of the log."""
+        values = (record.value for log in logs for record in (log.first, log.last))
+        self.is_redpandas |= any(value is not None and is_redpandas(value) for value in values)
+
     def epoch_lines(self) -> Iterator[str]:
         """Yield a line for each partition whose leader epoch jumps."""
         if self.jumps is not None:
@@ -108,12 +122,12 @@ def faults(listing: Listing, progress: Progress, hints: Hints) -> Iterator[Fault
     progress.total(sum(segment.size for segment in listing.segments))
     for segment in listing.segments:
         data = memoryview(read_segment(segment, in_memory=True))
-        yield from segment_faults(segment, data)
+        yield from segment_faults(segment, data, hints)
         hints.add(segment, data)
         progress.advance(segment.size)
 
 
-def segment_faults(segment: Segment, data: memoryview) -> Iterator[Fault]:
+def segment_faults(segment: Segment, data: memoryview, hints: Hints) -> Iterator[Fault]:
     """Yield the faults of one segment with these bytes; discard its state."""
     at, expected = 0, -1
     while at < len(data):
@@ -126,4 +140,5 @@ def segment_faults(segment: Segment, data: memoryview) -> Iterator[Fault]:
             max_bytes=PIECE_BYTES,
         )
         expected = fold.expected_offset
+        hints.add_groups(fold.groups.values())
         yield from fold.faults

@@ -57,13 +57,17 @@ def decode_value(key_version: int | None, value: bytes, *, tags: bool = True) ->
         bytes are left over. In a group of protocol type ``consumer`` each member also has
         ``subscription_decoded`` and ``assignment_decoded``: their ``version`` and ``data``, or
         ``{"error": ...}``, which is no fault of the record; no bytes give None. An unknown key
-        version gives ``version``, ``raw``, ``error``.
+        version gives ``version``, ``raw``, ``error``. Members that Redpanda wrote have a
+        ``version``, too.
 
     Raises
     ------
     coterie.CorruptData
         ``kind="value"``: as ``decode_key``, or an unknown version of the value.
     """
+
+def is_redpandas(value: bytes) -> bool:
+    """Whether a group metadata value has Redpanda's layout, and not Kafka's."""
 
 def decode_subscription(data: bytes) -> dict[str, Any] | None:
     """Decode a member's subscription (consumer protocol 0-3; later versions as 3).

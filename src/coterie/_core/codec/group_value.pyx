@@ -36,7 +36,7 @@ def read_group_value(bytes value not None):
 
 
 cdef object member_value(tuple row, bint one_timeout):
-    member_id, instance_id, client_id, client_host, rebalance_ms, session_ms = row[:6]
+    _, member_id, instance_id, client_id, client_host, rebalance_ms, session_ms = row[:7]
     return MemberValue(
         member_id, instance_id, client_id, client_host, session_ms,
-        session_ms if one_timeout else rebalance_ms, row[6], row[7])
+        session_ms if one_timeout else rebalance_ms, row[7], row[8])

@@ -1,27 +1,32 @@
 """The keys and values of a log, and the consumer protocol, from bytes to plain dicts and back.
 
 The layouts come from the table of messages (``coterie/schemas.txt``), by the version of the key.
-Only the members of a group are known by name here, because the bytes inside them are decoded, too.
+Only the members of a group are known by name here, because the bytes inside them are decoded, too,
+and because Redpanda, which writes the same records, has a version before each of them (its
+group_metadata.cc). Its layout is tried where Kafka's does not fit.
 Knows single records; knows no batches and no state. Cost: see `decode` and `encode`; the layouts of
 all versions are made at import.
 """
-from libc.stdint cimport int16_t
+from libc.stdint cimport int16_t, uint8_t
 
 from coterie._core.checks cimport bytes_of, dict_of, flag_of, int64_of, int64_or_none
-from coterie._core.codec.cursor cimport OK, load_i16, read_i16, remaining
+from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, read_i16, remaining
 from coterie._core.codec.decode cimport KEY, VALUE, Reading, read_struct, reading
 from coterie._core.codec.encode cimport Writing, begin, end, put_i16, write_struct, written
-from coterie._core.codec.layout cimport Layout, struct_of
-from coterie._core.codec.walk cimport MAX_VERSIONS, Versions
+from coterie._core.codec.layout cimport MAX_FIELDS, Layout, struct_of
+from coterie._core.codec.walk cimport MAX_VERSIONS, Rows, Span, Versions, walk, walk_value
 
 from coterie.errors import ArgumentError, CorruptData, shown
 from coterie.schemas import SECTIONS
 
 cdef enum:
     MAX_KEYS = 64                 # key versions; Kafka has 24
+    KEY_GROUP = 2
+    REDPANDA_VERSION = 3          # of the only value that Redpanda writes, and of each member
 
 cdef dict TYPES = {}, KEYS = {}, VALUES = {}     # by key version; VALUES has lists by version
 cdef list REPLACED = []
+cdef Layout REDPANDA
 cdef Versions BY_KEY[MAX_KEYS]                  # VALUES, for `walk`; zeros at first
 
 cdef str TOO_SHORT = "shorter than a version"
@@ -40,6 +45,8 @@ def define(str name not None, section not None):
         raise ValueError(f"{name}: versions must be below {MAX_KEYS} for a key, and from 0 to at "
                          f"most {MAX_VERSIONS - 1} for a value")
     value = section.fields("value")
+    if first == KEY_GROUP:
+        with_member_versions(value)
     layouts = [struct_of(value, v, v >= section.flexible, 0) for v in range(count)]
     for n in range(first, last + 1):
         REPLACED.append(VALUES.get(n))
@@ -48,6 +55,16 @@ def define(str name not None, section not None):
         for v in range(count):
             BY_KEY[n].plans[v] = &(<Layout>layouts[v]).plan
         BY_KEY[n].count = count
+
+
+cdef int with_member_versions(list fields) except -1:
+    """Give members a field that no version of Kafka's has, and make the layout that has it."""
+    global REDPANDA
+    cdef list members = dict([(row[0], row[8]) for row in fields])["members"]
+    members.insert(0, ("version", "int16", 0, REDPANDA_VERSION, 1, 0, -1, None, []))
+    REDPANDA = struct_of(fields, REDPANDA_VERSION, False, 0)
+    members[0] = ("version", "int16", 1, 0, 1, 0, -1, None, [])
+    return 0
 
 
 cdef list protocol(section):
@@ -99,7 +116,49 @@ cdef object read_value(Reading* r, object key_version):
     if not 0 <= version < len(layouts):
         raise CorruptData(f"{UNKNOWN} {version} of a {TYPES[key_version]} value",
                           kind="value", position=0)
-    return read_struct(r, <Layout>layouts[version])
+    try:
+        return read_struct(r, <Layout>layouts[version])
+    except CorruptData:
+        group = redpanda_group(r) if key_version == KEY_GROUP else None
+        if group is None:
+            raise
+        return group
+
+
+cdef object redpanda_group(Reading* r):
+    """Read group metadata in Redpanda's layout; None: the bytes do not fit it exactly."""
+    if not fits_redpanda(r.start, r.cur.end - r.start, NULL, NULL):
+        return None
+    r.cur.at = r.start + 2
+    return read_struct(r, REDPANDA)
+
+
+cdef bint fits_redpanda(const uint8_t* value, Py_ssize_t size, Span* out,
+                        Rows* rows) noexcept nogil:
+    """Whether a value is group metadata in Redpanda's layout, to its last byte."""
+    cdef Span unused[MAX_FIELDS]
+    cdef Cursor cur
+    cur.at, cur.end = value + 2, value + size
+    return (size >= 2 and load_i16(value) == REDPANDA_VERSION
+            and walk(&cur, &REDPANDA.plan, out if out != NULL else unused, rows) == OK
+            and cur.at == cur.end)
+
+
+cdef Status walk_group(const uint8_t* value, Py_ssize_t size, Span* out, Rows* rows) noexcept nogil:
+    cdef Status status = walk_value(value, size, &BY_KEY[KEY_GROUP], out, rows)
+    if status == OK:
+        return OK
+    if rows != NULL:
+        rows.count = 0
+    return OK if fits_redpanda(value, size, out, rows) else status
+
+
+def is_redpandas(value):
+    """Whether a group metadata value has Redpanda's layout, and not Kafka's."""
+    cdef bytes data = bytes_of(value, "value")
+    cdef Span spans[MAX_FIELDS]
+    return (walk_value(data, len(data), &BY_KEY[KEY_GROUP], spans, NULL) != OK
+            and fits_redpanda(data, len(data), NULL, NULL))
 
 
 cdef tuple value_row(int key_version, bytes value):

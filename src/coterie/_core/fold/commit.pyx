@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from coterie._core.codec.batch cimport Record
 from coterie._core.codec.cursor cimport OK, Status, load_i16, load_i64
 from coterie._core.codec.layout cimport MAX_FIELDS, Layout
-from coterie._core.codec.schema cimport slot_of, value_layout, versions_of
+from coterie._core.codec.schema cimport slot_of, value_layout, versions_of, walk_group
 from coterie._core.codec.walk cimport Span, Versions, number_at, walk_value
 
 from coterie._core.codec.schema import decode_key, decode_value
@@ -18,7 +18,6 @@ from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData
 
 cdef const Versions* COMMITS = versions_of(KEY_OFFSET_MAX)
-cdef const Versions* GROUPS = versions_of(KEY_GROUP)
 cdef Layout OFFSET_COMMIT = value_layout(KEY_OFFSET_MAX)
 cdef int OFFSET = slot_of(OFFSET_COMMIT, "offset")
 cdef int LEADER_EPOCH = slot_of(OFFSET_COMMIT, "leaderEpoch")
@@ -51,7 +50,7 @@ cdef void read_topic_id(const uint8_t* value, int32_t size, int64_t* high,
 
 cdef Status check_group_value(const uint8_t* value, int32_t size) noexcept nogil:
     cdef Span spans[MAX_FIELDS]
-    return walk_value(value, size, GROUPS, spans, NULL)
+    return walk_group(value, size, spans, NULL)
 
 
 cdef bytes canonical(bytes name):

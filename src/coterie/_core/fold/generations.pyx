@@ -16,8 +16,8 @@ from libc.string cimport memcmp
 
 from coterie._core.codec.cursor cimport OK, Status
 from coterie._core.codec.layout cimport MAX_FIELDS, Layout
-from coterie._core.codec.schema cimport slot_of, value_layout, versions_of
-from coterie._core.codec.walk cimport Span, Versions, number_at, walk_value
+from coterie._core.codec.schema cimport slot_of, value_layout, walk_group
+from coterie._core.codec.walk cimport Span, number_at
 from coterie._core.fold.commit cimport KEY_GROUP
 
 from coterie._core.codec.text import decode_utf8
@@ -43,7 +43,6 @@ cdef enum:                           # flags of a packed row
     NO_PREVIOUS = 64
     NO_SINCE = 128
 
-cdef const Versions* VALUES = versions_of(KEY_GROUP)
 cdef Layout GROUP_METADATA = value_layout(KEY_GROUP)
 cdef Layout MEMBER = <Layout?>GROUP_METADATA.below("members")
 cdef int PROTOCOL_TYPE = slot_of(GROUP_METADATA, "protocolType")
@@ -79,7 +78,7 @@ cdef class GroupView:
         if value is None:
             return
         self.members.slot = MEMBERS
-        status = walk_value(value, len(value), VALUES, fields, &self.members)
+        status = walk_group(value, len(value), fields, &self.members)
         if self.members.failed:
             raise MemoryError
         if status != OK:
