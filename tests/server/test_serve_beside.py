@@ -32,7 +32,8 @@ def http(address, path, body=None):
         with urllib.request.urlopen(f"http://{address}{path}", data, HANG_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def test_time_is_moved_and_numbers_are_told_over_http():

@@ -107,6 +107,7 @@ def test_a_prometheus_that_scraped_a_watcher_answers_every_expression(tmp_path):
                     with urllib.request.urlopen(page, None, HANG_S) as answer:
                         return json.load(answer)
                 except urllib.error.HTTPError as error:
+                    error.close()
                     if error.code != 503:  # it starts
                         raise
                     return {"data": {"result": []}}

@@ -39,7 +39,8 @@ class Watching:
             with urllib.request.urlopen(request, timeout=HANG_S, context=context) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def health(self):
         return json.loads(self.get("/healthz")[1])
