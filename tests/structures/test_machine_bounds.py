@@ -84,9 +84,9 @@ def places_in_a_hash_map(name):
     return [h >> shift & 31 for shift in range(0, 35, 5)]
 
 
-def winner_of(names):
+def winner_of(names, behaviour="3.9"):
     """The protocol of a group whose members cast a vote for each name, in this order."""
-    coordinator = GroupCoordinator({"coterie.ties": "hash"})
+    coordinator = GroupCoordinator({"coterie.ties": "hash", "coterie.behaviour": behaviour})
     for n in range(len(names)):
         lists = [(name, b"") for name in names[n:] + names[:n]]
         rejoin(coordinator, client_id=str(n), protocols=lists)
@@ -124,6 +124,23 @@ def test_of_a_hash_map_those_who_share_places_go_by_the_next_one():
         for one, other in pairs[:12]:
             first = min(one, other, key=places.get)
             assert winner_of([one, other]) == winner_of([other, one]) == first
+
+
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [  # by java.util.HashMap of OpenJDK 17
+        ("cooperative-sticky range", "range"),
+        ("range roundrobin sticky cooperative-sticky", "sticky"),
+        ("Aa BB C#", "Aa"),  # of one hash
+        ("AaAa BBBB AaBB BBAa x", "x"),
+        ("stream connect sessioned eager compatible range v2", "compatible"),
+        ("p10 p11 p12", "p12"),
+        ("p0 p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p12 p11 p13", "p0"),  # the table has grown
+    ],
+)
+def test_since_kafka_4_the_first_in_javas_hash_map_wins(names, first):
+    """ClassicGroup.selectProtocol takes the first of equals."""
+    assert winner_of(names.split(), "4.1") == first
 
 
 def test_the_hash_of_a_name_is_of_all_its_bytes_in_utf16():

@@ -96,6 +96,8 @@ def coordinator_config(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         else:
             raise ConfigError(f"{shown(name)} is no setting of the coordinator{_like(name)}")
         settings[name] = value
+    if settings["coterie.behaviour"] in REPLAYING and not (given or {}).get("coterie.ties"):
+        settings["coterie.ties"] = "hash"
     return MappingProxyType(settings)
 
 

@@ -156,17 +156,22 @@ class Coordinator(Heartbeats):
         return any(at in groups.get(group_id, {}) for groups in state.pending.values())
 
     def on_offset_fetch(self, event):
+        stable = event.get("require_stable", False)
+
         def respond(**fields):
+            if stable:  # a write, whose errors are handled
+                fields.setdefault("partitions", [])
             self.line(event="response", id=event["id"], op=event["op"], **fields)
 
         if self.failed_load:
             return respond(error="NOT_COORDINATOR")
-        stable = event.get("require_stable", False)
         state = self.state if stable else self.committed
         group = state.groups.get(event["group_id"])
         member_id, epoch = event.get("member_id"), event.get("member_epoch", -1)
         if isinstance(group, Group) and not (member_id is None and epoch < 0):
-            member = group.members.get(member_id or "")
+            if member_id is None:
+                return respond(error="UNKNOWN_SERVER_ERROR")
+            member = group.members.get(member_id)
             if member is None:
                 return respond(error="UNKNOWN_MEMBER_ID")
             if member.epoch != epoch:
@@ -273,8 +278,7 @@ class Coordinator(Heartbeats):
             made += self.group_gone(self.state.groups[group_id])
         error = self.write(made)
         if error != "NONE":
-            rows = {g: AS_ANSWERED.get(error, error) if e == "NONE" else e
-                    for g, e in rows.items()}  # fmt: skip
+            rows = dict.fromkeys(rows, AS_ANSWERED.get(error, error))
         response = {"error": "NONE",
                     "groups": [{"group_id": g, "error": e} for g, e in rows.items()]}  # fmt: skip
         if error != "NONE":

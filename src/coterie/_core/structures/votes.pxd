@@ -13,4 +13,9 @@ cdef class ProtocolCounts:
     cdef bint is_candidate(self, name, Py_ssize_t members) except -1
     cdef str vote(self, tuple protocols, Py_ssize_t members)
 
-cdef str most_voted(dict votes, bint as_kafka)
+cdef enum Ties:                    # which of two protocols with as many votes wins
+    FIRST_VOTED = 0                # the one voted for first
+    SCALA_MAP = 1                  # the first one in 3.9's hash map
+    JAVA_MAP = 2                   # the first one in that of 4.x
+
+cdef str most_voted(dict votes, int ties)

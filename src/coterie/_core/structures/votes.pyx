@@ -157,13 +157,19 @@ cdef list _names_of(names):
     return [text_of(name, "a name") for name in items_of(names, "names")]
 
 
-cdef uint32_t spread_hash(str name):
-    """Return Java's String.hashCode, improved as Scala 2.13's immutable.HashMap does."""
+cdef uint32_t java_hash(str name):
+    """Return Java's String.hashCode."""
     cdef uint32_t h = 0
     cdef bytes units = name.encode("utf-16-be", "surrogatepass")
     cdef Py_ssize_t n
     for n in range(0, len(units), 2):
         h = 31 * h + (<uint32_t>units[n] << 8 | units[n + 1])
+    return h
+
+
+cdef uint32_t spread_hash(str name):
+    """Return the hash of a name, improved as Scala 2.13's immutable.HashMap does."""
+    cdef uint32_t h = java_hash(name)
     h += ~(h << 9)
     h ^= h >> 14
     h += h << 4
@@ -171,7 +177,7 @@ cdef uint32_t spread_hash(str name):
 
 
 cdef list scala_order(names, int shift=0):
-    """Return the iteration order of that map: a level's own keys by 5 bits, then its branches."""
+    """Return the order of Scala's map: a level's own keys by 5 bits, then its branches."""
     cdef dict places = {}
     cdef list own = [], below = []
     for name in names:
@@ -184,13 +190,41 @@ cdef list scala_order(names, int shift=0):
     return own + below
 
 
-cdef str most_voted(dict votes, bint as_kafka):
-    """Return the winner. A tie: the first voted for; `as_kafka`: the first in Scala's hash map.
+cdef list java_order(names):
+    """Return the order of a java.util.HashMap (8 and later) into which the names were put.
 
-    Source: GroupMetadata.selectProtocol groups the votes into an immutable.HashMap, maxBy takes
-    the first of equals.
+    A table of 16 places grows to twice its size beyond three quarters of it, and for a chain of
+    nine names while it has fewer than 64. Longer chains become trees, which this does not order.
     """
-    return max(scala_order(votes) if as_kafka else votes, key=votes.get)
+    cdef Py_ssize_t size = 16, count = 0
+    cdef list hashes = []
+    cdef uint32_t h
+    for name in names:
+        h = java_hash(name)
+        h ^= h >> 16
+        chain = sum([1 for other in hashes if other & (size - 1) == h & (size - 1)])
+        hashes.append(h)
+        count += 1
+        if count > size * 3 // 4 or (chain >= 8 and size < 64):
+            size *= 2
+    return [name for _, name in sorted(zip([h & (size - 1) for h in hashes], names),
+                                       key=_place)]  # stable: a chain keeps its order
+
+
+def _place(entry not None):
+    return entry[0]
+
+
+cdef str most_voted(dict votes, int ties):
+    """Return the winner; a tie is decided by the first in the order that `ties` names.
+
+    Source: GroupMetadata.selectProtocol (3.9) groups the votes into an immutable.HashMap,
+    ClassicGroup.selectProtocol (4.x) counts them in a java.util.HashMap; both take the first of
+    equals.
+    """
+    if len(votes) == 1 or ties == FIRST_VOTED:
+        return max(votes, key=votes.get)
+    return max(java_order(votes) if ties == JAVA_MAP else scala_order(votes), key=votes.get)
 
 
 def select_protocol(protocols):

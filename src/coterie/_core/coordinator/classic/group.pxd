@@ -30,7 +30,7 @@ cdef class GroupMetadata(Group):
     cdef readonly bint new_member_added
     cdef readonly frozenset subscribed_topics  # None: unknown
 
-    cdef bint ties_as_kafka                    # a tied vote goes as Kafka's hash map has it
+    cdef int ties                              # of `Ties`
     cdef Py_ssize_t slot
     cdef int join_kind                         # the rebalance's unfinished operations
     cdef int64_t join_timer

@@ -198,7 +198,7 @@ cdef class GroupMetadata(Group):
         if votes is None:
             return name                   # one list, one vote
         votes[name] = votes.get(name, 0) + cast
-        return most_voted(votes, self.ties_as_kafka)
+        return most_voted(votes, self.ties)
 
     cdef int64_t rebalance_timeout(self) noexcept:
         """The largest rebalance timeout; never below 0."""

@@ -8,7 +8,7 @@ from coterie._core.coordinator.runtime cimport Component
 cdef class Rebalances(Component):
     cdef int64_t initial_delay_ms
     cdef bint behaviour_24
-    cdef bint ties_as_kafka
+    cdef int ties                              # of `Ties`
     cdef readonly int64_t session_evictions    # removed members, by cause
     cdef readonly int64_t rebalance_evictions
     cdef readonly int64_t sync_evictions

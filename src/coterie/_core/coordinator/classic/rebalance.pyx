@@ -24,6 +24,7 @@ from coterie._core.coordinator.runtime cimport (
     describe)
 from coterie._core.coordinator.sink cimport Batch
 from coterie._core.structures.timers cimport TimerWheel
+from coterie._core.structures.votes cimport FIRST_VOTED, JAVA_MAP, SCALA_MAP
 
 cdef enum Timer:
     SESSION_TIMER                  # of a MemberMetadata
@@ -46,7 +47,8 @@ cdef class Rebalances(Component):
         self.join_runtime(runtime, TIMERS)
         self.initial_delay_ms = settings["group.initial.rebalance.delay.ms"]
         self.behaviour_24 = settings["coterie.behaviour"] == "2.4"
-        self.ties_as_kafka = settings["coterie.ties"] == "hash"
+        self.ties = FIRST_VOTED if settings["coterie.ties"] == "first" else (
+            JAVA_MAP if runtime.replaying else SCALA_MAP)
 
     cdef int fired(self, int kind, object owner) except -1:
         if kind == SESSION_TIMER:
@@ -75,7 +77,7 @@ cdef class Rebalances(Component):
         cdef Py_ssize_t place = 0
         self.runtime.add_group(group)
         group.slot = self.runtime.new_slot(group)
-        group.ties_as_kafka = self.ties_as_kafka
+        group.ties = self.ties
         while (member := next_member(&group.members, &place)) is not None:
             member.slot = self.runtime.new_slot(member)
 
