@@ -8,8 +8,8 @@ on, so that a total never falls. The same holds after a restart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.insight.offsets.commit_findings import REWIND, CommitFindings
@@ -89,13 +89,24 @@ class Answer:
         return {row["group_id"] for row in self.lost_rows if row["topic"] is None}
 
     def without(self, groups: set[str]) -> Answer:
-        """Return the answer without groups that are gone."""
-        totals = {
-            kind: Counter({labels: n for labels, n in counts.items() if labels[0] not in groups})
-            for kind, counts in self.totals.items()
-        }
-        lost = [row for row in self.lost_rows if row["group_id"] not in groups]
-        return replace(self, totals=totals, lost_rows=lost)
+        """Return the answer without some groups."""
+        return self._where(lambda group: group not in groups)
+
+    def only(self, groups: set[str]) -> Answer:
+        """Return the answer of some groups."""
+        return self._where(groups.__contains__)
+
+    def _where(self, has: Callable[[str], bool]) -> Answer:
+        def kept(counts: Counter[Labels]) -> Counter[Labels]:
+            return Counter({labels: n for labels, n in counts.items() if has(labels[0])})
+
+        return Answer(
+            [row for row in self.rows if has(row["group_id"])],
+            {kind: kept(counts) for kind, counts in self.totals.items()},
+            kept(self.findings),
+            self.newest_ms,
+            [row for row in self.lost_rows if has(row["group_id"])],
+        )
 
 
 def nothing() -> Totals:

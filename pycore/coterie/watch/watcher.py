@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.errors import CoterieError
 from coterie.log.folders import Listing, Segment
@@ -19,8 +19,12 @@ from coterie.log.trust import named
 from coterie.replay.parallel_scan import resting_collector
 from coterie.watch import snapshot
 from coterie.watch.end_offsets import EndOffsets
+from coterie.watch.several_partitions import each_group_once
 from coterie.watch.totals import Answer, Mark
 from coterie.watch.watched_partition import WatchedPartition
+
+if TYPE_CHECKING:
+    from coterie._core.fold.fold import PartitionFold
 
 STEPS_BETWEEN_SNAPSHOTS = 10
 LOG = "log"  # what could not be read: the list of its files
@@ -222,20 +226,27 @@ class Watcher:
 
     def answers(self) -> Iterator[Answer]:
         """Yield what is shown of each partition, by number, except of those that failed."""
+        answers: dict[int | None, Answer] = {}
+        folds: dict[int | None, PartitionFold] = {}
         for number in self.listing.partitions():
             partition = self.partitions.get(number)
             answer = None if partition is None else partition.answer()
-            if answer is not None:
-                self.ends.put_lags(answer.rows)
-                yield answer
+            if partition is not None and answer is not None:
+                answers[number] = answer
+                if partition.live is not None:
+                    folds[number] = partition.live.log.fold
+        for answer in each_group_once(answers, folds, self.listing.partition_count()):
+            self.ends.put_lags(answer.rows)
+            yield answer
 
     def listing_of(self, group: str) -> Listing | None:
-        """Return the segments of a group's partition; None: no record of the group was read."""
+        """Return the segments of a group's partitions; None: no record of the group was read."""
+        found: list[Segment] = []
         for number, segments in self.listing.partitions().items():
             live = self.partitions[number].live if number in self.partitions else None
             if live is not None and live.has_group(group):
-                return Listing(tuple(segments), ())
-        return None
+                found += segments
+        return Listing(tuple(found), ()) if found else None
 
     @property
     def newest_ms(self) -> int:
