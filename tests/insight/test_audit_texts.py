@@ -166,8 +166,8 @@ def test_skips_of_one_request_say_how_and_where_they_are_in_doubt():
     rows = [moved("skip", at, 10, 15 + at, why="a seek", doubt=", or not" if at == 1 else "")
             for at in (0, 1)]  # fmt: skip
     assert text_of(*rows) == (
-        "2 partitions of t set forward at once, a seek: about 11 records never committed, or not: "
-        "t-0 10 to 15, t-1 10 to 16"
+        "2 partitions of t set forward at once, a seek: about 11 records never committed: "
+        "t-0 10 to 15, t-1 10 to 16, or not"
     )
     removed = [one | {"removed_ms": ms} for one, ms in zip(rows, (T0 + 500, T0), strict=True)]
     assert "2 partitions of t removed from 2026-11-18T11:06:40.000Z to " in text_of(*removed)

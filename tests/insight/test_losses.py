@@ -87,6 +87,37 @@ def test_skips_and_stalls_are_those_of_the_slow_models(steps, rate):
         assert sorted(stood) == expected
 
 
+@settings(max_examples=examples(150))
+@given(steps=STEPS)
+def test_records_up_to_the_highest_offset_before_are_not_skipped(steps):
+    written = Life(steps)
+    with tempfile.TemporaryDirectory() as home:
+        segments = segments_of(written, Path(home))
+        view = PartitionView(0, segments)
+        losses = Losses(view, Thresholds(skip_rate=1))
+        run_aggregates(view, {"losses": (view.record_filter, losses)})
+        found = {
+            (row["partition"], row["previous_offset"], row["offset"], row["log_offset"]):
+                row["moved"]
+            for row in losses.skip_rows(view)
+        }  # fmt: skip
+        forward = [
+            *loss_model.across_removals(written),
+            *loss_model.from_outside(written, jumps.FEW),
+            *loss_model.seeks(written, rate=1, **SEEK),
+        ]
+        expected = {}
+        for partition, before, after, log_offset in forward:
+            peak = max(
+                one.offset
+                for one in written.commits
+                if one.key == partition and one.offset is not None and one.log_offset < log_offset
+            )
+            if after > max(before, peak):
+                expected[partition, before, after, log_offset] = after - peak
+        assert found == expected
+
+
 @settings(max_examples=examples(80))
 @given(steps=STEPS, data=st.data())
 def test_a_log_in_parts_has_the_findings_of_the_log_as_one(steps, data):

@@ -54,7 +54,7 @@ def loss_counts(view: PartitionView, losses: Losses) -> LossCounts:
     for row in losses.skip_rows(view):
         if view.is_requested(row["timestamp"], row["log_offset"]):
             key = row["group_id"], row["topic"], row["partition"]
-            skipped[key] = skipped.get(key, 0) + row["offset"] - row["previous_offset"]
+            skipped[key] = skipped.get(key, 0) + row["moved"]
     for stall, _ in losses.owned_stalls(view):
         if stall.until_ms is None:
             stalled[stall.key] = stall.since_ms

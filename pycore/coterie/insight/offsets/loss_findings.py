@@ -18,6 +18,7 @@ from coterie.insight.offsets.commit_findings import REWIND, select
 from coterie.insight.offsets.jumps import LONG_MS, Jump, Jumps
 from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
 from coterie.insight.offsets.open_transactions import OpenTransaction, OpenTransactions
+from coterie.insight.offsets.peaks import Peaks
 from coterie.insight.offsets.stalls import Stall, Stalls
 from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.partition_view import PartitionView
@@ -27,7 +28,8 @@ from coterie.times import format_duration, format_time
 
 SKIP, STALL, OPEN_TRANSACTION = "skip", "stall", "open_transaction"
 KINDS = (SKIP, STALL, OPEN_TRANSACTION)
-READ_AGAIN = ", or read again from the earliest offset, as other partitions of the topic were"
+READ_AGAIN = "; or read again, if auto.offset.reset was earliest"
+AS_OTHERS = ", as other partitions of the topic were"
 END = 1 << 63  # behind every record
 Row = dict[str, Any]
 
@@ -66,6 +68,7 @@ class Losses:
         if thresholds.skip_by is not None or thresholds.rewind_by is not None:
             self.parts["removals"] = KeyRemovals()
         if thresholds.skip_by is not None:
+            self.parts["peaks"] = Peaks()
             self.parts[SKIP] = Jumps(view, thresholds.skip_by, thresholds.skip_rate)
         if thresholds.stall_ms is not None:
             self.parts[STALL] = Stalls(thresholds.stall_ms, view.trusted_from_ms)
@@ -95,9 +98,18 @@ class Losses:
         """Yield the findings about records that were skipped, or repeated after a removal."""
         limits = self.thresholds
         if "removals" in self.parts:
-            yield from across_removals(self.parts["removals"], limits.skip_by, limits.rewind_by)
+            removals, peaks = self.parts["removals"], self.parts.get("peaks")
+            yield from across_removals(removals, peaks, limits.skip_by, limits.rewind_by)
         if SKIP in self.parts:
-            yield from map(jump_row, self.parts[SKIP].jumps(view))
+            jumps = list(self.parts[SKIP].jumps(view))
+            columns = (
+                np.array([jump.at[name] for jump in jumps], np.int64)
+                for name in ("key", "log_offset", "previous_offset")
+            )
+            highest = self.parts["peaks"].before(*columns).tolist()
+            for jump, peak in zip(jumps, highest, strict=True):
+                if jump.at["offset"] - peak >= self.parts[SKIP].skip_by:
+                    yield jump_row(jump, peak)
 
     def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, Owner]]:
         """Yield the stalls of partitions that a member owned, with the owner."""
@@ -117,11 +129,12 @@ def end_of(view: PartitionView) -> int:
 
 
 def across_removals(
-    removals: KeyRemovals, skip_by: int | None, rewind_by: int | None
+    removals: KeyRemovals, peaks: Peaks | None, skip_by: int | None, rewind_by: int | None
 ) -> Iterator[Row]:
-    """Yield the commits after a removal that differ from the commit before it.
+    """Yield the commits after a removal that are beyond all before it, or lower than the last.
 
-    ``skip_by``, ``rewind_by``: the least difference; None: this kind is not looked for.
+    ``skip_by``, ``rewind_by``: the least difference; None: this kind is not looked for, and skips
+    need no ``peaks``.
     """
     columns = removals.in_order()
     if not columns:
@@ -129,28 +142,34 @@ def across_removals(
     change = columns["after_offset"] - columns["before_offset"]
     resumed = columns["known"] & columns["resumed"]
     chosen = np.zeros(len(change), np.bool_)
+    highest = columns["before_offset"]
     went_back = set()
-    if skip_by is not None:
-        chosen |= change >= skip_by
+    if skip_by is not None and peaks is not None:
+        highest = peaks.before(columns["key"], columns["log_offset"], highest)
+        chosen |= columns["after_offset"] - highest >= skip_by
         back = select(columns, resumed & (change < 0))
         went_back = {(*removal.key[:2], removal.removed_ms) for removal in removals.rows(back)}
     if rewind_by is not None:
         chosen |= change <= -rewind_by
-    for removal in removals.rows(select(columns, chosen & resumed)):
-        yield removal_row(removal, (*removal.key[:2], removal.removed_ms) in went_back)
+    chosen &= resumed
+    peaks_of_chosen = highest[chosen].tolist()
+    found = zip(removals.rows(select(columns, chosen)), peaks_of_chosen, strict=True)
+    for removal, peak in found:
+        yield removal_row(removal, peak, (*removal.key[:2], removal.removed_ms) in went_back)
 
 
-def removal_row(removal: KeyRemoval, others_went_back: bool) -> Row:
+def removal_row(removal: KeyRemoval, peak: int, others_went_back: bool) -> Row:
     """Return the finding about a commit after a removal.
 
-    ``others_went_back``: whether other partitions of the topic, removed at the same time, did.
+    ``peak``: the highest offset before it. ``others_went_back``: whether other partitions of the
+    topic, removed at the same time, did.
     """
     assert removal.offset is not None  # such a removal is no finding
     assert removal.resumed is not None
     old, new = removal.offset, removal.resumed.offset
     removed = removed_text([removal.removed_ms])
-    doubt = READ_AGAIN if others_went_back else ""
-    detail = f"committed {old}, {removed}, resumed near {new}: about {new - old} records never "
+    doubt = READ_AGAIN + (AS_OTHERS if others_went_back else "")
+    detail = f"committed {peak}, {removed}, resumed near {new}: about {new - peak} records never "
     detail += f"committed{doubt}"
     if new < old:
         detail = f"from {old}, {removed}, back to {new}, by {old - new}"
@@ -159,7 +178,7 @@ def removal_row(removal: KeyRemoval, others_went_back: bool) -> Row:
         "kind": SKIP if new > old else REWIND,
         **dict(zip(("group_id", "topic", "partition"), removal.key, strict=True)),
         "detail": detail,
-        **moved(old, new, place.file, place.position, "removed"),
+        **moved(peak if new > old else old, new, place.file, place.position, "removed"),
         "removed_ms": removal.removed_ms,
         "doubt": doubt,
         "offset": new,
@@ -192,8 +211,8 @@ def moved(old: int, new: int, file: str, position: int, how: str) -> Row:
     }
 
 
-def jump_row(jump: Jump) -> Row:
-    """Return the finding about a jump."""
+def jump_row(jump: Jump, peak: int) -> Row:
+    """Return the finding about a jump; ``peak``: the highest offset before it."""
     at = jump.at
     old, new, step = at["previous_offset"], at["offset"], at["step"]
     if jump.ordinary is None:
@@ -202,11 +221,13 @@ def jump_row(jump: Jump) -> Row:
         time = "in an unknown time" if at["ms"] == LONG_MS else f"in {at['ms']} ms"
         why = f"{time}; the group's other steps are at most {jump.ordinary}: a seek"
     reason = why if jump.ordinary is None else "a seek"
+    if peak > old:
+        why += f"; up to {peak} all had been committed before"
     return {
         "kind": SKIP,
         **dict(zip(("group_id", "topic", "partition"), jump.key, strict=True)),
         "detail": f"from {old} forward to {new}, by {step}, {why}",
-        **moved(old, new, jump.file, at["position"], reason),
+        **moved(peak, new, jump.file, at["position"], reason),
         "why": reason,
         "offset": new,
         "previous_offset": old,

@@ -151,8 +151,8 @@ def skips_text(rows: list[Row], row: Row) -> str:
     how = removal_before(rows, "further on") or f"set forward at once, {rows[0]['why']}"
     doubt = max(one.get("doubt", "") for one in rows)
     return (
-        f"{places_text(row['partitions'])} {how}: about {passed} never committed{doubt}: "
-        f"{changes_text(rows)}"
+        f"{places_text(row['partitions'])} {how}: about {passed} never committed: "
+        f"{changes_text(rows)}{doubt}"
     )
 
 
