@@ -107,6 +107,28 @@ def test_the_file_of_several_groups_names_them_and_has_a_name_by_default(broker,
     assert sorted(lines) == ["g,clicks,0,9", "g,orders,0,1", "g,orders,1,2", "h,orders,0,3"]
 
 
+def test_offsets_go_back_only_with_yes(broker, at_ms, tmp_path):
+    """Without a terminal nobody can agree: nothing is written, and one line says so."""
+    read_again = {("orders", 0): 20, ("orders", 1): 9, ("clicks", 0): 9}
+    commit_all(broker, "g", read_again)
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
+    back = "group 'g' goes back by 14 offsets in 2 partitions: these records will be read again"
+    fails(*execute, says=(back, "nothing was committed (--yes commits it)"))
+    assert (committed(broker, "g"), os.listdir(tmp_path)) == (read_again, [])
+    result = coterie_ok(*execute, "--yes")
+    assert back in result.stderr
+    assert committed(broker, "g") == BEFORE
+    assert "goes back" not in coterie_ok(*undo(broker, at_ms)).stderr
+
+
+def test_the_plan_says_that_offsets_go_back_before_it_is_written(broker, at_ms):
+    commit_all(broker, "g", {("orders", 0): 20})
+    lines = coterie_ok(*undo(broker, at_ms)).stderr.splitlines()
+    assert "coterie: group 'g' goes back by 13 offsets in 1 partition: " in "\n".join(lines)
+    place = next(at for at, line in enumerate(lines) if "goes back" in line)
+    assert place < next(at for at, line in enumerate(lines) if line.startswith("group g: "))
+
+
 def test_a_group_with_members_is_refused_and_nothing_is_written(broker, at_ms, tmp_path):
     join_alone(broker, "g", {"orders": [0]})
     execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")

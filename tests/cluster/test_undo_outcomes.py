@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("aiokafka")
 
+from coterie.cli import undoing
 from coterie.cli.failures import Failed
 from coterie.cli.undoing import commit_plan
 from coterie.cluster.end_offsets import EARLIEST
@@ -59,11 +60,11 @@ def executed(tmp_path, monkeypatch):
         monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", cluster.end_offsets)
         rows = [
             {"group_id": group, "topic": topic, "partition": number, "offset": offset,
-             "trusted_from": len(group)}
+             "latest_offset": offset, "trusted_from": len(group)}
             for (group, topic, number), offset in plan.items()
         ]  # fmt: skip
         save = tmp_path / "before.csv"
-        outcomes = commit_plan(rows, str(save), SimpleNamespace(inputs=()))
+        outcomes = commit_plan(rows, str(save), SimpleNamespace(inputs=()), yes=True)
         return outcomes, save.read_text()
 
     return execute
@@ -222,3 +223,14 @@ def test_a_signal_while_the_cluster_does_not_answer_leaves_no_file(executed, tmp
         executed(cluster, {("g", "t", 0): 5}, signalled(cluster, stop))
     assert cluster.made == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("agrees", "is_committed"), [(True, True), (False, False)])
+def test_people_agree_at_a_terminal_to_offsets_that_go_back(agrees, is_committed, monkeypatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("click.confirm", lambda text, err: agrees)
+    if is_committed:
+        undoing._ask(["group 'g' goes back"])
+    else:
+        with pytest.raises(Failed, match="nothing was committed"):
+            undoing._ask(["group 'g' goes back"])

@@ -1,6 +1,7 @@
 """Findings against what plain Python finds in Kafka's own decode, and against live brokers."""
 
 import json
+import shlex
 from collections import defaultdict
 from itertools import pairwise
 
@@ -437,3 +438,14 @@ def test_a_log_of_a_million_records_is_gone_through():
     result = coterie("audit", wide(), "--format", "json")
     assert result.returncode == 1
     assert {row["kind"] for row in json.loads(result.stdout)} == {"rewind", "flapping"}
+
+
+def test_the_way_back_from_a_rewind_is_a_command_that_restores_what_was_before(tmp_path):
+    """A loop has none, nor have offsets that were removed before they were committed again."""
+    lines = coterie("audit", log("basic"), "--group", "grp-reset-cli").stdout.splitlines()
+    command = lines[lines.index("the way back from a rewind:") + 1]
+    assert command.startswith("coterie undo ")
+    restored = coterie_ok(*shlex.split(command)[1:]).stdout
+    assert "orders,0,40\norders,1,41\norders,2,42\n" in restored
+    removed = coterie("audit", log("basic"), "--only", "skip").stdout
+    assert "the way back" not in removed

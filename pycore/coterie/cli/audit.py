@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from coterie.cli.lossoptions import loss_options
 from coterie.cli.params import DURATION
 from coterie.insight.asking import Row
 from coterie.insight.groups.causes import counted
+from coterie.insight.offsets.commit_findings import REWIND
 from coterie.insight.offsets.divergence import Live, read_live
 from coterie.insight.questions import audit
 from coterie.insight.render import tables
@@ -34,6 +36,8 @@ SUMMARY = {
 STYLES = {audit.DATA: "bold red", audit.PROGRESS: "bold yellow", audit.COST: "bold cyan"}
 BEFORE_MS = 600_000  # of a finding, for what led to it
 DEFAULT = audit.Parameters()
+ONE_REWIND = re.compile(r"from \d+ back to |.* set back at once, by ")
+WAYS_SHOWN = 5
 
 
 @click.command("audit")
@@ -188,6 +192,10 @@ def draw(
     title = f"the first {len(rows):,} of {len(every_row):,} findings" if left_out else None
     table = tables.table({name: audit.FIELDS[name] for name in SHOWN}, rows, title)
     yield table._replace(blocks=(paragraph(row, log) for row in rows))
+    if back := ways_back(rows, log):
+        left_out = len(back) - WAYS_SHOWN
+        more = [f"and of {counted(left_out, 'more group')}"] if left_out > 0 else []
+        yield "\n".join(["the way back from a rewind:", *back[:WAYS_SHOWN], *more, ""])
     differing = [
         row for row in rows if row["kind"] == audit.DIVERGENCE and row["log_offset"] is not None
     ]
@@ -198,6 +206,19 @@ def draw(
             f"first differing record: {first['file']}, byte {first['position']}, "
             f"offset {first['log_offset']}, {time}"
         )
+
+
+def ways_back(rows: list[Row], log: str) -> list[str]:
+    """Return the command that shows the way back from the first rewind of each group.
+
+    A loop has no way back, nor have offsets that were removed before.
+    """
+    commands: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: row["timestamp"] or 0):
+        if row["kind"] == REWIND and ONE_REWIND.match(row["detail"]) and row["timestamp"]:
+            before = ["--group", row["group_id"], "--before", format_time(row["timestamp"])]
+            commands.setdefault(row["group_id"], f"coterie undo {log} {shlex.join(before)}")
+    return [tables.printable(command) for command in commands.values()]
 
 
 def paragraph(row: Row, log: str) -> tables.Block:

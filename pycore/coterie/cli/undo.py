@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import click
@@ -54,6 +54,11 @@ REWIND_IS_FRESH_MS = 60_000  # people seldom give a time more exactly than to a 
     "offsets-before-TIME.csv.",
 )
 @click.option(
+    "--yes",
+    is_flag=True,
+    help="With --execute: do not ask when offsets go back or the group has committed since.",
+)
+@click.option(
     "--without-deleted",
     is_flag=True,
     help="Leave out partitions for which the group has no offset now, as of a deleted topic.",
@@ -67,6 +72,7 @@ def command(
     without_deleted: bool,
     execute: bool,
     save_file: str | None,
+    yes: bool,
     options: asking.Options,
 ) -> None:
     """Print the offsets that a group had committed at TIME, or just before it, for a reset.
@@ -86,8 +92,8 @@ def command(
         raise click.UsageError("--until is earlier than the time to go back to")
     if execute and (options.logs.servers is None or against_latest):
         raise click.UsageError("--execute needs --bootstrap-server, and no --against-latest")
-    if save_file is not None and not execute:
-        raise click.UsageError("--save is for --execute")
+    if (save_file is not None or yes) and not execute:
+        raise click.UsageError(f"{'--yes' if yes else '--save'} is for --execute")
     parts = asking.parts_of(undo.NAME, undo.Parameters(at_ms, retention_ms), options)
     rows = [row for part in parts for row in part.rows]
     if without_deleted:
@@ -95,21 +101,26 @@ def command(
     if against_latest:
         rows = [row for row in rows if row["change"] != undo.SAME]
     if execute:
-        commit_reset(rows, at_ms, save_file, options)
-    elif options.form == RESET and not against_latest:
+        commit_reset(rows, at_ms, save_file, options, yes=yes)
+        return
+    steps = (
+        (group, [row["difference"] or 0 for row in group_rows])
+        for group, group_rows in by_group(rows).items()
+    )
+    say_lines(line for one in steps if (line := undoing.going_back(*one)))
+    if options.form == RESET and not against_latest:
         write_reset(rows, at_ms, options)
     else:
         shown = replace(options, form="table") if options.form == RESET else options
         asking.show(undo.FIELDS, rows, shown, draw=draw)
-    if not execute:
-        say_warnings(rows, at_ms)
+    say_lines(warnings(rows, at_ms))
     if against_latest and rows:
         raise click.exceptions.Exit(1)
 
 
-def say_warnings(rows: list[Row], at_ms: int) -> None:
+def say_lines(found: Iterable[str]) -> None:
     """Print what to read before the offsets are committed."""
-    lines = list(warnings(rows, at_ms))
+    lines = list(found)
     for line in lines[:WARNINGS_SHOWN]:
         say(f"coterie: {line}")
     if len(lines) > WARNINGS_SHOWN:
@@ -135,12 +146,12 @@ def planned_of(rows: list[Row], at_ms: int, options: asking.Options) -> list[Row
 
 
 def commit_reset(
-    rows: list[Row], at_ms: int, save_file: str | None, options: asking.Options
+    rows: list[Row], at_ms: int, save_file: str | None, options: asking.Options, *, yes: bool
 ) -> None:
     """Commit the offsets, and output what became of each partition."""
     planned = planned_of(rows, at_ms, options)
-    outcomes = undoing.commit_plan(planned, save_file, options)
-    say_warnings(rows, at_ms)
+    outcomes = undoing.commit_plan(planned, save_file, options, yes=yes)
+    say_lines(warnings(rows, at_ms))
     form = "table" if options.form == RESET else options.form
     asking.show(undoing.FIELDS, outcomes, replace(options, form=form))
     if any(row["outcome"] == undoing.FAILED for row in outcomes):
@@ -180,10 +191,7 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
     """Yield a table per group: what a reset would change."""
     notes = ("note",) if any(row["note"] for row in rows) else ()
     fields = asking.with_trust({name: undo.FIELDS[name] for name in (*SHOWN, *TIMES, *notes)}, rows)
-    by_group: dict[str, list[Row]] = {}
-    for row in rows:
-        by_group.setdefault(row["group_id"], []).append(row)
-    for group, group_rows in by_group.items():
+    for group, group_rows in by_group(rows).items():
         counts = Counter(row["change"] for row in group_rows)
         summary = ", ".join(
             f"{counts[change]} {change}" for change in undo.CHANGES if counts[change]
@@ -191,12 +199,17 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
         yield tables.table(fields, group_rows, f"group {tables.printable(group)}: {summary}")
 
 
+def by_group(rows: list[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each group."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["group_id"], []).append(row)
+    return groups
+
+
 def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
     """Yield the warnings to read before the file is given to Kafka's tool."""
-    by_group: dict[str, list[Row]] = {}
-    for row in rows:
-        by_group.setdefault(row["group_id"], []).append(row)
-    for group, group_rows in by_group.items():
+    for group, group_rows in by_group(rows).items():
         state, since = group_rows[0]["state"], group_rows[0]["trusted_from"]
         if since is not None and at_ms < since:
             yield (

@@ -8,8 +8,11 @@ Source: ConsumerGroupCommand.resetOffsets, checkOffsetsRange.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
+
+import click
 
 from coterie import csvrows
 from coterie.atomic_file import check_file
@@ -35,6 +38,7 @@ FIELDS = {
     "outcome": "string",
     "note": "string",
 }
+DOUBTS_SHOWN = 3
 COMMITTED, UNCHANGED, FAILED = "committed", "unchanged", "failed"
 Place = tuple[str, int]
 Offsets = Mapping[Place, int]
@@ -56,14 +60,19 @@ class Ranges(NamedTuple):
     failed: dict[str, ClusterError]
 
 
-def commit_plan(planned: list[Row], save_file: str | None, options: Options) -> list[Row]:
+def commit_plan(
+    planned: list[Row], save_file: str | None, options: Options, *, yes: bool
+) -> list[Row]:
     """Commit the offsets of rows of ``undo``; return the outcome of each partition.
+
+    If offsets go back, or the group has committed since, people have to agree first, unless
+    ``yes``.
 
     Raises
     ------
     CoterieError
-        A group has members, the cluster refuses or does not answer, or the offsets before cannot
-        be saved. Then nothing was committed.
+        A group has members, nobody agrees, the cluster refuses or does not answer, or the offsets
+        before cannot be saved. Then nothing was committed.
     """
     from coterie.cli.livestate import on_cluster_again  # with asyncio, which takes long to import
 
@@ -76,25 +85,27 @@ def commit_plan(planned: list[Row], save_file: str | None, options: Options) -> 
     inputs = options.inputs
     check_file(save, overwrite=False, inputs=inputs, option="--save")
     outcomes: list[Row] = []
+    agreed: dict[str, Offsets] | None = None  # what the cluster had when people agreed
+    doubts: list[str] = []
 
     async def work(cluster: Cluster, stop: asyncio.Event) -> None:
+        nonlocal agreed
         from coterie.cluster.stopping import run_until
 
         found = await run_until(stop, _look(cluster, plan))
         if found is None:
             return
         before, ranges = found
-        saved = [
-            {"group_id": group, "topic": place[0], "partition": place[1], "offset": offset}
-            for group, offsets in before.items()
-            for place, offset in offsets.items()
-            if place in plan[group]
-        ]
-        with (
-            whole_file(save, overwrite=False, inputs=inputs) as path,
-            text_of(path) as out,
-        ):
-            out.writelines(reset_lines(saved, with_group=len(plan) > 1))
+        if agreed is None:
+            doubts.extend(_doubts(planned, before))
+            agreed = before
+            if doubts and not yes:
+                return
+        elif agreed != before:
+            raise Failed("the offsets have changed meanwhile: look again; nothing was committed")
+        for line in doubts if yes else ():
+            say(f"coterie: {line}")
+        _save_before(save, before, plan, inputs)
         say(f"coterie: the offsets before are in {save}, for --reset-offsets --from-file")
         for group, offsets in plan.items():
             if stop.is_set():
@@ -106,11 +117,79 @@ def commit_plan(planned: list[Row], save_file: str | None, options: Options) -> 
 
     try:
         on_cluster_again(options, work)
+        if doubts and not yes:
+            _ask(doubts)
+            on_cluster_again(options, work)
     except (KeyboardInterrupt, Terminated):
         if not outcomes:  # else what was committed has to be shown
             raise
     trusted = {row["group_id"]: row["trusted_from"] for row in planned}
     return [{**row, "trusted_from": trusted[row["group_id"]]} for row in outcomes]
+
+
+def _save_before(
+    save: str, before: Mapping[str, Offsets], plan: Mapping[str, Offsets], inputs: Iterable[str]
+) -> None:
+    """Write what the cluster has for the partitions of the plan, as a file for the tool."""
+    saved = [
+        {"group_id": group, "topic": place[0], "partition": place[1], "offset": offset}
+        for group, offsets in before.items()
+        for place, offset in offsets.items()
+        if place in plan[group]
+    ]
+    with (
+        whole_file(save, overwrite=False, inputs=inputs) as path,
+        text_of(path) as out,
+    ):
+        out.writelines(reset_lines(saved, with_group=len(plan) > 1))
+
+
+def _doubts(planned: Iterable[Row], before: Mapping[str, Offsets]) -> Iterator[str]:
+    """Yield what to agree to, for each group: offsets that go back, commits since the plan."""
+    by_group: dict[str, list[Row]] = {}
+    for row in planned:
+        by_group.setdefault(row["group_id"], []).append(row)
+    for group, rows in by_group.items():
+        now = [before[group].get((row["topic"], row["partition"])) for row in rows]
+        steps = [
+            row["offset"] - offset
+            for row, offset in zip(rows, now, strict=True)
+            if offset is not None
+        ]
+        if line := going_back(group, steps):
+            yield line
+        since = sum(
+            offset not in (None, row["latest_offset"], row["offset"])
+            for row, offset in zip(rows, now, strict=True)
+        )
+        if since:
+            yield f"group {group!r} has committed {counted(since, 'partition')} since the plan"
+
+
+def going_back(group: str, steps: Iterable[int]) -> str:
+    """Return what it means that offsets go back, as text; empty: none does.
+
+    ``steps``: by how much the offset of each partition changes.
+    """
+    back = [-step for step in steps if step < 0]
+    if not back:
+        return ""
+    return (
+        f"group {group!r} goes back by {counted(sum(back), 'offset')} in "
+        f"{counted(len(back), 'partition')}: these records will be read again"
+    )
+
+
+def _ask(doubts: list[str]) -> None:
+    """Ask at a terminal whether to commit; raise Failed if not."""
+    shown = doubts[:DOUBTS_SHOWN]
+    shown += [f"{len(doubts) - len(shown)} more"] if len(doubts) > len(shown) else []
+    if not sys.stdin.isatty():
+        raise Failed(f"{'; '.join(shown)}; nothing was committed (--yes commits it)")
+    for line in shown:
+        say(f"coterie: {line}")
+    if not click.confirm("commit the offsets?", err=True):
+        raise Failed("nothing was committed")
 
 
 async def _look(cluster: Cluster, plan: Mapping[str, Offsets]) -> tuple[dict[str, Offsets], Ranges]:
