@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie.cli import logs, progress
+from coterie.cli import copying, logs, progress
 from support import commandline
 from support.commandline import coterie
 from support.log_writer import batch, commit, group_key, group_value
@@ -72,6 +72,22 @@ def test_a_size_that_is_not_known_is_left_open_until_it_is(clock, monkeypatch):
         shown.total(2000)
         shown.advance(700)
     assert " 1.2/2.0 kB" in plain(terminal)
+
+
+def test_a_copy_has_a_total_by_its_offsets(clock, monkeypatch):
+    """A quarter of the offsets took 500 bytes, so all of them will take about 2,000."""
+    terminal = on_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress.TerminalProgress() as shown:
+        copy = copying._Shown(shown, None, False, copying.CopyObserver())
+        copy.progress(0, 40)
+        copy.appended(3, memoryview(bytes(500)))
+        clock[0] += 1
+        copy.progress(10, 40)
+        assert "fetched 10 of 40 offsets" in plain(terminal)
+        assert " 0.5/2.0 kB" in plain(terminal)
+    shown_lines = re.split(r"[\r\n]|\x1b\[[0-9;?]*[A-Za-z]", plain(terminal))
+    assert max(map(len, shown_lines)) <= 80
 
 
 def test_the_bar_of_a_listing_is_gone_when_the_command_begins(clock, monkeypatch):

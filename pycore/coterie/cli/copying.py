@@ -98,6 +98,8 @@ class _Shown(CopyObserver):
 
     def progress(self, done: int, total: int) -> None:
         self._observer.progress(done, total)
+        if done > 0:  # how many bytes the others have is not known before they come
+            self._progress.total(round(self._progress.done * total / done))
         self._progress.stage(f"fetched {done:,} of {total:,} offsets")
 
     def appended(self, partition: int, batches: memoryview) -> None:

@@ -8,6 +8,7 @@ block of lines. Names, numbers and times are never broken.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TextIO
@@ -132,12 +133,12 @@ def column_widths(table: Table, screen_width: int | None) -> list[int] | None:
     room = screen_width - edges
     if sum(least) > room:
         return None
-    narrow = widths
-    for most in range(max(widths), 0, -1):
-        narrow = [max(low, min(width, most)) for low, width in zip(least, widths, strict=True)]
-        if sum(narrow) <= room:
-            break
-    return narrow
+
+    def narrowed(most: int) -> list[int]:
+        return [max(low, min(width, most)) for low, width in zip(least, widths, strict=True)]
+
+    fitting = bisect_right(range(room + 1), room, key=lambda most: sum(narrowed(most)))
+    return narrowed(fitting - 1)
 
 
 def blocks_of(table: Table) -> Iterator[Block]:

@@ -88,26 +88,26 @@ def packed(
     ends all lines but the last.
     """
     lines: list[str] = []
-    line, room = " " * first, width - len(end)
-    is_empty = True
+    blank, room = " " * gap, width - len(end)
+    line, used, is_empty = " " * first, first, True
     for unit in units:
-        size = columns_of(unit)
-        longer = size if is_empty else gap + size
-        if columns_of(line) + longer <= room:
-            line += unit if is_empty else " " * gap + unit
+        size = len(unit) if unit.isascii() else columns_of(unit)
+        if used + size + (0 if is_empty else gap) <= room:
+            line += unit if is_empty else blank + unit
+            used += size if is_empty else gap + size
             is_empty = False
             continue
         if not is_empty:
             lines.append(line + end)
-        line, is_empty = " " * later, True
         if later + size <= room:
-            line, is_empty = line + unit, False
+            line, used = " " * later + unit, later + size
         elif " " in unit:
             *whole, line = packed(unit.split(" "), width, later, later, 1, end)
             lines += (one + end for one in whole)
-            is_empty = False
+            used = columns_of(line)
         else:
-            line, is_empty = unit, False
+            line, used = unit, size
+        is_empty = False
     return [*lines, line]
 
 
