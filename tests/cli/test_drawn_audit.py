@@ -98,7 +98,7 @@ def test_a_log_that_may_lack_partitions_cannot_miss_a_live_group(tmp_path, parti
     for number in partitions:
         folder = tmp_path / "log" / f"__consumer_offsets-{number}"
         folder.mkdir(parents=True)
-        (folder / f"{0:020}.log").write_bytes(batch(0, [commit(5)]))
+        (folder / f"{0:020}.log").write_bytes(batch(0, [commit(5, group=b"g%d" % number)]))
     (tmp_path / "live.json").write_text('{"groups": []}')
     ask = ("audit", tmp_path / "log", "--only", "rewind")
     assert coterie_ok(*ask).stderr == ""

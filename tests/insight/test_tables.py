@@ -172,6 +172,8 @@ def test_a_block_of_its_own_ends_with_a_command_that_a_shell_takes_from_several_
     command = f"coterie explain copy --group {WIDE} --since 1970-01-01T00:00:00.000Z"
     own = Block([["rewind", "group g"], [SENTENCE]], "bold red", command)
     table = Table(None, ["A", "B"], [NAME, NAME], [[WIDE], [WIDE]], [own])
+    below = at_width(monkeypatch, 60, f"go on:\n{command}")[1:]
+    assert shlex.split("\n".join(below).replace("\\\n", " ")) == command.split()
     lines = at_width(monkeypatch, 60, table)
     assert lines[1] == "rewind   group g"
     begin = next(at for at, line in enumerate(lines) if "coterie" in line)

@@ -215,7 +215,7 @@ def ways_back(rows: list[Row], log: str) -> list[str]:
     """
     commands: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: row["timestamp"] or 0):
-        if row["kind"] == REWIND and ONE_REWIND.match(row["detail"]) and row["timestamp"]:
+        if row["kind"] == REWIND and ONE_REWIND.match(row["detail"] or "") and row["timestamp"]:
             before = ["--group", row["group_id"], "--before", format_time(row["timestamp"])]
             commands.setdefault(row["group_id"], f"coterie undo {log} {shlex.join(before)}")
     return [tables.printable(command) for command in commands.values()]

@@ -171,8 +171,7 @@ def block_lines(block: Block, screen: Screen) -> Iterator[str]:
         else:
             yield from packed(texts, width, INDENT, 2 * INDENT, GAP)
     if block.command:
-        options = block.command.replace(" --", "\n--").split("\n")
-        yield from packed(options, width, INDENT, 2 * INDENT, end=" \\")
+        yield from text_lines(" " * INDENT + block.command, width)
         yield ""
 
 

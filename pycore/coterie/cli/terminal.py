@@ -16,6 +16,7 @@ from typing import NamedTuple, TextIO
 USUAL_COLUMNS = 80  # of a terminal that does not say how wide it is
 INDENT = 2  # of the lines that go on with a text
 TEXTS_CACHED = 4096  # wrapped: names and causes repeat
+COMMAND = "coterie "  # how a line begins that is a command
 PLAIN = ("", "")
 
 
@@ -68,15 +69,21 @@ def print_text(text: str) -> None:
 
 
 def text_lines(text: str, width: int | None) -> Iterator[str]:
-    """Yield the lines of a text, each wrapped with its own indent and ``INDENT`` more."""
+    """Yield the lines of a text, each wrapped with its own indent and ``INDENT`` more.
+
+    A command is continued as a shell takes it.
+    """
     for line in text.split("\n"):
         if width is None or columns_of(line) <= width:
             yield line
         else:
             words = line.lstrip(" ")
             indent = len(line) - len(words)
-            first, *others = packed(words.split(" "), width, indent, indent + INDENT)
-            yield from (first, *others)
+            if words.startswith(COMMAND):
+                options = words.replace(" --", "\n--").split("\n")
+                yield from packed(options, width, indent, indent + INDENT, end=" \\")
+            else:
+                yield from packed(words.split(" "), width, indent, indent + INDENT)
 
 
 def packed(
