@@ -100,7 +100,7 @@ def damage_a_log(rng, real):
 def main(seconds, seed):
     """Run inputs from ``seed`` on until the time is over, and at least one."""
     real = pieces()
-    records = fuzz_codec.real_records(real)
+    records = fuzz_codec.real_records(real) + fuzz_codec.made_records()
     wires = fuzz_wire.Wire()
     RUNNING.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()

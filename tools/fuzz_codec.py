@@ -1,8 +1,12 @@
 """The codec's part of ``fuzz.py``: damaged keys, values, members' bytes and compressed streams.
 
 Each must be decoded or raise CorruptData, and decoded data must encode and decode to itself. Keys
-and values come from the golden logs; each codec makes the streams.
+and values come from the golden logs, and from the table of messages, with each tagged field; each
+codec makes the streams.
 """
+
+import struct
+from operator import itemgetter
 
 from coterie import CoterieError
 from coterie._core.codec.compress import compress, decompress
@@ -15,6 +19,7 @@ from coterie._core.codec.schema import (
     encode_key,
     encode_value,
 )
+from coterie.schemas import SECTIONS
 
 STREAM_BYTES_MAX = 1 << 22
 STREAMS = [
@@ -36,12 +41,57 @@ def real_records(segments):
     return pairs
 
 
+def made_records():
+    """Return (key, value) of each record of the table, with all fields of its last version."""
+    pairs = [redpandas()]
+    for section in SECTIONS.values():
+        if "value" in section.parts:
+            key = {"version": section.keys[1], "data": example(section.fields("key"))}
+            value = {"version": section.last, "data": example(section.fields("value"))}
+            value["data"] |= {"expireTimestamp": 1, "_unknown_tags": [(77, b"x"), (1 << 31, b"")]}
+            pairs.append((encode_key(key), encode_value(section.keys[1], value)))
+    return pairs
+
+
+def example(fields):
+    """Return a value for each field, not the default; lists have two elements."""
+
+    def one(kind, below):
+        if kind.startswith("[]"):
+            return [one(kind[2:], below)] * 2
+        texts = {"string": "text", "bytes": b"bytes", "uuid": "AAAAAAAAAAEAAAAAAAAAAQ"}
+        return example(below) if kind == "struct" else texts.get(kind, 2)
+
+    return {name: one(kind, below) for name, kind, *_, below in fields}
+
+
+def redpandas():
+    """Return a group's record as Redpanda writes it, with a version before the member."""
+    text = struct.pack(">h4s", 4, b"text")
+    value = struct.pack(">h", 3) + text + struct.pack(">i", 1) + text * 2
+    value += struct.pack(">qih", 1, 1, 3) + text * 4 + struct.pack(">iiii", 1, 1, 0, 0)
+    return struct.pack(">h", 2) + text, value
+
+
 def plain(data):
-    """Remove the decoded copies of the members' bytes, which are never written."""
+    """Remove what is never written: the decoded copies of members' bytes, Redpanda's versions."""
     for member in data.get("members", ()):
+        member.pop("version", None)
         member.pop("subscription_decoded", None)
         member.pop("assignment_decoded", None)
     return data
+
+
+def by_tag(data):
+    """Return the same with the unknown tagged fields of each struct in order of their tags."""
+    if isinstance(data, list):
+        return [by_tag(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        name: sorted(item, key=itemgetter(0)) if name == "_unknown_tags" else by_tag(item)
+        for name, item in data.items()
+    }
 
 
 def check_key(raw):
@@ -56,7 +106,7 @@ def check_value(version, raw):
     """Decode a value, then its encoding."""
     value = decode_value(version, raw)
     if "data" in value:
-        data = plain(value["data"])
+        data = by_tag(plain(value["data"]))
         again = encode_value(version, {"version": value["version"], "data": data})
         assert plain(decode_value(version, again)["data"]) == data
 

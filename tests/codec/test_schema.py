@@ -387,6 +387,33 @@ def test_a_count_of_tagged_fields_below_0_is_none():
     assert faults_of(1, raw) == []
 
 
+@pytest.mark.parametrize(
+    ("tags", "found"),
+    [
+        (f"01 00 10 {UUID_BYTES}", {"topicId": UUID}),
+        (f"01 00 03 {UUID_BYTES}", {"topicId": UUID}),  # the type decides, not the size
+        (f"01 00 7f {UUID_BYTES}", {"topicId": UUID}),
+        (f"02 00 10 {UUID_BYTES} 00 10 {'00' * 16}", {}),  # twice: the last one, here the default
+        (f"01 00 10 {UUID_BYTES[:-2]}", None),
+        (f"02 00 10 {UUID_BYTES}", None),  # one of two
+        (f"02 00 10 {UUID_BYTES} 05 02 ab", None),
+        ("01 05 ffffffff07 ab", None),
+        ("01 05 ffffffff0f ab", None),
+        ("ffffffff07 05 00", None),
+        ("01 05", None),
+        ("01 ffffffffff 00", None),
+    ],
+)
+def test_a_tag_that_lies_is_a_fault_of_its_record_where_kafkas_readers_cannot_go_on(tags, found):
+    raw = bytes.fromhex(f"0004 0000000000000064 00000005 03 6d64 00000000000003e8 {tags}")
+    assert faults_of(1, raw) == ([] if found is not None else ["value"])
+    if found is None:
+        with pytest.raises(CorruptData):
+            decode_value(1, raw)
+    else:
+        assert decode_value(1, raw)["data"] == COMMIT | {"leaderEpoch": 5} | found
+
+
 @pytest.mark.parametrize("hexed", ["", "00", "0001", "0001ffff", "0001000161", "0002ffff"])
 def test_broken_keys_are_faults_of_the_key(hexed):
     with pytest.raises(CorruptData) as caught:

@@ -39,9 +39,17 @@ def tasks(*partitions):
     }
 
 
+def with_epochs(tasks):
+    """The tasks as Kafka 4.3 writes them."""
+    for (task,) in tasks.values():
+        task["assignmentEpochs"] = [7]
+    return tasks
+
+
 def streams_assignment(log, member_id, *, state=1):
-    held = {"memberEpoch": 5, "previousMemberEpoch": 4, "state": state, **tasks(1, 2, 3)}
-    revoked = tasks(4, 5, 6).items()
+    held = {"memberEpoch": 5, "previousMemberEpoch": 4, "state": state}
+    held |= with_epochs(tasks(1, 2, 3))
+    revoked = with_epochs(tasks(4, 5, 6)).items()
     held |= {f"{kind}PendingRevocation": of_kind for kind, of_kind in revoked}
     put(log, 22, held, memberId=member_id)
 

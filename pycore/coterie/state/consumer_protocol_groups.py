@@ -331,11 +331,18 @@ def _streams_member(name: str, group: GroupRecords, member_id: str) -> Row:
         "process_id": own.get("processId", ""),
         "user_endpoint": own.get("userEndpoint"),
         "client_tags": {tag["key"]: tag["value"] for tag in own.get("clientTags", ())},
-        "current_tasks": {kind: current.get(kind, []) for kind in TASKS},
-        "pending_revocation_tasks": {
-            kind: current.get(f"{kind}PendingRevocation", []) for kind in TASKS
-        },
-        "target_tasks": {kind: target.get(kind, []) for kind in TASKS},
+        "current_tasks": _tasks(current),
+        "pending_revocation_tasks": _tasks(current, "PendingRevocation"),
+        "target_tasks": _tasks(target),
+    }
+
+
+def _tasks(record: Row, suffix: str = "") -> Row:
+    """Return the tasks of each kind; a record of 4.3 and later also has their epochs."""
+    names = ("subtopologyId", "partitions")
+    return {
+        kind: [{name: task[name] for name in names} for task in record.get(kind + suffix, ())]
+        for kind in TASKS
     }
 
 
