@@ -48,6 +48,7 @@ class TestsByLine:
             self._versions.setdefault(source, []).append((number, text))
 
     def close(self) -> None:
+        """Close the file."""
         self._base.close()
 
     def unrecorded(self, files: Iterable[str], root: Path) -> list[str]:
