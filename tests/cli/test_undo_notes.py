@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from coterie.cli.undo import nothing_planned
+from coterie.log.clock_notes import ClockNotes
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,8 @@ from coterie.cli.undo import nothing_planned
 def test_a_compacted_log_may_have_lost_the_offsets_and_a_whole_one_never_had_them(
     trusted_from_ms, since
 ):
-    note = str(nothing_planned(SimpleNamespace(trusted_from_ms=trusted_from_ms), 2000))
+    options = SimpleNamespace(trusted_from_ms=trusted_from_ms, clocks=ClockNotes())
+    note = str(nothing_planned([], 2000, options))
     assert "1970-01-01T00:00:02.000Z" in note
     if since is None:
         assert "no offset was committed" in note

@@ -3,7 +3,7 @@
 import tempfile
 import weakref
 from collections import defaultdict
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from coterie.errors import LogError
 from coterie.insight.answering import answer
 from coterie.insight.asking import QuestionRequest, find_question
-from coterie.insight.questions import explain, group_names, growth, metrics
+from coterie.insight.questions import expire, explain, group_names, growth, metrics
 from coterie.insight.questions.growth import Parameters
 from coterie.insight.records import threads
 from coterie.insight.records.aggregates import run_aggregates
@@ -65,10 +65,10 @@ def check(home, questions, options):
             rows_of(question, parameters, view) for view in read_partitions([home], **options)
         ]
         rows = partial(rows_of, question, parameters)
-        result = threads.each_partition([home], rows, **options)
-        assert list(result) == expected, question.NAME
-    by_threads = threads.each_partition([home], lambda view: look(view, BASIS), **options)
-    assert page(by_threads) == page(read_partitions([home], **options))
+        with threads.each_partition([home], rows, **options) as result:
+            assert list(result) == expected, question.NAME
+    with threads.each_partition([home], lambda view: look(view, BASIS), **options) as by_threads:
+        assert page(by_threads) == page(read_partitions([home], **options))
 
 
 @settings(max_examples=examples(40))
@@ -162,7 +162,8 @@ def test_a_tally_is_let_go_once_it_was_absorbed(tmp_path):
         run_aggregates(view, {"counted": (view.record_filter, aggregate)})
         return aggregate.absorbed, aggregate.most, view.cut and view.cut.copies
 
-    cut = [found for found in threads.each_partition([small], most_alive) if found[2]]
+    with threads.each_partition([small], most_alive) as all_found:
+        cut = [found for found in all_found if found[2]]
     assert max(parts for parts, _, _ in cut) > THREADS + 1
     assert all(most <= copies for _, most, copies in cut)
 
@@ -209,10 +210,28 @@ def test_what_cannot_be_read_is_reported_after_the_answers_before_it(tmp_path):
 def test_nothing_is_read_once_nobody_wants_it(tmp_path):
     small = in_small_segments(log("basic"), tmp_path, 12)
     view = []
-    actual = threads.each_partition([small], view.append)
-    next(actual)
-    actual.close()
-    assert bytes(view[-1].read_segment_bytes(view[-1].segments[0])) == b""
+    with threads.each_partition([small], view.append) as actual:
+        next(actual)
+    with pytest.raises(CancelledError):
+        view[-1].read_segment_bytes(view[-1].segments[0])
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_a_view_can_be_read_as_long_as_the_log_is_read(case, is_cut, tmp_path, monkeypatch):
+    """Also after all others: `expire` without a time begins with the newest of all."""
+    if not is_cut:
+        monkeypatch.setattr(threads, "part_count", lambda *sizes: 1)
+    small = in_small_segments(log(case), tmp_path, 7)
+    asked = [
+        QuestionRequest("expire", expire.Parameters(retention_ms=ms), [small], groups)
+        for ms in (1, 1 << 40)
+        for groups in (None, frozenset({"g", "group", "tx-group"}))
+    ]
+    answers = [list(answer(request, Silent())) for request in asked]
+    assert any(part.rows for part in answers[0])
+    monkeypatch.setattr(parallel_scan, "cores", lambda: 1)
+    assert answers == [list(answer(request, Silent())) for request in asked]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100])

@@ -21,7 +21,7 @@ from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import find_segments
 from coterie.log.set_back import SetBack
 from coterie.log.time_range import TimeRange
-from support.commandline import coterie_ok
+from support.commandline import coterie_ok, fails
 from support.golden_data import GOLDEN, cases, log
 from support.log_writer import batch, commit_key, commit_value, group_key, group_value
 
@@ -405,6 +405,18 @@ def test_undo_goes_back_by_log_order_and_prints_the_offset_by_record_times(tmp_p
     assert result.stdout == "t,0,10\n"
     assert "t-0 10 by log order, 20 by record times" in result.stderr
     assert "ends before offset 2; by record times, 2 batches from there on would" in result.stderr
+
+
+@pytest.mark.parametrize(("at_s", "is_by_record_times"), [(-3_700, 0), (-3_597, 1), (0, 1)])
+def test_undo_without_an_offset_then_says_that_a_clock_went_back(
+    at_s, is_by_record_times, tmp_path
+):
+    """By the records' own times, 20 was committed at -3,598 s: the clock was back."""
+    folder, begin_ms = set_back(tmp_path)
+    at = str(begin_ms + 1_000 * at_s)
+    line = fails("undo", folder, "--group", "g", "--at", at, says="no offset was committed").stderr
+    assert "times go back in partition 0, by up to 59m59s" in line
+    assert ("by record times, 1 partition had an offset then" in line) == is_by_record_times
 
 
 def test_since_shows_what_follows_in_the_log(tmp_path):

@@ -83,6 +83,7 @@ class Options:
     until_ms: int | None = None
     excluded: tuple[str, ...] = ()  # ids and patterns of groups to leave out
     trusted_from_ms: Since = field(default_factory=dict)  # set by the answer
+    clocks: ClockNotes = field(default_factory=ClockNotes)  # set by the answer
     notes: list[str] = field(default_factory=list)  # printed after the answer
     files: list[str] = field(default_factory=list)  # read beside the log
 
@@ -227,7 +228,6 @@ def partition_answers(
     """
     faults = 0
     newest_ms = -1
-    clocks = ClockNotes()
     with TerminalProgress() as progress:
         parts = answer(request, progress)
         if newest is not None:
@@ -245,13 +245,13 @@ def partition_answers(
         for part in parts:
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
-            clocks.take(part.number, part.clock_steps, part.cut, part.begin)
+            options.clocks.take(part.number, part.clock_steps, part.cut, part.begin)
             if part.trusted_from_ms is not None and (request.groups is None or part.present_groups):
                 options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part
     say_left_out(listing, faults)
-    options.notes.extend(clocks.notes())
+    options.notes.extend(options.clocks.notes())
     if at_ms is not None and newest_ms >= 0:
         options.notes.extend(beyond_notes(at_ms, newest_ms))
 

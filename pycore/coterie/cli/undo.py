@@ -141,7 +141,7 @@ def planned_of(rows: list[Row], at_ms: int, options: asking.Options) -> list[Row
     """Return the rows with an offset to restore; raise Failed if there is none."""
     planned = [row for row in rows if row["offset"] is not None]
     if not planned:
-        raise nothing_planned(options, at_ms)
+        raise nothing_planned(rows, at_ms, options)
     return planned
 
 
@@ -158,19 +158,23 @@ def commit_reset(
         raise click.exceptions.Exit(1)
 
 
-def nothing_planned(options: asking.Options, at_ms: int) -> Failed:
+def nothing_planned(rows: list[Row], at_ms: int, options: asking.Options) -> Failed:
     """Return the error if there is no offset to restore: none existed, or compaction removed it.
 
-    The rows do not show which: a group that was deleted since then has no rows.
+    The rows do not show which: a group that was deleted since then has no rows. If a clock went
+    back, the time may be another one than the user means.
     """
     since = [ms for ms in options.trusted_from_ms.values() if at_ms < ms]
-    if not since:
-        return Failed(f"no offset was committed at {format_time(at_ms)}: nothing to go back to")
-    return Failed(
-        f"the log was compacted, and of {format_time(at_ms)} no offset is left: which there were "
-        f"is not known; it is trusted since {format_time(max(since))} (an older copy, or .deleted "
-        "segments with --include-deleted, may have more)"
-    )
+    why = f"no offset was committed at {format_time(at_ms)}: nothing to go back to"
+    if since:
+        why = (
+            f"the log was compacted, and of {format_time(at_ms)} no offset is left: which there "
+            f"were is not known; it is trusted since {format_time(max(since))} (an older copy, or "
+            ".deleted segments with --include-deleted, may have more)"
+        )
+    by_times = [row for row in rows if row["offset_by_record_times"] is not None]
+    found = f"by record times, {partitions(len(by_times))} had an offset then: see --format json"
+    return Failed("; ".join([why, *options.clocks.notes(), *([found] if by_times else [])]))
 
 
 def draw_groups(rows: list[Row]) -> Iterator[tables.Piece]:

@@ -178,12 +178,14 @@ def answer_each(request: QuestionRequest, progress: Progress) -> Iterator[Partit
         progress=progress,
     )
     if not hasattr(parameters, "now_ms") or parameters.now_ms is not None:
-        yield from each_view(answer_of)
+        with each_view(answer_of) as answers:
+            yield from answers
         return
-    views = deque(each_view(read_states))  # all partitions, for the newest time of any
-    parameters = replace(parameters, now_ms=max((view.newest_ms for view in views), default=-1))
-    while views:
-        yield answer_of(views.popleft())
+    with each_view(read_states) as read:  # answers read on, so they are made in here
+        views = deque(read)  # all partitions, for the newest time of any
+        parameters = replace(parameters, now_ms=max((view.newest_ms for view in views), default=-1))
+        while views:
+            yield answer_of(views.popleft())
 
 
 def missing_groups(

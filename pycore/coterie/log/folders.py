@@ -49,7 +49,7 @@ class Segment:
     base_offset : int or None
         The number in the file's name; None if there is none.
     size : int
-        The size of the file, in bytes.
+        The size of the file when it was listed, in bytes; it is read up to there.
     compression : str or None
         ``zst`` or ``gz`` if the file is compressed as a whole.
     origin : str or None
@@ -289,6 +289,11 @@ def unreadable(path: str, error: OSError | ValueError) -> LogError:
     """Build the error for a file or folder of a log that cannot be read."""
     if isinstance(error, PermissionError):
         return LogError(f"{path}: no permission to read it; run as a user who may, or copy it")
+    if isinstance(error, FileNotFoundError):
+        return LogError(
+            f"{path}: cannot be read: No such file or directory; Kafka deletes segments while a "
+            "log is read: run it again, or read a copy"
+        )
     return LogError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
@@ -372,6 +377,9 @@ def read_segment(
 ) -> Buffer:
     """Return a segment's bytes, decompressed; a large plain file is mapped into memory.
 
+    The file is read up to its listed size: what a broker appends meanwhile is not in the listing,
+    so a second reading has the same bytes.
+
     Read a mapped file inside :func:`coterie.log.mapped.intact`, which raises if another process
     truncated it. With ``in_memory``, no file is mapped; that takes twice the time. Large is from
     ``map_from_bytes`` on, by default :data:`MAP_FROM_BYTES`.
@@ -383,13 +391,15 @@ def read_segment(
     """
     try:
         with open(segment.path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            size = segment.size
+            if os.fstat(file.fileno()).st_size < size:
+                raise truncated(segment.path)
             large = MAP_FROM_BYTES if map_from_bytes is None else map_from_bytes
             if segment.compression is None and size >= large and not in_memory:
                 # Reading large segments took twice as long. Reading pieces into one buffer took a
                 # third longer. MADV_POPULATE_READ brought no gain.
                 return MappedSegment.of(segment.path, file.fileno(), size)
-            data = file.read()
+            data = file.read(size)
     except OSError as error:
         raise unreadable(segment.path, error) from error
     if len(data) < size:

@@ -64,7 +64,7 @@ class Part(NamedTuple):
     """A segment, or a part of a shared one from about ``start`` to about ``stop``.
 
     Both are moved back to the nearest place where the segment may be cut. A part that ends at the
-    listed size of the segment extends to the end of the file.
+    listed size of the segment includes bytes there that are no batch.
     """
 
     segment: Segment

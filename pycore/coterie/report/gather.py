@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -142,15 +141,14 @@ def gather_log(
     def views(
         listing: Listing, groups: frozenset[str] | None, progress: Progress
     ) -> Iterator[PartitionView]:
-        read = each_partition(
+        with each_partition(
             listing,
             partial(look, basis=basis),
             groups=groups,
             at_ms=at_ms,
             since_ms=since_ms,
             progress=progress,
-        )
-        with closing(read):
+        ) as read:
             yield from read
 
     present: dict[int | None, list[str]] = {}

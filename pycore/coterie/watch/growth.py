@@ -163,9 +163,9 @@ def up_to(growths: Sequence[Growth], next_offset: int) -> tuple[list[Growth], li
 
 
 def identity_of(segment: Segment) -> Identity:
-    """Return what changes with a file: its number, its size, and when it was written."""
+    """Return what changes with a file: its number, its listed size, and when it was written."""
     try:
         status = os.stat(segment.path)
     except OSError as error:
         raise unreadable(segment.path, error) from error
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_ino, segment.size, status.st_mtime_ns

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -97,12 +98,13 @@ def is_renamed(error: LogError) -> bool:
 def read_range(segment: Segment, start: int, end: int | None = None) -> memoryview:
     """Return a range of a segment's bytes; a file that has been replaced may have fewer."""
     stop = segment.size if end is None else end
-    if segment.compression is not None or stop - start >= MAP_FROM_BYTES:
-        return memoryview(read_segment(segment))[start:end]
     try:
+        if segment.compression is not None or stop - start >= MAP_FROM_BYTES:
+            size = min(segment.size, os.stat(segment.path).st_size)
+            return memoryview(read_segment(replace(segment, size=size)))[start:end]
         with open(segment.path, "rb") as file:
             file.seek(start)
-            return memoryview(file.read(-1 if end is None else end - start))
+            return memoryview(file.read(stop - start))
     except OSError as error:
         raise unreadable(segment.path, error) from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,8 +46,13 @@ class Cancellation:
         self.cancelled = True
 
     def read(self, segment: Segment) -> Buffer:
-        """Return a segment's bytes; nothing after :meth:`cancel`."""
-        return b"" if self.cancelled else read_segment(segment)
+        """Return a segment's bytes; raise CancelledError after :meth:`cancel`.
+
+        Without them an answer would be wrong.
+        """
+        if self.cancelled:
+            raise CancelledError
+        return read_segment(segment)
 
     def until_cancelled(self, pieces: Iterable[RecordColumns]) -> Iterator[RecordColumns]:
         """Yield pieces until :meth:`cancel`."""

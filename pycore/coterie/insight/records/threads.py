@@ -8,7 +8,8 @@ read ahead. Threads pay off because the core reads without the GIL.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
@@ -55,6 +56,7 @@ def part_count(size: int, whole: int, threads: int) -> int:
     return min(rounds * threads, size // PART_BYTES_MIN)
 
 
+@contextmanager
 def each_partition(
     log: Log,
     work: Callable[[PartitionView], T],
@@ -63,12 +65,13 @@ def each_partition(
     at_ms: int | None = None,
     since_ms: int | None = None,
     progress: Progress | None = None,
-) -> Generator[T, None, None]:
-    """Yield the result of ``work`` for each partition, in order of their number.
+) -> Iterator[Iterator[T]]:
+    """Give the results of ``work`` for each partition, in order of their number.
 
-    Threads read a large log. ``work`` may run on any thread, so it may change only its own view.
-    Parameters and errors are those of ``coterie.insight.records.partition_view.read_partitions``.
-    Close the generator when done: it reads ahead until then.
+    Threads read a large log, ahead of the results and until the context ends. A result may be a
+    view, which reads more of the log until then. ``work`` may run on any thread, so it may change
+    only its own view. Parameters and errors are those of
+    ``coterie.insight.records.partition_view.read_partitions``.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -78,13 +81,16 @@ def each_partition(
     only = None if groups is None else frozenset(groups)
     whole = sum(map(parallel_scan.weight, listing.segments))
     threads = parallel_scan.cores() if whole >= 2 * PART_BYTES_MIN else 1
-    if threads == 1:
-        for number, segments in listing.partitions().items():
-            yield work(PartitionView(number, segments, only, at_ms, since_ms=since_ms))
-            progress.advance(size_of(segments))
-        return
     reading = Cancellation()
-    ahead: deque[tuple[PartitionView, Future[T] | None]] = deque()
+
+    def views(pool: ThreadPoolExecutor) -> Iterator[PartitionView]:
+        for number, segments in listing.partitions().items():
+            size = sum(map(parallel_scan.weight, segments))
+            parts = parts_of(segments, part_count(size, whole, threads)) if threads > 1 else []
+            view = PartitionView(number, segments, only, at_ms, reading.read, since_ms)
+            if len(parts) > 1:
+                view.cut = CutPartition(parts, pool, threads, reading, progress)
+            yield view
 
     def result_of(view: PartitionView, future: Future[T] | None) -> T:
         result = work(view) if future is None else future.result()
@@ -94,19 +100,19 @@ def each_partition(
             view.cut.close()
         return result
 
+    def results(pool: ThreadPoolExecutor) -> Iterator[T]:
+        ahead: deque[tuple[PartitionView, Future[T] | None]] = deque()
+        most_ahead = parallel_scan.AHEAD_PER_THREAD * threads - 1 if threads > 1 else 0
+        for view in views(pool):
+            in_background = threads > 1 and view.cut is None
+            ahead.append((view, pool.submit(work, view) if in_background else None))
+            if len(ahead) > most_ahead:
+                yield result_of(*ahead.popleft())
+        while ahead:
+            yield result_of(*ahead.popleft())
+
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for number, segments in listing.partitions().items():
-                parts = parts_of(
-                    segments, part_count(sum(map(parallel_scan.weight, segments)), whole, threads)
-                )
-                view = PartitionView(number, segments, only, at_ms, reading.read, since_ms)
-                if len(parts) > 1:
-                    view.cut = CutPartition(parts, pool, threads, reading, progress)
-                if len(ahead) == parallel_scan.AHEAD_PER_THREAD * threads:
-                    yield result_of(*ahead.popleft())
-                ahead.append((view, None if view.cut else pool.submit(work, view)))
-            while ahead:
-                yield result_of(*ahead.popleft())
+            yield results(pool)
         finally:
             reading.cancel()
