@@ -232,6 +232,15 @@ def test_a_partition_that_stands_while_others_move_is_a_stall_since_it_moved_las
     assert findings(tmp_path, "stall", stall_ms=3 * 60_000) == []
 
 
+def test_a_stall_stays_when_its_owner_is_gone_and_names_who_owned_the_partition(tmp_path):
+    next_owner = member("n", held={"t": [0, 1, 2]}, clientId="worker-8")
+    at_ms = START + 150_000
+    written(tmp_path, *stall_log(life(at_ms, 2, next_owner), life(at_ms + 10, 3)))
+    (row,) = findings(tmp_path, "stall")
+    assert "owned by worker-7 (h), worker-8 (h)" in row["detail"]
+    assert [client["client_id"] for client in row["clients"]] == ["worker-7", "worker-8"]
+
+
 def test_a_stall_that_ended_is_found_with_the_commit_that_ended_it(tmp_path):
     end = commit(START + 150_000, {0: 500, 1: 9000, 2: 500})
     written(tmp_path, *stall_log(end))

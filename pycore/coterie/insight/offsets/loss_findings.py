@@ -89,7 +89,7 @@ class Losses:
     def rows(self, view: PartitionView) -> Iterator[Row]:
         """Yield the findings; call it after the last piece."""
         yield from self.skip_rows(view)
-        yield from (stall_row(view, stall, owner) for stall, owner in self.owned_stalls(view))
+        yield from (stall_row(view, stall, owners) for stall, owners in self.owned_stalls(view))
         if self.thresholds.open_ms is not None:
             transactions = list(self.open_transactions())
             yield from open_rows(transactions, end_of(view), self.thresholds.open_ms)
@@ -111,12 +111,12 @@ class Losses:
                 if jump.at["offset"] - peak >= self.parts[SKIP].skip_by:
                     yield jump_row(jump, peak)
 
-    def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, Owner]]:
-        """Yield the stalls of partitions that a member owned, with the owner."""
+    def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, list[Owner]]]:
+        """Yield the stalls of partitions that a member owned meanwhile, with the owners."""
         for stall in self.parts[STALL].stalls(end_of(view)) if STALL in self.parts else ():
-            owner = owner_of(view, stall)
-            if owner is not None:
-                yield stall, owner
+            owners = owners_of(view, stall)
+            if owners:
+                yield stall, owners
 
     def open_transactions(self) -> Iterator[OpenTransaction]:
         """Yield the open transactions of each group, of any age."""
@@ -239,7 +239,7 @@ def jump_row(jump: Jump, peak: int) -> Row:
     }
 
 
-def stall_row(view: PartitionView, stall: Stall, owner: Owner) -> Row:
+def stall_row(view: PartitionView, stall: Stall, owners: list[Owner]) -> Row:
     """Return the finding about a stall."""
     long, longest = format_duration(stall.ms), format_duration(stall.longest_ms)
     since = format_time(stall.since_ms)
@@ -249,13 +249,16 @@ def stall_row(view: PartitionView, stall: Stall, owner: Owner) -> Row:
     return {
         "kind": STALL,
         **dict(zip(("group_id", "topic", "partition"), stall.key, strict=True)),
-        "detail": f"{how}, while others of the topic move; owned by {owner}; "
+        "detail": f"{how}, while others of the topic move; owned by {few(list(map(str, owners)))}; "
         f"its longest pause before was {longest}",
         "offset": stall.offset,
         "lowest_offset": stall.offset,
         "highest_offset": stall.offset,
         "first": stall.since_ms,
-        "clients": [{"client_id": owner.client_id, "client_host": owner.host, "topics": None}],
+        "clients": [
+            {"client_id": owner.client_id, "client_host": owner.host, "topics": None}
+            for owner in owners
+        ],
         "timestamp": end_of(view) if stall.until_ms is None else stall.until_ms,
         "log_offset": stall.log_offset,
         "file": stall.file,
@@ -275,13 +278,24 @@ class Owner:
         return client_text(self.client_id, self.host)
 
 
-def owner_of(view: PartitionView, stall: Stall) -> Owner | None:
-    """Return the owner of a partition at the end of a stall; None: it had none."""
+def owners_of(view: PartitionView, stall: Stall) -> list[Owner]:
+    """Return the owners of a partition while it stood, in the order of the log."""
     group, topic, partition = stall.key
-    at = END if stall.until_ms is None else stall.log_offset
-    for member in owners_at(view, group, at, [(topic, partition)]):
-        return Owner(member["client_id"], member["client_host"])
-    return None
+    last = END if stall.until_ms is None else stall.log_offset
+    history = view.histories.get(group)
+    generations = () if history is None else history.generations
+    between = (int(row["log_offset"]) for row in generations)
+    places = [
+        stall.since_log_offset,
+        *(at for at in between if stall.since_log_offset < at < last),
+        last,
+    ]
+    owners = (
+        Owner(member["client_id"], member["client_host"])
+        for at in places
+        for member in owners_at(view, group, at, [(topic, partition)])
+    )
+    return list(dict.fromkeys(owners))
 
 
 def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) -> Iterator[Row]:
