@@ -5,23 +5,35 @@ from types import SimpleNamespace
 import pytest
 
 from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
-from coterie.insight.offsets.removals import Removal, Resumption
+from coterie.insight.offsets.key_removals import KeyRemoval, Place
 from coterie.insight.questions.explain_removals import (
     RemovalEvents,
     RemovalLines,
     compare_partitions,
     duration,
 )
-from coterie.testing import subscription
+from coterie.messages import encode_value
+from support.insight.lives import member
 
 T0 = 1_795_000_000_123
 
 
-def removal(at_ms=0, group="g", topics="t", lasted_ms=0, committed_ms=None, **fields):
-    partitions = {topic: {0: 70, 3: 80} for topic in topics}
-    committed = -1 if committed_ms is None else T0 + at_ms + committed_ms
+def removal(at_ms=0, group="g", topics="t", lasted_ms=0, committed_ms=None, resumed=()):
+    """Two offsets of each topic, removed by the records 40 and 41."""
     times = T0 + at_ms, T0 + at_ms + lasted_ms
-    return Removal(group, *times, 40, 41, "f", 5, partitions, committed, **fields)
+    after = dict(zip((0, 3), resumed, strict=False))
+    rows = []
+    for topic in topics:
+        for log_offset, partition, offset, ms in zip(
+            (40, 41), (0, 3), (70, 80), times, strict=True
+        ):
+            gone = Place(-1, ms, log_offset, "f", 5)
+            if committed_ms is None:
+                was = None, None, None, None, -1
+            else:
+                was = offset, 5, T0 + at_ms + committed_ms, None, T0 + at_ms + committed_ms
+            rows.append(KeyRemoval((group, topic, partition), gone, *was, after.get(partition)))
+    return rows
 
 
 def event(what, at_ms, log_offset):
@@ -30,26 +42,56 @@ def event(what, at_ms, log_offset):
             "causes": [], "cause": ""}  # fmt: skip
 
 
-def history(*states):
-    """A group with these states, at the log offsets 10, 11, 12..."""
-    rows = [{"log_offset": 10 + at} for at in range(len(states))]
-    return SimpleNamespace(generations=rows, state=lambda at: states[at])
+def history(*values):
+    """A group with these values, at the log offsets 10, 11, 12..."""
+    rows = [
+        {"log_offset": 10 + at, "timestamp": None, "tombstone": False} for at in range(len(values))
+    ]
+    records = [SimpleNamespace(value=value) for value in values]
+    return SimpleNamespace(generations=rows, records=records, state=lambda at: None)
 
 
-def member(*topics):
-    return {"subscription": subscription(list(topics))}
+def state(*members, protocol_type="consumer", since_ms=None):
+    """The value of a group; ``since_ms``: when it became empty, after T0."""
+    data = {
+        "protocolType": protocol_type,
+        "generation": 3,
+        "protocol": "range" if members else None,
+        "leader": None,
+        "currentStateTimestamp": -1 if since_ms is None else T0 + since_ms,
+        "members": list(members),
+    }
+    return encode_value(2, {"version": 3, "data": data})
 
 
-def state(*members, protocol_type="consumer"):
-    return {"members": list(members), "protocol_type": protocol_type}
+def consumer(*topics, **fields):
+    return member("m", topics=list(topics), **fields)
 
 
-def told(theirs, *, others=(), lines=(), of=None, events=()):
-    """The rows of the removals of `g`."""
-    neighbours = {"g": theirs} | {f"other-{at}": [one] for at, one in enumerate(others)}
-    events = list(events)
-    return list(RemovalEvents({"g": theirs}, neighbours, RemovalLines(lines, 0)).rows(
-        "g", of, events))  # fmt: skip
+def removed(removals, first=()):
+    rows = [row for theirs in removals for row in theirs]
+    return SimpleNamespace(rows=lambda: iter(rows), first_commits=lambda: iter(first))
+
+
+def told(theirs, *, others=(), lines=(), of=None, events=(), first=()):
+    """The rows of the removals of `g`; ``first``: log offsets of first commits of other keys."""
+    renamed = [
+        [row._replace(key=(f"other-{at}", *row.key[1:])) for row in one]
+        for at, one in enumerate(others)
+    ]
+    view = SimpleNamespace(
+        histories={} if of is None else {"g": of},
+        newer_by_group={},
+        newer_records=SimpleNamespace(places=[]),
+        fold=SimpleNamespace(producers={}),
+        is_complete_at=lambda at_ms: True,
+    )
+    keys = [(("g", "other", at), log_offset) for at, log_offset in enumerate(first)]
+    keys += [(row.key, 5) for one in theirs for row in one if row.offset is not None]
+    mine = removed(theirs, keys)
+    all_of_them = removed([*theirs, *renamed])
+    found = RemovalEvents(view, mine, all_of_them, RemovalLines(lines, 0))
+    return list(found.rows("g", list(events)))
 
 
 def reason(theirs, **known):
@@ -58,8 +100,7 @@ def reason(theirs, **known):
     return row["causes"][0]["what"], row["cause"].partition(" removed: ")[2]
 
 
-EMPTY = {"of": history(state(member("t")), state()),
-         "events": [event("generation", -500_000, 10), event("empty", -90_000, 11)]}  # fmt: skip
+EMPTY = {"of": history(state(consumer("t")), state(since_ms=-90_000)), "first": [12]}
 
 
 @pytest.mark.parametrize(
@@ -79,48 +120,40 @@ def test_offsets_do_not_expire_within_the_least_retention(committed_ms, lasted_m
 
 
 @pytest.mark.parametrize(
-    ("events", "since"),
+    ("since_ms", "first", "text"),
     [
-        ([event("generation", -90_000, 10), event("empty", -59_999, 11)], "60.0 s after the group"),
-        ([event("generation", -90_000, 10), event("empty", -60_000, 11)], None),
-        # Since the first of the records without members; without a time if that has none.
-        ([event("empty", -60_000, 10), event("empty", -5, 11)], None),
-        ([event("empty", None, 10), event("empty", -5, 11)], None),
+        (-59_999, [12], "deleted by a tool or with their topic, not expired: 60.0 s after the "
+         "group became empty, and the least retention is 1 min"),
+        (-60_000, [12], "deleted by a tool or with their topic: all offsets of an empty group "
+         "expire at once"),
+        (-60_000, [], "expired or deleted 60.0 s after the group became empty; an undecided "
+         "transaction may keep the group"),
+        # The commits' own time counts where the group's is not known: they expire one by one.
+        (None, [12], "expired or deleted 8.3 min after their last commit"),
     ],
-)
-def test_the_retention_of_an_empty_group_begins_when_it_became_empty(events, since):
-    of = history(state(), state())
-    what, text = reason(removal(committed_ms=-500_000), of=of, events=events)
-    assert what == "offsets_deleted"  # the group stays: all its offsets would expire at once
-    if since is None:
-        assert text == (
-            "deleted by a tool or with their topic: all offsets of an empty group expire at once"
-        )
-    else:
-        assert since in text
+)  # fmt: skip
+def test_the_retention_of_an_empty_group_begins_when_it_became_empty(since_ms, first, text):
+    _, found = reason(
+        removal(committed_ms=-500_000), of=history(state(since_ms=since_ms)), first=first
+    )
+    assert found == text
 
 
 @pytest.mark.parametrize(
     ("as_of", "topics", "is_topic"),
     [
-        (state(member("t", "x"), member("u")), "tu", True),
-        (state(member("t")), "tu", False),
-        (state(member("t"), {"subscription": b"\0"}), "t", False),
-        (state(member("x"), protocol_type="connect"), "t", True),  # keeps all its offsets
+        (state(consumer("t", "x"), consumer("u", memberId="n")), "tu", True),
+        (state(consumer("t")), "tu", False),
+        (state(consumer("x"), protocol_type="connect"), "t", True),  # keeps all its offsets
     ],
 )
 def test_topics_that_members_use_lose_offsets_only_when_they_are_deleted(as_of, topics, is_topic):
-    events = [event("generation", -900_000, 10)]
-    what, text = reason(
-        removal(topics=topics, committed_ms=-700_000), of=history(as_of), events=events
-    )
+    what, text = reason(removal(topics=topics, committed_ms=-700_000), of=history(as_of))
     assert (what == "topic_deleted") == is_topic
     assert ("the group's members used it, and nothing else removes it" in text) == is_topic
-    # A deletion of the group before, or an event behind the removal, says nothing of it.
-    for others in ([event("deleted", -900_000, 10)], [event("generation", 5, 99)]):
-        found = reason(removal(topics=topics, committed_ms=-700_000), of=history(as_of),
-                       events=others)  # fmt: skip
-        assert found == ("removed", "expired or deleted 11.7 min after their last commit")
+    # A deletion of the group before says nothing of it.
+    found = reason(removal(topics=topics, committed_ms=-700_000), of=history(as_of, None))
+    assert found == ("removed", "expired or deleted 11.7 min after their last commit")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +168,7 @@ def test_topics_that_members_use_lose_offsets_only_when_they_are_deleted(as_of, 
     ],
 )  # fmt: skip
 def test_groups_that_lose_offsets_of_one_topic_at_a_moment_lost_the_topic(others, text):
-    theirs = removal(lasted_ms=500)
+    theirs = removal(lasted_ms=500, committed_ms=-700_000)
     what, found = reason(theirs, others=others, **EMPTY)
     assert what == ("topic_deleted" if text else "offsets_deleted")
     if text:
@@ -152,9 +185,11 @@ def test_groups_that_lose_offsets_of_one_topic_at_a_moment_lost_the_topic(others
 def test_a_deletion_of_the_group_within_a_moment_came_with_the_offsets(at_ms, is_with):
     deletion = event("deleted", at_ms, 42)
     theirs = removal(committed_ms=-30_000)
-    what, _ = reason(theirs, events=[deletion])
+    of = history(state(since_ms=-30_000), None)
+    of.generations[1] |= {"timestamp": T0 + at_ms, "tombstone": True, "log_offset": 42}
+    what, _ = reason(theirs, events=[deletion], of=of)
     assert what == ("group_deleted" if is_with else "offsets_deleted")
-    assert bool(deletion["causes"]) == is_with
+    assert ("had no offsets" in deletion["cause"]) != is_with
     if is_with:
         assert deletion["cause"].startswith("the group was removed with 2 offsets: deleted, not")
 
@@ -163,7 +198,9 @@ def test_a_line_about_a_deletion_does_not_change_the_reason_that_its_offsets_gav
     """The group's line without topics would say that it expired; its offsets were just written."""
     deletion, alone = event("deleted", 0, 42), event("deleted", 500, 60)
     line = BrokerLogLine("", "expired", T0, SERVER, detail="cleaned up")
-    told([removal(committed_ms=-30_000)], lines=[line], events=[deletion, alone])
+    of = history(state(since_ms=-30_000), None)
+    of.generations[1] |= {"timestamp": T0, "tombstone": True, "log_offset": 42}
+    told([removal(committed_ms=-30_000)], lines=[line], events=[deletion, alone], of=of)
     assert deletion["causes"][0]["what"] == "group_deleted"
     assert "with 2 offsets" in deletion["cause"]
     assert alone["cause"] == "the group was removed: it had no offsets left [server log]"
@@ -171,7 +208,7 @@ def test_a_line_about_a_deletion_does_not_change_the_reason_that_its_offsets_gav
 
 def resumed(*offsets, first=0):
     return tuple(
-        Resumption("t", 3 * (at % 2), offset, T0 + 9_000 + at, 50 + first + at, "f2", 8 + at)
+        Place(offset, T0 + 9_000 + at, 50 + first + at, "f2", 8 + at)
         for at, offset in enumerate(offsets)
     )
 
@@ -200,7 +237,7 @@ def test_a_request_that_created_the_topic_stands_behind_the_last_event_before_it
     events = [event("generation", -900_000, 10), event("generation", 4_000, 44),
               event("generation", 5_000, 45), event("generation", 5_001, 46),
               event("generation", None, 47)]  # fmt: skip
-    of = history(state(member("t")))
+    of = history(state(consumer("t")))
     (_, row) = told([removal(committed_ms=-700_000)], lines=[line], of=of, events=events)
     assert row["cause"] == "t was created again by admin (h) as User:x [request log]"
     assert (row["timestamp"], row["log_offset"], row["place"]) == (T0 + 5_000, None, 45)

@@ -89,7 +89,7 @@ class RecordScan:
             *counts* if it is committed.
 
             - int64: ``log_offset``, ``timestamp`` (ms, -1: none), ``number`` (of the record in the
-              partition), ``offset``, ``commit_timestamp``;
+              partition), ``offset``, ``commit_timestamp``, ``expire_timestamp``;
             - int64: ``decided_by``, the number of the record that made the row count (the marker,
               or else the row's own), and ``decided_ms``, the time of that record;
             - int64: ``previous_offset``, ``previous_log_offset`` and ``previous_timestamp`` of the

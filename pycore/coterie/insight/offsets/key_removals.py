@@ -32,7 +32,8 @@ from coterie.insight.records.record_columns import (
 )
 from coterie.log.joined import STEP_BITS
 
-BEFORE = tuple(f"before_{name}" for name in (*START, "commit_ms"))
+VALUE = {"commit_ms": "commit_timestamp", "expire_ms": "expire_timestamp"}
+BEFORE = tuple(f"before_{name}" for name in (*START, *VALUE))
 
 
 class Place(NamedTuple):
@@ -56,6 +57,8 @@ class KeyRemoval(NamedTuple):
         The record that removed it.
     offset, commit_log_offset, commit_ms : int or None
         The commit before, and the commit time in its value; None: it is not in the log.
+    expire_ms : int or None
+        The expire time in its value; None: it has none.
     committed_ms : int
         The time of the record of that commit; -1: not known.
     resumed : Place or None
@@ -67,6 +70,7 @@ class KeyRemoval(NamedTuple):
     offset: int | None
     commit_log_offset: int | None
     commit_ms: int | None
+    expire_ms: int | None
     committed_ms: int
     resumed: Place | None
 
@@ -81,13 +85,13 @@ class KeyRemovals:
     """Collects the removals of a partition, piece by piece."""
 
     COLUMNS: ClassVar = frozenset(
-        {"commit_timestamp", "previous_row", *(f"previous_{name}" for name in START)}
+        {*VALUE.values(), "previous_row", *(f"previous_{name}" for name in START)}
     )
 
     keys: Keys = field(default_factory=Keys)
     events: list[dict[str, Array]] = field(default_factory=list)  # removals and commits after them
     first: Table = field(default_factory=lambda: Table(gone=(np.bool_, True), **PLACES))
-    commit_ms: Table = field(default_factory=lambda: Table(last=(np.int64, -1)))
+    last: Table = field(default_factory=lambda: Table(**dict.fromkeys(VALUE, (np.int64, -1))))
     files: list[str] = field(default_factory=list)
 
     def take(self, commits: RecordColumns) -> None:
@@ -95,7 +99,7 @@ class KeyRemovals:
         self.keys.scan = commits.scan
         self.files = commits.files
         self.first.fit(len(self.keys))
-        self.commit_ms.fit(len(self.keys))
+        self.last.fit(len(self.keys))
         if not len(self.keys):
             return
         effective, gone, previous = commits.effective, commits.tombstone, commits.previous
@@ -104,15 +108,17 @@ class KeyRemovals:
         if len(rows):
             self._put(commits, rows)
         rows = np.flatnonzero(effective)
-        self.commit_ms["last"][commits.key[rows]] = commits.commit_timestamp[rows]
+        for name, column in VALUE.items():
+            self.last[name][commits.key[rows]] = commits.columns[column][rows]
 
     def _put(self, commits: RecordColumns, rows: Array) -> None:
         """Add removals, and commits after them."""
         known, gone = commits.previous[rows] == COMMIT, commits.tombstone
         at = commits.previous_row[rows]
-        earlier = self.commit_ms["last"][commits.key[rows]]
         columns = {name: commits.columns[f"previous_{name}"][rows] for name in START}
-        columns["commit_ms"] = np.where(at >= 0, commits.commit_timestamp[at], earlier)
+        for name, column in VALUE.items():
+            earlier = self.last[name][commits.key[rows]]
+            columns[name] = np.where(at >= 0, commits.columns[column][at], earlier)
         before = {f"before_{name}": np.where(known, columns[name], -1) for name in columns}
         self.events.append(
             {
@@ -128,8 +134,9 @@ class KeyRemovals:
         """Absorb the next part; see ``aggregates``. Its first records may follow records here."""
         last = later.keys.entries
         keys, entries = absorb_keys(self.keys, later.keys)
-        self.commit_ms.fit(len(self.keys))
-        earlier_ms = self.commit_ms["last"][keys]
+        for table in (self.first, self.last):
+            table.fit(len(self.keys))
+        earlier_values = {name: self.last[name][keys] for name in VALUE}
         self.files = max(self.files, later.files, key=len)
         occurring = np.flatnonzero(last["before"] != NO_RECORD)
         first = select(later.first.columns, occurring)
@@ -146,11 +153,13 @@ class KeyRemovals:
             follows = is_first & (of_key["before"] == COMMIT)
             joined = dict(events, known=events["known"] | follows, key=keys[events["key"]])
             columns = {f"before_{name}": of_key[name] for name in START}
-            columns["before_commit_ms"] = earlier_ms[events["key"]]
+            columns |= {f"before_{name}": earlier_values[name][events["key"]] for name in VALUE}
             for name, column in columns.items():
                 joined[name] = np.where(follows, column, events[name])
             self.events.append(select(joined, ~(is_first & (of_key["before"] == TOMBSTONE))))
-        self.commit_ms["last"][numbers] = later.commit_ms["last"][occurring]
+        self.last.put_rows(later.last, occurring, numbers)
+        begins = np.flatnonzero(entries["before"] == NO_RECORD)
+        self.first.put_rows(later.first, begins, keys[begins])
 
     def in_order(self) -> dict[str, Array]:
         """Return the removals as columns, by key and in log order.
@@ -184,16 +193,26 @@ class KeyRemovals:
         before = zip(*(columns[name].tolist() for name in BEFORE), strict=True)
         flags = (columns[name].tolist() for name in ("key", "known", "resumed"))
         for key, known, resumed, was, tombstone, after in zip(*flags, before, *places, strict=True):
-            offset, committed_ms, log_offset, commit_ms = was if known else (None, -1, None, None)
+            offset, committed_ms, log_offset, commit_ms, expire_ms = (
+                was if known else (None, -1, None, None, -1)
+            )
             yield KeyRemoval(
                 names[key],
                 tombstone,
                 offset,
                 log_offset,
                 commit_ms,
+                None if expire_ms == -1 else expire_ms,
                 committed_ms,
                 after if resumed else None,
             )
+
+    def first_commits(self) -> Iterator[tuple[Key, int]]:
+        """Yield the keys whose first record is a commit, with its log offset."""
+        rows = np.flatnonzero(~self.first["gone"])
+        places = self.first["log_offset"][rows].tolist()
+        for (_, key), log_offset in zip(self.keys.items(rows.tolist()), places, strict=True):
+            yield key, log_offset
 
     def _places(self, columns: Mapping[str, Array], prefix: str, count: int) -> Iterator[Place]:
         fields = (columns[prefix + name].tolist() for name in PLACE)

@@ -6,10 +6,14 @@ few neighbouring ones. ``key_removals`` finds them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import accumulate
+from operator import attrgetter, itemgetter
 
+from coterie.caching import cached_property
 from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
 
 MOMENT_MS = 1_000  # the most time between two tombstones of one removal
@@ -48,6 +52,10 @@ class Removal:
         When the last of these offsets was committed; -1: not known.
     resumed : tuple of Resumption
         The first commit of each of these partitions after the removal, in log order.
+    rows : tuple of KeyRemoval
+        The removed offsets, one by one.
+    left : int
+        How many offsets the group had after it, as far as the log shows.
     """
 
     group: str
@@ -60,6 +68,8 @@ class Removal:
     partitions: dict[str, dict[int, int]]
     committed_ms: int
     resumed: tuple[Resumption, ...] = ()
+    rows: tuple[KeyRemoval, ...] = ()
+    left: int = 0
 
     @property
     def count(self) -> int:
@@ -76,20 +86,55 @@ def removals_of(removed: KeyRemovals) -> dict[str, list[Removal]]:
     by_group: dict[str, list[KeyRemoval]] = {}
     for row in sorted(removed.rows(), key=lambda row: row.tombstone.log_offset):
         by_group.setdefault(row.key[0], []).append(row)
-    return {group: list(_by_moment(group, rows)) for group, rows in by_group.items()}
+    counts = offset_counts(removed) if by_group else {}
+    return {group: list(_by_moment(group, rows, counts[group])) for group, rows in by_group.items()}
 
 
-def _by_moment(group: str, rows: list[KeyRemoval]) -> Iterator[Removal]:
+class OffsetCount:
+    """How many offsets a group has after each record that adds or removes one."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[int, int]] = []
+
+    @cached_property
+    def totals(self) -> list[tuple[int, int]]:
+        """The log offset of each record, in order, with the number of offsets after it."""
+        places, changes = zip(*sorted(self.changes), strict=True)
+        return list(zip(places, accumulate(changes), strict=True))
+
+    def after(self, log_offset: int) -> int:
+        """Return the number of offsets after a record, as far as the log shows."""
+        if not self.changes:
+            return 0
+        at = bisect_right(self.totals, log_offset, key=itemgetter(0))
+        return self.totals[at - 1][1] if at else 0
+
+
+def offset_counts(removed: KeyRemovals) -> defaultdict[str, OffsetCount]:
+    """Return the number of offsets of each group of the log."""
+    counts: defaultdict[str, OffsetCount] = defaultdict(OffsetCount)
+    for (group, _, _), log_offset in removed.first_commits():
+        counts[group].changes.append((log_offset, 1))
+    for row in removed.rows():
+        changes = counts[row.key[0]].changes
+        if row.offset is not None:
+            changes.append((row.tombstone.log_offset, -1))
+        if row.resumed is not None:
+            changes.append((row.resumed.log_offset, 1))
+    return counts
+
+
+def _by_moment(group: str, rows: list[KeyRemoval], count: OffsetCount) -> Iterator[Removal]:
     """Join the neighbours of a moment."""
     times = [row.tombstone.timestamp for row in rows]
     begin = 0
     for end in range(1, len(rows) + 1):
         if end == len(rows) or abs(times[end] - times[end - 1]) > MOMENT_MS:
-            yield _removal(group, rows[begin:end])
+            yield _removal(group, rows[begin:end], count.after(rows[end - 1].tombstone.log_offset))
             begin = end
 
 
-def _removal(group: str, rows: list[KeyRemoval]) -> Removal:
+def _removal(group: str, rows: list[KeyRemoval], left: int) -> Removal:
     partitions: dict[str, dict[int, int]] = {}
     resumed: list[Resumption] = []
     for row in rows:
@@ -110,4 +155,6 @@ def _removal(group: str, rows: list[KeyRemoval]) -> Removal:
         partitions,
         max(row.committed_ms for row in rows),
         tuple(sorted(resumed, key=attrgetter("log_offset"))),
+        tuple(rows),
+        left,
     )

@@ -10,28 +10,23 @@ at the first check after ``expires_at``.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie._core.fold import partial
-from coterie._core.structures.expiry import expired, expiry_rule
+from coterie._core.structures.expiry import expired
 from coterie.insight.groups import epochs
-from coterie.insight.offsets.commit_findings import select
 from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.offsets.removal_reasons import UNKNOWN, expiry_of, group_before
+from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
-from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import key_order
-from coterie.state.partial import Tracking
 from coterie.state.rows import (
     head_rows,
-    metadata_row,
     pending_by_group,
-    simple_row,
     visible_offsets,
 )
 from coterie.times import MAX_MS
@@ -69,11 +64,10 @@ RULES = {
     "subscribed": "kept: a member subscribes to the topic",
     "members": "kept: a group that has members, of another type or with unknown topics",
     "pending_transaction": "kept: an undecided transactional commit (newer groups), or only such",
+    "rebalance": "removed as the group rebalanced, since each commit (2.4 to 2.8.1, 3.0.0, 3.1.0)",
     "deleted": "removed before any rule would have: by someone, or under a shorter retention",
     "unknown": "removed, and the log has lost the commit",
 }
-EVERY_COMMIT = {"empty_commit", "not_subscribed", "standalone"}
-COMMIT = "commit_offset", "commit_timestamp", "expire_timestamp"  # of a key's track: its last
 
 
 @dataclass(frozen=True)
@@ -109,20 +103,15 @@ class OffsetState(NamedTuple):
     removed_ms: int | None
 
 
-def tracked(view: PartitionView) -> RecordFilter:
-    """Return the filter of the state with tracks, which shows removed offsets."""
-    return view.record_filter._replace(tracking=Tracking())
-
-
 def states(view: PartitionView, parameters: Any) -> tuple[RecordFilter, ...]:
     """Return the states to fold."""
-    return (tracked(view),)
+    return (view.record_filter,)
 
 
 def aggregates(
     view: PartitionView, parameters: Parameters
 ) -> dict[str, tuple[RecordFilter, Aggregate]]:
-    """Return the aggregate that finds the removals of offsets that were committed again."""
+    """Return the aggregate that finds the removals of offsets."""
     return {REMOVALS: (view.record_filter, KeyRemovals())}
 
 
@@ -132,7 +121,6 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     Rows are sorted by group in Java's order, topic, partition; the removals of an offset come in
     log order before its present row.
     """
-    view.read(tracked(view))
     visible = [(group, row) for group, row in visible_offsets(view.fold) if row is not None]
     pending = pending_by_group(view.fold)
     heads = head_rows(view.fold, (*(group for group, _ in visible), *pending))
@@ -143,14 +131,11 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
         for row in producer["offsets"]
     }
     states = [standing(group, heads[group], row, undecided) for group, row in visible]
-    present_keys = {
-        (state.group, state.offset["topic"], state.offset["partition"]) for state in states
-    }
     removals = aggregates_of(view, aggregates, parameters)[REMOVALS]
-    states = [*removed_earlier(view, removals), *states, *removed(view, present_keys)]
+    states = [*removed(view, removals, parameters.retention_ms), *states]
     idle = idle_since(heads, states, epochs.empty_since(view.newer_records))
     judged_rows = list(judged(view.number, states, idle, parameters))
-    with_offsets = {group for group, _, _ in present_keys}
+    with_offsets = {group for group, _ in visible}
     judged_rows += [
         without_offsets(view.number, group, head, idle, group in pending)
         for group, head in heads.items()
@@ -174,92 +159,26 @@ def standing(
     return OffsetState(group, head, offset, rule, base_ms, retained, is_pending, None)
 
 
-def expiry_of(head: dict[str, Any], offset: dict[str, Any]) -> tuple[str, int, bool]:
-    """Return an offset's expiry rule, the start of its retention, and whether it never expires.
-
-    The rule of an offset whose commit is not in the log is not known.
-    """
-    if offset["commit_timestamp"] is None:
-        return "unknown", -1, True
-    topics = head["subscribed_topics"]
-    since_ms = -1 if head["current_state_timestamp"] is None else head["current_state_timestamp"]
-    if head["type"] == "classic":
-        state, kind = head["state"], head["protocol_type"]
-        rule = expiry_rule(kind, state == "Empty", state == "Stable", since_ms, topics is not None)
-    else:
-        rule = "not_subscribed"
-    if rule is None:
-        return "members", -1, True
-    if rule == "not_subscribed" and offset["topic"] in topics:
-        return "subscribed", -1, True
-    base_ms = offset["commit_timestamp"] if rule in EVERY_COMMIT else since_ms
-    return rule if offset["expire_timestamp"] is None else "explicit", base_ms, False
-
-
-def removed(view: PartitionView, present_keys: set[Key]) -> Iterator[OffsetState]:
-    """Yield the offsets whose last record is a tombstone, with their state before it."""
-    log = view.read(tracked(view))
-    tracks = partial.tracks(log.fold)
-    removed_rows = np.flatnonzero((tracks["last"] > 0) & (tracks["last_gone"] == 1))
-    for key, row in zip(log.keys(removed_rows), tracks[removed_rows], strict=True):
-        removed_ms = int(row["last_timestamp"])
-        log_offset = int(row["last_log_offset"])
-        if key in present_keys or not view.is_requested(removed_ms, log_offset):
-            continue
-        commit = [int(row[name]) for name in COMMIT] if row["commit"] > 0 else [None, None]
-        yield removed_state(view, key, log_offset, removed_ms, *commit)
-
-
-def removed_earlier(view: PartitionView, removals: KeyRemovals) -> Iterator[OffsetState]:
-    """Yield the removals of offsets that were committed again, with the state before.
-
-    An expiry time of the commit itself (value version 1) is not known.
-    """
-    columns = removals.in_order()
-    if not columns:
-        return
-    for removal in removals.rows(select(columns, columns["resumed"])):
-        place = removal.tombstone
-        if view.is_requested(removal.removed_ms, place.log_offset):
-            commit = removal.offset, removal.commit_ms
-            yield removed_state(view, removal.key, place.log_offset, place.timestamp, *commit)
-
-
-def removed_state(
-    view: PartitionView,
-    key: Key,
-    log_offset: int,
-    removed_ms: int,
-    offset: int | None,
-    commit_ms: int | None,
-    expire_ms: int | None = -1,
-) -> OffsetState:
-    """Return the state of a removed offset before its tombstone.
-
-    ``log_offset``, ``removed_ms``: the tombstone's. ``offset``, ``commit_ms``: None if the last
-    commit is no longer in the log.
-    """
-    group, topic, partition = key
-    head = head_before(view, group, log_offset)
-    committed = {
-        "topic": topic,
-        "partition": partition,
-        "offset": offset,
-        "commit_timestamp": commit_ms,
-        "expire_timestamp": None if expire_ms == -1 else expire_ms,
-    }
-    return OffsetState(group, head, committed, *expiry_of(head, committed), False, removed_ms)
-
-
-def head_before(view: PartitionView, group: str, log_offset: int) -> dict[str, Any]:
-    """Return a group's own fields before a record."""
-    history = view.histories.get(group)
-    if history is not None:
-        index = bisect_left([place.log_offset for place in history.records.places], log_offset)
-        value = history.records[index - 1].value if index else None
-        if value is not None:
-            return {"type": "classic", **metadata_row(value)}
-    return {"type": "classic", **simple_row()}
+def removed(view: PartitionView, removals: KeyRemovals, retention_ms: int) -> Iterator[OffsetState]:
+    """Yield the offsets that were removed, with the state of their group before."""
+    for theirs in removals_of(removals).values():
+        for removal in theirs:
+            before = group_before(view, removal)
+            for row in removal.rows:
+                if not view.is_requested(row.removed_ms, row.tombstone.log_offset):
+                    continue
+                group, topic, partition = row.key
+                way = before.way(row, retention_ms, row.tombstone.timestamp)
+                rule = way.rule if way.expired or way.rule == UNKNOWN else "deleted"
+                offset = {
+                    "topic": topic,
+                    "partition": partition,
+                    "offset": row.offset,
+                    "commit_timestamp": row.commit_ms,
+                    "expire_timestamp": row.expire_ms,
+                }
+                state = group, before.head, offset, rule, way.base_ms, way.retained
+                yield OffsetState(*state, False, row.tombstone.timestamp)
 
 
 def idle_since(
@@ -321,11 +240,9 @@ def _row(
         None if state.retained else _expires_at(state, retention_ms) for retention_ms, _ in verdicts
     ]
     status = KEPT if state.retained else EXPIRED if verdicts[0][1] else DUE
-    rule = state.rule
     if state.removed_ms is not None:
         status = REMOVED
-        expired_before = expires[0] is not None and state.removed_ms >= expires[0]
-        rule = rule if expired_before or rule == "unknown" else "deleted"
+    has_own = state.offset["expire_timestamp"] is not None
     return {
         "group_id": state.group,
         "offsets_partition": number,
@@ -337,8 +254,8 @@ def _row(
         "offset": state.offset["offset"],
         "commit_timestamp": state.offset["commit_timestamp"],
         "status": status,
-        "rule": rule,
-        "since": None if state.retained or state.rule == "explicit" else state.base_ms,
+        "rule": state.rule,
+        "since": None if state.retained or has_own else state.base_ms,
         "expires_at": expires[0],
         "remaining_ms": None if expires[0] is None else _clamped(expires[0] - now_ms),
         "removed_at": state.removed_ms,

@@ -42,7 +42,6 @@ from coterie.insight.groups.timeline import (
 from coterie.insight.groups.topic_names import topic_names
 from coterie.insight.offsets.commit_spans import Between, CommitSpans, Span
 from coterie.insight.offsets.key_removals import KeyRemovals
-from coterie.insight.offsets.removals import removals_of
 from coterie.insight.offsets.rewinds import MEMBERS, OUTSIDE, RESET, REWIND, UNKNOWN
 from coterie.insight.questions import explain_members
 from coterie.insight.questions.explain_removals import (
@@ -206,11 +205,11 @@ class PartitionTimelines:
         self.outages = filled[OUTAGES].outages(self.view)
         self.counts_requests: bool = filled[REQUESTS].one_request_each
         self.clock_steps: list[ClockStep] = filled[CLOCK].steps
-        removals = removals_of(filled[REMOVALS])
-        if removals and self.view.parts is None:
+        removed: KeyRemovals = filled[REMOVALS]
+        if self.view.parts is None and any(removed.rows()):
             filled = filled | run_aggregates(self.view, self.of_all_groups())
-        neighbours = removals_of(filled[OF_ALL_GROUPS]) if OF_ALL_GROUPS in filled else removals
-        self.removal_events = RemovalEvents(removals, neighbours, self.removal_lines)
+        neighbours: KeyRemovals = filled.get(OF_ALL_GROUPS, removed)
+        self.removal_events = RemovalEvents(self.view, removed, neighbours, self.removal_lines)
 
     def events_of(self, group: str, newer: Sequence[GroupRecord], has_lines: bool) -> list[Row]:
         """Return the events that a group's records show, in log order."""
@@ -243,7 +242,7 @@ class PartitionTimelines:
             gone += explain_members.follow_consumers(
                 self.gone[group], events, self.commit_spans, group, names
             )
-        removal_rows = self.removal_events.rows(group, history, events)
+        removal_rows = self.removal_events.rows(group, events)
         set_back = map(self.indexes[group].with_committer, self.set_back(spans))
         merged = sorted([*merged, *set_back, *removal_rows], key=place_of)
         of_partition = [

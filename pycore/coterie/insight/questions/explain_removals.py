@@ -1,15 +1,10 @@
 """Rows of ``explain`` for removed offsets and for topics that were created again.
 
-A broker's log names the reason. Without one, the records rule reasons out:
+A broker's log names the reason. Without one, ``coterie.insight.offsets.removal_reasons`` decides by
+the records. Two more facts help:
 
-- An offset expires ``offsets.retention.minutes`` after its group became empty, or after its last
-  commit. The least value is 1 minute (GroupCoordinatorConfig). A commit of OffsetCommit version 2
-  to 4 may have a shorter retention of its own; such commits are not known here.
-- While a consumer group is subscribed to a topic, its offsets do not expire, and no tool can delete
-  them (GroupCoordinator.handleDeleteOffsets, OffsetMetadataManager.deleteOffsets). So the topic was
-  deleted. Other groups with members, as of Kafka Connect, do not lose offsets otherwise at all.
-- All offsets of an empty group expire at the same time (GroupMetadata.removeExpiredOffsets), and
-  the group with them.
+- The retention is not known, so any retention of at least 1 minute counts, the least value of
+  ``offsets.retention.minutes`` (GroupCoordinatorConfig).
 - Offsets of one topic that several groups lose at the same moment are those of a deleted topic,
   unless they can have expired.
 """
@@ -21,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.errors import CorruptData
+from coterie.caching import cached_property
 from coterie.insight.brokerlogs.lines import REQUESTS, SERVER, BrokerLogLine
 from coterie.insight.brokerlogs.removal_lines import (
     EXPIRED,
@@ -32,15 +27,34 @@ from coterie.insight.brokerlogs.removal_lines import (
     RemovalLines,
 )
 from coterie.insight.groups.causes import RECORDS, counted, hosts_in_words, partition_text
-from coterie.insight.groups.timeline import DELETED, EMPTY
-from coterie.insight.offsets.removals import MOMENT_MS, Removal, Resumption
-from coterie.insight.records.partition_view import GroupHistory
+from coterie.insight.groups.timeline import DELETED
+from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.offsets.removal_reasons import (
+    EXPLICIT,
+    REBALANCE,
+    UNKNOWN,
+    GroupBefore,
+    Neighbours,
+    Way,
+    group_before,
+)
+from coterie.insight.offsets.removals import (
+    MOMENT_MS,
+    OffsetCount,
+    Removal,
+    Resumption,
+    offset_counts,
+    removals_of,
+)
+from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.render.tables import shortened
-from coterie.log.consumer_protocol import read_subscription
+from coterie.times import format_time
 
 OFFSETS_REMOVED, TOPIC_RECREATED = "offsets_removed", "topic_recreated"
 REMOVED = "removed"  # deleted or expired: the log does not show which
 MIN_RETENTION_MS = 60_000
+REBALANCES = "Kafka 2.4 to 2.8.1, 3.0.0, 3.1.0"  # that expire offsets meanwhile
+WITHOUT_OFFSETS = "it had no offsets, so the broker's next check removed it, or a tool deleted it"
 TOPICS_NAMED = 3
 PARTITIONS_NAMED = 12
 REMOVED_FOR = " removed: "  # between the offsets and the reason, in a text
@@ -96,31 +110,35 @@ class RemovalEvents:
 
     Parameters
     ----------
-    removals
-        The removals of each group.
+    view, removed
+        The requested groups of the partition, and their removals.
     neighbours
-        The same for all groups of the partition, requested or not.
+        The removals of all groups of the partition, requested or not.
     lines
         The lines of the broker's logs about removals.
     """
 
     def __init__(
         self,
-        removals: Mapping[str, Sequence[Removal]],
-        neighbours: Mapping[str, Sequence[Removal]],
+        view: PartitionView,
+        removed: KeyRemovals,
+        neighbours: KeyRemovals,
         lines: RemovalLines,
     ) -> None:
-        self.removals = removals
+        self.view = view
+        self.removed = removed
+        self.removals = removals_of(removed)
         self.lines = lines
-        by_time = sorted(
-            (removal.from_ms, group, tuple(removal.partitions))
-            for group, theirs in neighbours.items()
-            for removal in theirs
+        self.neighbours = Neighbours(
+            self.removals if neighbours is removed else removals_of(neighbours)
         )
-        self.times = [at_ms for at_ms, _, _ in by_time]
-        self.neighbours = [(group, topics) for _, group, topics in by_time]
 
-    def rows(self, group: str, history: GroupHistory | None, events: list[Row]) -> Iterator[Row]:
+    @cached_property
+    def counts(self) -> Mapping[str, OffsetCount]:
+        """How many offsets each group has after each record."""
+        return offset_counts(self.removed)
+
+    def rows(self, group: str, events: list[Row]) -> Iterator[Row]:
         """Yield the rows of a group, and set the reasons of its deletions.
 
         ``events``: its events by its records, in log order; those of deletions are changed.
@@ -128,10 +146,8 @@ class RemovalEvents:
         places = [event["log_offset"] for event in events]
         deletions = {id(event) for event in events if event["event"] == DELETED}
         for removal in self.removals.get(group, ()):
-            at = bisect_left(places, removal.log_offset)
             deletion = _deletion_with(removal, events, bisect_left(places, removal.last_offset))
-            group_state = GroupState(history, events[:at], removal, deletion is not None)
-            reason = self.reason(removal, group_state)
+            reason = self.reason(removal, group_before(self.view, removal))
             yield removal_row(removal, reason)
             if deletion is not None:
                 deletions.discard(id(deletion))
@@ -145,48 +161,45 @@ class RemovalEvents:
                 self.explain_deletion(group, event)
 
     def explain_deletion(self, group: str, event: Row) -> None:
-        """Set the reason of a deletion of a group that had no offsets."""
+        """Set the reason of a deletion of a group without offsets."""
         at_ms = event["timestamp"]
         lines = [] if at_ms is None else self.lines.about(group, (), at_ms, at_ms)
+        has_offsets = group in self.counts and self.counts[group].after(event["log_offset"]) > 0
         if lines:
             set_reason(event, reason_of(lines), 0)
+        elif not has_offsets and self.view.is_complete_at(at_ms):
+            set_reason(event, Reason(REMOVED, WITHOUT_OFFSETS), 0)
 
-    def reason(self, removal: Removal, state: GroupState) -> Reason:
+    def reason(self, removal: Removal, before: GroupBefore) -> Reason:
         """Return why offsets were removed: by a broker's log, or else by the records."""
         group, topics = removal.group, tuple(removal.partitions)
+        ways = [before.way(row, MIN_RETENTION_MS, removal.until_ms) for row in removal.rows]
+        deleted = any(way.deleted for way in ways)
+        since, is_early = elapsed(removal, before, ways)
+        # Where some offsets were protected, their topics were deleted, and the others may expire.
+        enough = all if all(way.deleted for way in ways) else any
+        expired = (deleted and is_early is None) or enough(way.expired for way in ways)
         lines = self.lines.about(group, topics, removal.from_ms, removal.until_ms)
-        if state.cannot_have_expired or state.is_subscribed:
+        if not expired and (is_early or not deleted):
             lines = [line for line in lines if line.what != EXPIRED]
         if lines:
             return reason_of(lines)
-        others = self.others(removal)
-        if state.is_subscribed:
+        others = self.neighbours.others(removal)
+        if expired:
+            return Reason(REMOVED, expired_in_words(removal, before, ways, since, others))
+        if not deleted:
             return Reason(TOPIC_DELETED, "the group's members used it, and nothing else removes it")
-        if others and (state.cannot_have_expired or state.stayed):
-            if state.is_deleted:
-                text = f"{others} lost offsets of the same topic at the same moment"
-                return Reason(REMOVED, f"deleted, not expired: {state.since}; {text}")
+        at_once = "lost offsets of the same topic at the same moment"
+        if others and before.ended:
+            return Reason(REMOVED, f"deleted, not expired: {since}; {others} {at_once}")
+        if others:
             return Reason(TOPIC_DELETED, f"{others} lost offsets of it at the same moment")
-        if state.cannot_have_expired:
-            what = GROUP_DELETED if state.is_deleted else OFFSETS_DELETED
-            by = "" if state.is_deleted else " by a tool or with their topic"
-            return Reason(what, f"deleted{by}, not expired: {state.since}")
-        if state.stayed:
-            text = "all offsets of an empty group expire at once"
-            return Reason(OFFSETS_DELETED, f"deleted by a tool or with their topic: {text}")
-        text = f"{others} lost offsets of the same topic at the same moment" if others else ""
-        return Reason(REMOVED, "; ".join(filter(None, (f"expired or deleted {state.since}", text))))
-
-    def others(self, removal: Removal) -> str:
-        """Return how many other groups lost offsets of the same topic at once; empty: none."""
-        topics = tuple(removal.partitions)
-        if len(topics) != 1 or removal.from_ms < 0:
-            return ""
-        start = bisect_left(self.times, removal.from_ms - MOMENT_MS)
-        stop = bisect_left(self.times, removal.until_ms + MOMENT_MS + 1)
-        groups = {group for group, theirs in self.neighbours[start:stop] if theirs == topics}
-        count = len(groups - {removal.group})
-        return counted(count, "other group") if count else ""
+        if is_early or not before.keeps_offsets:
+            what = GROUP_DELETED if before.ended else OFFSETS_DELETED
+            by = "" if before.ended else " by a tool or with their topic"
+            return Reason(what, f"deleted{by}, not expired: {since}")
+        text = "all offsets of an empty group expire at once"
+        return Reason(OFFSETS_DELETED, f"deleted by a tool or with their topic: {text}")
 
     def recreations(self, removal: Removal, reason: Reason) -> Iterator[Row]:
         """Yield a row for each topic that was created again after the removal of its offsets.
@@ -208,76 +221,43 @@ class RemovalEvents:
                 yield recreation_row(topic, commits, removal, created, "perhaps ")
 
 
-class GroupState:
-    """The state of a group when offsets of it were removed.
+def elapsed(removal: Removal, before: GroupBefore, ways: Sequence[Way]) -> tuple[str, bool | None]:
+    """Return how long after which event offsets were removed, and whether any retention is longer.
 
-    Attributes
-    ----------
-    is_deleted : bool
-        Whether the group was deleted with the offsets.
-    is_subscribed : bool
-        Whether the group had members that used all topics of the offsets.
-    stayed : bool
-        Whether it was an empty group of a known protocol, and stayed.
-    cannot_have_expired : bool
-        Whether the offsets were removed earlier than any retention ends.
-    since : str
-        How long after which event they were removed, as text.
+    As text, and None if that is not known. Retention counts from when the group became empty, or
+    from the last commit of these offsets.
     """
-
-    def __init__(
-        self, history: GroupHistory | None, before: list[Row], removal: Removal, is_deleted: bool
-    ) -> None:
-        self.is_deleted = is_deleted
-        last = before[-1] if before and before[-1]["event"] != DELETED else None
-        state = None if last is None else state_at(history, last["log_offset"])
-        members = (state or {}).get("members", ())
-        self.is_subscribed = bool(members) and uses_all(state or {}, removal.partitions)
-        is_empty = state is not None and not members and bool(state["protocol_type"])
-        self.stayed = is_empty and not is_deleted
-        base_ms, event = removal.committed_ms, "their last commit"
-        if is_empty:
-            base_ms, event = became_empty_ms(before), "the group became empty"
-        self.cannot_have_expired = False
-        self.since = "at a time that the log does not show"
-        if base_ms >= 0 and removal.until_ms >= base_ms:
-            elapsed_ms = removal.until_ms - base_ms
-            self.cannot_have_expired = elapsed_ms < MIN_RETENTION_MS
-            self.since = f"{duration(elapsed_ms)} after {event}"
-            if self.cannot_have_expired:
-                self.since += ", and the least retention is 1 min"
+    base_ms, event = removal.committed_ms, "their last commit"
+    head = before.head
+    empty_ms = head["current_state_timestamp"] if head["state"] == "Empty" else None
+    if empty_ms is not None and all(way.rule in ("empty_since", UNKNOWN) for way in ways):
+        base_ms, event = empty_ms, "the group became empty"
+    if base_ms < 0 or removal.until_ms < base_ms:
+        return "at a time that the log does not show", None
+    elapsed_ms = removal.until_ms - base_ms
+    text = f"{duration(elapsed_ms)} after {event}"
+    if elapsed_ms >= MIN_RETENTION_MS:
+        return text, False
+    return f"{text}, and the least retention is 1 min", True
 
 
-def state_at(history: GroupHistory | None, log_offset: int) -> Row | None:
-    """Return the classic group as of a record; None: the record is of a newer protocol."""
-    rows = [] if history is None else history.generations
-    at = bisect_left(rows, log_offset, key=lambda row: int(row["log_offset"]))
-    if history is None or at == len(rows) or rows[at]["log_offset"] != log_offset:
-        return None
-    return history.state(at)
-
-
-def uses_all(state: Row, topics: Iterable[str]) -> bool:
-    """Whether a classic group with members keeps the offsets of all these topics."""
-    if state["protocol_type"] != "consumer":
-        return True
-    subscribed: set[str] = set()
-    try:
-        for member in state["members"]:
-            subscribed.update(read_subscription(member["subscription"]).topics)
-    except CorruptData:
-        return False
-    return subscribed.issuperset(topics)
-
-
-def became_empty_ms(before: list[Row]) -> int:
-    """Return when a group became empty for the last time; -1: not known."""
-    at_ms = -1
-    for event in reversed(before):
-        if event["event"] != EMPTY:
-            break
-        at_ms = -1 if event["timestamp"] is None else event["timestamp"]
-    return at_ms
+def expired_in_words(
+    removal: Removal, before: GroupBefore, ways: Sequence[Way], since: str, others: str
+) -> str:
+    """Return that offsets may have expired, and what else may have removed them."""
+    rules = {way.rule for way in ways if way.expired}
+    times = {row.expire_ms for row in removal.rows if row.expire_ms is not None}
+    text = f"expired or deleted {since}"
+    if rules == {REBALANCE}:
+        text = f"expired as the group rebalanced ({REBALANCES}), or deleted: {since}"
+    elif rules == {EXPLICIT}:
+        last = format_time(max(times))
+        way = "or deleted" if any(way.deleted for way in ways) else "or deleted with their topic"
+        text = f"expired at the expire time of the commits, {last}, {way}: {since}"
+    elif before.stayed and not removal.left:
+        text += "; an undecided transaction may keep the group"
+    at_once = "lost offsets of the same topic at the same moment"
+    return f"{text}; {others} {at_once}" if others else text
 
 
 def _deletion_with(removal: Removal, events: list[Row], at: int) -> Row | None:

@@ -1,33 +1,29 @@
 """What happened to a group's offsets since the time to go back to: removals, and new topics.
 
-The reason of a removal is inferred from the records:
-
-- It expired if its rule says so (``expire.expiry_of``).
-- A member subscribed to the topic: then the offset neither expires nor can be deleted, so the topic
-  was deleted (OffsetMetadataManager.deleteOffsets, GroupCoordinator.handleDeleteOffsets).
-- Several of the requested groups lost offsets of the topic at the same moment: the same.
-- Else a tool or a client deleted it, or the topic was deleted: the records do not show which.
+The reason of a removal is inferred from the records (``coterie.insight.offsets.removal_reasons``):
+it expired if it may have. Else the topic was deleted, if no tool could delete the offset or if
+several of the requested groups lost offsets of only this topic at the same moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from coterie._core.fold.producers import Committed
-from coterie.insight.offsets.key_removals import KeyRemoval, KeyRemovals
-from coterie.insight.questions import expire
+from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.offsets.removal_reasons import UNKNOWN, Neighbours, Way, group_before
+from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView
 from coterie.times import format_time
 
-EXPIRED, TOPIC_DELETED, DELETED, UNKNOWN = REASONS = (
-    *("expired", "topic_deleted", "deleted", "unknown"),
+EXPIRED, EXPIRED_OR_TOPIC_DELETED, TOPIC_DELETED, DELETED, _ = REASONS = (
+    *("expired", "expired_or_topic_deleted", "topic_deleted", "deleted", UNKNOWN),
 )
 CREATED_AGAIN = "the topic was created again"
-MOMENT_MS = 1_000  # the most time between the tombstones that a deleted topic leaves
 IN_WORDS = {
     EXPIRED: "expired",
+    EXPIRED_OR_TOPIC_DELETED: "expired at its commit's own expire time, or deleted with the topic",
     TOPIC_DELETED: "the topic was deleted",
     DELETED: "deleted by a tool or a client, or with the topic",
     UNKNOWN: "the log has lost the commit, so the reason is not known",
@@ -50,54 +46,35 @@ def removed_since(
     view: PartitionView, removals: KeyRemovals, at_ms: int, retention_ms: int
 ) -> dict[Key, Removed]:
     """Return the first removal of each key after a time (epoch ms), with its reason."""
-    rows = [
-        (row, ms) for row in removals.rows() if (ms := row.removed_ms) is not None and ms > at_ms
-    ]
-    groups = groups_by_moment(rows)
+    by_group = removals_of(removals)
+    neighbours = Neighbours(by_group)
     first: dict[Key, Removed] = {}
-    for row, removed_ms in rows:
-        if row.key in first:
-            first[row.key] = first[row.key]._replace(again=first[row.key].again + 1)
-            continue
-        reason = reason_of(view, row, removed_ms, retention_ms)
-        if reason == DELETED and len(groups_near(groups, row.key[1], removed_ms)) > 1:
-            reason = TOPIC_DELETED
-        first[row.key] = Removed(removed_ms, reason, 0, row.resumed is not None)
+    for removal in (removal for theirs in by_group.values() for removal in theirs):
+        rows = [
+            row for row in removal.rows if row.removed_ms is not None and row.removed_ms > at_ms
+        ]
+        before = group_before(view, removal) if any(row.key not in first for row in rows) else None
+        for row in rows:
+            if row.key in first:
+                first[row.key] = first[row.key]._replace(again=first[row.key].again + 1)
+            elif before is not None:
+                way = before.way(row, retention_ms, row.tombstone.timestamp)
+                reason = reason_of(way, is_alone=not neighbours.others(removal))
+                resumed = row.resumed is not None
+                first[row.key] = Removed(row.tombstone.timestamp, reason, 0, resumed)
     return first
 
 
-def reason_of(view: PartitionView, removal: KeyRemoval, removed_ms: int, retention_ms: int) -> str:
-    """Return why an offset was removed, by its group's records alone."""
-    group, topic, partition = removal.key
-    head = expire.head_before(view, group, removal.tombstone.log_offset)
-    offset = {
-        "topic": topic,
-        "partition": partition,
-        "commit_timestamp": removal.commit_ms,
-        "expire_timestamp": None,
-    }
-    rule, base_ms, retained = expire.expiry_of(head, offset)
-    if rule == UNKNOWN:
+def reason_of(way: Way, *, is_alone: bool) -> str:
+    """Return why an offset was removed, by its group's records alone.
+
+    ``is_alone``: no other group lost offsets of only its topic at the moment.
+    """
+    if way.rule == UNKNOWN:
         return UNKNOWN
-    if retained:
-        return TOPIC_DELETED if rule == "subscribed" else DELETED
-    return EXPIRED if removed_ms >= base_ms + retention_ms else DELETED
-
-
-def groups_by_moment(rows: Iterable[tuple[KeyRemoval, int]]) -> dict[tuple[str, int], set[str]]:
-    """Return the groups that lost offsets of a topic, by topic and second."""
-    groups: dict[tuple[str, int], set[str]] = {}
-    for row, removed_ms in rows:
-        group, topic, _ = row.key
-        groups.setdefault((topic, removed_ms // MOMENT_MS), set()).add(group)
-    return groups
-
-
-def groups_near(groups: dict[tuple[str, int], set[str]], topic: str, at_ms: int) -> set[str]:
-    """Return the groups that lost offsets of a topic at about a time."""
-    before = at_ms // MOMENT_MS - 1
-    near = (groups.get((topic, second), set()) for second in range(before, before + 3))
-    return set().union(*near)
+    if way.expired:
+        return EXPIRED if way.deleted else EXPIRED_OR_TOPIC_DELETED
+    return DELETED if way.deleted and is_alone else TOPIC_DELETED
 
 
 def note(

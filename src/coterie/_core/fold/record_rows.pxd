@@ -38,6 +38,7 @@ cdef struct Rows:                # the columns of a piece; NULL: a column that i
     int64_t* number
     int64_t* offset
     int64_t* commit_timestamp
+    int64_t* expire_timestamp
     int64_t* decided_by
     int64_t* decided_ms
     int64_t* previous_offset

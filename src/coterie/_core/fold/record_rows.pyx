@@ -23,6 +23,7 @@ cdef int grow(Rows* at, dict dtypes, dict arrays, Py_ssize_t rows) except -1:
     at.number = <int64_t*>start_of(arrays, "number")
     at.offset = <int64_t*>start_of(arrays, "offset")
     at.commit_timestamp = <int64_t*>start_of(arrays, "commit_timestamp")
+    at.expire_timestamp = <int64_t*>start_of(arrays, "expire_timestamp")
     at.decided_by = <int64_t*>start_of(arrays, "decided_by")
     at.decided_ms = <int64_t*>start_of(arrays, "decided_ms")
     at.previous_offset = <int64_t*>start_of(arrays, "previous_offset")

@@ -42,7 +42,8 @@ cdef str IN_USE = "this scan"
 
 ROW_DTYPES = {
     "log_offset": np.int64, "timestamp": np.int64, "number": np.int64, "offset": np.int64,
-    "commit_timestamp": np.int64, "decided_by": np.int64, "decided_ms": np.int64,
+    "commit_timestamp": np.int64, "expire_timestamp": np.int64,
+    "decided_by": np.int64, "decided_ms": np.int64,
     "previous_offset": np.int64, "previous_log_offset": np.int64, "previous_timestamp": np.int64,
     "topic_id_high": np.int64, "topic_id_low": np.int64,
     "previous_row": np.int32, "batch": np.int32, "key": np.int32, "group": np.int32,
@@ -332,7 +333,7 @@ cdef class RecordScan:
         self.number += 1
         if not in_time(record, self.until_ms):
             return
-        commit.offset = commit.commit_timestamp = -1
+        commit.offset = commit.commit_timestamp = commit.expire_timestamp = -1
         commit.metadata_size = 0
         if batch.control:
             kind = MARKER
@@ -367,6 +368,8 @@ cdef class RecordScan:
             rows.number[n] = self.number - 1
         if rows.commit_timestamp != NULL:
             rows.commit_timestamp[n] = commit.commit_timestamp
+        if rows.expire_timestamp != NULL:
+            rows.expire_timestamp[n] = commit.expire_timestamp
         if rows.topic_id_high != NULL:
             rows.topic_id_high[n] = rows.topic_id_low[n] = 0
             if kind == OFFSET:

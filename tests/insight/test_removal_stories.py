@@ -1,0 +1,153 @@
+"""Why offsets and groups are gone: `explain`, `undo` and `expire` say the same of one log.
+
+The expected reasons are Kafka's rules of each release: docs/rules/offsets.md#expiration.
+"""
+
+import pytest
+
+from coterie.insight.questions import expire, explain, undo
+from coterie.messages import decode_value, encode_value
+from support.insight.lives import commit, life, member, written
+from support.insight.models import question_rows
+from support.log_writer import commit_key
+
+DAY = 86_400_000
+T0 = 1_760_000_000_000
+ANY = "expired or deleted"
+TOPIC = "the topic was deleted: the group's members used it, and nothing else removes it"
+
+
+def old_commit(at_ms, offset, expire_ms, partition=0, topic=b"t"):
+    """A commit of Kafka 0.9 to 2.0, with its own expire time."""
+    data = {"offset": offset, "metadata": "", "commitTimestamp": at_ms}
+    value = encode_value(1, {"version": 1, "data": data | {"expireTimestamp": expire_ms}})
+    return at_ms, commit_key(1, b"g", topic, partition), value
+
+
+def as_version(record, version):
+    """A group's record with another version of its value."""
+    at_ms, key, value = record
+    return at_ms, key, encode_value(2, {"version": version, "data": decoded(value)})
+
+
+def decoded(value):
+    return decode_value(2, value)["data"]
+
+
+def answers(folder, *appends, retention_ms=7 * DAY):
+    """The reason that `explain` gives, that of `undo`, and the rule of `expire`."""
+    written(folder, *appends)
+    rows = question_rows(folder, explain, explain.Parameters())
+    texts = [row["cause"] for row in rows if row["event"] == "offsets_removed"]
+    until_ms = T0 + 20 * DAY
+    undone = question_rows(folder, undo, undo.Parameters(T0 + 2_000, retention_ms))
+    expired = question_rows(folder, expire, expire.Parameters(until_ms, retention_ms))
+    return (
+        [text.partition(" removed: ")[2] for text in texts],
+        {row["removal"] for row in undone if row["removal"]},
+        {row["rule"] for row in expired if row["status"] == "removed"},
+    )
+
+
+MEMBERS = life(T0, 1, member("m"))
+GONE = 8 * DAY
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_an_own_expire_time_counts_under_members_before_kafka_2_1(version, tmp_path):
+    """Groups' values of version 2 and 3 are of Kafka 2.1 and later, which keep such an offset."""
+    group = as_version(MEMBERS, version)
+    ends = T0 + 1_000 + DAY
+    texts, undone, rules = answers(
+        tmp_path, group, old_commit(T0 + 1_000, 5, ends), commit(T0 + DAY + 5_000, {0: None})
+    )
+    if version < 2:
+        assert "expired at the expire time of the commits, 2025-10-10T08:53:21.000Z, " in texts[0]
+        assert (undone, rules) == ({"expired_or_topic_deleted"}, {"explicit"})
+    else:
+        assert (texts, undone, rules) == ([TOPIC], {"topic_deleted"}, {"deleted"})
+
+
+def test_an_own_expire_time_that_is_to_come_does_not_explain_a_removal(tmp_path):
+    group = as_version(MEMBERS, 1)
+    ends = T0 + 1_000 + 2 * DAY
+    found = answers(
+        tmp_path, group, old_commit(T0 + 1_000, 5, ends), commit(T0 + DAY + 5_000, {0: None})
+    )
+    assert found == ([TOPIC], {"topic_deleted"}, {"deleted"})
+
+
+@pytest.mark.parametrize(
+    ("version", "lost", "text", "undone", "rule"),
+    [
+        # All offsets of an empty group expire at once; a transaction may keep the group.
+        (3, (0, 1), "expired or deleted 8.0 d after the group became empty; an undecided "
+         "transaction may keep the group", "expired", "empty_since"),
+        (3, (0,), "deleted by a tool or with their topic: all offsets of an empty group expire at "
+         "once", "deleted", "deleted"),
+        # A record without the time since when a group is empty: each offset by its own commit.
+        (1, (0,), "expired or deleted 8.0 d after their last commit", "expired", "empty_commit"),
+    ],
+)  # fmt: skip
+def test_offsets_of_an_empty_group_expire_together_if_the_time_is_known(
+    version, lost, text, undone, rule, tmp_path
+):
+    found = answers(
+        tmp_path,
+        MEMBERS,
+        commit(T0 + 1_000, {0: 5, 1: 6}),
+        as_version(life(T0 + 3_000, 2, state_ms=T0 + 3_000), version),
+        commit(T0 + GONE, dict.fromkeys(lost)),
+    )
+    assert found == ([text], {undone}, {rule})
+
+
+@pytest.mark.parametrize(
+    ("joined_ms", "commit_ms", "newer", "may_expire"),
+    [
+        (15_000, 1_000, False, True),
+        (3 * DAY, 1_000, False, False),  # nobody can have joined for so long
+        (15_000, 5 * DAY, False, False),  # committed 3 days before
+        (15_000, 1_000, True, False),  # a log of 4.x: only stable groups lose offsets so
+    ],
+)
+def test_old_offsets_may_expire_as_an_empty_group_rebalances(
+    joined_ms, commit_ms, newer, may_expire, tmp_path
+):
+    """KAFKA-13636, in 2.4 to 2.8.1, 3.0.0 and 3.1.0."""
+    empty = T0 + 8 * DAY
+    appends = [
+        MEMBERS,
+        sorted(commit(T0 + 1_000, {1: 9}) + commit(T0 + commit_ms, {0: 5})),
+        life(empty, 2, state_ms=empty),
+        commit(empty + 15_000, {0: None}),
+        life(empty + 15_000 + joined_ms, 3, member("n")),
+    ]
+    if newer:
+        appends.insert(0, (T0 - 1, b"\0\3\0\5other", encode_value(3, {
+            "version": 0, "data": {"epoch": 1, "metadataHash": 1}})))  # fmt: skip
+    texts, undone, rules = answers(tmp_path, *appends)
+    assert "expired as the group rebalanced" in texts[0] or newer or joined_ms > DAY
+    assert ("not expired" in texts[0]) == (newer or joined_ms > DAY)
+    assert rules == {"rebalance" if may_expire else "deleted"}
+    if commit_ms == 1_000:  # there at the time of `undo`
+        assert undone == {"expired" if may_expire else "deleted"}
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_group_without_offsets_goes_at_the_next_check(commits, tmp_path):
+    written(
+        tmp_path,
+        MEMBERS,
+        commit(T0 + 1_000, {0: 5}) if commits else life(T0 + 1_000, 2, member("n")),
+        life(T0 + 60_000, 3),
+        life(T0 + 270_000, None),
+    )
+    (row,) = [
+        row
+        for row in question_rows(tmp_path, explain, explain.Parameters())
+        if row["event"] == "deleted"
+    ]
+    without = "it had no offsets, so the broker's next check removed it, or a tool deleted it"
+    assert (without in row["cause"]) != commits
+    assert "expired" in row["cause"] or not commits
