@@ -39,7 +39,9 @@ ALLOWED = {  # where a module does what its package else does not
     "spark_udfs/coterie_spark/session/master.py": {"socket"},  # does a master answer?
     "pycore/coterie/server/net/accepting.py": {"socket"},  # what clients connect to
     "pycore/coterie/server/net/sender.py": {"socket"},  # what large responses are written to
-    "pycore/coterie/cluster/connections.py": {"aiokafka"},  # the one place that knows the library
+    # The one place that knows the library, and the words for its errors; look-ups of hosts.
+    "pycore/coterie/cluster/connections.py": {"aiokafka", "socket"},
+    "pycore/coterie/cluster/connection_failures.py": {"aiokafka", "socket"},
     "pycore/coterie/cluster/security.py": {"aiokafka"},  # its base class of providers of tokens
 }
 LAZY = {  # package -> outside modules that only a function may import, be they optional or slow

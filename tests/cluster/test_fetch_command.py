@@ -247,7 +247,7 @@ def test_a_wrong_password_is_named_and_not_shown(with_login, tmp_path, client, m
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_login_at_a_listener_without_one_is_one_line(broker, tmp_path, client, mechanism):
     config = client(login(mechanism))
-    says = (broker.bootstrap_servers, "is it a listener of Kafka with SASL_PLAINTEXT?")
+    says = (broker.bootstrap_servers, "security.protocol PLAINTEXT, not SASL_PLAINTEXT")
     command = fetch(broker, tmp_path / "copy", "--command-config", config)
     result = fails(*command, says=says, run=coterie_process)
     assert "object at" not in result.stderr
@@ -255,7 +255,7 @@ def test_a_login_at_a_listener_without_one_is_one_line(broker, tmp_path, client,
 
 
 def test_a_client_without_login_is_told_of_the_listener(with_login, tmp_path, client):
-    says = (with_login.host, "is it a listener of Kafka with PLAINTEXT?")
+    says = (with_login.host, "security.protocol SASL_PLAINTEXT, not PLAINTEXT")
     command = fetch(with_login, tmp_path / "copy", "--command-config", client())
     fails(*command, says=says, run=coterie_process)
 
@@ -313,7 +313,7 @@ def test_a_broker_whose_certificate_is_not_trusted_is_named(with_tls, files, tmp
 
 def test_tls_to_a_listener_without_it_is_named(broker, tmp_path, client):
     config = client("security.protocol=SSL\n")
-    says = (broker.bootstrap_servers, "is it a listener of Kafka with SSL?")
+    says = (broker.bootstrap_servers, "security.protocol PLAINTEXT, not SSL")
     command = fetch(broker, tmp_path / "copy", "--command-config", config)
     fails(*command, says=says, run=coterie_process)
 

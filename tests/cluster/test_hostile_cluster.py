@@ -90,10 +90,12 @@ class Scripted:
 
     def serve(self, connection):
         with connection, contextlib.suppress(OSError), connection.makefile("rb") as stream:
-            while size := stream.read(4):
+            while size := stream.read(4):  # TLS and HTTP are tried, too
+                if size[:1] != b"\0":
+                    return
                 request = wire.decode_request(stream.read(int.from_bytes(size, "big")))
                 api = wire.APIS[request.api_key].name
-                answer = self.answers[api]
+                answer = self.answers.get(api)
                 if callable(answer):
                     answer = answer(request.body)
                 if answer is None:

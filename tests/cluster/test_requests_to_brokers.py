@@ -14,12 +14,14 @@ pytest.importorskip("aiokafka")
 
 from aiokafka.errors import SaslAuthenticationFailed
 
-from coterie.cluster import cluster, connections, groups
+from coterie.cluster import cluster, connection_failures, connections, groups
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, TopicView, _topic_of
-from coterie.cluster.connections import FRAME_BYTES_MAX, Connection, _tls_failure
+from coterie.cluster.connection_failures import Place, not_connected, tls_failure
+from coterie.cluster.connections import FRAME_BYTES_MAX, Connection
 from coterie.cluster.end_offsets import EARLIEST, end_offsets
 from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, refusal
+from coterie.cluster.probing import CLOSED, Spoken
 from coterie.wire import APIS
 
 KEYS = {api.name: api.key for api in APIS.values()}
@@ -89,7 +91,7 @@ class Link:
 def test_a_request_to_any_broker_goes_to_one_that_is_connected(monkeypatch):
     links = []
 
-    async def connect(host, port, security, config):
+    async def connect(host, port, security, config, setup_s):
         links.append(Link((host, port)))
         return links[-1]
 
@@ -115,6 +117,17 @@ def test_a_request_to_any_broker_goes_to_one_that_is_connected(monkeypatch):
     assert [link.closed for link in links] == [1, 0, 1, 1]  # the second one was closed by itself
 
 
+@pytest.fixture
+def closing(monkeypatch):
+    """A place where connections are closed, whatever is asked."""
+
+    async def spoken_at(host, port, look_s):
+        return Spoken(CLOSED)
+
+    monkeypatch.setattr(connection_failures, "spoken_at", spoken_at)
+    return Place("h", 1, "PLAINTEXT", None, ClientConfig(), 0.5)
+
+
 @pytest.mark.parametrize(
     ("error", "says"),
     [
@@ -125,13 +138,16 @@ def test_a_request_to_any_broker_goes_to_one_that_is_connected(monkeypatch):
         (OSError(errno.ECONNREFUSED, "at h:1"), r"no connection \(Connection refused\)"),
         (OSError(0, "at h:1"), r"no connection \(at h:1\)"),
         (OSError(None, "at h:1"), r"no connection \(at h:1\)"),
-        (socket.gaierror(-2, "Name unknown"), r"no connection \(Name unknown\)"),
-        (TimeoutError(), "no answer in request.timeout.ms"),
-        (asyncio.TimeoutError(), "no answer in request.timeout.ms"),
+        (
+            socket.gaierror(-2, "Name unknown"),
+            r"no connection: the host has no address \(Name unknown\)",
+        ),
+        (TimeoutError(), "no answer in 0.5 s"),
+        (asyncio.TimeoutError(), "no answer in 0.5 s"),
     ],
 )
-def test_why_there_is_no_connection_is_in_plain_words(error, says):
-    found = connections._not_connected(error, "h:1", SimpleNamespace(protocol="PLAINTEXT"))
+def test_why_there_is_no_connection_is_in_plain_words(closing, error, says):
+    found = run(not_connected(error, closing))
     with pytest.raises(ClusterError, match=f"^h:1: {says}") as raised:
         raise found
     assert isinstance(raised.value, Unavailable) != ("login" in says)
@@ -140,7 +156,7 @@ def test_why_there_is_no_connection_is_in_plain_words(error, says):
 def test_a_failure_of_tls_has_its_reason_or_else_its_text():
     error = ssl.SSLError(1, "wrong version number")
     for error.reason, what in ((None, "wrong version number"), ("NO_CIPHER", r"\(NO_CIPHER\)")):
-        assert re.search(f"TLS fails .*{what}.*; is security.protocol", _tls_failure(error))
+        assert re.search(f"TLS fails .*{what}.*; is security.protocol", tls_failure(error))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +167,7 @@ def test_a_failure_of_tls_has_its_reason_or_else_its_text():
         (b"no response", "a response that cannot be read"),
     ],
 )
-def test_a_connection_without_a_good_response_is_used_no_more(answer, says):
+def test_a_connection_without_a_good_response_is_used_no_more(closing, answer, says):
     class Link:
         closed = 0
 
@@ -166,7 +182,7 @@ def test_a_connection_without_a_good_response_is_used_no_more(answer, says):
 
     link = Link()
     with pytest.raises(ClusterError, match=f"^h:1: {says}"):
-        run(connections.Connection(link, "h:1", "PLAINTEXT").ask("ListGroups", {}))
+        run(Connection(link, closing).ask("ListGroups", {}))
     assert link.closed == 1
 
 
@@ -433,10 +449,10 @@ def test_a_request_has_the_newest_version_that_both_sides_know(api, broker, vers
     ("versions", "has"),
     [((0, 0), True), ((0, 99), True), ((99, 120), False), ((5, 4), False), (None, False)],
 )
-def test_a_broker_has_an_api_if_a_version_of_it_is_known_here(versions, has):
+def test_a_broker_has_an_api_if_a_version_of_it_is_known_here(closing, versions, has):
     known = {} if versions is None else {KEYS["ConsumerGroupDescribe"]: versions}
     link = SimpleNamespace(versions=known)
-    assert Connection(link, "h:1", "PLAINTEXT").has("ConsumerGroupDescribe") == has
+    assert Connection(link, closing).has("ConsumerGroupDescribe") == has
 
 
 @pytest.mark.parametrize("number", [0, 1, 2**31 - 1, -1, -(2**31)])

@@ -36,6 +36,7 @@ DEFAULTS = {
     "ssl.keystore.key": "",
     "ssl.key.password": "",
     "ssl.endpoint.identification.algorithm": "https",
+    "socket.connection.setup.timeout.ms": "10000",
     "request.timeout.ms": "30000",
     "default.api.timeout.ms": "60000",
     "retry.backoff.ms": "100",

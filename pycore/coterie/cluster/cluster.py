@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.connections import Connection, Security, connect
-from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, refusal
+from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, Unreached, refusal
 from coterie.errors import ArgumentError
 from coterie.wire import NO_ID
 
@@ -19,6 +19,7 @@ __all__ = ["Backoff", "Cluster", "TopicView", "addresses_of"]
 Found = TypeVar("Found")
 DEFAULT_PORT = 9092
 GROUP_KEY = 0  # of FindCoordinator: the key is a group's id
+SETUP_MS = "socket.connection.setup.timeout.ms"
 CLOSE_S = 1.0  # for the goodbyes of TLS, which a broker may never answer
 
 
@@ -83,6 +84,7 @@ class Backoff:
         self._first_s = config.whole("retry.backoff.ms") / 1000
         self._last_s = config.whole("retry.backoff.max.ms") / 1000
         self._limit_s = limit_s
+        self._setup_s = config.whole(SETUP_MS) / 1000 / 2
         self._next_s = self._first_s
         self._since_s: float | None = None
 
@@ -91,12 +93,19 @@ class Backoff:
         self._next_s, self._since_s = self._first_s, None
 
     async def wait(self, error: Unavailable) -> None:
-        """Wait after a failure; raise it if the time is over."""
+        """Wait after a failure; raise it if the time is over.
+
+        A broker that was never connected gets less time: its address may be wrong.
+        """
         now = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s = now
-        if self._limit_s is not None and now - self._since_s >= self._limit_s:
-            raise error
+        if self._limit_s is not None:
+            limit_s = self._limit_s
+            if isinstance(error, Unreached):
+                limit_s = min(limit_s, self._setup_s - error.took_s)
+            if now - self._since_s >= limit_s:
+                raise error
         await asyncio.sleep(self._next_s)
         self._next_s = min(2 * self._next_s, max(self._last_s, self._first_s))
 
@@ -124,6 +133,7 @@ class Cluster:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[Any, int], Connection] = {}
         self._opening: dict[tuple[Any, int], asyncio.Lock] = {}
+        self._reached: set[tuple[str, int]] = set()
         self._security: Security | None = None
 
     async def __aenter__(self) -> Cluster:
@@ -218,10 +228,8 @@ class Cluster:
         See ``Connection.ask``; ``connection`` reaches a certain broker.
         """
         failures: list[Unavailable] = []
-        nodes: list[Any] = sorted(
-            self._brokers, key=lambda node: (node, 0) not in self._connections
-        )
-        for node in (*nodes, *self._bootstrap):
+        nodes: list[Any] = [*self._brokers, *self._bootstrap]
+        for node in sorted(nodes, key=lambda node: (node, 0) not in self._connections):
             address = self._brokers.get(node, node)
             name = f"broker {node}, " if node in self._brokers else ""
             try:
@@ -231,18 +239,32 @@ class Cluster:
                 failures.append(error)
         if len(failures) == 1:
             raise failures[0]
-        raise Unavailable(f"no broker answers: {'; '.join(map(str, failures))}")
+        text = f"no broker answers: {'; '.join(map(str, failures))}"
+        unreached = [error for error in failures if isinstance(error, Unreached)]
+        if len(unreached) < len(failures):
+            raise Unavailable(text)
+        raise Unreached(text, sum(error.took_s for error in unreached))
 
     async def _open(self, key: tuple[Any, int], address: tuple[str, int], name: str) -> Connection:
         assert self._security is not None, "use `async with`"
         async with self._opening.setdefault(key, asyncio.Lock()):
             found = self._connections.get(key)
             if found is None or not found.is_open:
+                began_s = asyncio.get_running_loop().time()
+                setup_s = self.config.whole(SETUP_MS) / 1000
+                if address not in self._reached:  # half, and of all bootstrap addresses together
+                    setup_s /= 2 * len(self._bootstrap)
                 try:
-                    found = await connect(*address, self._security, self.config)
+                    found = await connect(*address, self._security, self.config, setup_s)
+                except Unreached as error:
+                    if address in self._reached:
+                        raise Unavailable(f"{name}{error}") from error
+                    took_s = asyncio.get_running_loop().time() - began_s
+                    raise Unreached(f"{name}{error}", took_s) from error
                 except ClusterError as error:
                     raise type(error)(f"{name}{error}") from error
                 self._connections[key] = found
+                self._reached.add(address)
             return found
 
 

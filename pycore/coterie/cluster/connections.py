@@ -8,10 +8,13 @@ that are already encoded, and gives the frames that come back, unread. A frame t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import os
+import socket
 import ssl
+import threading
 from collections.abc import Mapping
+from functools import partial
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -19,7 +22,14 @@ from aiokafka import errors as library
 from aiokafka.conn import AIOKafkaConnection
 
 from coterie.cluster.client_config import ClientConfig
-from coterie.cluster.errors import ClusterError, Unavailable
+from coterie.cluster.connection_failures import (
+    FrameTooLong,
+    Place,
+    closing,
+    not_connected,
+    other_listener,
+)
+from coterie.cluster.errors import ClusterError, Unavailable, Unreached
 from coterie.cluster.security import sasl_arguments, tls_context
 from coterie.errors import WireError
 from coterie.wire import APIS, Api, decode_response, encode_request
@@ -48,10 +58,6 @@ class Security(NamedTuple):
     def of(cls, config: ClientConfig) -> Security:
         """Read the files that the properties name; raises ConfigError."""
         return cls(config.text("security.protocol"), tls_context(config), sasl_arguments(config))
-
-
-class FrameTooLong(ClusterError):
-    """A broker announces a frame that no request here is answered with."""
 
 
 class _WholeFrame:
@@ -145,8 +151,8 @@ class _Link(AIOKafkaConnection):  # type: ignore[misc]
 class Connection:
     """A connection to one broker; requests may overlap, and are answered in order."""
 
-    def __init__(self, link: _Link, address: str, protocol: str) -> None:
-        self._link, self.address, self._protocol = link, address, protocol
+    def __init__(self, link: _Link, place: Place) -> None:
+        self._link, self._place, self.address = link, place, place.address
         self._has_answered = False
 
     @property
@@ -176,12 +182,10 @@ class Connection:
         except (library.KafkaError, OSError, asyncio.TimeoutError) as error:
             self.close()
             broken = _broken(error, self.address)
+            if broken is None and self._has_answered:
+                broken = Unavailable(f"{self.address}: the connection broke")
             if broken is None:
-                broken = Unavailable(
-                    f"{self.address}: the connection broke"
-                    if self._has_answered
-                    else _other_listener(self.address, self._protocol)
-                )
+                broken = await other_listener(self._place) or Unavailable(closing(self._place))
             raise broken from error
         except ClusterError as error:
             raise ClusterError(f"{self.address}: {error}") from None
@@ -199,17 +203,20 @@ class Connection:
         return closed
 
 
-async def connect(host: str, port: int, security: Security, config: ClientConfig) -> Connection:
-    """Connect to a broker, and log in.
+async def connect(
+    host: str, port: int, security: Security, config: ClientConfig, setup_s: float
+) -> Connection:
+    """Connect to a broker, and log in, in ``setup_s`` seconds; half of it again finds out why not.
 
     Raises
     ------
-    Unavailable
+    Unreached
         Nothing answers there.
     ClusterError
-        TLS fails, the password is wrong, or what answers is not Kafka.
+        TLS fails, the password is wrong, or the listener has another protocol, or is not Kafka's.
     """
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    mechanism = security.sasl.get("sasl_mechanism")
+    place = Place(host, port, security.protocol, mechanism, config, setup_s)
     link = _Link(
         host,
         port,
@@ -220,56 +227,54 @@ async def connect(host: str, port: int, security: Security, config: ClientConfig
         **security.sasl,
     )
     try:
-        await link.connect()
+        looked_up = _look_up(host, port)
+        await asyncio.wait_for(_set_up(looked_up, link), setup_s)
     except ClusterError as error:
-        raise ClusterError(f"{address}: {error}") from None
-    except ssl.SSLError as error:
-        raise ClusterError(f"{address}: {_tls_failure(error)}") from error
+        raise ClusterError(f"{place.address}: {error}") from None
     except (library.KafkaError, OSError, EOFError, asyncio.TimeoutError) as error:
-        raise _not_connected(error, address, security) from error
+        if looked_up.cancelled():
+            what = f"the host is not found in {setup_s:g} s; is its name right?"
+            raise Unreached(f"{place.address}: no connection: {what}") from None
+        raise await not_connected(error, place) from error
     except Exception as error:  # of a mechanism, or of a response that the library cannot read
         what = f"{type(error).__name__}: {error}"
-        raise ClusterError(f"{address}: the connection cannot be set up ({what})") from error
-    return Connection(link, address, security.protocol)
+        raise (
+            await other_listener(place)
+            or ClusterError(f"{place.address}: the connection cannot be set up ({what})")
+        ) from error
+    return Connection(link, place)
 
 
-def _tls_failure(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"TLS: the broker's certificate is not trusted ({error.verify_message}); "
-            "ssl.truststore.location names the authority that signed it"
-        )
-    what = error.reason or str(error)
-    return f"TLS fails ({what}); is security.protocol that of this listener?"
+async def _set_up(looked_up: asyncio.Future[None], link: _Link) -> None:
+    await looked_up
+    await link.connect()
 
 
-def _not_connected(error: Exception, address: str, security: Security) -> ClusterError:
-    """Return the error for a connection that is not there."""
-    cause = error.__cause__
-    if isinstance(cause, FrameTooLong):
-        return ClusterError(f"{address}: {cause}")
-    if isinstance(cause, ssl.SSLError):
-        return ClusterError(f"{address}: {_tls_failure(cause)}")
-    if isinstance(error, library.UnsupportedSaslMechanismError):
-        return ClusterError(f"{address}: {error.args[0] if error.args else error}")
-    if isinstance(error, library.SaslAuthenticationFailed):
-        text = str(error.args[0]) if error.args and error.args[0] else "wrong user or password"
-        return ClusterError(f"{address}: login refused ({text}); see sasl.jaas.config")
-    if isinstance(error, asyncio.TimeoutError):
-        return Unavailable(f"{address}: no answer in request.timeout.ms")
-    if isinstance(error, OSError) and error.strerror:
-        # asyncio puts the address where the system's text belongs, but not for a name's error.
-        number = error.errno or 0
-        text = os.strerror(number) if number > 0 else error.strerror
-        return Unavailable(f"{address}: no connection ({text})")
-    refused = library.KafkaConnectionError | library.IllegalSaslStateError | EOFError | OSError
-    if isinstance(error, refused):
-        return Unavailable(_other_listener(address, security.protocol))
-    return ClusterError(f"{address}: login fails ({type(error).__name__}: {error})")
+def _look_up(host: str, port: int) -> asyncio.Future[None]:
+    """Look a host up, which may take longer than the program: its thread is not waited for."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[None] = loop.create_future()
+
+    def look_up() -> None:
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            result = partial(_settle, found)
+        except OSError as error:
+            result = partial(_settle, found, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(result)
+
+    threading.Thread(target=look_up, daemon=True).start()
+    return found
 
 
-def _other_listener(address: str, protocol: str) -> str:
-    return f"{address}: closes the connection at once; is it a listener of Kafka with {protocol}?"
+def _settle(future: asyncio.Future[None], error: OSError | None = None) -> None:
+    if future.done():  # it was given up
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 def _broken(error: Exception, address: str) -> ClusterError | None:

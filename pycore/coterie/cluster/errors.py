@@ -6,7 +6,7 @@ from coterie.errors import CoterieError
 from coterie.values import Error
 from coterie.wire.apis import name_of
 
-__all__ = ["ClusterError", "MadeAgain", "NoTopic", "Unavailable", "refusal"]
+__all__ = ["ClusterError", "MadeAgain", "NoTopic", "Unavailable", "Unreached", "refusal"]
 
 
 class ClusterError(CoterieError):
@@ -27,6 +27,14 @@ class MadeAgain(ClusterError):
 
 class Unavailable(ClusterError):
     """A leader, a broker or a connection that is not there now, but may be soon."""
+
+
+class Unreached(Unavailable):
+    """A broker that cannot be connected; ``took_s``: how long that was tried."""
+
+    def __init__(self, text: str, took_s: float = 0.0) -> None:
+        super().__init__(text)
+        self.took_s = took_s
 
 
 _PASSING = {
