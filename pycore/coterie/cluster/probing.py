@@ -34,7 +34,7 @@ LOOKS = 2  # one after the other
 KEYS = {api.name: key for key, api in APIS.items()}
 TLS_ALERT = b"\x15\x03"
 HEAD_BYTES, BANNER_BYTES = 8, 64
-FRAME_BYTES_MAX = 1 << 20
+LOOK_BYTES_MAX = 1 << 20
 CORRELATION_ID = 0x636F7465
 Ask = Callable[[StreamReader, StreamWriter], Awaitable["Spoken"]]
 
@@ -113,13 +113,13 @@ async def _as_client(reader: StreamReader, writer: StreamWriter) -> Spoken:
     if head.startswith(b"HTTP"):
         return Spoken(HTTP)
     size = int.from_bytes(head[:4], "big")
-    if head[4:8] != CORRELATION_ID.to_bytes(4, "big") or size > FRAME_BYTES_MAX:
+    if head[4:8] != CORRELATION_ID.to_bytes(4, "big") or size > LOOK_BYTES_MAX:
         return Spoken(OTHER, banner=head)
     try:
         await reader.readexactly(4 + size - len(head))
         writer.write(_request("SaslHandshake", 1, {"mechanism": "PLAIN"}))
         size = int.from_bytes(await reader.readexactly(4), "big")
-        frame = await reader.readexactly(min(size, FRAME_BYTES_MAX))
+        frame = await reader.readexactly(min(size, LOOK_BYTES_MAX))
         answer: dict[str, Any] = decode_response(KEYS["SaslHandshake"], 1, frame).body
     except (OSError, EOFError, ValueError, WireError):
         return Spoken(KAFKA)
