@@ -10,6 +10,7 @@ import pytest
 from coterie.atomic_file import OutputError, atomic_write
 from support import golden_data
 from support.commandline import coterie, coterie_ok, fails, folder_of
+from support.request_lines import member_beats
 from support.trace_data import TRACES
 
 AT = ("--at", "2026-11-22T00:00:00Z")
@@ -39,7 +40,9 @@ def place(tmp_path, monkeypatch):
     (place / "s.json").write_text(SCENARIO)
     shutil.copy(TRACES / "scenarios" / TRACE, place)
     (place / "live.json").write_text('{"groups": []}')
-    (place / "request.log").write_text("no line of a group")
+    server = "[2026-01-01 00:00:00,000] INFO [GroupCoordinator 0]: Stabilized group g generation 1"
+    requests = server + " (x)\n" + member_beats(1, "m", 1)
+    (place / "request.log").write_text(requests)
     monkeypatch.chdir(place)
     return place
 

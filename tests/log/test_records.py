@@ -121,14 +121,15 @@ def test_bytes_that_cannot_be_read_have_a_version_if_there_are_two_of_them(raw, 
     assert fault[2] == "value"
 
 
-def test_unknown_tagged_fields_of_a_value_are_left_out_as_by_kafkas_converters():
-    """A value of version 4: offset 100, epoch 5, metadata "md", time 1000, tags 0 and 9."""
+def test_unknown_tagged_fields_of_a_value_are_shown_with_their_bytes():
+    """A value of version 4: offset 100, epoch 5, metadata "md", time 1000, tags 8 and 9."""
     raw = bytes.fromhex(
-        "0004 0000000000000064 00000005 03 6d64 00000000000003e8 02 00 02 abcd 09 00"
+        "0004 0000000000000064 00000005 03 6d64 00000000000003e8 02 08 02 abcd 09 00"
     )
     (row,), faults = rows_of(batch(0, [(5, commit(5)[1], raw)]))
     assert faults == []
     assert row["value"] == {
         "version": 4,
-        "data": {"offset": 100, "leaderEpoch": 5, "metadata": "md", "commitTimestamp": 1000},
-    }
+        "data": {"offset": 100, "leaderEpoch": 5, "metadata": "md", "commitTimestamp": 1000,
+                 "_unknown_tags": [(8, b"\xab\xcd"), (9, b"")]},
+    }  # fmt: skip
