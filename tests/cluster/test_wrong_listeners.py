@@ -47,9 +47,9 @@ def tls_of(files, name="here", **more):
     return {"cert": files / f"{name}.pem", "key": files / f"{name}-key.pem", **more}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def listeners(files):
-    """A listener of each protocol, by its name."""
+    """A listener of each protocol, by its name; clients are processes: it prints lines, too."""
     listen = [f"{protocol.lower()}://127.0.0.1:0" for protocol in PROTOCOLS]
     settings = {"offsets.topic.num.partitions": 1}
     options = {"listen": listen, "sasl_users": USERS, "tls": tls_of(files)}
@@ -81,7 +81,7 @@ def reach(files, tmp_path):
 def test_another_protocol_is_named_with_the_right_one(listeners, reach, has, wanted):
     if has == wanted:
         return
-    line = reach(listeners[has], wanted, run=coterie_process)  # the server here prints lines, too
+    line = reach(listeners[has], wanted, run=coterie_process)
     says = f"the listener has security.protocol {has}, not {wanted}; set security.protocol={has} "
     assert line.startswith(says + "in the file of --command-config")
     tells_login = has.startswith("SASL") and not wanted.startswith("SASL")
@@ -101,14 +101,14 @@ def test_another_mechanism_is_named_with_those_of_the_listener(listeners, reach)
 
 
 def test_an_unknown_authority_is_named(listeners, reach):
-    line = reach(listeners["SSL"], "SSL", ca="other-ca.pem")
+    line = reach(listeners["SSL"], "SSL", ca="other-ca.pem", run=coterie_process)
     assert line.startswith("TLS: the broker's certificate is not trusted (")
     assert line.endswith("ssl.truststore.location names the authority that signed it")
 
 
 def test_a_certificate_of_other_hosts_is_named_with_them(files, reach):
     with Broker(topics={}, listen=["ssl://127.0.0.1:0"], tls=tls_of(files, "elsewhere")) as broker:
-        line = reach(broker.addresses[0], "SSL")
+        line = reach(broker.addresses[0], "SSL", run=coterie_process)
     says = "TLS: the broker's certificate is for kafka-1.example, 10.0.0.7, not for 127.0.0.1; "
     assert line.startswith(says + "use such a name, or set ssl.endpoint.identification.algorithm=")
 
@@ -268,7 +268,7 @@ def test_an_address_that_the_cluster_advertises_and_nobody_reaches_is_named(tmp_
         file.write_text(QUICK)
         options = ("--topic", "orders", "--out", tmp_path / "copy", "--command-config", file)
         says = ("broker 1, ", f"{advertised}: no connection (Connection refused)")
-        fails("fetch", "--bootstrap-server", address, *options, says=says)
+        fails("fetch", "--bootstrap-server", address, *options, says=says, run=coterie_process)
 
 
 def test_all_attempts_and_looks_end_within_ten_seconds():
