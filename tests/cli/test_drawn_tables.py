@@ -249,7 +249,10 @@ def test_end_offsets_without_a_time_are_taken_as_of_the_end_of_the_log(timed, at
 
 
 def refused(group, *details):
-    return [SimpleNamespace(what="refused", group=group, detail=detail) for detail in details]
+    return [
+        SimpleNamespace(what="refused", group=group, detail=detail, at_ms=at_ms)
+        for at_ms, detail in enumerate(details)
+    ]
 
 
 @pytest.mark.parametrize(("groups", "more"), [(5, None), (6, 1), (8, 3)])
@@ -258,19 +261,20 @@ def test_groups_that_were_only_refused_are_named_up_to_five(groups, more, capfd)
     for number in range(groups):
         lines += refused(f"g{number}", "A; because", "B; of", "A; this")
     lines += refused("g0", None)
-    lines.append(SimpleNamespace(what="left", group="other", detail="A; no"))
+    lines.append(SimpleNamespace(what="left", group="other", detail="A; no", at_ms=1))
     explain.say_refused(lines, {"seen"})
     err = capfd.readouterr().err.splitlines()
     head = "coterie: group 'g{}' has no record, but joins to it were refused: 2 x A, 1 x B"
-    assert err[0] == head.format(0) + ", 1 x "
-    assert err[1:5] == [head.format(number) for number in range(1, 5)]
+    span = ", 1970-01-01T00:00:00.000Z to 1970-01-01T00:00:00.002Z"
+    assert err[0] == head.format(0) + ", 1 x " + span
+    assert err[1:5] == [head.format(number) + span for number in range(1, 5)]
     assert err[5:] == ([] if more is None else [f"coterie: so it is with {more} more groups"])
 
 
 def test_below_a_timeline_stand_its_sum_and_then_each_other_summary():
     names = ["generation", *of_explain.SUMMARIES]
     rows = [of(of_explain.FIELDS, event=name, cause=f"a {name}", count=2) for name in names]
-    first, *others = explain.sum_lines(rows)
+    first, *others = explain.sum_lines(rows, None)
     assert first.startswith("a summary")
     counts = {"client": " (2 rebalances)"}
     assert others == [f"  a {name}{counts.get(name, '')}" for name in names[1:-1]]
@@ -322,7 +326,7 @@ def warned(*rows, at_ms=1_000):
 @pytest.mark.parametrize("count", [19, 20, 21, 1_055])
 def test_up_to_twenty_warnings_are_printed_and_the_others_counted(count, capfd):
     rows = [restored(group_id=f"g{number}", state="Stable") for number in range(count)]
-    undo.say_warnings(rows, 1_000)
+    undo.say_lines(undo.warnings(rows, 1_000))
     err = capfd.readouterr().err.splitlines()
     named = [line for line in err if " is Stable: " in line]
     assert [line.split("'")[1] for line in named] == [f"g{at}" for at in range(min(count, 20))]

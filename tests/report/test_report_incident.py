@@ -185,5 +185,7 @@ def test_an_id_of_hundreds_of_characters_is_cut_in_tables_and_whole_in_data(tmp_
         assert row["group_id"] == name
     for command in (("explain", log), ("audit", log), ("report", log, "--format", "markdown")):
         shown = coterie(*command).stdout
-        assert name not in shown
+        way_back = [line for line in shown.splitlines() if "coterie undo" in line]
+        assert all(name in line for line in way_back)  # a command to paste is whole
+        assert shown.count(name) == len(way_back)
         assert name[:60] + "…" + name[-20:] in shown

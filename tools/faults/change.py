@@ -49,7 +49,7 @@ class Change:
     def id(self) -> str:
         """Eight hex digits, stable while the lines and the function's name do not change."""
         text = "\0".join((*self.key, str(self.turn)))
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
 
     def apply(self, text: str) -> str:
         """Return the file's text with the fault in it."""

@@ -13,6 +13,7 @@ from coterie.extras import missing_module
 from coterie.replay.engine import ReplayRequest
 from coterie.state.document import commit_lines, write_document
 from coterie.state.partial import PartialState, ScanOptions
+from coterie.state.partial import joined as joined_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +80,7 @@ class Tables:
         from coterie.state.tables import faults_table, fold_tables
 
         groups = 0
-        for (number, fold), (_, joined) in zip(state.live(), state.joined(orders), strict=True):
+        for (number, fold), (_, joined) in zip(state.live(), joined_of(state, orders), strict=True):
             tables = fold_tables(number, fold, self.begun.get(number, ()), joined)
             groups += tables["groups"].num_rows
             for name, table in tables.items():

@@ -214,14 +214,9 @@ class PartialState:
         """Return the groups that several partitions have records of."""
         return several_partitions.found(self.live(), self.partition_count)
 
-    def joined(self, orders: several_partitions.Orders | None = None) -> several_partitions.Folds:
-        """Return :meth:`live` with each group in one partition, its newest; the state stays so.
-
-        ``orders``: of :meth:`in_several_partitions`, if it was called.
-        """
-        orders = self.in_several_partitions() if orders is None else orders
-        plain = replace(self.options, history=False, tracking=None)
-        return several_partitions.joined(self.live(), plain.new_fold, orders)
+    def joined(self) -> several_partitions.Folds:
+        """Return :meth:`live` with each group in one partition, its newest; the state stays so."""
+        return joined(self, self.in_several_partitions())
 
     @property
     def partition_count(self) -> int | None:
@@ -310,3 +305,9 @@ def merge(partials: Iterable[PartialState]) -> PartialState:
             merged = PartialState(state.options)
         merged.absorb(state)
     return merged if merged is not None else PartialState()
+
+
+def joined(state: PartialState, orders: several_partitions.Orders) -> several_partitions.Folds:
+    """Return the live partitions with each group of ``orders`` in its newest partition."""
+    plain = replace(state.options, history=False, tracking=None)
+    return several_partitions.joined(state.live(), plain.new_fold, orders)

@@ -1,7 +1,7 @@
 """Why offsets were removed, as far as the records show: the one place that decides.
 
 An offset is removed because it expired, because a tool deleted it or its group, or because its
-topic was deleted. The rules of expiry and their sources: docs/rules/offsets.md. In short:
+topic was deleted. In short (the rules of expiry: docs/rules/offsets.md#expiration):
 
 - Kafka 0.9 to 2.0 write an expire time into each commit (value version 1). Then the offset expires,
   whatever its group does.

@@ -17,6 +17,8 @@ from coterie._core.structures.arrays cimport (
     NPY_INT32, NPY_INT64, NPY_UINT64, PyArray_EMPTY, PyArray_ZEROS, data_of, need_arrays, size_of)
 from coterie._core.checks cimport items_of, text_of
 
+from operator import itemgetter
+
 from coterie.errors import ArgumentError, CoterieError
 
 cdef extern from "votes.h" nogil:
@@ -207,12 +209,8 @@ cdef list java_order(names):
         count += 1
         if count > size * 3 // 4 or (chain >= 8 and size < 64):
             size *= 2
-    return [name for _, name in sorted(zip([h & (size - 1) for h in hashes], names),
-                                       key=_place)]  # stable: a chain keeps its order
-
-
-def _place(entry not None):
-    return entry[0]
+    places = zip([h & (size - 1) for h in hashes], names)
+    return [name for _, name in sorted(places, key=itemgetter(0))]  # a chain keeps its order
 
 
 cdef str most_voted(dict votes, int ties):
