@@ -20,6 +20,7 @@
 #   make pictures      the pictures of pages in docs/, by a browser (chromium, chromedriver)
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
 #   make answers       what is answered to 2,000 random and all golden logs, against what is recorded
+#   make large         every command over logs of real size (MB=3000 of all together)
 #   make faults        make faults in a copy, and see which the tests catch (N=40 SEED=7)
 
 SHELL   := /bin/bash
@@ -56,7 +57,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py tools/transpile.py 
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
 .PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-browser test-spark test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel clean \
-        test-pythons test-lowest faults spark-home chart-library pictures answers FORCE
+        test-pythons test-lowest faults large spark-home chart-library pictures answers FORCE
 all: build
 
 # ---- environment: created once, installed again when pyproject.toml changes ------------------
@@ -186,6 +187,12 @@ fuzz: build
 # that is meant; ANSWERS="--old DIR", a checkout as it was, built there, shows both answers.
 answers: build dev
 	@$(PY) tools/check_answers.py --jobs $(WORKERS) $(ANSWERS)
+
+# Every command over large logs, cut in two ways, growing, and on Spark (LARGE=--spark).
+MB ?= 3000
+LARGE ?= --spark
+large: build dev
+	@$(KEEPING) $(PY) tools/large.py --mb $(MB) $(LARGE)
 
 # N faults, drawn by SEED, in copies of the sources; which tests catch each. FAULTS="--rooms cli log"
 # draws in some rooms, "--only ID" plants one again, "--list" only shows what is drawn.
