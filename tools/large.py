@@ -23,18 +23,18 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 import make_steady_log as steady  # noqa: E402
+from coterie.cli import COMMANDS  # noqa: E402
+from coterie.messages import partition_for  # noqa: E402
 from support.answers.command_output import cut  # noqa: E402
 from support.commandline import coterie  # noqa: E402
 
-from coterie.cli import COMMANDS  # noqa: E402
-from coterie.messages import partition_for  # noqa: E402
-
 AT = "1700000300000"
+TABLES = "--out OUT --engine local --overwrite"
 NO_LOG = {"fetch", "serve", "designs", "trace"}  # commands that read no log
 SERVERS = {"watch"}  # ends by a signal; tests/watch follows growing logs
 COPIES = {"compare"}  # reads both cuts of the partition
 LINES: dict[str, tuple[str, ...]] = {  # the options of each command that reads a log
-    "replay": ("--out OUT --engine local --overwrite", "--out OUT --engine local --overwrite --history"),
+    "replay": (f"{TABLES}", f"{TABLES} --history"),
     "groups": ("--list --state --format csv", "--describe --all-groups --format csv"),
     "explain": ("--format json",),
     "undo": (f"--all-groups --at {AT} --format json",),
