@@ -37,6 +37,7 @@ __all__ = [
     "check_folder",
     "create_locked",
     "signals_ignored",
+    "sync",
     "temporary_name",
     "use_umask",
 ]
@@ -171,6 +172,7 @@ def _refuse_overlap(name: str, target: Path, inputs: Iterable[StrPath]) -> None:
 def atomic_write(target: Path, last_check: Callable[[], object] = lambda: None) -> Iterator[Path]:
     """Yield a temporary file beside the target, and rename it when the block succeeds.
 
+    The disk has its bytes before its name, so a crash leaves the old file or the new one, whole.
     ``last_check`` runs just before the rename, and may raise to prevent it. Only a regular file
     is replaced: never a FIFO, a device or a socket.
     """
@@ -178,16 +180,29 @@ def atomic_write(target: Path, last_check: Callable[[], object] = lambda: None) 
     try:
         with create_locked(target, lambda: sibling.touch(mode=0o600, exist_ok=False), sibling):
             yield sibling
+            sync(sibling)
             use_umask(sibling, 0o666)
             last_check()
             mode = _mode(target)
             if mode is not None and not stat.S_ISREG(mode):
                 raise OutputError(f"{target}: is not a regular file; name one that is new")
             sibling.replace(target)
+            sync(target.parent)
     except BaseException:
         with signals_ignored():
             sibling.unlink(missing_ok=True)
         raise
+
+
+def sync(path: Path) -> None:
+    """Write the bytes of a file, or the names in a folder, to the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+    finally:
+        os.close(number)
 
 
 def temporary_name(target: Path, ending: str = PARTIAL) -> Path:

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("aiokafka")
 
 from coterie import wire
+from coterie.cluster.copy_state import read_copy_state
 from coterie.messages import encode_batch
 from support.commandline import coterie, fails
 from support.server.groups_of_a_broker import TOPIC, copied
@@ -169,6 +170,28 @@ def test_a_frame_that_is_none_is_one_line(tmp_path, config, api, answer):
 def test_a_response_that_makes_no_sense_is_one_line(tmp_path, config, fetched, says):
     with Scripted(Fetch=fetched) as broker:
         fails(*fetch(broker, tmp_path / "copy", config), says=says)
+
+
+@pytest.mark.parametrize("at", [2, 16, 23, 26, 68])  # offset, magic, checksum, delta, a record
+def test_a_damaged_batch_leaves_an_incomplete_copy(tmp_path, config, at):
+    """`fetch` passed over the records behind it, with exit status 0, and called that complete."""
+    damaged = bytearray(batch(1) + batch(2))
+    damaged[at] ^= 1
+    out = tmp_path / "copy"
+
+    def answer(body):
+        offset = body["topics"][0]["partitions"][0]["fetchOffset"]
+        return Scripted.fetched(bytes(damaged) if offset else batch() + damaged, end=3)
+
+    with Scripted(ListOffsets=Scripted.listed(0, 3), Fetch=answer) as broker:
+        says = (f"{TOPIC}-0: the broker sent", "what follows is not in the copy")
+        fails(*fetch(broker, out, config), says=says)
+    assert copied(out) == {0: batch()}
+    assert read_copy_state(out / f"{TOPIC}-0").complete_until_ms is None
+    sound = Scripted.fetched(batch(1) + batch(2), end=3)
+    with Scripted(ListOffsets=Scripted.listed(0, 3), Fetch=sound) as broker:
+        assert coterie(*fetch(broker, out, config)).returncode == 0
+    assert copied(out) == {0: batch() + batch(1) + batch(2)}
 
 
 def test_offsets_that_were_not_requested_are_refused_and_the_copy_stays(tmp_path, config):

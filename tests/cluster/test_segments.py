@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("aiokafka")
 
-from coterie.cluster import copying, segments
+from coterie.cluster import copying, lanes, segments
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, TopicView, addresses_of
 from coterie.cluster.copy_state import STATE_FILE, read_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
 from coterie.cluster.errors import ClusterError, MadeAgain
-from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
+from coterie.cluster.segments import Batches, PartitionCopy, sound_batches
 from coterie.errors import LogError
 from coterie.messages import encode_batch, partition_for
 from coterie.server import Broker
@@ -37,12 +37,12 @@ def broker():
 
 @pytest.fixture
 def failing_disk(monkeypatch):
-    """A disk that reports an error once, as Linux does."""
+    """A disk that reports an error of a segment once, as Linux does."""
     failures = [OSError(errno.EIO, os.strerror(errno.EIO))]
     real = os.fsync
 
     def fsync(number):
-        if failures:
+        if failures and os.readlink(f"/proc/self/fd/{number}").endswith(".log"):
             raise failures.pop()
         real(number)
 
@@ -293,6 +293,7 @@ def test_leaders_share_the_bytes_that_responses_take_but_each_sends_a_partition_
     tmp_path, monkeypatch, share, expected
 ):
     monkeypatch.setattr(copying, "RESPONSES_BYTES", share)
+    monkeypatch.setattr(lanes, "FIRST_BYTES", share)
     monkeypatch.setattr(ClientConfig, "whole", lambda self, name: WHOLE.get(name, 1))
     leaders = {n: Leader({n: (0, 1)}, {n: batches(0, 1)}) for n in (0, 1)}
     copied(tmp_path, leaders, lambda: 1_000)
@@ -401,9 +402,9 @@ def test_an_empty_segment_says_where_its_copy_goes_on_and_no_segment_does_not(tm
         assert (files.next_offset, files.leader_epoch, files.cut_bytes) == (12, -1, 0)
 
 
-def test_the_whole_batches_of_a_response_have_their_offsets_and_the_last_ones_epoch():
+def test_the_sound_batches_of_a_response_have_their_offsets_and_the_last_ones_epoch():
     data = batch(4, [commit(1), commit(2)], leader_epoch=2) + batches(6, 8, leader_epoch=3)
-    assert whole_batches(data) == Batches(len(data), 4, 8, 3)
-    assert whole_batches(data + batches(8, 9)[:-1]) == Batches(len(data), 4, 8, 3)
-    assert whole_batches(batches(8, 9)[:-1]) is None
-    assert whole_batches(b"") is None
+    assert sound_batches(data) == Batches(len(data), 4, 8, 3)
+    assert sound_batches(data + batches(8, 9)[:-1]) == Batches(len(data), 4, 8, 3)
+    assert sound_batches(batches(8, 9)[:-1]) is None
+    assert sound_batches(b"") is None

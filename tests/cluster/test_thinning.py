@@ -192,8 +192,10 @@ def test_old_segments_go_once_what_replaces_them_is_on_the_disk(folder, batches,
 @pytest.mark.parametrize(
     ("segments", "left"),
     [
-        ([(0, 0, 30), (10, 10, 20)], [0]),  # killed before the old one was removed
-        ([(0, 0, 30), (29, 29, 30)], [0]),
+        ([(0, 0, 30), (10, 10, 20), (30, 30, 40)], [0, 30]),  # killed before the old one went
+        ([(0, 0, 30), (29, 29, 30), (30, 30, 40)], [0, 30]),
+        ([(0, 0, 30), (10, 10, 20), (20, 20, 25)], [0, 10, 20]),  # never the one that grows
+        ([(0, 0, 30), (29, 29, 30)], [0, 29]),
         ([(0, 0, 30), (30, 30, 40)], [0, 30]),
         ([(0, 27, 30), (10, 10, 20), (20, 20, 30), (30, 30, 40)], [0, 30]),
         ([(0, 0, 0), (10, 10, 20)], [0, 10]),  # nothing was left of the old offsets
@@ -208,6 +210,35 @@ def test_segments_that_the_first_one_has_replaced_are_removed(tmp_path, batches,
     drop_replaced(tmp_path)
     assert names(tmp_path) == left
     assert not list(tmp_path.glob("*.cleaned"))
+
+
+def flipped(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("at", [2, 23, 26, 70])  # base offset, last offset delta, a record
+def test_a_damaged_first_segment_has_replaced_nothing(folder, batches, at):
+    """One bit of an offset made every other segment, and the one that grows, go."""
+    first = folder / f"{0:020}.log"
+    last = len(first.read_bytes()) - len(batches[SEGMENT - 1])
+    first.write_bytes(flipped(first.read_bytes(), last + at))
+    before = data_of(folder)
+    drop_replaced(folder)
+    assert (data_of(folder), names(folder)) == (before, list(range(0, RECORDS, SEGMENT)))
+
+
+@pytest.mark.parametrize("at", [0, 7, 23, 26, 70])
+@pytest.mark.parametrize("number", [0, 11, 29])
+def test_damaged_batches_of_a_broker_replace_nothing(folder, batches, at, number):
+    before = data_of(folder)
+    sent = [flipped(each, at) if n == number else each for n, each in enumerate(batches)]
+
+    async def fetch(offset):
+        return {"errorCode": 0, "records": b"".join(sent[offset : offset + 7])}
+
+    with pytest.raises(ClusterError, match="topic-0: the broker sends"):
+        run(folder, fetch)
+    assert (data_of(folder), list(folder.glob("*.cleaned"))) == (before, [])
 
 
 @pytest.mark.parametrize(("log_start", "asked"), [(0, 0), (4, 4), (25, 25)])

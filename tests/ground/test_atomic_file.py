@@ -1,5 +1,6 @@
 """A file is written under a temporary name, and a short end is not interrupted."""
 
+import errno
 import os
 import signal
 import stat
@@ -151,3 +152,35 @@ def test_a_file_needs_its_folder_unless_that_is_made_later(tmp_path):
     with pytest.raises(OutputError, match=r"--out .*/out: its folder does not exist"):
         check_file(path, overwrite=True)
     assert check_file(path, overwrite=False, needs_folder=False) == path.resolve()
+
+
+def test_the_disk_has_the_bytes_before_the_name_and_then_the_name(tmp_path, monkeypatch):
+    """Else a crash leaves an empty file in the place of the only record."""
+    done, target, replace = [], tmp_path / "record", type(tmp_path).replace
+
+    def synced(number):
+        status = os.fstat(number)
+        done.append("folder" if stat.S_ISDIR(status.st_mode) else status.st_size)
+
+    def renamed(path, to):
+        done.append("name")
+        return replace(path, to)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(type(tmp_path), "replace", renamed)
+    with atomic_write(target) as temporary:
+        temporary.write_bytes(b"12345")
+    assert done == [5, "name", "folder"]
+
+
+def test_a_disk_that_fails_leaves_the_old_file_and_is_named(tmp_path, monkeypatch):
+    target = tmp_path / "record"
+    target.write_bytes(b"old")
+
+    def fails(number):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match=r"Input/output error: .*record"), atomic_write(target) as new:
+        new.write_bytes(b"12345")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]

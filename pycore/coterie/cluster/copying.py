@@ -37,6 +37,7 @@ from coterie.log.folders import SEGMENT_FILE, TOPIC
 __all__ = ["CopyObserver", "CopyPlan", "CopyResult", "copy_partitions"]
 
 RESPONSES_BYTES = 64 << 20  # of the responses of all leaders that are awaited at a time
+THIN_BYTES = 1 << 20  # of a response: it comes in time over a slow link
 SAVE_AFTER_MS = 5_000
 THIN_EVERY_S = 60.0
 NOT_WRITTEN = "has segments that coterie fetch did not write; choose another folder"
@@ -159,6 +160,7 @@ async def copy_partitions(
         try:
             with contextlib.ExitStack() as open_files:
                 await run_until(stop, copying.run(open_files))
+            copying.refuse_damage()
             return copying.results()
         except MadeAgain as error:
             if not plan.follow:
@@ -235,7 +237,8 @@ class _Copying:
 
         async def fetch(offset: int) -> dict[str, Any]:
             part = {"partition": partition.number, "fetchOffset": offset}
-            part["partitionMaxBytes"] = self._cluster.config.whole("max.partition.fetch.bytes")
+            limit = self._cluster.config.whole("max.partition.fetch.bytes")
+            part["partitionMaxBytes"] = min(limit, THIN_BYTES)
             body = fetch_request(view.name, view.topic_id, [part], part["partitionMaxBytes"], 0)
             response = await connection.ask("Fetch", body)
             rows = [row for topic in response["responses"] for row in topic["partitions"]]
@@ -405,6 +408,12 @@ class _Copying:
             partition.files.sync()  # the state must not claim what the disk may lose
             write_copy_state(partition.files.folder, partition.state)
             self._saved.add(partition.number)
+
+    def refuse_damage(self) -> None:
+        """Raise ClusterError if the broker's log is damaged: what follows is not in the copy."""
+        damages = [p.damage for p in self._partitions if p.damage is not None and p.is_refused]
+        if damages:
+            raise ClusterError(f"{'; '.join(damages)}; what follows is not in the copy")
 
     def results(self) -> list[CopyResult]:
         return [

@@ -18,10 +18,16 @@ from coterie.cluster.connections import Connection
 from coterie.cluster.copy_state import CopyState
 from coterie.cluster.end_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 from coterie.cluster.errors import ClusterError, Unavailable, refusal
-from coterie.cluster.segments import Batches, PartitionCopy, whole_batches
+from coterie.cluster.segments import Batches, PartitionCopy, sound_batches
 from coterie.values import Error
 
 __all__ = ["CopiedPartition", "Lane", "fetch_request"]
+
+FIRST_BYTES = 64 << 10  # of a response: it comes in time over 50 kB/s, also if 20 brokers send
+RESPONSE_S = 2.0  # how long a response may take before the next ones become smaller
+SLOW_S, SLOW_BYTES_PER_S = 1.0, 1_000_000  # a link whose rate is worth a line
+PAUSE_S = 0.1  # after a response that came at once and brings nothing
+FETCHES_OF_A_BATCH = 3  # what fails on its way may be sound the next time
 
 
 @dataclass
@@ -42,8 +48,14 @@ class CopiedPartition:
         That of the last batch; a broker whose log diverges from the copy notices it.
     begin_at : int or None
         Where a segment is to begin with the next batch.
+    is_listed : bool
+        Whether the broker has said where its log begins and ends.
     is_complete : bool
         Whether the copy had all that the broker had.
+    damage : str or None
+        What the broker sent last that can be no part of its log; None: all was sound.
+    failures : int
+        How often it did in a row.
     """
 
     number: int
@@ -55,7 +67,10 @@ class CopiedPartition:
     end: int = field(init=False)
     leader_epoch: int = -1
     begin_at: int | None = None
+    is_listed: bool = False
     is_complete: bool = False
+    damage: str | None = None
+    failures: int = 0
     fetched_bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -63,8 +78,12 @@ class CopiedPartition:
         if self.files.next_offset is not None:
             self.position = self.end = self.files.next_offset
 
-    def listed(self, earliest: int, latest: int, now_ms: int) -> str | None:
+    def listed(
+        self, earliest: int, latest: int, now_ms: int, *, moves_end: bool = True
+    ) -> str | None:
         """Take the first and the last offset of the broker's log; return a notice, or None.
+
+        ``moves_end``: the copy ends at that last offset, even if another was listed before.
 
         Raises
         ------
@@ -91,8 +110,15 @@ class CopiedPartition:
             notice = self.moved(earliest, now_ms)
             if earliest > next_offset:
                 self.position = self.begin_at = earliest
-        self.end = latest
+        if moves_end or not self.is_listed:
+            self.end = latest
+        self.is_listed = True
         return notice
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether what the broker sends stays damaged, however often it is fetched."""
+        return self.failures >= FETCHES_OF_A_BATCH
 
     def moved(self, log_start: int, now_ms: int) -> str | None:
         """Record that the start of the broker's log has moved; return a notice, or None."""
@@ -177,6 +203,8 @@ class Lane:
         self._topic, self._topic_id, self._follow = topic, topic_id, follow
         self._max_bytes, self._partition_bytes, self._wait_ms = max_bytes, partition_bytes, wait_ms
         self._now_ms, self._written, self._notice = now_ms, written, notice
+        self._bytes, self._is_slow = min(FIRST_BYTES, max_bytes), False
+        self._requested: list[CopiedPartition] = []
         self._by_number = {partition.number: partition for partition in self.partitions}
         self._order = deque(self.partitions)
 
@@ -190,7 +218,7 @@ class Lane:
 
     def unfinished(self) -> list[CopiedPartition]:
         """Return the partitions that go on in another lane."""
-        return [p for p in self.partitions if self._follow or not p.is_complete]
+        return [p for p in self.partitions if self._follow or not (p.is_complete or p.is_refused)]
 
     async def _list(self, connection: Connection) -> None:
         """Request where the logs begin and end."""
@@ -201,26 +229,34 @@ class Lane:
         for number, partition in self._by_number.items():
             if number not in latest or number not in earliest:
                 raise Unavailable(f"{partition.name}: the broker does not say where its log ends")
-            notice = partition.listed(earliest[number], latest[number], requested_ms)
+            notice = partition.listed(
+                earliest[number], latest[number], requested_ms, moves_end=self._follow
+            )
             if notice is not None:
                 self._notice(notice)
-            if partition.position >= latest[number]:
+            if partition.position >= partition.end:
                 partition.complete(requested_ms)
         self._written([], False)
 
     async def _fetch(self, connection: Connection) -> None:
         pending: asyncio.Task[dict[str, Any]] | None = None
         requested_ms = answered_ms = 0
+        clock = asyncio.get_running_loop().time
+        requested_s = clock()
         try:
             while True:
                 taken: list[_Taken] = []
                 if pending is not None:
                     response, pending = await pending, None
                     taken = self._take(response)
+                    took_s = clock() - requested_s
+                    self._fit(sum(len(part.data) for part in taken), took_s)
+                    if not any(part.batches for part in taken) and took_s < self._wait_ms / 1000:
+                        await asyncio.sleep(PAUSE_S)  # the broker should have waited for more
                 answered_ms = requested_ms
                 body = self._request()
                 if body is not None and self.error is None:
-                    requested_ms = self._now_ms()
+                    requested_ms, requested_s = self._now_ms(), clock()
                     pending = asyncio.ensure_future(connection.ask("Fetch", body))
                 self._write(taken, answered_ms)
                 if pending is None:
@@ -229,32 +265,46 @@ class Lane:
             if pending is not None:
                 pending.cancel()
 
+    def _fit(self, size_bytes: int, took_s: float) -> None:
+        """Fit the size of responses to the bandwidth: each has to come in time."""
+        if 2 * size_bytes < self._bytes:
+            return  # the broker had no more
+        if 2 * took_s < RESPONSE_S:
+            self._bytes = min(2 * self._bytes, self._max_bytes)
+        elif took_s > RESPONSE_S:
+            self._bytes = max(self._bytes // 2, min(FIRST_BYTES, self._max_bytes))
+        if took_s > SLOW_S and size_bytes / took_s < SLOW_BYTES_PER_S and not self._is_slow:
+            self._is_slow = True
+            rate = size_bytes / took_s / 1000
+            self._notice(f"{self._topic}: the broker sends {rate:,.0f} kB/s")
+
     def _request(self) -> dict[str, Any] | None:
         """Return the next request; None: nothing is left to fetch.
 
         The partition that comes first changes, because a broker fills a response in their order.
         """
         self._order.rotate(-1)
-        requested = [p for p in self._order if self._follow or p.position < p.end]
-        if not requested:
+        self._requested = [
+            p for p in self._order if self._follow or (p.position < p.end and not p.is_refused)
+        ]
+        if not self._requested:
             return None
         parts = [
             {
                 "partition": p.number,
                 "fetchOffset": p.position,
                 "lastFetchedEpoch": p.leader_epoch,
-                "partitionMaxBytes": self._partition_bytes,
+                "partitionMaxBytes": min(self._partition_bytes, self._bytes),
             }
-            for p in requested
+            for p in self._requested
         ]
-        return fetch_request(self._topic, self._topic_id, parts, self._max_bytes, self._wait_ms)
+        return fetch_request(self._topic, self._topic_id, parts, self._bytes, self._wait_ms)
 
     def _take(self, response: dict[str, Any]) -> list[_Taken]:
         """Find the whole batches of a response, and move the positions behind them."""
         if response.get("errorCode"):
             raise refusal(response["errorCode"], self._topic, "READ")
         taken: list[_Taken] = []
-        behind = False
         for topic in response["responses"]:
             for row in topic["partitions"]:
                 partition = self._by_number.get(row["partitionIndex"])
@@ -263,7 +313,7 @@ class Lane:
                 found = self._take_row(partition, row)
                 if found is not None:
                     taken.append(found)
-                behind |= partition.position < partition.end
+        behind = any(p.position < p.end for p in self._requested)
         if behind and self.error is None and not any(part.data for part in taken):
             self.error = Unavailable(f"{self._topic}: the broker sends nothing of its log")
         return taken
@@ -295,32 +345,44 @@ class Lane:
         notice = partition.moved(log_start, self._now_ms())
         if notice is not None:
             self._notice(notice)
-        partition.end = row["highWatermark"]
+        if self._follow:  # else the copy ends where the log did when it began
+            partition.end = row["highWatermark"]
         data = row["records"] or b""
-        return _Taken(partition, data, self._batches(partition, data) if data else None)
+        batches = self._batches(partition, data, row["highWatermark"]) if data else None
+        return _Taken(partition, data, batches)
 
-    def _batches(self, partition: CopiedPartition, data: bytes) -> Batches:
-        batches = whole_batches(data)
+    def _batches(self, partition: CopiedPartition, data: bytes, end: int) -> Batches | None:
+        """Find the sound batches of a partition's part; None: it is damaged, to be fetched again.
+
+        No checksum covers the offset of a batch, so it has to fit between the copy and the end of
+        the broker's log.
+        """
+        batches = sound_batches(data)
+        is_begun, position = partition.begin_at is None, partition.position
         if batches is None:
-            raise ClusterError(
-                f"{partition.name}: the broker sent {len(data):,} bytes without a whole batch"
-            )
-        is_begun = partition.begin_at is None
-        if batches.next_offset <= partition.position or (
-            is_begun and batches.first_offset < partition.position
+            damage = f"{len(data):,} bytes without a whole batch at offset {position:,}"
+        elif (
+            batches.next_offset <= position
+            or (is_begun and batches.first_offset < position)
+            or batches.next_offset > end
         ):
-            raise ClusterError(
-                f"{partition.name}: the broker sent offsets {batches.first_offset:,} to "
-                f"{batches.next_offset - 1:,}; offset {partition.position:,} was requested"
-            )
-        partition.position, partition.leader_epoch = batches.next_offset, batches.leader_epoch
-        return batches
+            sent = f"{batches.first_offset:,} to {batches.next_offset - 1:,}"
+            damage = f"offsets {sent}; offset {position:,} was requested"
+        else:
+            partition.position, partition.leader_epoch = batches.next_offset, batches.leader_epoch
+            partition.damage, partition.failures = None, 0
+            return batches
+        partition.damage = f"{partition.name}: the broker sent {damage}"
+        partition.failures += 1
+        if self._follow and partition.is_refused:
+            self.error = Unavailable(partition.damage)
+        return None
 
     def _write(self, taken: list[_Taken], answered_ms: int) -> None:
         for partition, data, batches in taken:
             if batches is not None:
                 partition.write(data, batches)
-            if partition.position >= partition.end:
+            if partition.position >= partition.end and partition.damage is None:
                 partition.complete(answered_ms)
         if taken:
             written = [

@@ -13,14 +13,17 @@ import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from coterie._core.codec.reader import LogReader, batch_boundaries
+from coterie._core.codec.reader import batch_boundaries
 from coterie.errors import LogError
-from coterie.log.batch_headers import batch_headers, last_headers
+from coterie.log.batch_headers import sound_headers
 from coterie.log.folders import SEGMENT_FILE
 
-__all__ = ["SEGMENT_BYTES", "Batches", "PartitionCopy", "whole_batches"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["SEGMENT_BYTES", "Batches", "PartitionCopy", "sound_batches"]
 
 SEGMENT_BYTES = 100 << 20  # offsets.topic.segment.bytes
 HEADERS_BYTES = 64 << 10
@@ -28,7 +31,7 @@ SPAN_MAX = 2**31 - 1  # offsets of a segment: its index has them as int32
 
 
 class Batches(NamedTuple):
-    """The whole batches at the beginning of a response's bytes.
+    """The sound batches at the beginning of a response's bytes.
 
     ``size`` is in bytes, ``next_offset`` is that of the record after them, ``leader_epoch`` is that
     of the last batch (-1: none).
@@ -40,16 +43,14 @@ class Batches(NamedTuple):
     leader_epoch: int
 
 
-def whole_batches(data: bytes) -> Batches | None:
-    """Find the whole batches at the beginning of bytes; None: there is none."""
-    headers = last_headers(data)
+def sound_batches(data: Buffer) -> Batches | None:
+    """Find the sound batches at the beginning of bytes; None: there is none."""
+    headers = sound_headers(data)
     if not len(headers):
         return None
-    last = headers[-1]
-    size = int(last["position"]) + int(last["size"])
-    first = batch_headers(data[: batch_boundaries(data, HEADERS_BYTES)[1]])[0]
-    base, end_offset = int(first["base_offset"]), int(last["last_offset"]) + 1
-    return Batches(size, base, end_offset, int(last["leader_epoch"]))
+    first, last = headers[0], headers[-1]
+    size, next_offset = int(last["position"] + last["size"]), int(last["last_offset"]) + 1
+    return Batches(size, int(first["base_offset"]), next_offset, int(last["leader_epoch"]))
 
 
 class PartitionCopy:
@@ -193,15 +194,10 @@ class PartitionCopy:
 
 
 def _good_end(data: bytes) -> tuple[int, int | None, int]:
-    """Return the size of a segment up to its last readable batch, and that one's end and epoch."""
+    """Return the size of a segment up to its last sound batch, and that one's end and epoch."""
     cuts = batch_boundaries(data, HEADERS_BYTES)
     for begin, end in zip(reversed(cuts[:-1]), reversed(cuts), strict=False):
-        size, next_offset = 0, None
-        for batch in LogReader(data[begin:end]):
-            if batch.position != size:
-                break  # after a fault
-            size, next_offset = batch.position + batch.size, batch.last_offset + 1
-            epoch = batch.leader_epoch
-        if next_offset is not None:
-            return begin + size, next_offset, epoch
+        found = sound_batches(memoryview(data)[begin:end])
+        if found is not None:
+            return begin + found.size, found.next_offset, found.leader_epoch
     return 0, None, -1

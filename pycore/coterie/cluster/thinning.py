@@ -12,17 +12,21 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coterie.atomic_file import sync
 from coterie.cluster.errors import Unavailable, refusal
-from coterie.cluster.segments import whole_batches
-from coterie.log.batch_headers import batch_headers, last_headers
+from coterie.log.batch_headers import batch_headers, last_headers, sound_headers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["OldSegments", "drop_replaced", "old_segments", "thin"]
 
 CLEANED = ".cleaned"  # as Kafka names a segment that its cleaner has not finished
+OFFSET_MAX = 2**63 - 1
 Fetch = Callable[[int], Coroutine[Any, Any, dict[str, Any]]]
 
 
@@ -78,58 +82,84 @@ async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> Non
     cleaned = first.with_suffix(CLEANED)
     position = max(int(first.stem), log_start)
     try:
-        await write_cleaned(cleaned, position, old.end, fetch, name)
+        await write_cleaned(cleaned, position, old, fetch, name)
     except BaseException:
         cleaned.unlink(missing_ok=True)  # a full disk needs its bytes
         raise
     shutil.copystat(old.files[-1], cleaned)  # as old as the newest of them
     cleaned.replace(first)
-    sync_folder(first.parent)  # before the others go
+    sync(first.parent)  # before the others go
     for path in old.files[1:]:
         path.unlink()
 
 
-async def write_cleaned(path: Path, position: int, end: int, fetch: Fetch, name: str) -> None:
-    """Write the batches that the broker has from a position on, up to an end."""
+async def write_cleaned(
+    path: Path, position: int, old: OldSegments, fetch: Fetch, name: str
+) -> None:
+    """Write the batches that the broker has from a position on, up to an end.
+
+    Compaction keeps the offsets of a batch, so each has to be one of those that it replaces.
+    """
+    known = {span for file in old.files for span in spans_of(headers_of(file))}
     with path.open("wb") as file:
-        while position < end:
+        while position < old.end:
             row = await fetch(position)
             if row["errorCode"]:
                 raise refusal(row["errorCode"], name, "READ")
             data = row["records"] or b""
-            batches = whole_batches(data)
-            if batches is None or batches.next_offset <= position:
+            headers = sound_headers(data)
+            inside = headers[headers["base_offset"] < old.end]
+            log_end = row.get("highWatermark", OFFSET_MAX)
+            if data and (not len(headers) or headers["last_offset"][-1] >= log_end):
+                raise Unavailable(
+                    f"{name}: the broker sends a damaged batch at offset {position:,}"
+                )
+            if not data or headers["last_offset"][-1] < position:
                 raise Unavailable(f"{name}: the broker sends nothing of its log")
-            headers = batch_headers(memoryview(data)[: batches.size])
-            inside = headers[headers["base_offset"] < end]
-            file.write(data[: int((inside["position"] + inside["size"])[-1]) if len(inside) else 0])
-            position = batches.next_offset
+            if len(inside):
+                if inside["last_offset"][0] < position or not known.issuperset(spans_of(inside)):
+                    raise Unavailable(f"{name}: the broker sends batches that the copy never had")
+                file.write(data[: int((inside["position"] + inside["size"])[-1])])
+            position = int(headers["last_offset"][-1]) + 1
         file.flush()
         os.fsync(file.fileno())
 
 
+def spans_of(headers: NDArray[Any]) -> Iterable[tuple[int, int]]:
+    """Return the first and the last offset of batches."""
+    return zip(headers["base_offset"].tolist(), headers["last_offset"].tolist(), strict=True)
+
+
+def headers_of(file: Path, *, sound: bool = False) -> NDArray[Any]:
+    """Return the headers of a segment's batches; ``sound``: none at all if one is damaged."""
+    with file.open("rb") as opened:
+        size = os.fstat(opened.fileno()).st_size
+        if not size:
+            return batch_headers(b"")
+        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            headers = sound_headers(data) if sound else batch_headers(data)
+            is_whole = len(headers) and headers["position"][-1] + headers["size"][-1] == size
+            return headers[:0] if sound and not is_whole else headers
+
+
 def drop_replaced(folder: Path) -> None:
-    """Finish what a process did not that was killed while it replaced segments."""
+    """Finish what a process did not that was killed while it replaced segments.
+
+    Only the segments that a sound first one has replaced go, and never the last, which grows.
+    """
     for path in folder.glob(f"*{CLEANED}"):
         path.unlink()
     segments = segments_of(folder)
-    if len(segments) < 2:
+    if len(segments) < 3:
         return
-    end = 0
-    with segments[0].open("rb") as file:
-        if os.fstat(file.fileno()).st_size:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                headers = last_headers(data)
-            end = int(headers[-1]["last_offset"]) + 1 if len(headers) else 0
-    for path in segments[1:]:
-        if int(path.stem) < end:
+    first, *others = segments
+    with first.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            last = last_headers(data)
+    end = int(last["last_offset"][-1]) + 1 if len(last) else 0
+    replaced = [path for path in others if int(path.stem) < end]
+    if replaced and others[-1] not in replaced and len(headers_of(first, sound=True)):
+        for path in replaced:
             path.unlink()
-
-
-def sync_folder(folder: Path) -> None:
-    """Write the names of a folder's files to the disk."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

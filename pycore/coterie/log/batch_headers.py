@@ -1,7 +1,7 @@
 """The headers of a segment's batches, as arrays: what tells two copies of a batch apart.
 
-No record is read, and no checksum is checked. A segment of 100 MiB with small batches takes about
-0.3 s and 44 bytes for each batch.
+No record is read, and only ``sound_headers`` checks checksums. A segment of 100 MiB with small
+batches takes about 0.3 s and 44 bytes for each batch.
 Source: RecordBatch, DefaultRecordBatch, LegacyRecord.
 Rules: docs/rules/log-format.md#record-batches, #message-sets.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie._core.codec.checksum import crc32c
+from coterie._core.codec.checksum import crc32, crc32c
 from coterie._core.codec.reader import batch_boundaries
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ HEADER_DTYPE = np.dtype(
 )
 LEAST_BYTES = 26  # of a message of magic 0
 V2_BYTES = 61  # of a header of magic 2
-LENGTH_AT, EPOCH_AT, MAGIC_AT, V2_CRC_AT, DELTA_AT, COUNT_AT = 8, 12, 16, 17, 23, 57
+LENGTH_AT, EPOCH_AT, MAGIC_AT, V2_CRC_AT, CRC_FROM, DELTA_AT, COUNT_AT = 8, 12, 16, 17, 21, 23, 57
 NO_EPOCH = -1
 LAST_BYTES = 64 << 10
 
@@ -62,6 +62,29 @@ def batch_headers(data: Buffer) -> NDArray[Any]:
     headers["position"], headers["size"], headers["magic"] = at, size, magic
     headers["leader_epoch"] = np.where(is_v2, _number(view, at + EPOCH_AT, 4), NO_EPOCH)
     headers["crc"] = _number(view, at + np.where(is_v2, V2_CRC_AT, EPOCH_AT), 4).astype(np.uint32)
+    return headers
+
+
+def sound_headers(data: Buffer) -> NDArray[Any]:
+    """Return the headers of the batches before the first damage.
+
+    Sound batches follow each other without a hole, their checksums hold, and their offsets rise. A
+    gap of offsets is compaction; an overlap or a step back is damage, of either batch: no checksum
+    covers where a batch begins.
+    """
+    headers, view = batch_headers(data), memoryview(data)
+    end, offset = 0, -1
+    fields = ("position", "size", "base_offset", "last_offset", "crc", "magic")
+    rows = zip(*(headers[name].tolist() for name in fields), strict=True)
+    for count, (position, size, base, last, crc, magic) in enumerate(rows):
+        if 0 <= base <= offset:
+            return headers[: max(count - 1, 0)]
+        if position != end or not 0 <= base <= last:
+            return headers[:count]
+        end, offset = position + size, last
+        covered = view[position + (CRC_FROM if magic == 2 else MAGIC_AT) : end]
+        if (crc32c if magic == 2 else crc32)(covered) != crc:
+            return headers[:count]
     return headers
 
 
