@@ -285,7 +285,9 @@ def test_a_skip_is_doubtful_if_another_partition_of_the_topic_went_back(
 ):
     rows = rows_of(tmp_path, "skip", resumed(190, other))
     assert all(
-        ("as other partitions of the topic were" in row["detail"]) == is_doubtful for row in rows
+        ("as other partitions of the topic were" in row["detail"], row["severity"] == "progress")
+        == (is_doubtful, is_doubtful)
+        for row in rows
     )
     assert rows
 

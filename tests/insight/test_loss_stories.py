@@ -75,6 +75,7 @@ def test_skips_of_one_request_say_that_another_partition_of_the_topic_was_read_a
         (row,) = findings(folder, "skip")
         assert row["count"] == (2 if is_doubtful else 3)
         assert ("as other partitions of the topic were" in row["detail"]) == is_doubtful
+        assert row["severity"] == ("progress" if is_doubtful else "data")
 
 
 def test_expire_shows_the_removal_though_the_offset_was_committed_again(tmp_path):

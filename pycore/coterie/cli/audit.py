@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -20,6 +21,7 @@ from coterie.insight.asking import Row
 from coterie.insight.groups.causes import counted
 from coterie.insight.offsets.commit_findings import REWIND
 from coterie.insight.offsets.divergence import Live, read_live
+from coterie.insight.offsets.log_starts import OUT_OF_RANGE
 from coterie.insight.questions import audit
 from coterie.insight.render import tables
 from coterie.times import format_time
@@ -133,12 +135,14 @@ def command(
     is_cluster = options.logs.servers is not None
     if audit.DIVERGENCE in only and live_file is None and not is_cluster:
         raise click.UsageError("--only divergence needs --live FILE, or --bootstrap-server")
+    if OUT_OF_RANGE in only and not is_cluster:
+        raise click.UsageError(f"--only {OUT_OF_RANGE} needs --bootstrap-server")
     kinds = tuple(kind for kind in only or audit.KINDS if kind not in except_)
     if not kinds:
         raise click.UsageError("--except leaves nothing of --only")
     live = None
-    if live_file is not None or (is_cluster and audit.DIVERGENCE in kinds):
-        live = live_of(live_file, options)
+    if live_file is not None or (is_cluster and {audit.DIVERGENCE, OUT_OF_RANGE} & {*kinds}):
+        live = live_of(live_file, options, audit.DIVERGENCE in kinds)
     broker_log_lines = read_logs((), request_logs, log_zone)
     ask = audit.Parameters(only=kinds, live=live, broker_log_lines=broker_log_lines, **limits)
     parts = asking.parts_of(audit.NAME, ask, options)
@@ -163,16 +167,19 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def live_of(file: str | None, options: asking.Options) -> Live:
-    """Return the live state, of ``--live`` or of the cluster, and the topic's partitions."""
+def live_of(file: str | None, options: asking.Options, described: bool) -> Live:
+    """Return the live state, of ``--live`` or of the cluster, and the topic's partitions.
+
+    ``described``: whether the groups of a cluster are described.
+    """
     if file is None:
         from coterie.cli.livestate import live_state  # with asyncio, which takes long to import
 
-        groups = live_state(options)
+        live = live_state(options, described)
     else:
         options.files.append(file)
-        groups = read_live(file)
-    return Live(groups, options.logs.listing.partition_count())
+        live = Live(read_live(file))
+    return replace(live, partition_count=options.logs.listing.partition_count())
 
 
 def draw(

@@ -67,7 +67,7 @@ class EndSampler:
         listing = find_segments([self._out]) if any(self._out.glob("*/*.log")) else None
         for segment in () if listing is None else listing.segments:
             if segment.partition in partitions:
-                self._topics |= await asyncio.to_thread(_topics_of_segment, segment, self._groups)
+                self._topics |= await asyncio.to_thread(topics_of_segment, segment, self._groups)
 
     def take(self, partition: int | None, batches: memoryview) -> None:
         """Take batches that were appended to the copy."""
@@ -125,7 +125,8 @@ def is_before(line: bytes, ms: int) -> bool:
     return time.isdigit() and int(time) < ms
 
 
-def _topics_of_segment(segment: Segment, groups: Container[str] | None) -> set[str]:
+def topics_of_segment(segment: Segment, groups: Container[str] | None) -> set[str]:
+    """Return the topics that groups (None: all) commit to in a segment."""
     data = read_segment(segment)
     with intact(data):
         return _topics_of(data, segment.partition, groups)

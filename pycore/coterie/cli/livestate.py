@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coterie.cli.asking import Options
 from coterie.cli.clusters import Work, on_cluster, plan_of
+from coterie.cli.endsampling import topics_of_segment
 from coterie.cli.failures import say
 from coterie.cli.groupnames import chosen_groups, known_groups
 from coterie.insight.asking import Row
 from coterie.insight.groups.causes import counted
+from coterie.insight.offsets.divergence import Live
 from coterie.insight.offsets.end_offsets import SAMPLES_FILE
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 SAMPLE_ONCE_S = 1  # any: a copy that ends is sampled once
+Place = tuple[str, int]
 Rows = dict[str, Row]
 Seen = tuple[Rows, dict[str, "ClusterError"]]
 
@@ -54,34 +57,40 @@ def sampled(options: Options, groups: Container[str] | None) -> str:
     return str(plan.out / SAMPLES_FILE)
 
 
-def live_state(options: Options) -> Rows:
-    """Return the live state of the requested groups, in the form of ``audit --live``, by id.
+def live_state(options: Options, described: bool = True) -> Live:
+    """Return the live state of the requested groups, and where the logs of their topics start.
 
     The copy is completed between two looks at the groups. What differs between these is left out,
-    so ``audit`` does not compare it. Lines on standard error say how many groups changed, and which
-    cannot be described.
+    so ``audit`` does not compare it. Lines on standard error say how many groups changed, and what
+    the user may not see. ``described``: whether groups are described.
     """
     listing, where = options.logs.listing, options.where
     groups = chosen_groups(options.groups, listing, where, options.excluded)
-    logged = known_groups(listing, where) if groups is None else groups
+    logged = known_groups(listing, where) if described and groups is None else groups or ()
+    topics = {name for one in listing.segments for name in topics_of_segment(one, groups)}
     plan = plan_of(options.groups, Path(options.logs.paths[0]))
+    skipped: dict[str, ClusterError] = {}
 
-    async def look(cluster: Cluster, stop: Event) -> tuple[Seen, Seen]:
+    async def look(cluster: Cluster, stop: Event) -> tuple[Seen, Seen, dict[Place, int]]:
         from coterie.cli.copying import copy
+        from coterie.cluster.end_offsets import EARLIEST, end_offsets
         from coterie.cluster.groups import list_groups, live_groups
         from coterie.cluster.stopping import run_until
 
         async def seen() -> Seen:
+            if not described:
+                return {}, {}
             await cluster.topic(plan.topic)
-            every = set(logged) if groups is not None else logged | await list_groups(cluster)
+            every = set(logged) if groups is not None else {*logged, *await list_groups(cluster)}
             return await live_groups(cluster, every)
 
         before = await run_until(stop, seen())
+        starts = await run_until(stop, end_offsets(cluster, topics, skipped.__setitem__, EARLIEST))
         await copy(cluster, stop, plan)
         after = await run_until(stop, seen())
-        return before or ({}, {}), after or ({}, {})
+        return before or ({}, {}), after or ({}, {}), starts or {}
 
-    (before, failed_before), (after, failed_after) = on_cluster_again(options, look)
+    (before, failed_before), (after, failed_after), starts = on_cluster_again(options, look)
     failed = failed_before | failed_after
     found = {
         group: unchanged(before.get(group), after.get(group)) for group in before.keys() | after
@@ -99,7 +108,30 @@ def live_state(options: Options) -> Rows:
             f"{failed[first]}"
         )
     errors = {g: {"group_id": g, "describe_error": str(error)} for g, error in failed.items()}
-    return found | errors
+    return Live(found | errors, None, hidden_of(skipped), starts)
+
+
+def hidden_of(skipped: Mapping[str, ClusterError]) -> frozenset[str]:
+    """Return the topics that the user may not describe, and print why topics are not compared.
+
+    A broker leaves their offsets out of those of a group (KafkaApis.fetchAllOffsetsForGroup). A
+    topic that the cluster does not have needs no line.
+    """
+    from coterie.cluster.errors import NoPermission, NoTopic
+
+    hidden = [topic for topic, error in skipped.items() if isinstance(error, NoPermission)]
+    if hidden:
+        say(
+            f"coterie: not compared with the live state: offsets of {counted(len(hidden), 'topic')}"
+            f"; topic {min(hidden)}: no permission: the user needs DESCRIBE on the topic"
+        )
+    others = {topic: error for topic, error in skipped.items() if not isinstance(error, NoTopic)}
+    if unknown := sorted(others.keys() - hidden):
+        say(
+            f"coterie: the log start offsets of {counted(len(unknown), 'topic')} are not known; "
+            f"{others[unknown[0]]}"
+        )
+    return frozenset(hidden)
 
 
 def unchanged(before: Row | None, after: Row | None) -> Row:
@@ -117,5 +149,5 @@ def unchanged(before: Row | None, after: Row | None) -> Row:
     return same
 
 
-def _by_place(offsets: list[Row]) -> Mapping[tuple[str, int], Row]:
+def _by_place(offsets: list[Row]) -> Mapping[Place, Row]:
     return {(row["topic"], row["partition"]): row for row in offsets}

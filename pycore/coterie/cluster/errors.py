@@ -6,11 +6,23 @@ from coterie.errors import CoterieError
 from coterie.values import Error
 from coterie.wire.apis import name_of
 
-__all__ = ["ClusterError", "MadeAgain", "NoTopic", "Unavailable", "Unreached", "refusal"]
+__all__ = [
+    "ClusterError",
+    "MadeAgain",
+    "NoPermission",
+    "NoTopic",
+    "Unavailable",
+    "Unreached",
+    "refusal",
+]
 
 
 class ClusterError(CoterieError):
     """A cluster refuses a request, or answers with bytes that are no response."""
+
+
+class NoPermission(ClusterError):
+    """An operation that the user may not do."""
 
 
 class NoTopic(ClusterError):
@@ -76,7 +88,7 @@ def refusal(code: int, where: str, needed: str) -> ClusterError:
     """
     if code in _PERMISSIONS:
         on = _PERMISSIONS[Error(code)]
-        return ClusterError(f"{where}: no permission: the user needs {needed} {on}")
+        return NoPermission(f"{where}: no permission: the user needs {needed} {on}")
     name = name_of(code)
     what = f"error {code}" if name == "UNKNOWN_SERVER_ERROR" and code != -1 else name
     kind = Unavailable if code in _PASSING else ClusterError

@@ -14,6 +14,7 @@ SHOWN = 10
 NAME = "findings"
 (SECTION,) = (section for section in SECTIONS if section.name == NAME)
 PLACE = {field: place for place, field in enumerate(SECTION.fields)}
+SEVERITY_RANK = {severity: rank for rank, severity in enumerate(audit.SEVERITIES)}
 KIND_RANK = {kind: rank for rank, kind in enumerate(audit.KINDS)}
 Row = dict[str, Any]
 
@@ -42,7 +43,8 @@ class Findings:
         return {"count": sum(counts), "rows": nsmallest(SHOWN, rows, key=rank)}
 
 
-def rank(finding: tuple[str, list[Any]]) -> tuple[int, int, bytes]:
-    """Return the place of a finding: by its kind, the number of its records, and its group."""
+def rank(finding: tuple[str, list[Any]]) -> tuple[int, int, int, bytes]:
+    """Return the place of a finding: by severity, kind, number of its records, and group."""
     group, row = finding
-    return KIND_RANK[row[PLACE["kind"]]], -int(row[PLACE["count"]]), java_order(group)
+    ranks = SEVERITY_RANK[row[PLACE["severity"]]], KIND_RANK[row[PLACE["kind"]]]
+    return *ranks, -int(row[PLACE["count"]]), java_order(group)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,10 +44,16 @@ class Live:
     partition_count : int or None
         The number of partitions of the offsets topic, if the log has all of them: then a live group
         without any record is a divergence. None: not known.
+    hidden_topics : frozenset of str
+        Topics whose offsets the user may not see; they are not compared.
+    log_starts : dict
+        (topic, partition) -> its log start offset, from before the log ends.
     """
 
     groups: dict[str, Row]
     partition_count: int | None = None
+    hidden_topics: frozenset[str] = frozenset()
+    log_starts: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 def read_live(path: str | os.PathLike[str]) -> dict[str, Row]:
@@ -99,9 +105,16 @@ def _group_problem(group: Any) -> str | None:
 
 def divergences(view: PartitionView, live: Live) -> Iterator[Row]:
     """Yield each difference, with the first record that the live state does not reflect."""
-    differences = list(_differences(view, live))
-    evidence = Evidence(view, [source for _, source in differences])
-    for row, source in differences:
+    yield from with_evidence(view, _differences(view, live))
+
+
+def with_evidence(
+    view: PartitionView, found: Iterable[tuple[Row, EvidenceSource]]
+) -> Iterator[Row]:
+    """Yield findings with the fields of the record that shows each."""
+    findings = list(found)
+    evidence = Evidence(view, [source for _, source in findings])
+    for row, source in findings:
         yield row | evidence.of(source)
 
 
@@ -110,7 +123,7 @@ def _differences(view: PartitionView, live: Live) -> Iterator[tuple[Row, Evidenc
     for group, row in view.group_rows.items():
         if group in live.groups:
             yield from of_group(view, row, live.groups[group])
-            yield from of_offsets(row, live.groups[group])
+            yield from of_offsets(row, live.groups[group], live.hidden_topics)
         elif row["type"] in ("classic", "consumer") and row["protocol_type"] in (None, "consumer"):
             yield _divergence_row(group, "in the log, not in the live state"), LastRecordOf(group)
     if live.partition_count is None:
@@ -200,13 +213,17 @@ def first_differing_record(view: PartitionView, group: str, live: Row) -> Eviden
     return _record(record.timestamp, record.log_offset, record.file, record.position)
 
 
-def of_offsets(row: Row, live: Row) -> Iterator[tuple[Row, EvidenceSource]]:
+def of_offsets(
+    row: Row, live: Row, hidden_topics: Container[str] = ()
+) -> Iterator[tuple[Row, EvidenceSource]]:
     """Yield each partition whose offset differs."""
     if "offsets" not in live:
         return
     logged = {(offset["topic"], offset["partition"]): offset for offset in row["offsets"]}
     live_offsets = {(offset["topic"], offset["partition"]): offset for offset in live["offsets"]}
     for key in sorted(logged.keys() | live_offsets.keys(), key=place_order):
+        if key[0] in hidden_topics:
+            continue
         own, live_offset = logged.get(key), live_offsets.get(key)
         detail = _difference(own, live_offset)
         if detail is not None:

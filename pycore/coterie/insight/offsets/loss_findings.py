@@ -30,6 +30,7 @@ SKIP, STALL, OPEN_TRANSACTION = "skip", "stall", "open_transaction"
 KINDS = (SKIP, STALL, OPEN_TRANSACTION)
 READ_AGAIN = "; or read again, if auto.offset.reset was earliest"
 AS_OTHERS = ", as other partitions of the topic were"
+READ_AGAIN_SEVERITY = "progress"  # of a skip whose records were probably read
 END = 1 << 63  # behind every record
 Row = dict[str, Any]
 
@@ -176,6 +177,7 @@ def removal_row(removal: KeyRemoval, peak: int, others_went_back: bool) -> Row:
     place = removal.resumed
     return {
         "kind": SKIP if new > old else REWIND,
+        **({"severity": READ_AGAIN_SEVERITY} if new > old and others_went_back else {}),
         **dict(zip(("group_id", "topic", "partition"), removal.key, strict=True)),
         "detail": detail,
         **moved(peak if new > old else old, new, place.file, place.position, "removed"),

@@ -27,6 +27,7 @@ from coterie.insight.offsets.commit_findings import (
     CommitFindings,
 )
 from coterie.insight.offsets.divergence import Live, divergences
+from coterie.insight.offsets.log_starts import OUT_OF_RANGE, below_log_start
 from coterie.insight.offsets.loss_findings import (
     OPEN_TRANSACTION,
     SKIP,
@@ -91,6 +92,7 @@ KINDS = {  # in order of severity
     SEVERAL_PARTITIONS: Kind(
         DATA, "a group with records in several partitions of the offsets topic"
     ),
+    OUT_OF_RANGE: Kind(DATA, "a commit below the log start offset: records deleted unread"),
     DIVERGENCE: Kind(DATA, "a live state that differs from the log's"),
     OPEN_TRANSACTION: Kind(PROGRESS, "offsets that wait for the end of a transaction"),
     STALL: Kind(PROGRESS, "a partition that stands still while others of its topic move"),
@@ -288,6 +290,8 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[Row]:
     audit_loops.add_owners(view, found_rows)
     if parameters.live is not None and parameters.looks_for(DIVERGENCE):
         found_rows += audit_loops.merged(divergences(view, parameters.live))
+    if parameters.live is not None and parameters.looks_for(OUT_OF_RANGE):
+        found_rows += audit_loops.merged(below_log_start(view, parameters.live.log_starts))
     yield from in_order(filled_row(view, row) for row in found_rows)
 
 
@@ -300,10 +304,12 @@ def filled_row(view: PartitionView, row: Row) -> Row:
 
 def in_order(found_rows: Iterable[Row]) -> list[Row]:
     """Return findings by severity and kind, then by count, by group, and by place in the log."""
+    severities = {severity: number for number, severity in enumerate(SEVERITIES)}
     order = {kind: number for number, kind in enumerate(KINDS)}
 
     def rank(row: Row) -> tuple[Any, ...]:
         place = -1 if row["log_offset"] is None else row["log_offset"]
-        return order[row["kind"]], -row["count"], java_order(row["group_id"]), place
+        severity = severities[row["severity"]]
+        return severity, order[row["kind"]], -row["count"], java_order(row["group_id"]), place
 
     return sorted(found_rows, key=rank)

@@ -21,6 +21,7 @@ from coterie.insight.offsets.commit_findings import (
     again_and_again,
     in_seconds,
 )
+from coterie.insight.offsets.log_starts import OUT_OF_RANGE, lost_text
 from coterie.insight.offsets.loss_findings import SKIP, removed_text
 from coterie.insight.questions.audit_groups import FLAPPING, MEMBERS
 from coterie.insight.records.partition_view import PartitionView
@@ -73,6 +74,8 @@ def merged_row(rows: list[Row]) -> Row:
         row["topic"] = row["topic"] if len(topics) == 1 else None
     if len(rows) == 1:
         return row
+    if any("severity" not in one for one in rows):
+        row.pop("severity", None)  # the one of the kind is the highest
     row["count"] = sum(one.get("count", 1) for one in rows)
     clients = [client for one in rows for client in one.get("clients", ())]
     row["clients"] = [client for at, client in enumerate(clients) if client not in clients[:at]]
@@ -173,6 +176,18 @@ def changes_text(rows: list[Row]) -> str:
     return ", ".join([*changes, *more])
 
 
+def out_of_range_text(rows: list[Row], row: Row) -> str:
+    """Return the commits below the log start offset of several partitions as text."""
+    lost = lost_text(sum(one["log_start"] - one["offset"] for one in rows))
+    commits = [
+        f"{shortened(one['topic'])}-{one['partition']} committed {one['offset']}, "
+        f"starts at {one['log_start']}"
+        for one in sorted(rows, key=lambda one: int(one["partition"]))[:NAMED]
+    ]
+    more = [f"{len(rows) - NAMED} more"] if len(rows) > NAMED else []
+    return f"{places_text(row['partitions'])}: {lost}: {'; '.join([*commits, *more])}"
+
+
 def no_progress_text(rows: list[Row], row: Row) -> str:
     """Return the runs of several partitions as text."""
     fewest, most = min(one["fewest"] for one in rows), max(one["most"] for one in rows)
@@ -217,6 +232,7 @@ def first_details(rows: list[Row], row: Row) -> str:
 TEXTS: Mapping[str, Callable[[list[Row], Row], str]] = {
     REWIND: rewinds_text,
     SKIP: skips_text,
+    OUT_OF_RANGE: out_of_range_text,
     NO_PROGRESS: no_progress_text,
     LARGE_METADATA: metadata_text,
     FLAPPING: lambda rows, row: flapping_text(
