@@ -8,6 +8,7 @@ pipe, as of ``<(command)``, is read as a file is. Errors do not contain the path
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import io
 import os
@@ -18,7 +19,7 @@ from typing import IO
 
 from coterie.errors import ArgumentError, CoterieError
 
-__all__ = ["FileTooLarge", "open_lines", "read_bytes", "read_text"]
+__all__ = ["FileTooLarge", "open_lines", "read_bytes", "read_regular", "read_text"]
 
 FILE_BYTES_MAX = 256 << 20  # the end offsets of 100,000 partitions, 50 times
 LINE_LENGTH_MAX = 64 << 20  # in characters; one request of a request log is a line
@@ -42,6 +43,16 @@ def read_bytes(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:
     """
     with open(path, "rb", buffering=0) as file:
         return read_limited(file, max_bytes)
+
+
+def read_regular(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:
+    """Read a whole file that coterie wrote; a pipe in its place, which may have no end, is refused.
+
+    Raises as :func:`read_bytes`.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return read_bytes(path, max_bytes)
 
 
 def check_private(file: io.RawIOBase, what: str, path: str | Path) -> None:

@@ -39,6 +39,8 @@ KIND_OF = {  # beginning of a case's name -> kind, as the specification of `veri
     "value": "value",
 }
 
+GAP = "coterie: offsets without a batch:"
+
 
 def verified(*logs):
     ran = coterie("verify", *logs)
@@ -61,7 +63,7 @@ def test_a_fault_is_told_at_its_place(case, capsys):
     folder = golden_data.log(f"corrupt/{case}")
     assert run(["verify", str(folder)]) == 1
     output = capsys.readouterr()
-    assert output.err == ""
+    assert [line for line in output.err.splitlines() if not line.startswith(GAP)] == []
     first = json.loads(output.out.splitlines()[0])
     assert list(first) == ["file", "position", "base_offset", "kind", "offset", "detail"]
     place = folder / f"__consumer_offsets-{expect['partition']}" / expect["segment"]
@@ -73,7 +75,7 @@ def test_a_fault_is_told_at_its_place(case, capsys):
 
 
 def test_a_log_without_a_fault_is_verified_in_silence():
-    ran = coterie_ok("verify", golden_data.log("compacted"))
+    ran = coterie_ok("verify", golden_data.log("basic"))
     assert ran.stdout == ran.stderr == ""
 
 
@@ -85,7 +87,7 @@ def test_what_kafka_loads_is_no_fault(tmp_path):
         shutil.copy(segment, folder)
     ran = coterie_ok("verify", tmp_path)
     assert faults_in(ran.stdout) == []
-    assert ran.stderr == ""
+    assert [line[: len(GAP)] for line in ran.stderr.splitlines()] == [GAP]  # missing-batch
 
 
 def test_every_fault_is_told_and_the_segments_after_one_are_read(tmp_path):
@@ -158,7 +160,10 @@ def test_an_epoch_that_rises_where_offsets_are_missing_is_no_hint(tmp_path):
     """Compaction may have removed the records of the epochs in between."""
     batches = history(0, 1, 3) + history(3, 2, 1) + history(4, 3, 2)
     copy = write_copy(tmp_path / "a", batches, removed={3})
-    assert verified(copy) == (0, [], "")
+    status, faults, stderr = verified(copy)
+    assert (status, faults) == (0, [])
+    (line,) = stderr.splitlines()
+    assert line.startswith(f"{GAP} 3 to 3 of partition 0 (")
 
 
 @pytest.mark.parametrize("case", ["corrupt/value-empty", "corrupt/flipped-crc"])
@@ -180,3 +185,27 @@ def test_a_batch_of_a_wrong_length_has_its_offset_if_it_goes_on_from_the_one_bef
     (folder / f"{0:020}.log").write_bytes(batch(0, [commit(5), commit(6)]) + damaged)
     fault = json.loads(coterie("verify", folder).stdout.splitlines()[0])
     assert (fault["kind"], fault["base_offset"]) == ("length", named)
+
+
+def test_missing_offsets_are_one_line_and_no_fault(tmp_path):
+    """Between batches, segments and not before the first one; of each partition."""
+    segments = {"3": {5: (5, 6), 20: (22, 23)}, "7": {0: (0, 4, 5)}}
+    for number, files in segments.items():
+        folder = tmp_path / f"__consumer_offsets-{number}"
+        folder.mkdir()
+        for base, offsets in files.items():
+            data = b"".join(batch(at, [commit(at)]) for at in offsets)
+            (folder / f"{base:020}.log").write_bytes(data)
+    result = coterie("verify", tmp_path)
+    assert (result.returncode, result.stdout) == (0, "")
+    place = tmp_path / "__consumer_offsets-3" / f"{20:020}.log"
+    assert result.stderr == (
+        f"{GAP} 7 to 21 of partition 3 ({place}, byte 0), 18 in all; compaction removes records, "
+        "so this is no fault\n"
+    )
+
+
+def test_a_log_without_a_missing_offset_has_no_line(tmp_path):
+    data = batch(3, [commit(1), commit(2)]) + batch(5, [commit(3)])
+    (tmp_path / f"{3:020}.log").write_bytes(data)
+    assert coterie_ok("verify", tmp_path / f"{3:020}.log").stderr == ""

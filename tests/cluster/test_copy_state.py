@@ -1,6 +1,7 @@
 """The state of a copy: what is wrong in it is named, and `lag` takes its time as the log's end."""
 
 import json
+import os
 
 import pytest
 
@@ -59,6 +60,29 @@ def test_a_field_that_is_no_number_is_named(tmp_path, name, value):
     fields = json.loads((tmp_path / STATE_FILE).read_text())
     (tmp_path / STATE_FILE).write_text(json.dumps({**fields, name: value}))
     with pytest.raises(LogError, match="not the state of a copy"):
+        read_copy_state(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("topic", 7), ("cluster_id", 7), ("topic_id", []), ("complete_until_ms", "x"),
+        ("complete_until_offset", 1.5), ("moves", [[1, 2, 3, 4]]),
+        ("moves", [{"at_ms": "x", "before": 0, "after": 1, "lost": 0}]),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_type_is_named(tmp_path, name, value):
+    write_copy_state(tmp_path, WHOLE)
+    fields = json.loads((tmp_path / STATE_FILE).read_text())
+    (tmp_path / STATE_FILE).write_text(json.dumps({**fields, name: value}))
+    with pytest.raises(LogError, match="not the state of a copy"):
+        read_copy_state(tmp_path)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_or_a_folder_in_the_place_of_a_state_is_named(tmp_path, make):
+    make(tmp_path / STATE_FILE)
+    with pytest.raises(LogError, match=rf"{STATE_FILE}: cannot be read: not a regular file"):
         read_copy_state(tmp_path)
 
 

@@ -1,5 +1,7 @@
 """A watcher that is killed anywhere goes on as if it had not been; damaged files are refused."""
 
+import json
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -8,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie._core.codec.checksum import crc32c
 from coterie.watch import snapshot
 from coterie.watch.totals import Mark, nothing, put_totals
 from support.examples import examples
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written, operations
+from support.log_writer import batch, commit
 from support.watch.watched import watched_findings, watched_rows, watched_totals, watcher_of
 
 
@@ -141,3 +145,62 @@ def test_another_version_is_named(tmp_path):
     (tmp_path / "f").write_bytes(data.replace(b"watch 2\n", b"watch 1\n"))
     with pytest.raises(snapshot.NoSnapshot, match="of another version"):
         snapshot.read(tmp_path / "f")
+
+
+def stored(value):
+    """A snapshot with this JSON, and the checksum of it."""
+    body = json.dumps(value).encode() if not isinstance(value, bytes) else value
+    check = snapshot.CHECK.pack(len(body), crc32c(body))
+    return snapshot.HEAD + b"%d\n" % snapshot.VERSION + check + body
+
+
+EMPTY = {kind: [] for kind in nothing()}
+ODD = [
+    b"", b"{", b"[" * 100_000, b"\xff", 7, [], {}, {"totals": EMPTY}, {"next_offset": 1},
+    {"next_offset": "1", "totals": EMPTY}, {"next_offset": 1, "totals": []},
+    {"next_offset": 1, "totals": EMPTY | {"commits": [["g", "t", 0, "1"]]}},
+    {"next_offset": 1, "totals": EMPTY | {"commits": [["g", 1]]}},
+    {"next_offset": 1, "totals": EMPTY | {"commits": [[["g"], "t", 0, 1]]}},
+    {"next_offset": 1, "totals": EMPTY | {"commits": [[]]}},
+    {"next_offset": 1, "totals": EMPTY, "gone": []},
+    {"next_offset": 1, "totals": EMPTY, "topic_id": 7},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_an_odd_value_with_a_right_checksum_is_no_snapshot(tmp_path, value):
+    (tmp_path / "f").write_bytes(stored(value))
+    with pytest.raises(snapshot.NoSnapshot, match="is damaged"):
+        snapshot.read(tmp_path / "f")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_or_a_folder_is_no_snapshot(tmp_path, make):
+    make(tmp_path / "f")
+    with pytest.raises(snapshot.NoSnapshot, match="not a regular file"):
+        snapshot.read(tmp_path / "f")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("step_m", [7, 100])
+def test_a_log_whose_end_was_cut_and_restored_is_not_counted_twice(tmp_path, restarted, step_m):
+    """A copy that lost its end is fetched again."""
+    batches = [batch(n, [commit(n, offset=n)]) for n in range(40)]
+    log = GrowingLog(tmp_path / "log")
+    log.put([(0, b"".join(batches[:30]))])
+    watcher = watcher_of(log, tmp_path / "data")
+    watcher.step()
+    if restarted:
+        watcher.close()
+    log.put([(0, b"".join(batches[:12]))])
+    if restarted:
+        watcher = watcher_of(log, tmp_path / "data")
+    watcher.step()
+    watcher.save()
+    for end in range(12, 40, step_m):
+        log.put([(0, b"".join(batches[: end + 1]))])
+        watcher.step()
+    log.put([(0, b"".join(batches))])
+    watcher.step()
+    assert sum(watched_totals(watcher)["commits"].values()) == 40
+    watcher.close()

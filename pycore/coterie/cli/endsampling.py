@@ -56,6 +56,8 @@ class EndSampler:
         self._topics: set[str] = set()
         self.has_read = False
         self._reported_topics: set[str] = set()
+        if self.path.exists() and not self.path.is_file():
+            raise Failed(f"{self.path}: is not a regular file; move it away")
         with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as file:
             if not HEADING.startswith(file.read(len(HEADING))):
                 heading = HEADING.decode().strip()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coterie._core.fold.generations import GroupLog
     from coterie.log.clock import ClockStep, ClockSteps
     from coterie.log.leader_epochs import EpochJumps
+    from coterie.log.offset_gaps import OffsetGaps
 
 PIECE_BYTES = 32 << 20  # bounds the state in memory
 
@@ -37,7 +38,7 @@ def command(logs: Logs) -> None:
 
     Then print each place where the time goes back by a second or more (kind clock). That is no
     fault: the exit status stays 0. A leader epoch that rises by two or more is a hint on standard
-    error, and no fault either.
+    error, and no fault either; nor are gaps of offsets, which a line there counts.
 
     Kinds: length (below 14 or beyond the file's end), tail (fewer than 17 bytes, or only zeros, up
     to the end), magic, crc, codec, records, marker: of a batch; key, value: of a record.
@@ -54,7 +55,7 @@ def command(logs: Logs) -> None:
             for step in clock.steps:
                 print_fault(clock_entry(step))
     say_left_alone(listing)
-    say_each(hints.epoch_lines())
+    say_each(hints.lines())
     if hints.is_redpandas:
         say(
             "coterie: this is a log of Redpanda, not of Kafka: a version stands before each member "
@@ -85,7 +86,7 @@ def clock_entry(step: ClockStep) -> dict[str, Any]:
 
 
 class Hints:
-    """Finds where a partition's time goes back or its leader epoch jumps, and who wrote the log.
+    """Finds where times go back, leader epochs jump and offsets are missing, and who wrote the log.
 
     The first segment loads numpy: a log that cannot be read needs none.
     """
@@ -93,6 +94,7 @@ class Hints:
     def __init__(self) -> None:
         self.clocks: dict[int | None, ClockSteps] = {}
         self.jumps: EpochJumps | None = None
+        self.gaps: OffsetGaps | None = None
         self.is_redpandas = False
 
     def add(self, segment: Segment, data: memoryview) -> None:
@@ -100,9 +102,12 @@ class Hints:
         from coterie.log.batch_headers import batch_headers
         from coterie.log.clock import ClockSteps
         from coterie.log.leader_epochs import EpochJumps
+        from coterie.log.offset_gaps import OffsetGaps
 
-        self.jumps = self.jumps or EpochJumps()
-        self.jumps.add(segment, batch_headers(data))
+        self.jumps, self.gaps = self.jumps or EpochJumps(), self.gaps or OffsetGaps()
+        headers = batch_headers(data)
+        self.jumps.add(segment, headers)
+        self.gaps.add(segment, headers)
         clock = self.clocks.setdefault(segment.partition, ClockSteps())
         clock.read([segment], lambda _: data)
 
@@ -111,10 +116,12 @@ class Hints:
         values = (record.value for log in logs for record in (log.first, log.last))
         self.is_redpandas |= any(value is not None and is_redpandas(value) for value in values)
 
-    def epoch_lines(self) -> Iterator[str]:
-        """Yield a line for each partition whose leader epoch jumps."""
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each partition whose leader epoch jumps, and one for missing offsets."""
         if self.jumps is not None:
             yield from self.jumps.lines()
+        if self.gaps is not None and (line := self.gaps.line()):
+            yield line
 
 
 def faults(listing: Listing, progress: Progress, hints: Hints) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from coterie.atomic_file import atomic_write
 from coterie.errors import LogError
 from coterie.log.folders import Listing, Segment
-from coterie.user_files import FileTooLarge, read_bytes
+from coterie.user_files import FileTooLarge, read_regular
 
 __all__ = [
     "STATE_FILE",
@@ -107,19 +107,19 @@ def read_copy_state(folder: str | Path) -> CopyState | None:
     """
     path = Path(folder) / STATE_FILE
     try:
-        fields = json.loads(read_bytes(path, STATE_BYTES_MAX))
+        fields = json.loads(read_regular(path, STATE_BYTES_MAX))
         if fields.pop("version") != VERSION:
             raise LogError(f"{path}: of another version of coterie; fetch into another folder")
         moves = tuple(LogStartMove(**move) for move in fields.pop("moves"))
         state = CopyState(**fields, moves=moves)
-        if not all(_is_whole(getattr(state, name)) for name in _WHOLE):
-            raise ValueError("an offset or a time is no number")
+        if not _is_sound(state):
+            raise ValueError("a field is of another type")
         return state
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, FileTooLarge) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, FileTooLarge) as error:
         raise LogError(
             f"{path}: not the state of a copy ({error}); fetch into another folder"
         ) from None
@@ -169,11 +169,17 @@ def put_aside(out: Path, topic: str, topic_id: str) -> list[Path]:
     return list(aside)
 
 
-_WHOLE = ("partition", "first_offset", "begun_at_ms", "log_start")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_sound(state: CopyState) -> bool:
+    """Whether the fields have the types that ``write_copy_state`` gives them."""
+    optional = (state.complete_until_ms, state.complete_until_offset)
+    whole = [state.partition, state.first_offset, state.begun_at_ms, state.log_start]
+    whole += [value for value in optional if value is not None]
+    whole += [value for move in state.moves for value in asdict(move).values()]
+    texts = [
+        state.topic,
+        *(each for each in (state.cluster_id, state.topic_id) if each is not None),
+    ]
+    return all(type(value) is int for value in whole) and all(type(each) is str for each in texts)
 
 
 def write_copy_state(folder: Path, state: CopyState) -> None:

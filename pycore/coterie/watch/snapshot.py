@@ -15,8 +15,8 @@ from typing import Any
 from coterie._core.codec.checksum import crc32c
 from coterie.atomic_file import atomic_write
 from coterie.errors import CoterieError
-from coterie.user_files import read_bytes
-from coterie.watch.totals import KINDS, Mark
+from coterie.user_files import FileTooLarge, read_regular
+from coterie.watch.totals import KINDS, Mark, Totals
 
 VERSION = 2
 ANY = "watch-*.snapshot"
@@ -51,9 +51,11 @@ def read(file: Path) -> Mark | None:
         The file cannot be read, is of another version, or is damaged.
     """
     try:
-        data = read_bytes(file)
+        data = read_regular(file)
     except FileNotFoundError:
         return None
+    except FileTooLarge as error:
+        raise NoSnapshot(f"{file}: {error}") from None
     except OSError as error:
         raise NoSnapshot(f"{file}: cannot be read: {error.strerror}") from None
     line, _, rest = data.partition(b"\n")
@@ -64,15 +66,29 @@ def read(file: Path) -> Mark | None:
     check, body = rest[: CHECK.size], rest[CHECK.size :]
     if check != CHECK.pack(len(body), crc32c(body)):
         raise NoSnapshot(f"{file}: is damaged")
-    return mark_of(json.loads(body))
+    try:
+        return mark_of(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise NoSnapshot(f"{file}: is damaged: it has no totals of coterie watch") from None
 
 
 def mark_of(value: dict[str, Any]) -> Mark:
-    """Return the mark that was written as JSON."""
-    totals = value["totals"]
-    return Mark(
-        value["next_offset"],
-        {kind: Counter({tuple(row[:-1]): row[-1] for row in totals[kind]}) for kind in KINDS},
-        value.get("topic_id"),
-        value.get("gone", {}),
-    )
+    """Return the mark that was written as JSON; raise ValueError, KeyError, ... if it was not."""
+    totals: Totals = {}
+    for kind, size in KINDS.items():
+        rows = value["totals"][kind]
+        totals[kind] = Counter({tuple(labels): whole(count) for *labels, count in rows})
+        if any(len(labels) != size for labels in totals[kind]):
+            raise ValueError(kind)
+    gone = {group: whole(since_ms) for group, since_ms in value.get("gone", {}).items()}
+    topic_id = value.get("topic_id")
+    if not isinstance(topic_id, str | None):
+        raise TypeError("topic_id")
+    return Mark(whole(value["next_offset"]), totals, topic_id, gone)
+
+
+def whole(value: object) -> int:
+    """Return a whole number; raise TypeError if it is none."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("no whole number")
+    return value

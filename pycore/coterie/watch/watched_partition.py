@@ -59,8 +59,10 @@ class WatchedPartition:
                     self.rebuilds += 1
                     self.mark = self._mark_now()
                 elif growths:
+                    is_behind = self.mark and self.live.next_offset < self.mark.next_offset
+                    mark = self._mark_now() if is_behind else None
                     is_whole = self._is_current = False
-                    self.live.take(growths)
+                    self.carried = taken(self.live, growths, mark) or self.carried
             self.topic_id = topic_id or self.topic_id
             if growths is None:
                 is_whole = False
@@ -94,14 +96,7 @@ class WatchedPartition:
         self, growths: Sequence[Growth], trusted_from_ms: int | None
     ) -> tuple[LivePartition, Totals]:
         live = LivePartition(self.number, trusted_from_ms, counts_all=self.mark is not None)
-        if self.mark is None:
-            live.take(growths)
-            return live, nothing()
-        before, after = up_to(growths, self.mark.next_offset)
-        live.take(before)
-        carried = plus(self.mark.totals, counted(live, live.view()), -1)
-        live.take(after)
-        return live, carried
+        return live, taken(live, growths, self.mark) or nothing()
 
     def answer(self) -> Answer | None:
         """Return what is shown, after a failed step what was known before; None: nothing is."""
@@ -126,5 +121,23 @@ class WatchedPartition:
         """Return the totals as of the last answer that could be given; None: there was none."""
         answer = self.answer()
         if answer is not None and self.live is not None:
-            self.mark = Mark(self.live.next_offset, answer.totals, self.topic_id, self.gone)
+            counted_to = 0 if self.mark is None else self.mark.of(self.topic_id).next_offset
+            next_offset = max(self.live.next_offset, counted_to)
+            self.mark = Mark(next_offset, answer.totals, self.topic_id, self.gone)
         return self.mark
+
+
+def taken(live: LivePartition, growths: Sequence[Growth], mark: Mark | None) -> Totals | None:
+    """Let a partition take what its log has grown by; return the totals to carry on.
+
+    What a mark has counted is not counted again, as when the end of a copy was cut and is fetched
+    anew. None: there is no mark.
+    """
+    if mark is None:
+        live.take(growths)
+        return None
+    before, after = up_to(growths, mark.next_offset)
+    live.take(before)
+    carried = plus(mark.totals, counted(live, live.view()), -1)
+    live.take(after)
+    return carried
