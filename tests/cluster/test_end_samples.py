@@ -11,8 +11,14 @@ import pytest
 pytest.importorskip("aiokafka")
 
 from coterie.cli.endsampling import EndSampler, is_before
+from coterie.cluster.end_offsets import EARLIEST, LATEST
 from coterie.cluster.stopping import run_until
-from coterie.insight.offsets.end_offsets import SAMPLES_HEADING
+from coterie.insight.offsets.end_offsets import (
+    OLD_SAMPLES_HEADING,
+    SAMPLES_HEADING,
+    Sample,
+    read_end_offsets,
+)
 from coterie.server import Broker
 from support.commandline import COTERIE, coterie_ok, default_sigint, fails
 from support.log_writer import commit as commit_record
@@ -105,7 +111,7 @@ def test_missing_end_offsets_are_reported_again_after_a_good_sample(tmp_path, mo
     from coterie.cluster import end_offsets
     from coterie.cluster.errors import ClusterError
 
-    async def answer(cluster, topics, skipped):
+    async def answer(cluster, topics, skipped, timestamp=LATEST):
         if cluster == "fails":
             skipped("orders", ClusterError("no permission"))
             return {}
@@ -124,7 +130,7 @@ def test_missing_end_offsets_are_reported_again_after_a_good_sample(tmp_path, mo
 
 
 def test_old_samples_go_once_they_are_a_quarter_of_the_file(tmp_path, monkeypatch):
-    async def answer(cluster, topics, skipped):
+    async def answer(cluster, topics, skipped, timestamp=LATEST):
         return {("orders", n): 7 for n in range(2)}
 
     monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", answer)
@@ -205,7 +211,7 @@ def test_samples_are_taken_at_intervals_in_seconds(tmp_path, monkeypatch):
 def sampler_of(tmp_path, monkeypatch, found, now_ms=1_796_133_900_123, **options):
     """A sampler of a cluster that answers what was found."""
 
-    async def answer(cluster, topics, skipped):
+    async def answer(cluster, topics, skipped, timestamp=LATEST):
         return found
 
     monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", answer)
@@ -217,13 +223,40 @@ def sampler_of(tmp_path, monkeypatch, found, now_ms=1_796_133_900_123, **options
 def test_a_sample_follows_the_last_whole_line_of_a_file_of_any_length(
     tmp_path, monkeypatch, count, torn
 ):
-    before = SAMPLES_HEADING + "1234567,orders,1,22\n" * count
+    before = SAMPLES_HEADING + "1234567,orders,1,2,0\n" * count
     (tmp_path / "end-offsets.csv").write_text(before + torn)
     sampler = sampler_of(tmp_path, monkeypatch, {("b", 1): 7, ("b", 0): 8, ("a", 2): 9})
     asyncio.run(sampler.sample(None))
     assert sampler.path.read_text() == before + (
-        "1796133900123,a,2,9\n1796133900123,b,0,8\n1796133900123,b,1,7\n"
+        "1796133900123,a,2,9,9\n1796133900123,b,0,8,8\n1796133900123,b,1,7,7\n"
     )
+
+
+def test_a_file_of_the_form_before_goes_on_with_log_start_offsets(tmp_path, monkeypatch):
+    path = tmp_path / "end-offsets.csv"
+    path.write_text(f"{OLD_SAMPLES_HEADING}1000,t,0,5\n2000,t,0,6\n3000,t")
+    sampler = sampler_of(tmp_path, monkeypatch, {("t", 0): 7}, now_ms=4_000)
+    asyncio.run(sampler.sample(None))
+    asyncio.run(sampler.sample(None))
+    assert path.read_text() == (
+        f"{SAMPLES_HEADING}1000,t,0,5,\n2000,t,0,6,\n4000,t,0,7,7\n4000,t,0,7,7\n"
+    )
+    samples = read_end_offsets(path).samples["t", 0]
+    assert samples == (Sample(1_000, 5), Sample(2_000, 6), Sample(4_000, 7, 7))
+
+
+def test_the_start_of_a_log_is_older_than_the_time_of_its_sample(tmp_path, monkeypatch):
+    """So a commit of that time below the start did lose records."""
+    steps = []
+
+    async def answer(cluster, topics, skipped, timestamp=LATEST):
+        steps.append(timestamp)
+        return {}
+
+    monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", answer)
+    sampler = EndSampler(tmp_path, lambda: steps.append("now") or 1_000, print)
+    asyncio.run(sampler.sample(None))
+    assert steps == [EARLIEST, "now", LATEST]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +280,7 @@ def test_only_the_topics_of_the_requested_groups_are_sampled(tmp_path):
     sampler = EndSampler(tmp_path, lambda: 1_000, print, {"g0", "g2"})
     asked = []
 
-    async def answer(cluster, topics, skipped):
+    async def answer(cluster, topics, skipped, timestamp=LATEST):
         asked.append(set(topics))
         return {}
 
@@ -257,4 +290,4 @@ def test_only_the_topics_of_the_requested_groups_are_sampled(tmp_path):
         asyncio.run(sampler.sample(None))
         sampler.take(4, memoryview(b"".join(each(3, commit_record(1, group=b"g0", topic=b"u")))))
         asyncio.run(sampler.sample(None))
-    assert asked == [{"t0", "t2"}, {"t0", "t2", "u"}]
+    assert asked[1::2] == [{"t0", "t2"}, {"t0", "t2", "u"}]

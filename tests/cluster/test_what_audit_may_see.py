@@ -103,3 +103,20 @@ def test_without_a_cluster_no_log_start_is_known(broker, tmp_path):
     coterie_ok("fetch", *audit(broker)[1:], "--out", tmp_path / "copy")
     copy = ("audit", tmp_path / "copy", "--only", "out_of_range")
     fails(*copy, status=2, says="--only out_of_range needs --bootstrap-server")
+
+
+def test_lag_says_how_many_records_are_lost_and_audit_agrees(broker, tmp_path):
+    fallen_behind(broker)
+    says = (
+        "coterie: 8 records deleted before the group read them, of 2 partitions: committed below "
+        "the log start offset; most of group 'a', orders-2: 5\n"
+    )
+    assert coterie_ok("lag", *audit(broker)[1:]).stderr.endswith(says)
+    coterie_ok("fetch", *audit(broker)[1:], "--out", tmp_path, "--sample-end-offsets", 3600)
+    file = tmp_path / "end-offsets.csv"
+    result = coterie_ok("lag", tmp_path, "--end-offsets", file, "--format", "csv")
+    assert result.stderr.endswith(says)
+    rows = [line.split(",") for line in file.read_text().splitlines()]
+    file.write_text("".join(",".join(row[:4]) + "\n" for row in rows))  # the form before
+    before = coterie_ok("lag", tmp_path, "--end-offsets", file, "--format", "csv")
+    assert (before.stdout, before.stderr) == (result.stdout, "")

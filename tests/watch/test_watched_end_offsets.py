@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
+from coterie.insight.offsets.end_offsets import OLD_SAMPLES_HEADING, SAMPLES_FILE, SAMPLES_HEADING
 from coterie.watch.end_offsets import EndOffsets
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
@@ -18,7 +18,7 @@ def log(tmp_path):
     return log
 
 
-def sample(log, text, heading=SAMPLES_HEADING):
+def sample(log, text, heading=OLD_SAMPLES_HEADING):
     path = log.home / SAMPLES_FILE
     with path.open("a") as file:
         file.write(("" if path.stat().st_size else heading) + text)
@@ -35,9 +35,11 @@ def test_a_file_of_samples_that_is_written_anew_is_read_anew_whatever_its_size(l
     sample(log, "9999,t,0,7\n")
     assert lag(watcher) == (7, 2, "ok")
     anew = tmp_path / "anew"
-    anew.write_text(f"{SAMPLES_HEADING}10000,t,0,8\n10000,other,0,9\n10000,t,1,9\n")
+    anew.write_text(f"{SAMPLES_HEADING}10000,t,0,8,\n10000,other,0,9,1\n10000,t,1,9,0\n")
     anew.replace(log.home / SAMPLES_FILE)
     assert lag(watcher) == (8, 3, "ok")
+    sample(log, "10001,t,0,9,2\n")
+    assert lag(watcher) == (9, 4, "ok")
 
 
 def test_the_lag_is_of_the_last_whole_line_of_the_file(log):
@@ -72,7 +74,7 @@ def test_a_file_of_another_form_is_ignored_and_a_wrong_line_is_a_failure(log):
     sample(log, "t:0:7\n", heading="")
     assert lag(watcher) == (None, None, None)
     assert watcher.health().failures == {}
-    (log.home / SAMPLES_FILE).write_text(SAMPLES_HEADING + "now,t,0,7\n")
+    (log.home / SAMPLES_FILE).write_text(OLD_SAMPLES_HEADING + "now,t,0,7\n")
     lag(watcher)
     assert "line 2" in watcher.health().failures["end offsets"]
 

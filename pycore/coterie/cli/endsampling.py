@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from coterie import csvrows
 from coterie.atomic_file import atomic_write
 from coterie.cli.failures import Failed
-from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
+from coterie.insight.offsets.end_offsets import OLD_SAMPLES_HEADING, SAMPLES_FILE, SAMPLES_HEADING
 from coterie.log.folders import Segment, find_segments, read_segment
 from coterie.log.mapped import intact
 from coterie.state.partial import scan
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coterie.cluster.cluster import Cluster
     from coterie.cluster.errors import ClusterError
 
-HEADING = SAMPLES_HEADING.encode()
+HEADING, OLD_HEADING = SAMPLES_HEADING.encode(), OLD_SAMPLES_HEADING.encode()
 LONGEST_LINE_BYTES = 4096
 
 
@@ -59,7 +59,8 @@ class EndSampler:
         if self.path.exists() and not self.path.is_file():
             raise Failed(f"{self.path}: is not a regular file; move it away")
         with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as file:
-            if not HEADING.startswith(file.read(len(HEADING))):
+            data = file.read(len(HEADING))
+            if not HEADING.startswith(data) and not data.startswith(OLD_HEADING):
                 heading = HEADING.decode().strip()
                 raise Failed(f"{self.path}: has another heading than {heading}; move it away")
 
@@ -77,13 +78,19 @@ class EndSampler:
 
     async def sample(self, cluster: Cluster) -> None:
         """Append one sample; a line at a partition."""
-        from coterie.cluster.end_offsets import end_offsets
+        from coterie.cluster.end_offsets import EARLIEST, end_offsets
 
+        # Starts are older than the time: a commit of that time below one did lose records.
+        starts = await end_offsets(cluster, self._topics, lambda *_: None, EARLIEST)
         at_ms = self._now_ms()
         found = await end_offsets(cluster, self._topics, self._skipped)
         self._reported_topics -= {topic for topic, _ in found}
         line = csvrows.line_writer()
-        rows = [line([at_ms, *place, offset]) for place, offset in sorted(found.items())]
+        rows = [
+            line([at_ms, *place, offset, starts.get(place)])
+            for place, offset in sorted(found.items())
+        ]
+        self._extend_old_form()
         with open(self.path, "ab+") as file:
             end = file.seek(0, os.SEEK_END)
             start = max(end - LONGEST_LINE_BYTES, 0)
@@ -93,6 +100,15 @@ class EndSampler:
             file.write((b"" if whole else HEADING) + "".join(rows).encode())
 
         await asyncio.to_thread(self._drop_old, at_ms)
+
+    def _extend_old_form(self) -> None:
+        """Write a file of the form before anew, with log start offsets that are not known."""
+        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+            if file.readline() != OLD_HEADING:
+                return
+            with atomic_write(self.path) as aside, aside.open("wb") as new:
+                new.write(HEADING)
+                new.writelines(line[:-1] + b",\n" for line in file if line.endswith(b"\n"))
 
     def _drop_old(self, now_ms: int) -> None:
         """Write the file anew without old samples, once there are enough of them."""

@@ -8,7 +8,7 @@ import click
 
 from coterie.cli import asking
 from coterie.cli.groupnames import chosen_groups
-from coterie.cli.lagnotes import Statuses, say_untimed
+from coterie.cli.lagnotes import LostRecords, Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import TIME, log_until_option
 from coterie.insight.asking import Row
@@ -69,13 +69,15 @@ def command(
     statuses = Statuses("status")
     ask = lag.Parameters(ends, at_ms, latest, log_until_ms)
     parts = asking.parts_of(lag.NAME, ask, options, newest=newest)
-    rows = statuses.of(row for part in parts for row in part.rows)
+    lost = LostRecords(ends)
+    rows = statuses.of(lost.of(row for part in parts for row in part.rows))
     if totalled:
         asking.show(lag.TOTALS, lag.totals(rows), options)
     else:
         asking.show(lag.FIELDS, rows, options, draw=draw)
     say_untimed(ends, asking.until(options, at_ms), newest.ms)
     statuses.say_unknown()
+    lost.say_lost()
 
 
 def sampled_now(at_ms: int | None, options: asking.Options) -> str:

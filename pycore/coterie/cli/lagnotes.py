@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from coterie.cli.failures import say
 from coterie.insight.asking import Row
+from coterie.insight.groups.causes import counted
 from coterie.insight.offsets.end_offsets import EndOffsets
+from coterie.insight.offsets.log_starts import lost_text
 from coterie.insight.questions import lag
 from coterie.times import format_time
 
@@ -33,6 +36,40 @@ class Statuses:
             why = ", ".join(f"{count} {name}" for name, count in unknown.items() if count)
             shares = f"{sum(unknown.values())} of {self.counts.total()}"
             say(f"coterie: {shares} lags are not known: {why}")
+
+
+class LostRecords:
+    """Finds commits below the log start offsets of samples."""
+
+    def __init__(self, ends: EndOffsets) -> None:
+        self._starts = {
+            (*place, sample.time_ms): sample.start_offset
+            for place, samples in ends.samples.items()
+            for sample in samples
+            if sample.start_offset is not None
+        }
+        self.counts: dict[tuple[str, str, int], int] = {}  # the most of all samples
+
+    def of(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows, and note how many records are lost."""
+        for row in rows:
+            key = row["group_id"], row["topic"], row["partition"]
+            start = self._starts.get((*key[1:], row["time"]), self._starts.get((*key[1:], None)))
+            is_known = row["status"] != lag.BEYOND_LOG and row["offset"] is not None
+            if start is not None and is_known and row["offset"] < start:
+                self.counts[key] = max(start - row["offset"], self.counts.get(key, 0))
+            yield row
+
+    def say_lost(self) -> None:
+        """Print how many records were deleted before groups read them."""
+        if not self.counts:
+            return
+        (group, topic, number), most = max(self.counts.items(), key=itemgetter(1))
+        say(
+            f"coterie: {lost_text(sum(self.counts.values()))}, of "
+            f"{counted(len(self.counts), 'partition')}: committed below the log start offset; "
+            f"most of group {group!r}, {topic}-{number}: {most:,}"
+        )
 
 
 def say_untimed(ends: EndOffsets, at_ms: int | None, until_ms: int) -> None:

@@ -10,10 +10,17 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING, Sample, csv_rows
+from coterie.insight.offsets.end_offsets import (
+    OLD_SAMPLES_HEADING,
+    SAMPLES_FILE,
+    SAMPLES_HEADING,
+    Sample,
+    csv_rows,
+)
 from coterie.insight.questions.lag import AHEAD, OK
 from coterie.log.folders import Listing, unreadable
 
+HEADINGS = (SAMPLES_HEADING, OLD_SAMPLES_HEADING)
 Row = dict[str, Any]
 
 
@@ -28,7 +35,7 @@ class EndOffsets:
 
     def __init__(self) -> None:
         self.last: dict[tuple[str, int], Sample] = {}
-        self._read: dict[str, tuple[int, int]] = {}  # of each file: its number, and bytes
+        self._read: dict[str, tuple[int, int, str]] = {}  # of a file: number, bytes, heading
 
     def read(self, listing: Listing) -> bool:
         """Read what is new in the files beside a log's partitions; return whether there was any.
@@ -47,7 +54,7 @@ class EndOffsets:
         try:
             with open(path, "rb") as file:
                 status = os.fstat(file.fileno())
-                size, (number, known) = status.st_size, self._read.get(path, (0, 0))
+                size, (number, known, heading) = status.st_size, self._read.get(path, (0, 0, ""))
                 is_same = number == status.st_ino and known <= size  # it may be written anew
                 start = known if is_same else 0
                 file.seek(start)
@@ -56,13 +63,15 @@ class EndOffsets:
             return False
         except OSError as error:
             raise unreadable(path, error) from error
-        if start == 0 and not data.startswith(SAMPLES_HEADING.encode()):
-            return False
+        if start == 0:
+            heading = next((text for text in HEADINGS if data.startswith(text.encode())), "")
+            if not heading:
+                return False
         whole = data.rfind(b"\n") + 1
         text = data[:whole].decode("utf-8", "replace")
-        for key, sample in csv_rows(text if start == 0 else SAMPLES_HEADING + text, path):
+        for key, sample in csv_rows(text if start == 0 else heading + text, path):
             self.last[key] = sample
-        self._read[path] = status.st_ino, start + whole
+        self._read[path] = status.st_ino, start + whole, heading
         return whole > 0
 
     def put_lags(self, rows: Iterable[Row]) -> None:

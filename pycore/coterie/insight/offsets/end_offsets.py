@@ -2,7 +2,8 @@
 
 The file has either lines ``topic:partition:offset``, as Kafka's tool prints them, without times;
 or CSV under a heading with ``topic``, ``partition``, ``offset`` (or ``end_offset``) and, for
-samples, ``time`` (or ``timestamp``): ISO 8601 with zone, or epoch ms.
+samples, ``time`` (or ``timestamp``): ISO 8601 with zone, or epoch ms. ``start_offset`` may have
+the log start offset.
 """
 
 from __future__ import annotations
@@ -22,17 +23,20 @@ from coterie.user_files import FileTooLarge, read_text
 LINE = re.compile(r"([^,]+):(-?\d+):(-?\d*)")
 OFFSET_NAMES = ("offset", "end_offset", "log_end_offset")
 TIME_NAMES = ("time", "timestamp")
+START_NAME = "start_offset"
 SAMPLES_FILE = "end-offsets.csv"  # of `coterie fetch --sample-end-offsets`
-SAMPLES_HEADING = "time,topic,partition,offset\n"
+OLD_SAMPLES_HEADING = "time,topic,partition,offset\n"
+SAMPLES_HEADING = "time,topic,partition,offset,start_offset\n"
 HEADING = "give topic:partition:offset lines, or CSV under a heading: [time,]topic,partition,offset"
 MAX_OFFSET = (1 << 63) - 1
 
 
 class Sample(NamedTuple):
-    """An end offset (None: not known) and its time (None: not given)."""
+    """An end offset (None: not known) and its time (None: not given); the log start offset."""
 
     time_ms: int | None
     offset: int | None
+    start_offset: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,12 @@ def read_end_offsets(path: str | os.PathLike[str]) -> EndOffsets:
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if not first:
         raise CoterieError(f"{name}: nothing in it; {HEADING}")
-    by_key: dict[tuple[str, int], dict[int | None, int | None]] = {}
+    by_key: dict[tuple[str, int], dict[int | None, Sample]] = {}
     parse = _lines if LINE.fullmatch(first) else csv_rows
     for key, sample in parse(text, name):
-        by_key.setdefault(key, {})[sample.time_ms] = sample.offset
+        by_key.setdefault(key, {})[sample.time_ms] = sample
     samples = {
-        key: tuple(Sample(time, by_time[time]) for time in sorted(by_time, key=lambda ms: ms or 0))
+        key: tuple(by_time[time] for time in sorted(by_time, key=lambda ms: ms or 0))
         for key, by_time in by_key.items()
     }
     return EndOffsets(any(None not in by_time for by_time in by_key.values()), samples)
@@ -116,7 +120,8 @@ def csv_rows(text: str, file: str) -> Iterator[tuple[tuple[str, int], Sample]]:
         if not row["topic"]:
             raise _wrong(file, number, "it names no topic")
         key = row["topic"], _partition(row["partition"], file, number)
-        yield key, Sample(time, _offset(row[offset_name], file, number))
+        offsets = (row[offset_name], row.get(START_NAME, ""))
+        yield key, Sample(time, *(_offset(text, file, number) for text in offsets))
 
 
 def _partition(text: str, file: str, number: int) -> int:
