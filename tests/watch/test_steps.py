@@ -105,7 +105,7 @@ def test_a_new_sample_changes_the_lag_that_is_shown(tmp_path):
         assert lag not in get("/metrics").body.decode()
         for end in (5, 8):
             with (log.home / SAMPLES_FILE).open("a") as file:
-                file.write(f"{SAMPLES_HEADING * (not file.tell())}{1 << 50},t,0,{end}\n")
+                file.write(f"{SAMPLES_HEADING * (not file.tell())}{1 << 50},t,0,{end},0\n")
             watcher.step()
             assert f"{lag}{end - 1}\n" in get("/metrics").body.decode()
 

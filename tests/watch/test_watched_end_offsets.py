@@ -103,3 +103,23 @@ def test_each_partition_has_its_own_sample_and_what_is_not_known_has_no_lag(log)
     shown = [[row.get(name) for name in ("end_offset", "lag", "lag_status")] for row in rows]
     nothing = [None, None, None]
     assert shown == [[5, 0, "ok"], [16, 10, "ok"], nothing, nothing, [1, None, "ahead"]]
+
+
+@pytest.mark.parametrize(
+    ("starts", "count"),
+    [
+        ("6", 0),  # the copy may not have what was committed before this sample
+        ("6 6", 1),
+        ("5 6", 0),
+        ("6 5", 0),
+        ("6 0", 0),  # the topic was made anew
+        ("6 0 6", 0),
+    ],
+)
+def test_a_commit_below_the_start_of_two_samples_is_a_finding(log, starts, count):
+    lines = [f"{at},t,0,9,{start}\n" for at, start in enumerate(starts.split())]
+    sample(log, "".join(lines), SAMPLES_HEADING)
+    watcher = watcher_of(log)
+    watcher.step()
+    (answer,) = watcher.answers()
+    assert answer.findings["g", "out_of_range"] == count

@@ -7,6 +7,7 @@ step reads what the file has grown by; only the last sample of each partition st
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,10 +18,12 @@ from coterie.insight.offsets.end_offsets import (
     Sample,
     csv_rows,
 )
+from coterie.insight.offsets.log_starts import OUT_OF_RANGE
 from coterie.insight.questions.lag import AHEAD, OK
 from coterie.log.folders import Listing, unreadable
 
 HEADINGS = (SAMPLES_HEADING, OLD_SAMPLES_HEADING)
+NOT_KNOWN = Sample(None, None)
 Row = dict[str, Any]
 
 
@@ -31,10 +34,14 @@ class EndOffsets:
     ----------
     last : dict
         By topic and partition.
+    log_starts : dict
+        The log start offset of each partition as of the sample before the last: the log may not
+        have what was committed before the last one yet.
     """
 
     def __init__(self) -> None:
         self.last: dict[tuple[str, int], Sample] = {}
+        self.log_starts: dict[tuple[str, int], int] = {}
         self._read: dict[str, tuple[int, int, str]] = {}  # of a file: number, bytes, heading
 
     def read(self, listing: Listing) -> bool:
@@ -70,6 +77,9 @@ class EndOffsets:
         whole = data.rfind(b"\n") + 1
         text = data[:whole].decode("utf-8", "replace")
         for key, sample in csv_rows(text if start == 0 else heading + text, path):
+            before = self.last.get(key, NOT_KNOWN)
+            starts = [one.start_offset or 0 for one in (before, sample)]  # a topic made anew: 0
+            self.log_starts[key] = min(starts)
             self.last[key] = sample
         self._read[path] = status.st_ino, start + whole, heading
         return whole > 0
@@ -90,3 +100,13 @@ class EndOffsets:
             is_ahead = lag < 0 and not is_later
             row["lag"] = None if is_ahead else max(lag, 0)
             row["lag_status"] = AHEAD if is_ahead else OK
+
+    def findings(self, rows: Iterable[Row]) -> Counter[tuple[str, ...]]:
+        """Return the findings that samples show, by group and kind; one for each topic."""
+        topics = {
+            (row["group_id"], row["topic"])
+            for row in (rows if self.last else ())
+            if row["offset"] is not None
+            and row["offset"] < self.log_starts.get((row["topic"], row["partition"]), 0)
+        }
+        return Counter((group, OUT_OF_RANGE) for group, _ in topics)

@@ -10,6 +10,7 @@ import fcntl
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -237,7 +238,7 @@ class Watcher:
                     folds[number] = partition.live.log.fold
         for answer in each_group_once(answers, folds, self.listing.partition_count()):
             self.ends.put_lags(answer.rows)
-            yield answer
+            yield replace(answer, findings=answer.findings + self.ends.findings(answer.rows))
 
     def listing_of(self, group: str) -> Listing | None:
         """Return the segments of a group's partitions; None: no record of the group was read."""
