@@ -114,6 +114,9 @@ class Column:
     def __or__(self, other):
         return Column(lambda row: bool(self.of(row)) or bool(other.of(row)))
 
+    def __invert__(self):
+        return self._then(lambda one: not one)
+
     def isin(self, *values):
         among = values[0] if isinstance(values[0], list) else values
         return self._then(lambda one: one in among)

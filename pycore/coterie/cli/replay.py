@@ -107,7 +107,7 @@ def command(
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
     seconds = perf_counter() - began
-    lines = summary_lines(summary, at_ms, seconds)
+    lines = [*summary.notes, *summary_lines(summary, at_ms, seconds)]
     if at_ms is not None and not by_url and (engine == "local" or logs.listing.size < READ_AGAIN):
         lines += order_lines(logs.listing, summary, at_ms)
     if not by_url:

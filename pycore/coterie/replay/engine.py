@@ -83,7 +83,8 @@ class Summary:
     """The summary of a replay.
 
     ``trusted_from_ms`` has the compacted partitions: the time, epoch ms, since which the state is
-    complete. ``pieces`` are the pieces of each partition, in log order.
+    complete. ``pieces`` are the pieces of each partition, in log order. ``notes`` are lines about
+    groups in several partitions of the topic.
     """
 
     files: int
@@ -97,6 +98,7 @@ class Summary:
     trusted_from_ms: dict[int | None, int]
     passed_over: tuple[str, ...] = ()
     pieces: dict[int | None, Sequence[Scanned]] = field(default_factory=dict, repr=False)
+    notes: tuple[str, ...] = ()
 
 
 class Progress(Protocol):
@@ -216,7 +218,10 @@ def read_of(state: PartialState) -> dict[int | None, Read]:
 
 
 def summarize(
-    partitions: Mapping[int | None, Read], groups: int, passed_over: tuple[str, ...] = ()
+    partitions: Mapping[int | None, Read],
+    groups: int,
+    passed_over: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Summary:
     """Return the summary of a whole log."""
     unknown: dict[int, int] = {}
@@ -237,4 +242,5 @@ def summarize(
         trusted_from_ms={number: since for number, since in trust.items() if since is not None},
         passed_over=passed_over,
         pieces={number: read.segments for number, read in partitions.items()},
+        notes=notes,
     )

@@ -51,10 +51,9 @@ def replay(request: ReplayRequest, progress: Progress) -> Summary:
             drain.finish(state.fold(number))
         progress.stage("writing")
         orders = state.in_several_partitions()
-        for line in lines_of(orders, state.partition_count):
-            progress.notice(line)
         groups = files.write(state, orders)
-    return summarize(read_of(state), groups, listing.passed_over)
+    notes = tuple(lines_of(orders, state.partition_count))
+    return summarize(read_of(state), groups, listing.passed_over, notes)
 
 
 def scan_state(log: Log, options: ScanOptions, progress: Progress) -> PartialState:

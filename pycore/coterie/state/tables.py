@@ -72,11 +72,16 @@ def fold_tables(
     ``begun``: see :func:`generations_table`. ``joined``: the partition as ``PartialState.joined``
     has it, if a group may be in several; its generations stay where their records are.
     """
-    whole = fold if joined is None else joined
-    offsets = offsets_table(whole)
-    pending = pending_by_group(whole)
+    tables = group_tables(number, fold if joined is None else joined)
+    return {**tables, "generations": generations_table(number, fold, begun)}
+
+
+def group_tables(number: int | None, fold: PartitionFold) -> Tables:
+    """Return ``groups``, ``members`` and ``offsets`` of one partition."""
+    offsets = offsets_table(fold)
+    pending = pending_by_group(fold)
     named = offsets["group_id"].unique().to_pylist()
-    heads = sorted(head_rows(whole, (*named, *pending)).items(), key=lambda head: _utf8(head[0]))
+    heads = sorted(head_rows(fold, (*named, *pending)).items(), key=lambda head: _utf8(head[0]))
     name_topics(head for _, head in heads)
     groups = [
         {
@@ -92,7 +97,6 @@ def fold_tables(
         "groups": _from_rows("groups", groups),
         "members": _from_rows("members", members),
         "offsets": offsets,
-        "generations": generations_table(number, fold, begun),
     }
 
 
@@ -194,6 +198,7 @@ __all__ = [
     "faults_table",
     "fold_tables",
     "from_rows",
+    "group_tables",
     "offsets_table",
     "state_tables",
 ]

@@ -11,8 +11,9 @@ tables are then decoded from the persisted products.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace as with_changes
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +26,25 @@ from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
 from coterie.state.pickling import unpack
 from coterie.state.schemas import SCHEMAS
+from coterie.state.several_partitions import count_of
 from coterie.times import parse_time
-from coterie_spark.replay_job import lines, merging, on_the_driver, plan, scanning
+from coterie_spark.replay_job import joining, lines, merging, on_the_driver, plan, scanning
 from coterie_spark.replay_job.arrow import spark_schema
 from coterie_spark.replay_job.closures import shipped, unfit_workers_reported
 from coterie_spark.replay_job.hadoop import find_hadoop_segments, is_url, scan_by_hadoop
 from coterie_spark.replay_job.settings import set_meanwhile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from coterie.state.several_partitions import Number
 
 BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+ABOUT = (merging.ABOUT, merging.ERROR, merging.GROUPS)  # the products that the driver reads
+About = list[tuple[str, bytes]]
+StatesOf = Callable[[Collection["Number"]], "DataFrame"]
 
 
 class Replay(Mapping[str, "DataFrame"]):
@@ -49,7 +57,8 @@ class Replay(Mapping[str, "DataFrame"]):
     summary : Summary
         The numbers of what was read, and of faults.
     notes : tuple of str
-        Notes on facts that the source leaves undecided; empty for segments.
+        Notes on facts that the source leaves undecided (none for segments), and on groups in
+        several partitions of the topic.
     """
 
     def __init__(
@@ -176,7 +185,7 @@ def replay(
     """
     options = options_of(at, history, on_fault, groups)
     products, summary = run(spark, paths, options)
-    return Replay(products, summary, table_names(options))
+    return Replay(products, summary, table_names(options), summary.notes)
 
 
 def table_names(options: ScanOptions) -> list[str]:
@@ -228,7 +237,31 @@ def run(
     """Scan and merge a log; return its products (see ``merging``), persisted."""
     listing = listing_of_paths(spark, paths)
     if on_the_driver.is_small(spark, listing):
-        return run_on_driver(spark, listing, options, form)
+        table, summary = on_driver(listing, options, form)
+        return spark.createDataFrame(table), summary
+    products, about = folded(spark, listing, options, form)
+
+    def states_of(numbers: Collection[Number]) -> DataFrame:
+        return run(spark, part_of(listing, numbers), without_history(options), "json")[0]
+
+    return each_group_once(products, about, states_of, listing.passed_over)
+
+
+def part_of(listing: Listing, numbers: Collection[Number]) -> Listing:
+    """Return a listing with some of its partitions."""
+    segments = tuple(one for one in listing.segments if one.partition in numbers)
+    return with_changes(listing, segments=segments)
+
+
+def without_history(options: ScanOptions) -> ScanOptions:
+    """Return the options of a scan for states alone."""
+    return with_changes(options, history=False)
+
+
+def folded(
+    spark: SparkSession, listing: Listing, options: ScanOptions, form: str
+) -> tuple[DataFrame, About]:
+    """Scan and merge a log on the workers; return its products, persisted, and those about it."""
     cores = cores_of(spark)
     partitions = list(listing.partitions())
     count = min(len(partitions), plan.TASKS_PER_CORE * cores)
@@ -236,7 +269,7 @@ def run(
         states = scan_by_hadoop(spark, listing.segments, options)
         products = merge(states, count, place_in(partitions), form)
         with lines.whole_files(spark, listing.segments):
-            return run_merge(spark, products, listing.passed_over, lines.ROWS_PER_BATCH)
+            return run_merge(spark, products, lines.ROWS_PER_BATCH)
     cuts = cut_on_workers(spark, listing.segments, cores)
     # A unit's commits stay in memory until all of it is scanned.
     max_bytes = plan.SPARK_PIECE_BYTES if options.history else plan.TASK_BYTES
@@ -245,21 +278,73 @@ def run(
     work = scanning.scan_worker(tasks, options, scanning.reader())
     states = numbers.mapInArrow(shipped(work), scanning.STATE_DDL)
     count = min(count, len(tasks))
-    return run_merge(spark, merge(states, count, place_in(partitions), form), listing.passed_over)
+    return run_merge(spark, merge(states, count, place_in(partitions), form))
 
 
-def run_on_driver(
-    spark: SparkSession, listing: Listing, options: ScanOptions, form: str
-) -> tuple[DataFrame, Summary]:
+def on_driver(listing: Listing, options: ScanOptions, form: str) -> tuple[pa.Table, Summary]:
     """Return a small log's products without a job."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     table = pa.Table.from_batches(on_the_driver.products_of(listing, options, form))
-    about = pc.is_in(table["name"], pa.array([merging.ABOUT, merging.ERROR]))
-    chosen = table.filter(about)
-    rows = zip(chosen["name"].to_pylist(), chosen["body"].to_pylist(), strict=True)
-    return spark.createDataFrame(table), summary_of(rows, listing.passed_over)
+    chosen = table.filter(pc.is_in(table["name"], pa.array(ABOUT)))
+    about = list(zip(chosen["name"].to_pylist(), chosen["body"].to_pylist(), strict=True))
+    summary = summary_of(about, listing.passed_over)
+    shared = joining.sharing(about)
+    if not shared:
+        return table, summary
+    states = on_the_driver.products_of(part_of(listing, shared), without_history(options), "json")
+    rows = (tuple(row.values()) for batch in states for row in batch.to_pylist())
+    joined = joining.joined_tables(rows, count_of(summary.pieces))
+    is_of_them = pc.is_in(table["partition"], pa.array(joined.numbers, pa.int32()))
+    is_old = pc.and_(is_of_them, pc.is_in(table["name"], pa.array(joining.TABLES)))
+    fresh = pa.Table.from_batches(joined.products(), table.schema)
+    tables = pa.concat_tables([table.filter(pc.invert(is_old)), fresh])
+    return tables, joined.counted_in(summary, shared)
+
+
+def each_group_once(
+    products: DataFrame,
+    about: About,
+    states_of: StatesOf,
+    passed_over: tuple[str, ...] = (),
+) -> tuple[DataFrame, Summary]:
+    """Return products with each group once, and their summary.
+
+    Parameters
+    ----------
+    products, about
+        What workers made, and what of it is about the partitions.
+    states_of
+        Returns the states of some partitions, as products of format json.
+    passed_over
+        As in the summary.
+
+    Raises
+    ------
+    CoterieError
+        A worker could not read something, or the first fault under ``on_fault="stop"``.
+    """
+    from pyspark import StorageLevel
+
+    try:
+        summary = summary_of(about, passed_over)
+        shared = joining.sharing(about)
+        if not shared:
+            return products, summary
+        states = states_of(shared)
+        try:
+            rows = states.orderBy("partition", "part").toLocalIterator()
+            joined = joining.joined_tables(rows, count_of(summary.pieces))
+        finally:
+            states.unpersist()
+        whole = joining.replaced(products, joined).persist(StorageLevel.MEMORY_AND_DISK)
+        whole.count()  # before the products that it has in part are dropped
+        products.unpersist()
+        return whole, joined.counted_in(summary, shared)
+    except BaseException:
+        products.unpersist()
+        raise
 
 
 def cores_of(spark: SparkSession) -> int:
@@ -346,23 +431,13 @@ def place_in(partitions: Iterable[int | None]) -> Column:
 
 
 def run_merge(
-    spark: SparkSession,
-    products: DataFrame,
-    passed_over: tuple[str, ...] = (),
-    rows_per_batch: int = 1,
-) -> tuple[DataFrame, Summary]:
-    """Run scan and merge, and return a summary of what was read.
-
-    Raises
-    ------
-    CoterieError
-        A worker could not read something, or the first fault under ``on_fault="stop"``.
-    """
+    spark: SparkSession, products: DataFrame, rows_per_batch: int = 1
+) -> tuple[DataFrame, About]:
+    """Run scan and merge, and return the products with those about the partitions."""
     try:
         with bounded_batches(spark, rows_per_batch), unfit_workers_reported():
-            about = products.where(products["name"].isin(merging.ABOUT, merging.ERROR))
-            rows = about.select("name", "body").collect()
-        return products, summary_of([(row.name, bytes(row.body)) for row in rows], passed_over)
+            about = products.where(products["name"].isin(*ABOUT)).select("name", "body")
+            return products, [(row.name, bytes(row.body)) for row in about.collect()]
     except BaseException:
         products.unpersist()
         raise
@@ -380,7 +455,7 @@ def summary_of(about: Iterable[tuple[str, bytes]], passed_over: tuple[str, ...])
     errors = sorted(body.decode() for name, body in rows if name == merging.ERROR)
     if errors:
         raise CoterieError(errors[0])
-    reports = [unpack(merging.ABOUT, body) for _, body in rows]
+    reports = [unpack(merging.ABOUT, body) for name, body in rows if name == merging.ABOUT]
     reports.sort(key=lambda report: partition_order(report[0]))
     for _, read, _, stopped in reports:
         if stopped:

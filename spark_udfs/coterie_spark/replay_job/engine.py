@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coterie.errors import CoterieError
 from coterie.replay.engine import Conf, Progress, ReplayRequest, Summary, Where
 from coterie.state.document import write_document
-from coterie.state.partial import PartialState
-from coterie_spark.replay_job import merging, on_the_driver, writing
+from coterie.state.several_partitions import lines_of
+from coterie_spark.replay_job import joining, merging, on_the_driver, writing
 from coterie_spark.replay_job.closures import shipped, unfit_line
 from coterie_spark.replay_job.driver import (
     bounded_batches,
     listing_of_paths,
+    on_driver,
     run,
-    summary_of,
     table_names,
 )
 from coterie_spark.session import local_session
@@ -111,7 +111,7 @@ def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -
     if request.format == "json":
         rows = products.where(products["name"].isin(merging.STATE, merging.LINES))
         in_order = rows.orderBy("partition", "part").toLocalIterator()
-        return with_changes(summary, groups=write_json(in_order, request))
+        return write_json(in_order, request, summary)
     names = table_names(request.options)
     job.run(lambda: write_tables(spark, products, names, request.out))
     return summary
@@ -119,20 +119,16 @@ def replay_in(spark: SparkSession, request: ReplayRequest, progress: Progress) -
 
 def replay_on_driver(listing: Listing, request: ReplayRequest, progress: Progress) -> Summary:
     """Replay a small log in this process, into the same files as workers write."""
-    products = list(on_the_driver.products_of(listing, request.options, request.format))
-    rows = [tuple(row.values()) for batch in products for row in batch.to_pylist()]
-    about = [(name, body) for _, name, _, body in rows if name in (merging.ABOUT, merging.ERROR)]
-    summary = summary_of(about, listing.passed_over)
+    products, summary = on_driver(listing, request.options, request.format)
     progress.advance(listing.size)
     progress.stage("writing")
     if request.format == "json":
-        states = [row for row in rows if row[1] in (merging.STATE, merging.LINES)]
-        return with_changes(summary, groups=write_json(states, request))
+        rows = (tuple(row.values()) for row in products.to_pylist())
+        return write_json(rows, request, summary)
     names = table_names(request.options)
-    tables = (rows for rows in products if rows["name"][0].as_py() in names)
     work = writing.work_folder(request.out)
     work.mkdir()
-    files = writing.write_files(tables, work, writing.attempt())
+    files = writing.write_files(products.to_batches(), work, writing.attempt(), names)
     writing.name_parts(request.out, names, files.items())
     return summary
 
@@ -148,24 +144,28 @@ def write_tables(spark: SparkSession, products: DataFrame, names: list[str], out
     writing.name_parts(out, names, files)
 
 
-def write_json(rows: Iterable[tuple[Any, ...]], request: ReplayRequest) -> int:
+def write_json(
+    rows: Iterable[tuple[Any, ...]], request: ReplayRequest, summary: Summary
+) -> Summary:
     """Write ``groups.json``, and commits as lines, from products in order of partition and part.
 
-    The whole state comes into this process.
+    The whole state comes into this process. Returns the summary with the groups.
     """
-    state = PartialState(request.options)
-    chunks: dict[int | None, list[bytes]] = {}
     with (request.out / "commits.jsonl").open("wb") as lines:
-        for partition, name, _, body in rows:
-            if name == merging.LINES:
-                lines.write(body)
-            else:
-                chunks.setdefault(partition, []).append(body)
+
+        def others() -> Iterator[tuple[Any, ...]]:
+            for row in rows:
+                if row[1] == merging.LINES:
+                    lines.write(row[3])
+                else:
+                    yield row
+
+        state = joining.state_of(others())
     if not request.options.history:
         (request.out / "commits.jsonl").unlink()
-    for parts in chunks.values():
-        state.absorb(PartialState.from_bytes(b"".join(parts)))
-    return write_document(state, request.out / "groups.json")
+    notes = tuple(lines_of(state.in_several_partitions(), state.partition_count))
+    groups = write_document(state, request.out / "groups.json")
+    return with_changes(summary, groups=groups, notes=notes)
 
 
 class JobProgress:

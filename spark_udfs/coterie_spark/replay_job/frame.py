@@ -7,7 +7,7 @@ batches. Anything undecided for that reason is reported, never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -19,17 +19,22 @@ from coterie.state.partial import PartialState, ScanOptions
 from coterie_spark.replay_job import plan, scanning
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.driver import (
+    About,
     Replay,
     cores_of,
+    each_group_once,
     merge,
     options_of,
     run_merge,
     table_names,
+    without_history,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from coterie.state.several_partitions import Number
 
 RUN_OFFSETS = 1 << 17
 ROWS_PER_BATCH = 256  # of records, and of states in chunks of 4 MB: see bounded_batches
@@ -78,12 +83,29 @@ def replay_frame(
     CoterieError
         A column is missing, an offset is null, or there is a fault under ``stop``.
     """
-    from pyspark.sql import functions as f
-
     missing = [name for name in NEEDED if name not in frame.columns]
     if missing:
         raise CoterieError(f"no column {missing[0]!r} to replay; needed: {', '.join(NEEDED)}")
     options = options_of(at, history, on_fault, groups)
+    products, about = folded(frame, options, "parquet")
+
+    def states_of(numbers: Collection[Number]) -> DataFrame:
+        chosen = [number for number in numbers if number is not None]
+        some = frame.where(frame["partition"].cast("int").isin(chosen))
+        return folded(some, without_history(options), "json")[0]
+
+    products, summary = each_group_once(products, about, states_of)
+    replayed = Replay(products, summary, table_names(options), (*NOTES, *summary.notes))
+    replayed.leave_open("groups", "pending_transactional_offsets")
+    if history:
+        replayed.leave_open("commits", "outcome")
+    return replayed
+
+
+def folded(frame: DataFrame, options: ScanOptions, form: str) -> tuple[DataFrame, About]:
+    """Scan and merge rows; return the products, persisted, and those about the partitions."""
+    from pyspark.sql import functions as f
+
     spark = frame.sparkSession
     tasks = plan.TASKS_PER_CORE * cores_of(spark)
     rows = frame.select(
@@ -97,13 +119,8 @@ def replay_frame(
     in_order = rows.repartition(tasks, "partition", "run")
     in_order = in_order.sortWithinPartitions("partition", "offset")
     states = in_order.mapInArrow(shipped(rows_worker(options)), scanning.STATE_DDL)
-    products = merge(states, tasks, f.coalesce("partition", f.lit(0)), "parquet")
-    products, summary = run_merge(spark, products, rows_per_batch=ROWS_PER_BATCH)
-    replayed = Replay(products, summary, table_names(options), NOTES)
-    replayed.leave_open("groups", "pending_transactional_offsets")
-    if history:
-        replayed.leave_open("commits", "outcome")
-    return replayed
+    products = merge(states, tasks, f.coalesce("partition", f.lit(0)), form)
+    return run_merge(spark, products, ROWS_PER_BATCH)
 
 
 def rows_worker(options: ScanOptions) -> scanning.Worker:

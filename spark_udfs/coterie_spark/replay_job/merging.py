@@ -8,6 +8,9 @@ partition. So the shuffled states are merged once, however many tables are then 
 
 from __future__ import annotations
 
+import hashlib
+import json
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +20,7 @@ from coterie.replay.pieces import join_pieces
 from coterie.state.document import commit_lines
 from coterie.state.partial import PartialState
 from coterie.state.pickling import pack
+from coterie.state.several_partitions import groups_in
 from coterie_spark.replay_job.arrow import to_spark
 from coterie_spark.replay_job.scanning import CHUNK_BYTES, Batches, Worker, row_with_body
 
@@ -24,10 +28,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
+    from coterie._core.fold.fold import PartitionFold
     from coterie._core.fold.history import History
 
 PRODUCT_DDL = "partition int, name string, part int, body binary"
 ABOUT, ERROR = "-about", "-error"  # beside the tables, whose names have no dash
+GROUPS = "-groups"  # of a partition that Kafka loads: its number, number of groups, their hashes
+HASH_BYTES = 8  # a collision only costs time
 STATE, LINES = "-state", "-lines"  # of format json
 
 
@@ -113,6 +120,8 @@ class PartitionMerge:
             groups = tables["groups"].num_rows if tables.get("groups") else 0
             for name, table in tables.items():
                 yield from self.put_table(name, table)
+            if not fold.failed:
+                yield self.put_groups(fold, groups)
         read = Read(join_pieces(fold.segments), dict(fold.unknown), list(fold.faults))
         about = pack(ABOUT, (self.partition, read, groups, bool(fold.stopped)))
         yield self.put(ABOUT, about)
@@ -121,6 +130,13 @@ class PartitionMerge:
         """Return one row of ``PRODUCT_DDL``, numbered by name."""
         part = self.parts[name] = self.parts.get(name, -1) + 1
         return product(self.partition, name, part, body)
+
+    def put_groups(self, fold: PartitionFold, count: int) -> pa.RecordBatch:
+        """Return the report by which the driver finds groups in several partitions."""
+        names = (name.encode("utf-8", "surrogatepass") for name in groups_in(fold))
+        hashes = (hashlib.blake2b(name, digest_size=HASH_BYTES).digest() for name in names)
+        text = b64encode(b"".join(hashes)).decode()
+        return self.put(GROUPS, json.dumps([self.partition, count, text]).encode())
 
     def put_commits(self, history: History) -> Iterator[pa.RecordBatch]:
         """Yield the commits of a history."""

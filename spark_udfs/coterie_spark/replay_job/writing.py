@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +86,10 @@ def attempt() -> str:
     return "0" if context is None else str(context.taskAttemptId())
 
 
-def write_files(batches: Batches, folder: Path, suffix: str) -> dict[str, str]:
-    """Write the rows of each table into one file, and return the files' names by table."""
+def write_files(
+    batches: Batches, folder: Path, suffix: str, names: Collection[str] = (*SCHEMAS,)
+) -> dict[str, str]:
+    """Write the rows of each table of ``names`` into one file, and return the files by table."""
     import pyarrow as pa
 
     writers: dict[str, Any] = {}
@@ -95,6 +97,8 @@ def write_files(batches: Batches, folder: Path, suffix: str) -> dict[str, str]:
     with ExitStack() as open_files:
         for batch in batches:
             for name, body in zip(batch["name"].to_pylist(), batch["body"], strict=True):
+                if name not in names:
+                    continue
                 if name not in writers:
                     files[name] = f"{name}-{suffix}"
                     writer = parquet_writer(folder / files[name], name)

@@ -1,0 +1,108 @@
+"""Groups with records in several partitions of the topic: one group in the tables, too.
+
+Workers make the tables of each partition on its own, and report hashes of its groups. If partitions
+share a hash, the driver gets the states of these partitions, joins them
+(``coterie.state.several_partitions``), and replaces their tables of groups, members and offsets.
+Rows of single records stay where they are. Cost: eight bytes a group; where groups are in several
+partitions, these are read again, and their states come into the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from coterie.state.partial import PartialState, merge
+from coterie.state.several_partitions import Number, found, lines_of
+from coterie_spark.replay_job.hadoop import union_of
+from coterie_spark.replay_job.merging import GROUPS, STATE, PartitionMerge
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from coterie.replay.engine import Summary
+
+TABLES = ("groups", "members", "offsets")  # of a group as a whole
+Sharing = Mapping[Number, int]
+"""The partitions that share groups, each with its number of groups."""
+
+
+def sharing(about: Iterable[tuple[str, str | bytes]]) -> Sharing:
+    """Return the partitions that share groups, from the names and bodies of products."""
+    partitions = [json.loads(body) for name, body in about if name == GROUPS]
+    hashes = [np.frombuffer(b64decode(text), np.uint64) for *_, text in partitions]
+    values, counts = np.unique(np.concatenate([*hashes, []]), return_counts=True)
+    shared = values[counts > 1]
+    return {
+        number: groups
+        for (number, groups, _), own in zip(partitions, hashes, strict=True)
+        if len(shared) and np.isin(own, shared).any()
+    }
+
+
+def state_of(rows: Iterable[tuple[Any, ...]]) -> PartialState:
+    """Return the state in products of format json, which come in order."""
+    chunks: dict[Number, list[bytes]] = {}
+    for partition, name, _, body in rows:
+        if name == STATE:
+            chunks.setdefault(partition, []).append(bytes(body))
+    return merge(PartialState.from_bytes(b"".join(parts)) for parts in chunks.values())
+
+
+class Joined(NamedTuple):
+    """The tables of partitions that share groups.
+
+    ``group_count`` is how many groups they have together, ``lines`` name the groups in several.
+    """
+
+    tables: list[tuple[Number, str, pa.Table]]
+    numbers: list[Number]
+    group_count: int
+    lines: tuple[str, ...]
+
+    def products(self) -> Iterator[pa.RecordBatch]:
+        """Yield the tables as products."""
+        for number, name, table in self.tables:
+            yield from PartitionMerge(number, "parquet").put_table(name, table)
+
+    def counted_in(self, summary: Summary, shared: Sharing) -> Summary:
+        """Return a summary with each group once, and the lines as notes."""
+        groups = summary.groups - sum(shared.values()) + self.group_count
+        return replace(summary, groups=groups, notes=self.lines)
+
+
+def joined_tables(states: Iterable[tuple[Any, ...]], count: int | None) -> Joined:
+    """Return the tables of partitions, joined.
+
+    ``states`` are products of format json; ``count``: the number of the topic's partitions, if it
+    is known.
+    """
+    from coterie.state.tables import group_tables
+
+    state = state_of(states)
+    orders = found(state.live(), count)
+    folds = state.joined(orders)
+    tables = [(n, *table) for n, fold in folds for table in group_tables(n, fold).items()]
+    groups = sum(table.num_rows for _, name, table in tables if name == "groups")
+    return Joined(tables, [n for n, _ in folds], groups, tuple(lines_of(orders, count)))
+
+
+def replaced(products: DataFrame, joined: Joined) -> DataFrame:
+    """Return products with the joined tables in place of those of their partitions."""
+    import pyarrow as pa
+    from pyspark.sql import functions as f
+
+    numbers = [-1 if number is None else number for number in joined.numbers]
+    partition = f.coalesce(products["partition"], f.lit(-1))
+    rest = products.where(~(partition.isin(numbers) & products["name"].isin(*TABLES)))
+    batches = list(joined.products())
+    if not batches:
+        return rest
+    fresh = products.sparkSession.createDataFrame(pa.Table.from_batches(batches))
+    return union_of([rest, fresh])
