@@ -11,6 +11,7 @@ from coterie.errors import ArgumentError
 from coterie_spark.replay_job import plan
 from support import log_writer as write
 from support.growing_log import GrowingLog
+from support.grown_topic import COUNT, NEWER, OLDER, committed, generation, tombstone
 
 pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
@@ -62,8 +63,8 @@ def records(number, turn):
 def check(home, brokers):
     """All tables have the rows of one scan of what was appended."""
     merged = None
-    for number, broker in enumerate(brokers):
-        file = str(broker.active)
+    for broker in brokers:
+        number, file = int(broker.folder.name.rpartition("-")[2]), str(broker.active)
         state = scan(broker.whole, partition=number, file=file, options=OPTIONS)
         if merged is None:
             merged = state
@@ -76,7 +77,9 @@ def check(home, brokers):
 
 def test_tables_are_those_of_one_scan_after_each_batch(session, tmp_path, monkeypatch):
     monkeypatch.setattr(scanning, "CHUNK_BYTES", 300)
-    follower = following.Follower(tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE))
+    follower = following.Follower(
+        [tmp_path / "log"], tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE)
+    )
     follower.begin({})
     brokers = [GrowingLog(tmp_path / "log", number) for number in range(2)]
     trigger = Triggers(session, tmp_path / "log")
@@ -102,6 +105,41 @@ def test_tables_are_those_of_one_scan_after_each_batch(session, tmp_path, monkey
     assert {*session.rows_per_batch} == {1}
 
 
+GROWTH = [  # what each batch adds to the two partitions of a group
+    {OLDER: [generation(1, 4, [b"a-1"]), committed(2, 10), committed(3, 20, partition=1)]},
+    {NEWER: [generation(5, 1, [b"a-2"]), committed(6, 30)], OLDER: [committed(9000, 11)]},
+    {},
+    {OLDER: [tombstone(9001), generation(9002, 5, [])], NEWER: [committed(7, 31)]},
+    {NEWER: [tombstone(9003), tombstone(9004, partition=1), generation(9005, 2, None)]},
+]
+
+
+def grown(trigger, follower, brokers):
+    """Add the batches of ``GROWTH``; yield after each trigger."""
+    ends = dict.fromkeys((OLDER, NEWER), 1)
+    for adds in GROWTH:
+        for number, rows in adds.items():
+            brokers[number].append(write.batch(ends[number], rows))
+            ends[number] += len(rows)
+        yield trigger(follower)
+
+
+@pytest.mark.parametrize("numbers", [range(COUNT), (OLDER, NEWER)])
+def test_a_group_is_once_in_the_state_tables_that_is_in_several_partitions(
+    session, tmp_path, numbers
+):
+    """Of two partitions that are not all, the newest commit decides, which is the older one's."""
+    log = tmp_path / "log"
+    follower = following.Follower([log], tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE))
+    follower.begin({})
+    brokers = {number: GrowingLog(log, number) for number in numbers}
+    for number in (OLDER, NEWER):
+        brokers[number].append(write.batch(0, [write.commit(1, 1, group=b"only-%d" % number)]))
+    for _ in grown(Triggers(session, log), follower, brokers):
+        check(tmp_path, brokers.values())
+    assert pq.read_table(tmp_path / "out/generations.parquet").num_rows == 4
+
+
 def broken_off_turns(broker, trigger, follower, monkeypatch):
     """Append to the log and break off the batch before its end, twice; yield the turn."""
     for turn in range(2):
@@ -117,7 +155,9 @@ def broken_off_turns(broker, trigger, follower, monkeypatch):
 def test_a_batch_that_did_not_end_is_made_anew_and_one_that_did_is_not(
     session, tmp_path, monkeypatch
 ):
-    follower = following.Follower(tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE))
+    follower = following.Follower(
+        [tmp_path / "log"], tmp_path / "out", tmp_path / "check", (*HISTORY, *STATE)
+    )
     follower.begin({})
     broker = GrowingLog(tmp_path / "log")
     trigger = Triggers(session, tmp_path / "log")
@@ -129,7 +169,7 @@ def test_a_batch_that_did_not_end_is_made_anew_and_one_that_did_is_not(
 
 
 def test_states_are_merged_by_place_in_tasks_for_cores_and_partitions(session, tmp_path):
-    follower = following.Follower(tmp_path / "out", tmp_path / "check", STATE)
+    follower = following.Follower([tmp_path / "log"], tmp_path / "out", tmp_path / "check", STATE)
     schema = arrow_of(scanning.STATE_DDL)
     rows = [(number, at, chunk, False, None, b"") for number in (None, 0, 3)
             for at in (2, 0) for chunk in (1, 0)]  # fmt: skip
@@ -152,7 +192,9 @@ def test_states_are_merged_by_place_in_tasks_for_cores_and_partitions(session, t
 
 
 def test_a_table_without_rows_has_a_part_with_its_columns(session, tmp_path):
-    follower = following.Follower(tmp_path / "out", tmp_path / "check", ("commits", "groups"))
+    follower = following.Follower(
+        [tmp_path / "log"], tmp_path / "out", tmp_path / "check", ("commits", "groups")
+    )
     follower.begin({})
     GrowingLog(tmp_path / "log")
     Triggers(session, tmp_path / "log")(follower)
@@ -165,14 +207,14 @@ def test_a_table_without_rows_has_a_part_with_its_columns(session, tmp_path):
 def test_a_batch_whose_tables_are_not_shown_yet_is_shown_at_the_start(session, tmp_path):
     """A driver died after it had written that the batch was done."""
     folders = tmp_path / "out", tmp_path / "check"
-    follower = following.Follower(*folders, ("groups",))
+    follower = following.Follower([tmp_path / "log"], *folders, ("groups",))
     follower.begin({})
     GrowingLog(tmp_path / "log")
     Triggers(session, tmp_path / "log")(follower)
     link = tmp_path / "out/groups.parquet"
     assert link.readlink().as_posix() == ".batch-0/groups.parquet"
     link.unlink()
-    following.Follower(*folders, ("groups",)).begin({})
+    following.Follower([tmp_path / "log"], *folders, ("groups",)).begin({})
     assert link.readlink().as_posix() == ".batch-0/groups.parquet"
 
 
@@ -233,7 +275,7 @@ def test_delta_tables_get_a_transaction_of_each_batch(session, tmp_path, monkeyp
     monkeypatch.setattr(Frame, "write", property(lambda self: DeltaWriter(self, tables)), False)
     names = ("commits", "offsets", "groups")
     out, home = tmp_path / "out", tmp_path / "check"
-    follower = following.Follower(out, home, names, "delta")
+    follower = following.Follower([], out, home, names, "delta")
     follower.begin({})
     trigger = Triggers(session, tmp_path / "log")
     turns = broken_off_turns(GrowingLog(tmp_path / "log"), trigger, follower, monkeypatch)
@@ -251,6 +293,22 @@ def test_delta_tables_get_a_transaction_of_each_batch(session, tmp_path, monkeyp
     known = json.loads((home / "coterie/batch.json").read_text())
     assert (known["format"], known["checkpoint"], known["tables"]) == (
         "delta", str(home), [*names])  # fmt: skip
+
+
+def test_delta_tables_have_a_group_of_several_partitions_once(session, tmp_path, monkeypatch):
+    tables = {}
+    monkeypatch.setattr(Frame, "write", property(lambda self: DeltaWriter(self, tables)), False)
+    log, out = tmp_path / "log", tmp_path / "out"
+    follower = following.Follower([log], out, tmp_path / "check", STATE, "delta")
+    follower.begin({})
+    brokers = {number: GrowingLog(log, number) for number in range(COUNT)}
+    offsets = []
+    for _ in grown(Triggers(session, log), follower, brokers):
+        rows = {name: tables[f"file://{out}/{name}"][0] for name in STATE}
+        assert len(rows["groups"]) == bool(rows["offsets"])
+        offsets.append({row.partition: row.offset for row in rows["offsets"]})
+        assert len(rows["offsets"]) == len(offsets[-1])
+    assert offsets == [{0: 10, 1: 20}, {0: 30, 1: 20}, {0: 30, 1: 20}, {0: 31, 1: 20}, {}]
 
 
 @pytest.mark.parametrize(

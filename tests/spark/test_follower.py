@@ -67,7 +67,7 @@ def test_a_stored_state_that_is_gone_or_damaged_is_named(tmp_path):
 
 @pytest.fixture
 def follower(tmp_path):
-    return following.Follower(tmp_path / "a/out", tmp_path / "b/check", TABLES)
+    return following.Follower([], tmp_path / "a/out", tmp_path / "b/check", TABLES)
 
 
 def test_the_folders_are_made_or_taken_if_they_are_empty(tmp_path, follower):
@@ -89,7 +89,7 @@ def test_what_began_otherwise_is_not_gone_on_with(tmp_path, follower):
     follower.begin({"group": "g"})
     with pytest.raises(CoterieError, match=r"follows with source {'group': 'g'}, not {}"):
         follower.begin({})
-    other = following.Follower(tmp_path / "a/out", tmp_path / "b/check", TABLES[:1])
+    other = following.Follower([], tmp_path / "a/out", tmp_path / "b/check", TABLES[:1])
     with pytest.raises(CoterieError, match="follows with tables"):
         other.begin({"group": "g"})
 
@@ -175,7 +175,7 @@ def test_an_error_of_a_disk_ends_the_batch_before_a_table_changes(tmp_path, rais
     tables = followed_tables.ParquetTables(tmp_path / "out", TABLES)
     complete = ("commits", "commits-7", None, None)
     with pytest.raises(OSError, match=str(raised.strerror or raised)) as found:
-        tables.put(Written(complete, first, *others), work, 0)
+        tables.put(Written(complete, first, *others), work, 0, lambda others: None)
     assert found.value.errno == row[0]
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".parts"]
     tables.remove_leftovers(-1)

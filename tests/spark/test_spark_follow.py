@@ -218,7 +218,7 @@ def test_a_worker_that_is_killed_leaves_each_row_once(spark, tmp_path, monkeypat
 
 
 def test_a_damaged_file_of_the_last_batch_is_named(tmp_path):
-    follower = following.Follower(tmp_path / "out", tmp_path, STATE)
+    follower = following.Follower([tmp_path / "log"], tmp_path / "out", tmp_path, STATE)
     follower.begin({})
     file = follower.folder / following.BATCH
     file.write_text(file.read_text()[:-5])

@@ -295,7 +295,7 @@ def on_driver(listing: Listing, options: ScanOptions, form: str) -> tuple[pa.Tab
         return table, summary
     states = on_the_driver.products_of(part_of(listing, shared), without_history(options), "json")
     rows = (tuple(row.values()) for batch in states for row in batch.to_pylist())
-    joined = joining.joined_tables(rows, count_of(summary.pieces))
+    joined = joining.joined_tables(joining.state_of(rows), count_of(summary.pieces))
     is_of_them = pc.is_in(table["partition"], pa.array(joined.numbers, pa.int32()))
     is_old = pc.and_(is_of_them, pc.is_in(table["name"], pa.array(joining.TABLES)))
     fresh = pa.Table.from_batches(joined.products(), table.schema)
@@ -335,7 +335,7 @@ def each_group_once(
         states = states_of(shared)
         try:
             rows = states.orderBy("partition", "part").toLocalIterator()
-            joined = joining.joined_tables(rows, count_of(summary.pieces))
+            joined = joining.joined_tables(joining.state_of(rows), count_of(summary.pieces))
         finally:
             states.unpersist()
         whole = joining.replaced(products, joined).persist(StorageLevel.MEMORY_AND_DISK)

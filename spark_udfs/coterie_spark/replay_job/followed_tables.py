@@ -11,12 +11,13 @@ table has already is skipped by Delta itself.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from coterie.errors import CoterieError
-from coterie_spark.replay_job import writing
+from coterie.state.parquet import parquet_writer
+from coterie_spark.replay_job import joining, writing
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.driver import table_of
 from coterie_spark.replay_job.merging import PRODUCT_DDL
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HISTORY = ("commits", "generations", "faults")
-STATE = ("groups", "members", "offsets")
+STATE = joining.TABLES
+Others = list[tuple[str, str]]
+"""Names and texts of the products that are no tables."""
+Join = Callable[[Others], "joining.Joined | None"]
+"""Joins the partitions that share groups; None: there are none."""
 
 
 class FollowedTables(Protocol):
@@ -39,10 +44,10 @@ class FollowedTables(Protocol):
     def remove_leftovers(self, last: int) -> None:
         """Remove what a batch left behind that did not end; ``last`` is the one before."""
 
-    def put(self, states: DataFrame, work: Worker, batch_id: int) -> list[str]:
+    def put(self, states: DataFrame, work: Worker, batch_id: int, join: Join) -> Others:
         """Write the tables of a batch, whose products ``work`` makes of its states.
 
-        Returns the texts of the other products. Repeated, it changes nothing.
+        Returns the other products. Repeated, it changes nothing.
         """
 
     def show(self, batch_id: int) -> None:
@@ -94,7 +99,7 @@ class ParquetTables:
         for folder in left:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def put(self, states: DataFrame, work: Worker, batch_id: int) -> list[str]:
+    def put(self, states: DataFrame, work: Worker, batch_id: int, join: Join) -> Others:
         """Write Parquet files on the workers, and rename them into the tables."""
         parts = writing.work_folder(self.out)
         parts.mkdir()
@@ -115,7 +120,28 @@ class ParquetTables:
                 folder.mkdir()
                 writing.write_missing(folder, name)
         writing.drop_work_folder(self.out)
-        return [row.file for row in written if row.name not in self.names]
+        others = [(row.name, row.file) for row in written if row.name not in self.names]
+        if joined := join(others):
+            self.replace_rows(joined, batch_id)
+        return others
+
+    def replace_rows(self, joined: joining.Joined, batch_id: int) -> None:
+        """Write joined tables in place of the rows of their groups, which are not shown yet."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        for name in set(self.names) & {*STATE}:
+            folder = self.parts_of(name, batch_id)
+            for part in folder.iterdir():
+                rows = pq.ParquetFile(part).read()
+                old = pc.is_in(rows["group_id"], pa.array(joined.group_ids, pa.string()))
+                with parquet_writer(part, name) as writer:
+                    writer.write_table(rows.filter(pc.invert(old)))
+            with parquet_writer(folder / f"part-{batch_id:08d}-joined.parquet", name) as writer:
+                for _, of, table in joined.tables:
+                    if of == name:
+                        writer.write_table(table)
 
     def parts_of(self, name: str, batch_id: int) -> Path:
         """Return the folder of a table's parts that a batch writes."""
@@ -163,22 +189,25 @@ class DeltaTables:
     def remove_leftovers(self, last: int) -> None:
         """Do nothing: what was not committed is in no table."""
 
-    def put(self, states: DataFrame, work: Worker, batch_id: int) -> list[str]:
+    def put(self, states: DataFrame, work: Worker, batch_id: int, join: Join) -> Others:
         """Append to the history, and replace the state, in one transaction of each table."""
         from pyspark import StorageLevel
 
         products = states.mapInArrow(shipped(work), PRODUCT_DDL)
         products = products.persist(StorageLevel.MEMORY_AND_DISK)  # each table reads them
         try:
-            others = products.where(products["name"].startswith("-")).collect()
+            rows = products.where(products["name"].startswith("-")).collect()
+            others = [(row.name, row.body.decode()) for row in rows]
+            joined = join(others)
+            whole = products if joined is None else joining.replaced(products, joined)
             for name in self.names:
-                writer = table_of(products, name).write.format("delta")
+                writer = table_of(whole, name).write.format("delta")
                 writer = writer.mode("overwrite" if name in STATE else "append")
                 writer = writer.option("txnAppId", self.writer).option("txnVersion", batch_id)
                 writer.save(self.url(name))
         finally:
             products.unpersist()
-        return [row.body.decode() for row in others]
+        return others
 
     def show(self, batch_id: int) -> None:
         """Do nothing: a committed transaction is seen."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ from coterie.atomic_file import atomic_write
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.folders import find_segments
 from coterie.replay.pieces import join_pieces
-from coterie.state.partial import PartialState
+from coterie.state.partial import PartialState, merge
 from coterie.state.schemas import SCHEMAS
-from coterie_spark.replay_job import merging, plan, scanning, writing
+from coterie_spark.replay_job import joining, merging, plan, scanning, writing
 from coterie_spark.replay_job.closures import unfit_workers_reported
 from coterie_spark.replay_job.driver import bounded_batches, cores_of, in_task
 from coterie_spark.replay_job.followed_tables import (
@@ -30,6 +30,7 @@ from coterie_spark.replay_job.followed_tables import (
     STATE,
     DeltaTables,
     FollowedTables,
+    Others,
     ParquetTables,
 )
 
@@ -67,6 +68,7 @@ class FollowedPartition(merging.PartitionMerge):
         tables["faults"] = faults_table(self.partition, fold.faults)
         for name, table in tables.items():
             yield from self.put_table(name, table)
+        yield self.put_groups(fold, tables["groups"].num_rows)
         fold.faults.clear()
         for log in fold.groups.values():
             log.changes.clear()
@@ -82,6 +84,11 @@ def stored_state(file: Path) -> PartialState:
         return PartialState.from_bytes(file.read_bytes())
     except (OSError, CoterieError) as error:
         raise CoterieError(f"{file}: {getattr(error, 'strerror', error)}; {ANEW}") from None
+
+
+def states_in(others: Others) -> dict[int | None, str]:
+    """Return the name of each partition's state file."""
+    return dict(json.loads(text) for name, text in others if name == STORED)
 
 
 def follow_worker(folder: str, stored: Stored, batch_id: int) -> scanning.Worker:
@@ -107,9 +114,14 @@ class Follower:
     """The tables and the stored state of a followed log; a call adds a batch."""
 
     def __init__(
-        self, out: Path, checkpoint: Path, names: tuple[str, ...], format: str = "parquet"
+        self,
+        log: Sequence[str],
+        out: Path,
+        checkpoint: Path,
+        names: tuple[str, ...],
+        format: str = "parquet",
     ) -> None:
-        self.out, self.folder = out, checkpoint / FOLDER
+        self.log, self.out, self.folder = log, out, checkpoint / FOLDER
         self.settings = {
             "version": VERSION, "out": str(out), "tables": [*names], "format": format
         }  # fmt: skip
@@ -173,12 +185,20 @@ class Follower:
         self.remove_leftovers(stored, last)
         work = follow_worker(str(self.folder), stored, batch_id)
         with bounded_batches(states.sparkSession, 1), unfit_workers_reported():
-            texts = self.tables.put(self.by_place(states, stored), work, batch_id)
-        self.write({"batch": batch_id, "states": [json.loads(text) for text in texts]})
+            others = self.tables.put(self.by_place(states, stored), work, batch_id, self.joined)
+        self.write({"batch": batch_id, "states": [*states_in(others).items()]})
         self.tables.show(batch_id)
         for name in stored.values():
             (self.folder / name).unlink(missing_ok=True)
         self.tables.drop_before(last)
+
+    def joined(self, others: Others) -> joining.Joined | None:
+        """Join the stored states that share groups; None: there are none."""
+        shared, names = joining.sharing(others), states_in(others)
+        if not shared:
+            return None
+        state = merge(stored_state(self.folder / names[number]) for number in shared)
+        return joining.joined_tables(state, find_segments(self.log).partition_count())
 
     def remove_leftovers(self, stored: Stored, last: int) -> None:
         """Remove what a batch left behind that did not end."""
@@ -259,7 +279,7 @@ def follow(
             raise ArgumentError(f"{name} must be a path of a folder, not {shown(folder)}")
     target, home = Path(os.path.abspath(out)), Path(os.path.abspath(checkpoint))
     settings = {key: str(value) for key, value in (options or {}).items()}
-    follower = Follower(target, home, chosen, format)
+    follower = Follower(names, target, home, chosen, format)
     follower.tables.check(spark)
     follower.begin({key: one for key, one in settings.items() if key != MAX_BYTES})
     spark.dataSource.register(StatesSource)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coterie.state.partial import PartialState, merge
-from coterie.state.several_partitions import Number, found, lines_of
+from coterie.state.several_partitions import Number, found, groups_in, lines_of
 from coterie_spark.replay_job.hadoop import union_of
 from coterie_spark.replay_job.merging import GROUPS, STATE, PartitionMerge
 
@@ -58,11 +58,13 @@ def state_of(rows: Iterable[tuple[Any, ...]]) -> PartialState:
 class Joined(NamedTuple):
     """The tables of partitions that share groups.
 
-    ``group_count`` is how many groups they have together, ``lines`` name the groups in several.
+    ``group_ids`` are those before, ``group_count`` is how many groups are left, and ``lines`` name
+    the groups in several.
     """
 
     tables: list[tuple[Number, str, pa.Table]]
     numbers: list[Number]
+    group_ids: frozenset[str]
     group_count: int
     lines: tuple[str, ...]
 
@@ -77,20 +79,20 @@ class Joined(NamedTuple):
         return replace(summary, groups=groups, notes=self.lines)
 
 
-def joined_tables(states: Iterable[tuple[Any, ...]], count: int | None) -> Joined:
-    """Return the tables of partitions, joined.
-
-    ``states`` are products of format json; ``count``: the number of the topic's partitions, if it
-    is known.
-    """
+def joined_tables(state: PartialState, count: int | None) -> Joined:
+    """Join the partitions of a state; ``count``: the number of the topic's partitions, if known."""
     from coterie.state.tables import group_tables
 
-    state = state_of(states)
     orders = found(state.live(), count)
     folds = state.joined(orders)
     tables = [(n, *table) for n, fold in folds for table in group_tables(n, fold).items()]
-    groups = sum(table.num_rows for _, name, table in tables if name == "groups")
-    return Joined(tables, [n for n, _ in folds], groups, tuple(lines_of(orders, count)))
+    return Joined(
+        tables,
+        numbers=[number for number, _ in folds],
+        group_ids=frozenset().union(*(groups_in(fold) for _, fold in state.live())),
+        group_count=sum(table.num_rows for _, name, table in tables if name == "groups"),
+        lines=tuple(lines_of(orders, count)),
+    )
 
 
 def replaced(products: DataFrame, joined: Joined) -> DataFrame:
