@@ -104,10 +104,12 @@ def command(
             ):
                 request = ReplayRequest(log, folder, form, options, master, conf)
                 summary = replay(request, progress)
+                for line in summary.notes:
+                    progress.notice(line)
     except ModuleNotFoundError as error:
         raise missing_module(error) from error
     seconds = perf_counter() - began
-    lines = [*summary.notes, *summary_lines(summary, at_ms, seconds)]
+    lines = summary_lines(summary, at_ms, seconds)
     if at_ms is not None and not by_url and (engine == "local" or logs.listing.size < READ_AGAIN):
         lines += order_lines(logs.listing, summary, at_ms)
     if not by_url:
