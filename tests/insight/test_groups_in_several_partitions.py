@@ -10,6 +10,10 @@ import re
 import pytest
 
 from coterie.insight import answering
+from coterie.insight.groups.shared_group_ids import newer_subscribers
+from coterie.insight.records.partition_view import PartitionView
+from coterie.log.folders import find_segments
+from coterie.report.ownership import newer_bars
 from support.commandline import coterie
 from support.grown_topic import (
     GROWN_MS,
@@ -24,6 +28,7 @@ from support.grown_topic import (
     tombstone,
     write,
 )
+from support.state.newer_records import put
 
 LINE = re.compile(r"coterie: group 'payments' has records in partitions 13 and 53")
 END_MS = GROWN_MS + 5 * MINUTE
@@ -147,6 +152,65 @@ def test_answers_that_wait_in_a_file_are_the_same(tmp_path, monkeypatch):
     for command, before in zip(commands, expected, strict=True):
         after = coterie(command[0], log, *command[1:], "--format", "json")
         assert (after.stdout, after.stderr) == (before.stdout, before.stderr)
+
+
+def consumer_group(time, epoch, member_id):
+    """The records of a consumer group with one member."""
+    log = {}
+    member = {
+        **{"instanceId": None, "rackId": None, "clientId": member_id, "clientHost": "/h"},
+        **{"subscribedTopicNames": ["t"], "subscribedTopicRegex": "", "rebalanceTimeoutMs": 1},
+        **{"serverAssignor": None, "classicMemberMetadata": None},
+    }
+    current = {
+        **{"memberEpoch": epoch, "previousMemberEpoch": 0, "state": 0},
+        **{"assignedPartitions": [], "partitionsPendingRevocation": []},
+    }
+    put(log, 5, member, memberId=member_id, groupId="payments")
+    put(log, 3, {"epoch": epoch}, groupId="payments")
+    put(log, 6, {"assignmentEpoch": epoch}, groupId="payments")
+    put(log, 8, current, memberId=member_id, groupId="payments")
+    return [(time, key, value) for key, (value, _, _) in log.items()]
+
+
+@pytest.mark.parametrize("older", ["consumer", "classic"])
+@pytest.mark.parametrize("newer", ["consumer", "classic"])
+def test_members_are_those_of_the_newest_partition(tmp_path, older, newer):
+    """Nobody removed those of the older partition before the topic was grown."""
+    records = {
+        OLDER: [generation(1, 7, [b"a", b"b"])] if older == "classic" else [
+            *consumer_group(1, 7, "a"), *consumer_group(1, 7, "b")
+        ],
+        NEWER: consumer_group(GROWN_MS, 2, "c") if newer == "consumer" else [
+            generation(GROWN_MS, 2, [b"c"])
+        ],
+    }  # fmt: skip
+    commits = {OLDER: committed(2, 5), NEWER: committed(GROWN_MS + 1, 6)}
+    parts = {number: batches(*rows, commits[number]) for number, rows in records.items()}
+    log = write(tmp_path / "log", parts)
+    rows = rows_of("metrics", log)
+    assert [row["members"] for row in rows if row["members"] is not None] == [1]
+    assert [row["offset"] for row in rows if row["offset"] is not None] == [6]
+    (state,) = rows_of("groups", log, "--describe", "--group", "payments", "--state")
+    assert state["members"] == 1
+    assert {row["state"] for row in rows_of("expire", log, "--offsets")} == {state["state"]}
+    if older == newer == "consumer":
+        events = rows_of("explain", log)
+        epochs = [row for row in events if row["event"] == "epoch"]
+        assert [(row["generation"], row["member_count"]) for row in epochs][-1] == (2, 1)
+        assert "not reconciled" not in epochs[-1]["cause"]
+
+
+def test_members_of_the_older_partition_own_nothing_in_the_newer_one(tmp_path):
+    records = {OLDER: consumer_group(1, 7, "a"), NEWER: consumer_group(GROWN_MS, 2, "c")}
+    log = write(tmp_path / "log", {number: batches(*rows) for number, rows in records.items()})
+    joined = find_segments([log]).joined((OLDER, NEWER))
+    view = PartitionView(NEWER, joined.segments, frozenset({"payments"}))
+    newer = view.newer_by_group["payments"]
+    bars = [(bar.member_id, bar.start_ms, bar.end_ms) for bar in newer_bars(newer, {}, END_MS)]
+    assert bars == [("a", 1, GROWN_MS), ("c", GROWN_MS, END_MS)]
+    *_, last = newer_subscribers(newer)
+    assert [subscriber.client_id for subscriber in last[2]] == ["c"]
 
 
 def test_the_report_shows_the_group_once(log, tmp_path):

@@ -166,14 +166,19 @@ def newer_bars(
 ) -> Iterator[MemberBar]:
     """Yield the bars of a newer group; ``names``: topic id -> name, as far as known."""
     open_bars: dict[str, MemberBar] = {}
+    before = None
     for record, member_id, group in replay(records):
         at_ms = record.timestamp
+        if group is not before:  # in another partition of the topic, without its members
+            for bar in open_bars.values():
+                yield bar._replace(end_ms=max(at_ms, bar.start_ms))
+            open_bars, before = {}, group
         if record.version not in CURRENT_KEYS or at_ms < 0:
             continue
         assert member_id is not None  # it is in the key
-        bar = open_bars.pop(member_id, None)
-        if bar is not None and at_ms > bar.start_ms:
-            yield bar._replace(end_ms=at_ms)
+        last = open_bars.pop(member_id, None)
+        if last is not None and at_ms > last.start_ms:
+            yield last._replace(end_ms=at_ms)
         row = None if record.value is None else group.member(record.version, member_id)
         if row is not None and "current_assignment" in row:
             assigned, revoking = (

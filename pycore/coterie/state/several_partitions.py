@@ -22,6 +22,7 @@ from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie._core.fold.dump import dump, restore
 from coterie._core.fold.merge import absorb
+from coterie.log.joined import STEP_BITS
 from coterie.ordering import java_order, partition_order
 
 if TYPE_CHECKING:
@@ -169,6 +170,20 @@ def forget_members(older: PartitionFold, newer: PartitionFold) -> None:
         del older.groups[group]
     for key in [key for key in older.newer if group_of_newer(key) in known]:
         del older.newer[key]
+
+
+def forget_older_members(fold: PartitionFold) -> None:
+    """Drop the members of a joined log of which a newer partition has any record of the group.
+
+    Its log offsets: see ``coterie.log.joined``. Metadata of a classic group replace one another.
+    """
+    newest = {group: log.last.log_offset >> STEP_BITS for group, log in fold.groups.items()}
+    places = [(key, group_of_newer(key), at >> STEP_BITS) for key, (_, at, _) in fold.newer.items()]
+    for _, group, place in places:
+        newest[group] = max(place, newest.get(group, 0))
+    for key, group, place in places:
+        if place < newest[group]:
+            del fold.newer[key]
 
 
 def part_of(

@@ -122,7 +122,17 @@ class EpochTimeline:
         self.gone: list[Gone] = []
         self.changes = MemberChanges(self.rows)
         self.epoch: int | None = None
+        self.group: GroupReplay | None = None
         self._begin()
+
+    def _begin_anew(self, group: GroupReplay) -> None:
+        """Begin with the first record of the log, or of the group's next partition."""
+        if self.group is not None:
+            self.changes.settle(None, self.epoch)
+            self.reconciliation.end()
+            self.epoch = None
+            self._begin()
+        self.group = group
 
     def _begin(self) -> None:
         """Begin with a group that has no record yet."""
@@ -142,6 +152,8 @@ class EpochTimeline:
     def take(self, record: GroupRecord, name: str | None, group: GroupReplay) -> None:
         """Take the next record: of member or expression ``name``; ``group``: as of the record."""
         version = record.version
+        if group is not self.group:
+            self._begin_anew(group)
         if self.epoch is not None:  # records before the first epoch may have lost theirs
             self.changes.before(record, name)
         if version in EPOCH_KEYS:

@@ -158,8 +158,10 @@ def newer_subscribers(
 ) -> Iterator[tuple[Row, Row | None, list[Subscriber]]]:
     """Yield each member record of a newer group, the record before it, and all members then."""
     members: dict[str, Subscriber] = {}
-    before = None
+    before = replayed = None
     for record, name, group in replay(records):
+        if group is not replayed:  # in another partition of the topic, without its members
+            members, replayed = {}, group
         if record.version in MEMBER_KEYS and name is not None:
             members.pop(name, None)
             row = None if record.value is None else group.member(record.version, name)

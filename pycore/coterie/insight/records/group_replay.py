@@ -13,6 +13,7 @@ from coterie._core.codec.schema import decode_key
 from coterie.caching import cached_property
 from coterie.errors import CorruptData
 from coterie.insight.records.group_log import GroupRecord
+from coterie.log.joined import STEP_BITS
 from coterie.state.consumer_protocol_groups import (
     EPOCH_KEYS,
     PROTOCOLS,
@@ -85,10 +86,13 @@ class GroupReplay:
 def replay(records: Iterable[GroupRecord]) -> Iterator[tuple[GroupRecord, str | None, GroupReplay]]:
     """Yield each record of a group, its member id or regular expression, and the group after it.
 
-    Records that cannot be read are passed over: the fold reports them as faults.
+    In a joined log the group begins anew in each partition (``coterie.log.joined``). Records that
+    cannot be read are passed over: the fold reports them as faults.
     """
-    group = GroupReplay()
+    group, place = GroupReplay(), 0
     for record in records:
+        if record.log_offset >> STEP_BITS > place:
+            group, place = GroupReplay(), record.log_offset >> STEP_BITS
         try:
             name = group.take(record)
         except CorruptData:

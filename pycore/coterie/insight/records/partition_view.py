@@ -24,6 +24,7 @@ from coterie.replay.engine import Progress, Silent
 from coterie.state.consumer_protocol_groups import name_topics
 from coterie.state.partial import ScanOptions, Tracking
 from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
+from coterie.state.several_partitions import forget_older_members
 
 if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
@@ -238,6 +239,8 @@ class PartitionView:
                     self.segments, record_filter.options, self.read_segment_bytes
                 )
             self._end_in_log_order(record_filter)
+            if self.is_joined:
+                forget_older_members(self.logs[record_filter].fold)
         return self.logs[record_filter]
 
     def _end_in_log_order(self, record_filter: RecordFilter) -> None:
