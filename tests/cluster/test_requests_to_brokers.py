@@ -5,6 +5,7 @@ import errno
 import re
 import socket
 import ssl
+import tracemalloc
 from io import BytesIO
 from types import SimpleNamespace
 
@@ -22,7 +23,8 @@ from coterie.cluster.connections import FRAME_BYTES_MAX, Connection
 from coterie.cluster.end_offsets import EARLIEST, end_offsets
 from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, refusal
 from coterie.cluster.probing import CLOSED, Spoken
-from coterie.wire import APIS
+from coterie.errors import WireError
+from coterie.wire import APIS, decode_response, encode_response
 
 KEYS = {api.name: api.key for api in APIS.values()}
 
@@ -184,6 +186,63 @@ def test_a_connection_without_a_good_response_is_used_no_more(closing, answer, s
     with pytest.raises(ClusterError, match=f"^h:1: {says}"):
         run(Connection(link, closing).ask("ListGroups", {}))
     assert link.closed == 1
+
+
+def fetched(rows):
+    row = {"partitionIndex": 0, "errorCode": 0, "highWatermark": 0, "lastStableOffset": 0}
+    row |= {"abortedTransactions": None, "records": None}
+    return {"errorCode": 0, "sessionId": 0,
+            "responses": [{"topic": "t", "partitions": [row] * rows}]}  # fmt: skip
+
+
+def described(members):
+    member = dict.fromkeys(("memberId", "clientId", "clientHost"), "")
+    member |= {"memberMetadata": b"", "memberAssignment": b""}
+    group = {"errorCode": 0} | dict.fromkeys(
+        ("groupId", "groupState", "protocolType", "protocolData"), ""
+    )
+    return {"groups": [group | {"members": [member] * members}]}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body", "answer"),
+    [
+        ("Fetch", 11, {"topics": [{"partitions": [7] * 2_000}]}, fetched(200_000)),
+        ("DescribeGroups", 0, {}, described(1_000_001)),
+    ],
+)
+def test_a_response_with_more_than_was_requested_takes_no_memory(
+    closing, api, version, body, answer
+):
+    """48 MB of empty partitions took 0.9 GB; bounded: the bytes, and elements of lists."""
+    frame = encode_response(connections.BY_NAME[api].key, version, answer)
+
+    class Link:
+        async def send(self, request):
+            request.version = version
+            return frame
+
+        def close(self):
+            pass
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(ClusterError, match="elements, more than were requested"):
+            run(Connection(Link(), closing).ask(api, body))
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(frame)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_response_may_have_what_was_requested():
+    body = {"topics": [{"partitions": [7] * 2_000}, {"partitions": [7]}]}
+    assert connections.elements_max("Fetch", body) == 3_001
+    key = connections.BY_NAME["Fetch"].key
+    frame = encode_response(key, 11, fetched(9))
+    (topic,) = decode_response(key, 11, frame, elements_max=10).body["responses"]
+    assert len(topic["partitions"]) == 9
+    with pytest.raises(WireError, match="partitions: 9 elements, more than were requested"):
+        decode_response(key, 11, frame, elements_max=9)
 
 
 # ---- groups

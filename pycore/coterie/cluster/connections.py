@@ -37,6 +37,8 @@ from coterie.wire import APIS, Api, decode_response, encode_request
 __all__ = ["FRAME_BYTES_MAX", "Connection", "Security", "connect"]
 
 FRAME_BYTES_MAX = 128 << 20  # a batch has 100 MiB at most, as a request (socket.request.max.bytes)
+ELEMENTS_MAX = 1_000_000  # a topic of 100,000 partitions with three replicas; 0.5 GB at most
+ELEMENTS_OF_FETCH = 1_000
 BY_NAME = {api.name: api for api in APIS.values()}
 NEWEST = {  # later ones have no names of topics, or are for many groups at once
     **{"Fetch": 13, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3},
@@ -45,6 +47,16 @@ OLDEST = {  # Kafka 0.11: batches as they are stored, all offsets of a group
     **{"Fetch": 4, "ListOffsets": 1, "Metadata": 1, "OffsetFetch": 2, "OffsetCommit": 2},
 }
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # errors are raised, not printed
+
+
+def elements_max(api: str, body: dict[str, Any]) -> int:
+    """Return the most elements of lists that a response may have, which bounds its memory.
+
+    A Fetch response has no more partitions than the request, and at most a few brokers.
+    """
+    if api != "Fetch":
+        return ELEMENTS_MAX
+    return ELEMENTS_OF_FETCH + sum(len(topic["partitions"]) for topic in body["topics"])
 
 
 class Security(NamedTuple):
@@ -190,7 +202,9 @@ class Connection:
         except ClusterError as error:
             raise ClusterError(f"{self.address}: {error}") from None
         try:
-            fields: dict[str, Any] = decode_response(request.api.key, request.version, frame).body
+            fields: dict[str, Any] = decode_response(
+                request.api.key, request.version, frame, elements_max=elements_max(api, body)
+            ).body
         except WireError as error:
             self.close()
             raise ClusterError(f"{self.address}: a response that cannot be read: {error}") from None

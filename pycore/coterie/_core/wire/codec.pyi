@@ -97,8 +97,11 @@ class Codec:
         fill: bool = False,
         tags: bool = False,
         rows: bool = False,
+        elements_max: int | None = None,
     ) -> Response:
         """Decode the response to a request of that API and version; see ``decode_request``.
+
+        ``elements_max``: of all lists together, which bounds the memory. None: as many as fit.
 
         Raises
         ------

@@ -17,6 +17,7 @@ cdef struct Reading:
     bint tags                  # structs get unknown tagged fields
     bint rows                  # structs become tuples with the fields of all versions
     bint tagged                # the last struct had tagged fields
+    Py_ssize_t elements        # of lists, which may still come
 
 cdef Reading reading(const uint8_t* at, Py_ssize_t size, Source source) noexcept nogil
 cdef object read_struct(Reading* r, Layout layout)

@@ -29,6 +29,7 @@ from coterie._core.codec.text import decode_utf8
 from coterie.errors import CorruptData, WireError
 
 cdef extern from *:
+    const Py_ssize_t PY_SSIZE_T_MAX
     # Declared without an exception, which Cython would save and restore for each text.
     PyObject* utf8_or_null "PyUnicode_DecodeUTF8" (const char* at, Py_ssize_t size,
                                                    const char* errors)
@@ -46,6 +47,7 @@ cdef Reading reading(const uint8_t* at, Py_ssize_t size, Source source) noexcept
     r.start = r.cur.at = at
     r.cur.end = at + size
     r.source = source
+    r.elements = PY_SSIZE_T_MAX
     return r
 
 
@@ -232,6 +234,9 @@ cdef object read_list(Reading* r, const Step* step, bint flexible):
         if step.nullable:
             return None
         raise refused(r, <str>step.name, NEGATIVE)
+    if count > r.elements:
+        raise broken(r, f"{<str>step.name}: {count} elements, more than were requested")
+    r.elements -= count
     left = remaining(&r.cur)
     if step.item == STRUCT and r.source == FRAME:
         least = layout.least

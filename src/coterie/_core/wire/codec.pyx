@@ -7,7 +7,7 @@ Cost: a dict or tuple for each struct. A large body is read with Python's garbag
 """
 cimport cython
 from cpython.bytes cimport PyBytes_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, uint8_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, uint8_t
 
 from coterie._core.checks cimport buffer_of, flag_of, int32_of, text_or_none, within
 from coterie._core.codec.cursor cimport (
@@ -168,7 +168,8 @@ cdef class Codec:
         request.left_over = remaining(&r.cur)
         return api
 
-    def decode_response(self, api_key, api_version, frame, *, fill=False, tags=False, rows=False):
+    def decode_response(self, api_key, api_version, frame, *, fill=False, tags=False, rows=False,
+                        elements_max=None):
         """Decode the response to a request of that API and version; see ``decode_request``."""
         cdef Reading r
         cdef Response response = Response.__new__(Response)
@@ -177,6 +178,8 @@ cdef class Codec:
         cdef int32_t correlation_id
         cdef Status status
         start(&r, data, fill, tags, rows)
+        if elements_max is not None:
+            r.elements = within(elements_max, "elements_max", 0, INT32_MAX)
         status = read_i32(&r.cur, &correlation_id)
         if status == OK and api_version >= api.flexible and api_key != API_VERSIONS:
             status = skip_tags(&r.cur)
