@@ -61,6 +61,7 @@ def snake_case(name):
 
 def of_schema(message):
     """Give a schema of Kafka's in the form of schemas.json."""
+    is_request = message["type"] in REQUEST
     structs = {s["name"]: s["fields"] for s in message.get("commonStructs", ())}
 
     def fields_of(fields):
@@ -72,7 +73,7 @@ def of_schema(message):
         inner = f.get("fields") or structs.get(base)
         kind = ("[]" if array else "") + ("struct" if inner is not None else base)
         default = f.get("default")
-        if kind == "struct" and "tag" in f and default is None:
+        if kind == "struct" and "tag" in f and default is None and not is_request:
             default = "null"  # to Kafka an empty struct: it always writes the tag of such a field
         name = f["name"][0].lower() + f["name"][1:]
         return [

@@ -13,7 +13,9 @@ from coterie.cli.clusters import cluster_of
 from coterie.cli.logs import Logs
 from coterie.cli.watchedcluster import CLUSTER, Reporting
 from coterie.cluster.copying import CopyObserver, CopyPlan, CopyResult
+from coterie.cluster.end_offsets import LATEST
 from coterie.cluster.errors import ClusterError
+from coterie.log.folders import Listing
 from support.log_writer import batch, commit
 
 CONNECTED = object()  # a cluster
@@ -53,10 +55,11 @@ def copied(monkeypatch, tmp_path):
         found = range(len(runs))  # one partition more with each run
         return [CopyResult(number, 9, 100 * len(runs) + number, None) for number in found]
 
-    async def ends(cluster, topics, skipped):
+    async def ends(cluster, topics, skipped, timestamp=LATEST):
         assert cluster is CONNECTED
-        sampled.append(set(topics))
-        return {("orders", 0): 7}
+        if timestamp == LATEST:
+            sampled.append(set(topics))
+        return {("orders", 0): 7 if timestamp == LATEST else 3}
 
     monkeypatch.setattr(copying, "copy_partitions", partitions)
     monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", ends)
@@ -193,10 +196,13 @@ def looked(monkeypatch, tmp_path):
     def look(before, after):
         def on_cluster(servers, client_file, work, *, again):
             assert (servers, client_file, again, options.logs.lists) == ("h:1", "client", True, 0)
-            return before, after
+            return before, after, {("t", 0): 5}
 
         options = SimpleNamespace(
-            groups=(), excluded=(), where=None, logs=SimpleNamespace(listing=None, lists=0)
+            groups=(),
+            excluded=(),
+            where=None,
+            logs=SimpleNamespace(listing=Listing((), ()), lists=0),
         )
         options.logs.paths = [str(tmp_path), "other"]
         options.logs.servers, options.logs.client_file = "h:1", "client"
@@ -206,7 +212,8 @@ def looked(monkeypatch, tmp_path):
         monkeypatch.setattr(livestate, "on_cluster", on_cluster)
         found = livestate.live_state(options)
         assert options.logs.lists == 1
-        return found
+        assert found.log_starts == {("t", 0): 5}
+        return found.groups
 
     return look
 

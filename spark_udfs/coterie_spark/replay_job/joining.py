@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coterie.state.partial import PartialState, merge
+from coterie.state.partial import joined as joined_of
 from coterie.state.several_partitions import Number, found, groups_in, lines_of
 from coterie_spark.replay_job.hadoop import union_of
 from coterie_spark.replay_job.merging import GROUPS, STATE, PartitionMerge
@@ -84,7 +85,7 @@ def joined_tables(state: PartialState, count: int | None) -> Joined:
     from coterie.state.tables import group_tables
 
     orders = found(state.live(), count)
-    folds = state.joined(orders)
+    folds = joined_of(state, orders)
     tables = [(n, *table) for n, fold in folds for table in group_tables(n, fold).items()]
     return Joined(
         tables,
