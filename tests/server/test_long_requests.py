@@ -434,11 +434,101 @@ def test_a_closed_connection_needs_no_collection_to_be_freed(monkeypatch):
         gc.enable()
 
 
-def consumer_group(name, topic="t0"):
-    body = {"groupId": name, "memberId": f"member-{name}", "memberEpoch": 0,
+def consumer_group(name, topic="t0", member=None):
+    body = {"groupId": name, "memberId": member or f"member-{name}", "memberEpoch": 0,
             "rebalanceTimeoutMs": 60_000, "subscribedTopicNames": [topic],
             "topicPartitions": []}  # fmt: skip
     return request("ConsumerGroupHeartbeat", 1, body)
+
+
+@pytest.mark.parametrize(("api", "version", "body", "passes"), [
+    ("ConsumerGroupDescribe", 0, lambda names: {"groupIds": names}, 2),
+    ("DescribeGroups", 5, lambda names: {"groups": names}, 2),
+    ("OffsetFetch", 9, lambda names: {
+        "groups": [{"groupId": name, "topics": None} for name in names]}, 3),
+])  # fmt: skip
+def test_a_slice_looks_at_a_hundred_groups(api, version, body, passes):
+    """In each pass over the groups: the coordinator's answers, their rows, and their encoding."""
+    server, soon, asks = Server(kafka="4.1"), [], []
+    server.dispatcher.call_soon = soon.append
+    ask_row = server.cluster.groups.ask_row
+    server.cluster.groups.ask_row = lambda *request: asks.append(request) or ask_row(*request)
+    peer = server.connect()
+    peer.send(request(api, version, body([f"unknown-{n}" for n in range(1000)])))
+    slices, most = 1, len(asks)
+    while soon:
+        asks.clear()
+        soon.pop(0)()
+        slices, most = slices + 1, max(most, len(asks))
+    assert most == 100
+    assert slices >= 10 * passes
+    assert peer.take()
+
+
+def test_a_group_that_a_request_names_often_is_described_once_and_answered_as_often():
+    server, soon, asks = Server(kafka="4.1"), [], []
+    peer = server.connect()
+    for number in range(SLICE_ENTRIES + 1):
+        peer.send(consumer_group("g", member=f"m{number}"))
+    peer.take()
+    ask_row = server.cluster.groups.ask_row
+    server.cluster.groups.ask_row = lambda *request: asks.append(request) or ask_row(*request)
+    server.dispatcher.call_soon = soon.append
+    peer = server.connect()
+    peer.send(request("ConsumerGroupDescribe", 0, {"groupIds": ["g", "unknown", "g"]}))
+    slices = 1
+    while soon:
+        soon.pop(0)()
+        slices += 1
+    assert slices > 4  # the question, and for each row a slice within it and one after it
+    assert len(asks) == 2
+    (frame,) = frames_of(peer.take())
+    rows = wire.decode_response(KEY["ConsumerGroupDescribe"], 0, frame).body["groups"]
+    assert [row["groupId"] for row in rows] == ["unknown", "g", "g"]  # refused ones first
+    assert rows[1] == rows[2]
+    members = {member["memberId"] for member in rows[1]["members"]}
+    assert len(members) == len(rows[1]["members"]) == SLICE_ENTRIES + 1
+
+
+def test_no_message_about_a_group_takes_its_description():
+    server = Server(kafka="4.1")
+    peer = server.connect()
+    peer.send(consumer_group("g"))
+    peer.take()
+    server.cluster.groups.described = None
+    (row,) = ask(server.connect(), "DescribeGroups", 6, {"groups": ["g"]})["groups"]
+    assert row["errorMessage"] == "Group g is not a classic group."
+    fenced = {"groupId": "g", "memberId": "member-g", "memberEpoch": 7}
+    message = ask(server.connect(), "ConsumerGroupHeartbeat", 1, fenced)["errorMessage"]
+    assert "a greater member epoch (7) than the one known by the group coordinator (1)" in message
+
+
+def test_a_subscription_that_no_record_can_have_is_refused():
+    """Kafka's log refuses a batch above max.message.bytes; the time of a step depends on it."""
+    server = Server({"message.max.bytes": 1000, "group.initial.rebalance.delay.ms": 0}, kafka="4.1")
+    fits = [f"n{number:08}" for number in range(100)]  # 10 bytes, with the length
+
+    def answered(api, version, body):
+        return ask(server.connect(), api, version, body)["errorCode"]
+
+    def heartbeat(names):
+        return answered("ConsumerGroupHeartbeat", 1, {
+            "groupId": "g", "memberId": "m", "memberEpoch": 0, "rebalanceTimeoutMs": 60_000,
+            "subscribedTopicNames": names, "topicPartitions": []})  # fmt: skip
+
+    def join(group_id, size):
+        return answered("JoinGroup", 3, {
+            "groupId": group_id, "sessionTimeoutMs": 30000, "rebalanceTimeoutMs": 30000,
+            "memberId": "", "protocolType": "consumer", "protocols": [
+                {"name": "range", "metadata": b"\0\0\0\0\0\0" + b"\xff" * 4 + bytes(size - 10)}
+            ]})  # fmt: skip
+
+    assert heartbeat([*fits, "o"]) == -1  # UNKNOWN_SERVER_ERROR
+    assert server.cluster.groups.count == 0
+    assert heartbeat([*fits, *fits]) == 0  # a record has each name once
+    assert join("g", 1001) == -1
+    assert join("g", 1000) == 0
+    assert join("classic", 1001) == 0
 
 
 @pytest.mark.parametrize(("kafka", "group"), [

@@ -94,6 +94,10 @@ class Coordinator:
         """Return the classic group with this id, or None."""
     def consumer_group(self, group_id: str) -> tuple[Any, ...] | None:
         """Return the row of a consumer group as ConsumerGroupDescribe has it, or None."""
+    def group_type(self, group_id: str) -> str | None:
+        """Return ``"classic"`` or ``"consumer"``; None: there is no such group."""
+    def consumer_members(self, group_id: str) -> list[tuple[str, str | None, int]]:
+        """Return id, instance id and epoch of each member of a consumer group, if it is one."""
     def all_groups(self) -> list[GroupMetadata]:
         """Return every classic group."""
     @property

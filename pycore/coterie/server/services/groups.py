@@ -233,9 +233,7 @@ class Groups:
 
     def type_of(self, group_id: str) -> str | None:
         """Return ``"classic"`` or ``"consumer"``; None: there is no such group."""
-        if self.core.group(group_id) is not None:
-            return "classic"
-        return None if self.described(group_id) is None else "consumer"
+        return self.core.group_type(group_id)
 
     # Inside
 

@@ -46,6 +46,13 @@ class OffsetsLog:
         """Create the topic if needed, as a broker does for the first FindCoordinator."""
         self._topics.internal(OFFSETS_TOPIC)
 
+    @property
+    def max_message_bytes(self) -> int:
+        """The size of the largest batch that the topic takes."""
+        log = self.partition(0)
+        assert log is not None
+        return log.settings.max_message_bytes
+
     def partition(self, number: int) -> PartitionLog | None:
         """Return the log of one partition; None if the topic has fewer partitions."""
         self.make()

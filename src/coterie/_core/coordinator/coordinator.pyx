@@ -326,6 +326,22 @@ cdef class Coordinator:
         cdef Group group = self.runtime.find(group_id)
         return group_row(self.consumer, group) if isinstance(group, ConsumerGroup) else None
 
+    def group_type(self, str group_id not None):
+        """Return ``"classic"`` or ``"consumer"``; None: there is no such group."""
+        if isinstance(self.runtime.find(group_id), ConsumerGroup):
+            return "consumer"
+        return None if self.rebalances.find(group_id) is None else "classic"
+
+    def consumer_members(self, str group_id not None):
+        """Return id, instance id and epoch of each member of a consumer group, if it is one."""
+        cdef Group group = self.runtime.find(group_id)
+        cdef ConsumerMember member
+        cdef list rows = []
+        if isinstance(group, ConsumerGroup):
+            for member in (<ConsumerGroup>group).order:
+                rows.append((member.member_id, member.fields.instance_id, member.epoch))
+        return rows
+
     def all_groups(self):
         """Return every classic group."""
         return [group for group in self.runtime.groups.values() if isinstance(group, GroupMetadata)]

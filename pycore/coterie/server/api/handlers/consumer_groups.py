@@ -5,28 +5,33 @@ Source: ``KafkaApis.scala``, ``GroupCoordinatorService.java``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from coterie.consumer_groups import (
-    ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatResponse,
-    DescribedConsumerGroup,
-    DescribedTopicPartitions,
     TopicPartitions,
     decode_topic_id,
+    encode_topic_id,
 )
 from coterie.operations import NUMBER
 from coterie.server.api.call import Call, Slices
-from coterie.server.api.handlers.groups import NOT_REQUESTED, operations_on_a_group
+from coterie.server.api.handlers.groups import (
+    NOT_REQUESTED,
+    describe_each,
+    operations_on_a_group,
+)
 from coterie.server.api.handlers.heartbeat_messages import heartbeat_message, missing_group_message
 from coterie.server.api.handlers.unsupported import refuse_to_describe
-from coterie.server.api.rows_in_slices import answer_in_slices
+from coterie.server.api.rows_in_slices import answer_in_slices, runs
 from coterie.values import Error
 
 __all__ = ["consumer_group_describe", "consumer_group_heartbeat"]
 
 Body = dict[str, Any]
+Row = tuple[Any, ...]  # the core's: id, error, state, epoch, target epoch, assignor, members
+Assigned = Sequence[tuple[bytes, str, tuple[int, ...]]]  # topic id, name, partitions
+_ERROR, _MEMBERS = 1, 6  # where a row has what
 _HEARTBEAT, _DESCRIBE = NUMBER["consumer_group_heartbeat"], NUMBER["consumer_group_describe"]
 
 
@@ -52,6 +57,9 @@ def consumer_group_heartbeat(call: Call) -> None:
         )
 
     names, owned = body["subscribedTopicNames"], body["topicPartitions"]
+    if names and _size_of(set(names)) > cluster.groups.log.max_message_bytes:
+        # The log of a broker refuses the member's record.
+        return call.answer({"errorCode": Error.UNKNOWN_SERVER_ERROR})
     details = (
         body["rackId"],
         body["rebalanceTimeoutMs"],
@@ -70,67 +78,92 @@ def consumer_group_heartbeat(call: Call) -> None:
     )  # fmt: skip
 
 
+def _size_of(names: Collection[str]) -> int:
+    """Return the least size of a record of these names: each has its length in front."""
+    return len(names) + sum(map(len, names))
+
+
 def _by_id(assigned: Iterable[TopicPartitions]) -> list[Body]:
     return [{"topicId": row.topic_id, "partitions": row.partitions} for row in assigned]
 
 
 def consumer_group_describe(call: Call) -> Slices | None:
     """Describe groups of the consumer protocol, in slices; each has its own error."""
-    cluster, body = call.cluster, call.body
-    if not cluster.has_consumer_groups:
+    group_ids, groups = call.body["groupIds"], call.cluster.groups
+    if not call.cluster.has_consumer_groups:
         return refuse_to_describe(call)
     operations = operations_on_a_group(call)
 
-    def answered(response: ConsumerGroupDescribeResponse) -> None:
+    def ask(group_id: str, answered: Callable[[Row, int], None]) -> None:
+        groups.ask_row(
+            _DESCRIBE, None, -1, None, None, (group_id,),
+            lambda _, rows: answered(rows[0], len(rows[0][_MEMBERS])),
+        )  # fmt: skip
+
+    def answer(described: dict[str, Row]) -> Slices:
         # Kafka's order: the refused ones first
-        refused_first = sorted(response.groups, key=lambda group: group.error is Error.NONE)
-        rows = (_described(call, group, operations) for group in refused_first)
-        call.run(answer_in_slices(call, lambda some: {"groups": some}, rows))
+        refused_first = sorted(group_ids, key=lambda each: not described[each][_ERROR])
+        rows = (
+            row for each in refused_first for row in _described(call, described[each], operations)
+        )
+        return answer_in_slices(call, lambda some: {"groups": some}, rows)
 
-    cluster.groups.ask(_DESCRIBE, None, -1, None, None, tuple(body["groupIds"]), answered)
-    return None
+    return describe_each(call, group_ids, ask, answer)
 
 
-def _described(call: Call, group: DescribedConsumerGroup, operations: int) -> Body:
-    if group.error:
+def _described(call: Call, group: Row, operations: int) -> Iterator[Body | None]:
+    """Yield the entry of one group; None ends a slice before it."""
+    group_id, error, state, epoch, target_epoch, assignor, members = group
+    if error:
         message = None
-        if group.error is Error.GROUP_ID_NOT_FOUND:
-            message = missing_group_message(call.cluster.groups, group.group_id, "consumer")
-        return {
-            "errorCode": group.error,
+        if error == Error.GROUP_ID_NOT_FOUND:
+            message = missing_group_message(call.cluster.groups, group_id, "consumer")
+        yield {
+            "errorCode": error,
             "errorMessage": message,
-            "groupId": group.group_id,
+            "groupId": group_id,
             "authorizedOperations": NOT_REQUESTED,
         }
-    return {
+        return
+    entries: list[Body] = []
+    for some in runs(members):
+        if entries:
+            yield None
+        entries += [_member(*member) for member in some]
+    yield {
         "errorCode": 0,
-        "groupId": group.group_id,
-        "groupState": group.state,
-        "groupEpoch": group.group_epoch,
-        "assignmentEpoch": group.assignment_epoch,
-        "assignorName": group.assignor_name,
-        "members": [
-            {
-                "memberId": member.member_id,
-                "instanceId": member.instance_id,
-                "rackId": member.rack_id,
-                "memberEpoch": member.member_epoch,
-                "clientId": member.client_id,
-                "clientHost": member.client_host,
-                "subscribedTopicNames": member.subscribed_topic_names,
-                "subscribedTopicRegex": member.subscribed_topic_regex,
-                "assignment": {"topicPartitions": _by_name(member.assignment)},
-                "targetAssignment": {"topicPartitions": _by_name(member.target_assignment)},
-                "memberType": member.member_type,
-            }
-            for member in group.members
-        ],
+        "groupId": group_id,
+        "groupState": state,
+        "groupEpoch": epoch,
+        "assignmentEpoch": target_epoch,
+        "assignorName": assignor,
+        "members": entries,
         "authorizedOperations": operations,
     }
 
 
-def _by_name(assigned: Iterable[DescribedTopicPartitions]) -> list[Body]:
+def _member(
+    member_id: str, instance_id: str | None, rack_id: str | None, epoch: int, client_id: str,
+    client_host: str, names: Sequence[str], regex: str | None, member_type: int,
+    assigned: Assigned, target: Assigned,
+) -> Body:  # fmt: skip
+    return {
+        "memberId": member_id,
+        "instanceId": instance_id,
+        "rackId": rack_id,
+        "memberEpoch": epoch,
+        "clientId": client_id,
+        "clientHost": client_host,
+        "subscribedTopicNames": names,
+        "subscribedTopicRegex": regex,
+        "assignment": {"topicPartitions": _by_name(assigned)},
+        "targetAssignment": {"topicPartitions": _by_name(target)},
+        "memberType": member_type,
+    }
+
+
+def _by_name(assigned: Assigned) -> list[Body]:
     return [
-        {"topicId": row.topic_id, "topicName": row.topic, "partitions": row.partitions}
-        for row in assigned
+        {"topicId": encode_topic_id(raw), "topicName": name, "partitions": partitions}
+        for raw, name, partitions in assigned
     ]

@@ -6,7 +6,7 @@ Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from coterie.operations import NUMBER
@@ -23,6 +23,7 @@ from coterie.values import (
 __all__ = [
     "NOT_REQUESTED",
     "delete_groups",
+    "describe_each",
     "describe_groups",
     "find_coordinator",
     "list_groups",
@@ -80,51 +81,88 @@ def _coordinator(call: Call, kind: int, key: str) -> dict[str, Any]:
 
 def describe_groups(call: Call) -> Slices:
     """Describe groups, in slices; the state of an unknown group is Dead."""
-    body, pace = call.body, Pace()
+    group_ids, groups = call.body["groups"], call.cluster.groups
+    details = (call.api_version,) if groups.replays else None
     operations = operations_on_a_group(call)
-    groups: list[dict[str, Any]] = []
-    is_delivering = False
 
-    def answered(response: DescribeGroupResponse) -> None:
-        group_id = body["groups"][len(groups)]
-        message = None
-        if response.error is Error.GROUP_ID_NOT_FOUND:
-            message = missing_group_message(call.cluster.groups, group_id, "classic")
-        groups.append(
-            {
-                "errorCode": response.error,
-                "errorMessage": message,
-                "groupId": group_id,
-                "groupState": response.state,
-                "protocolType": response.protocol_type,
-                "protocolData": response.protocol_name,
-                "members": [
-                    {
-                        "memberId": member.member_id,
-                        "groupInstanceId": member.group_instance_id,
-                        "clientId": member.client_id,
-                        "clientHost": member.client_host,
-                        "memberMetadata": member.metadata,
-                        "memberAssignment": member.assignment,
-                    }
-                    for member in response.members
-                ],
-                "authorizedOperations": NOT_REQUESTED if response.error else operations,
-            }
-        )
-        if is_delivering and len(groups) == len(body["groups"]):
-            call.answer({"groups": groups})
+    def ask(group_id: str, answered: Callable[[DescribeGroupResponse, int], None]) -> None:
+        groups.ask(
+            _DESCRIBE, group_id, -1, None, None, details,
+            lambda response: answered(response, len(response.members)),
+        )  # fmt: skip
 
-    coordinator = call.cluster.groups
-    details = (call.api_version,) if coordinator.replays else None
-    for group_id in body["groups"]:
-        coordinator.ask(_DESCRIBE, group_id, -1, None, None, details, answered)
-        if pace.is_over(_GROUP_ENTRIES + (len(groups[-1]["members"]) if groups else 0)):
+    def answer(described: dict[str, DescribeGroupResponse]) -> Slices:
+        rows = (_described(call, each, described[each], operations) for each in group_ids)
+        return answer_in_slices(call, lambda some: {"groups": some}, rows)
+
+    return describe_each(call, group_ids, ask, answer)
+
+
+def describe_each(
+    call: Call,
+    group_ids: Iterable[str],
+    ask: Callable[[str, Callable[[Any, int], None]], None],
+    answer: Callable[[dict[str, Any]], Slices],
+) -> Slices:
+    """Ask the coordinator about each group once, in slices, and answer with what it says.
+
+    Parameters
+    ----------
+    call
+        The request.
+    group_ids : iterable
+        The groups that it names; however often it names one, memory is bounded by the groups.
+    ask : callable
+        Gets a group id, and what is to be called with the description and its number of members.
+    answer : callable
+        Gets the descriptions by group id.
+    """
+    names, pace = list(dict.fromkeys(group_ids)), Pace()
+    described: dict[str, Any] = {}
+    size, is_delivering = 0, False
+
+    def answered(description: Any, members: int) -> None:
+        nonlocal size
+        described[names[len(described)]], size = description, members
+        if is_delivering and len(described) == len(names):
+            call.run(answer(described))
+
+    for name in names:
+        ask(name, answered)
+        if pace.is_over(_GROUP_ENTRIES + size):
             yield
     # Responses to a request that came behind another's are delivered after this function.
-    is_delivering = len(groups) < len(body["groups"])
+    is_delivering = len(described) < len(names)
     if not is_delivering:
-        yield from answer_in_slices(call, lambda rows: {"groups": rows}, groups)
+        yield from answer(described)
+
+
+def _described(
+    call: Call, group_id: str, group: DescribeGroupResponse, operations: int
+) -> dict[str, Any]:
+    message = None
+    if group.error is Error.GROUP_ID_NOT_FOUND:
+        message = missing_group_message(call.cluster.groups, group_id, "classic")
+    return {
+        "errorCode": group.error,
+        "errorMessage": message,
+        "groupId": group_id,
+        "groupState": group.state,
+        "protocolType": group.protocol_type,
+        "protocolData": group.protocol_name,
+        "members": [
+            {
+                "memberId": member.member_id,
+                "groupInstanceId": member.group_instance_id,
+                "clientId": member.client_id,
+                "clientHost": member.client_host,
+                "memberMetadata": member.metadata,
+                "memberAssignment": member.assignment,
+            }
+            for member in group.members
+        ],
+        "authorizedOperations": NOT_REQUESTED if group.error else operations,
+    }
 
 
 def operations_on_a_group(call: Call) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie.consumer_groups import DescribedConsumerGroup, DescribedConsumerMember
 from coterie.coordinator.snapshot import GroupSnapshot
 from coterie.server.api.handlers.expressions import InvalidExpression, compiled
 from coterie.server.services.groups import Groups
@@ -82,18 +81,16 @@ def _no_upgrade(groups: Groups, group_id: str) -> str:
 
 
 def _unknown_member(groups: Groups, body: Body) -> str:
-    if body["instanceId"] is not None and body["memberEpoch"] != 0:
-        group = groups.described(body["groupId"])
-        if _owner(group, body["instanceId"]) is None:
-            return f"Instance id {body['instanceId']} is unknown."
+    instance_id = body["instanceId"]
+    if instance_id is not None and body["memberEpoch"] != 0 and _owner(groups, body) is None:
+        return f"Instance id {instance_id} is unknown."
     return f"Member {body['memberId']} is not a member of group {body['groupId']}."
 
 
 def _fenced_epoch(groups: Groups, body: Body) -> str | None:
-    group = groups.described(body["groupId"])
-    for member in () if group is None else group.members:
-        if member.member_id == body["memberId"]:
-            received, known = body["memberEpoch"], member.member_epoch
+    for member_id, _, known in groups.core.consumer_members(body["groupId"]):
+        if member_id == body["memberId"]:
+            received = body["memberEpoch"]
             word = "greater" if received > known else "smaller"
             return (
                 f"The consumer group member has a {word} member epoch ({received}) than the one "
@@ -102,19 +99,18 @@ def _fenced_epoch(groups: Groups, body: Body) -> str | None:
     return None
 
 
-def _owner(group: DescribedConsumerGroup | None, instance: str) -> DescribedConsumerMember | None:
-    members = () if group is None else group.members
-    return next((member for member in members if member.instance_id == instance), None)
+def _owner(groups: Groups, body: Body) -> str | None:
+    """Return the id of the member with the instance id of a request."""
+    members = groups.core.consumer_members(body["groupId"])
+    return next((each for each, instance, _ in members if instance == body["instanceId"]), None)
 
 
 def _of_instance(form: str) -> Callable[[Groups, Body], str | None]:
     """Return a function that names the member, its instance id, and the owner of that."""
 
     def message(groups: Groups, body: Body) -> str | None:
-        owner = _owner(groups.described(body["groupId"]), body["instanceId"])
-        if owner is None:
-            return None
-        return form.format(body["memberId"], body["instanceId"], owner.member_id)
+        owner = _owner(groups, body)
+        return None if owner is None else form.format(body["memberId"], body["instanceId"], owner)
 
     return message
 

@@ -26,6 +26,7 @@ def join_group(call: Call) -> None:
     """Join a group; the response follows when the generation begins."""
     version = call.api_version
     group_id, session_ms, rebalance_ms, member_id, instance, kind, protocols, _ = call.row
+    groups = call.cluster.groups
 
     def answered(error: int, payload: Any) -> None:
         if payload is None or type(payload) is str:  # an error; a text is the member id
@@ -35,6 +36,9 @@ def join_group(call: Call) -> None:
             name = None if version >= _NULL_NAME_SINCE else ""
         call.answer((0, error, generation_id, kind, name, leader, skips, member_id, members))
 
+    size = sum(len(metadata) for _, metadata in protocols)
+    if groups.type_of(group_id) == "consumer" and size > groups.log.max_message_bytes:
+        return answered(Error.UNKNOWN_SERVER_ERROR, None)  # as in ConsumerGroupHeartbeat
     details = (
         kind,
         tuple(protocols),
@@ -45,7 +49,7 @@ def join_group(call: Call) -> None:
         version >= 4,  # MEMBER_ID_REQUIRED: a new member joins again with its id
         version >= 9,  # the response has skipAssignment
     )
-    call.cluster.groups.ask_row(_JOIN, group_id, -1, member_id, instance, details, answered)
+    return groups.ask_row(_JOIN, group_id, -1, member_id, instance, details, answered)
 
 
 def sync_group(call: Call) -> None:

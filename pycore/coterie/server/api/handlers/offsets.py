@@ -182,7 +182,10 @@ def _answer_offsets(
     version = call.api_version
     behind = () if version < _SEVERAL_SINCE else _NO_TOPIC_ID
     groups: list[Row] = []
+    pace = Pace()
     for (group_id, names, *_), (error, rows) in zip(requested, outcomes, strict=True):
+        if pace.is_over(_GROUP_ENTRIES):
+            yield
         if version == 1 and error:  # this version has no group-level error
             return call.refuse(error)
         topics: list[Row] = []

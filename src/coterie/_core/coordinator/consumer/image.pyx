@@ -100,13 +100,10 @@ cdef class MetadataImage:
         from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
         cdef list parts = []
-        for name in sorted(names):
-            topic = self.topics.get(name)
-            if topic is None:
-                continue
+        for name in sorted([name for name in names if name in self.topics]):
             digest = self.hashes.get(name)
             if digest is None:
-                digest = xxh3_64_digest(self.described(<TopicId>topic))[::-1]  # little-endian
+                digest = xxh3_64_digest(self.described(self.topics[name]))[::-1]  # little-endian
                 self.hashes[name] = digest
             parts.append(digest)
         if not parts:
