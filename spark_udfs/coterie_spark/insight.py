@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
-from coterie.insight.answering import each_group_once
+from coterie.insight.answering import each_group_once, needs_each_group_once, orders_in
 from coterie.insight.asking import (
     PartitionAnswer,
     QuestionRequest,
@@ -25,19 +25,21 @@ from coterie.insight.asking import (
     partition_answer,
     rows_of,
 )
-from coterie.insight.questions import time_range
+from coterie.insight.questions import group_names, time_range
 from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.log.folders import Listing, Log
 from coterie.replay.engine import Progress
 from coterie.state.pickling import pack, unpack
+from coterie.state.several_partitions import Orders, together
 from coterie_spark.replay_job import lines, parted, scanning
 from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from coterie_spark.replay_job.spool import Partitions, each_partition, lies_at_urls
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.types import StructType
 
 ROWS_AT_ONCE = 20_000
 PART = "part of an answer"
@@ -46,12 +48,50 @@ Time = int | str | datetime | None
 
 
 def question_frame(spark: SparkSession, request: QuestionRequest) -> DataFrame:
-    """Return a question's rows as a DataFrame with the fields of its module."""
+    """Return the rows of each partition as a DataFrame with the fields of the question."""
+    log = log_of(spark, request.log)
+    return answers_over(spark, log, request, row_batches, frame_schema(request))
+
+
+def frame_schema(request: QuestionRequest) -> StructType:
+    """Return the columns of a question's DataFrame."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    log = log_of(spark, request.log)
-    schema = spark_schema(arrow_schema(fields_of(find_question(request.question))))
-    return answers_over(spark, log, request, row_batches, from_arrow_schema(schema))
+    return from_arrow_schema(spark_schema(arrow_schema(fields_of(find_question(request.question)))))
+
+
+def frame_of_each_group_once(
+    spark: SparkSession, request: QuestionRequest, listing: Listing
+) -> DataFrame:
+    """Return a question's rows, those of a group in several partitions from all of them.
+
+    See ``coterie.insight.answering``. A log with several partitions is read once at the call, for
+    the names of its groups.
+    """
+    from pyspark.sql import functions as f
+
+    frame = question_frame(spark, request)
+    orders = orders_of(spark, request, listing)
+    if not orders:
+        return frame
+    is_of_one = f.coalesce(~frame["group_id"].isin(*orders), f.lit(True))
+    log, requests = [], []
+    for order, names in together(orders).items():
+        log.append((order[-1], list(listing.joined(order).segments)))
+        requests.append(replace(request, groups=frozenset(names)))
+    work = partial(answer_whole, row_batches, log, requests)
+    of_several = each_partition(spark, log, work, frame_schema(request))
+    return frame.where(is_of_one).union(of_several)
+
+
+def orders_of(spark: SparkSession, request: QuestionRequest, listing: Listing) -> Orders:
+    """Return the groups in several partitions of a log."""
+    if not needs_each_group_once(request, listing):
+        return {}
+    ask = partial(collected, spark)
+    names = replace(request, question=group_names.NAME, parameters=group_names.Parameters())
+    groups = {part.number: part.present_groups for part in ask(names)}
+    return orders_in(groups, listing, lambda request, _: ask(request), request.at_ms)
 
 
 def answer(request: QuestionRequest, progress: Progress) -> Iterator[PartitionAnswer]:
@@ -72,21 +112,31 @@ def answer_in(
     spark: SparkSession, request: QuestionRequest, progress: Progress
 ) -> Iterator[PartitionAnswer]:
     """Answer for each partition in a session, as if no group were in several."""
-    from coterie_spark.replay_job.driver import bounded_batches
     from coterie_spark.replay_job.engine import JobProgress
 
-    log = log_of(spark, request.log)
     if getattr(request.parameters, "now_ms", 0) is None:
         now_ms = newest_ms(spark, request.log)
         ask = replace(request.parameters, now_ms=-1 if now_ms is None else now_ms)
         request = replace(request, parameters=ask)
-    size = sum(segment.size for _, segments in log for segment in segments)
+    size = sum(segment.size for _, own in log_of(spark, request.log) for segment in own)
     progress.total(size)
     progress.stage("reading")
+    yield from collected(spark, request, JobProgress(spark, size, progress).run)
+
+
+def collected(
+    spark: SparkSession,
+    request: QuestionRequest,
+    run: Callable[[Callable[[], list[Row]]], list[Row]] = lambda job: job(),
+) -> Iterator[PartitionAnswer]:
+    """Answer for each partition in a session of any kind; ``run`` runs the job."""
+    from coterie_spark.replay_job.driver import bounded_batches
+
+    log = log_of(spark, request.log)
     frame = answers_over(spark, log, request, part_batches, scanning.STATE_DDL)
     with bounded_batches(spark, lines.ROWS_PER_BATCH if lies_at_urls(log) else 1):
-        rows = JobProgress(spark, size, progress).run(frame.collect)
-    yield from answers_of(rows)
+        rows = run(frame.collect)
+    return answers_of(rows)
 
 
 def answers_of(rows: Iterable[Any]) -> Iterator[PartitionAnswer]:
@@ -127,19 +177,21 @@ def answers_over(
     query = parted.in_parts(spark, log, request)
     if query is not None:
         return parted.answer_in_parts(spark, query, answer, schema)
-    return each_partition(spark, log, partial(answer_whole, answer, log, request), schema)
+    requests = [request] * len(log)
+    return each_partition(spark, log, partial(answer_whole, answer, log, requests), schema)
 
 
 def answer_whole(
     answer: parted.Answer,
     log: Partitions,
-    request: QuestionRequest,
+    requests: Sequence[QuestionRequest],
     read: scanning.Reader,
     batches: scanning.Batches,
 ) -> Iterator[pa.RecordBatch]:
     """Answer for the partitions whose numbers are in column ``id``, each as a whole."""
     for batch in batches:
         for task in batch.column(0).to_pylist():
+            request = requests[task]
             yield from answer(request, task, partial(view_of, log, request, read, task))
 
 
@@ -236,7 +288,7 @@ def question(name: str) -> Frame:
             at_ms=until_ms if at_ms is None else at_ms,
             since_ms=time_ms(since),
         )
-        return question_frame(spark, request)
+        return frame_of_each_group_once(spark, request, log)
 
     ask.__name__ = ask.__qualname__ = name
     ask.__doc__ = f"""Answer ``coterie {name}`` as a DataFrame, large partitions in parts.

@@ -5,8 +5,10 @@ import pytest
 from support.commandline import coterie
 from support.grown_topic import COUNT, story, write
 from support.replayed_tables import local_rows, rows_of
+from support.spark_questions import OF_GROWN_TOPIC, arguments_of, rows_here
 
 pytest.importorskip("pyspark")
+import coterie_spark
 from coterie_spark import replay
 from coterie_spark.replay_job import on_the_driver
 from coterie_spark.replay_job.settings import set_meanwhile
@@ -21,6 +23,14 @@ def test_a_question_has_the_rows_and_the_line_of_the_local_engine(spark, tmp_pat
     local, on_spark = (coterie(*command, "--engine", engine) for engine in ("local", "spark"))
     assert (on_spark.returncode, on_spark.stdout) == (0, local.stdout)
     assert on_spark.stderr == local.stderr
+
+
+def test_frames_of_all_questions_have_the_rows_of_the_local_engine(spark, tmp_path):
+    log = write(tmp_path / "log", story(older_only=True), ())
+    for name, parameters in OF_GROWN_TOPIC:
+        frame = getattr(coterie_spark, name)(spark, log, **arguments_of(parameters))
+        rows = sorted(map(repr, frame.toArrow().to_pylist()))
+        assert rows == rows_here(log, name, parameters), name
 
 
 @NUMBERS

@@ -12,16 +12,14 @@ from coterie.insight.asking import QuestionRequest, fields_of, find_question, ro
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import expire, growth
 from coterie.insight.records.partition_view import read_partitions
-from coterie.insight.render.fields import arrow_schema, arrow_table
 from coterie.log.folders import Segment
 from coterie.replay.engine import Silent
 from coterie_spark import insight
 from coterie_spark.replay_job import parted, scanning
-from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from support import log_writer as write
 from support.golden_data import log, records
 from support.segment_cutter import in_small_segments
-from support.spark_questions import QUESTIONS, RESET_CLI
+from support.spark_questions import QUESTIONS, RESET_CLI, arguments_of, rows_here
 
 pytest.importorskip("pyspark")
 pa = pytest.importorskip("pyarrow")
@@ -46,14 +44,6 @@ def session(monkeypatch, tmp_path):
     return Session()
 
 
-def expected_rows(path, name, parameters):
-    question = find_question(name)
-    ask = question.Parameters(**parameters)
-    rows = [row for view in read_partitions([path]) for row in rows_of(view, question, ask)]
-    schema = spark_schema(arrow_schema(fields_of(question)))
-    return sorted(map(repr, to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()))
-
-
 @pytest.mark.parametrize(
     ("name", "parameters", "scheme"),
     [(*one, "") for one in OF_TRANSACTIONS + OTHERS] + [(*one, "file:") for one in OF_TRANSACTIONS],
@@ -65,12 +55,11 @@ def test_a_question_gives_the_rows_it_gives_here_whole_and_in_parts(
     monkeypatch.setattr(insight, "ROWS_AT_ONCE", 3)
     home = tmp_path / "log"
     in_small_segments(log("transactions"), home, 3)
-    expected = expected_rows(home, name, parameters)
-    arguments = {"at" if key == "at_ms" else key: value for key, value in parameters.items()}
+    expected = rows_here(home, name, parameters)
     for part_bytes in (1 << 30, 1):
         monkeypatch.setattr(parted, "PART_BYTES_MIN", part_bytes)
         monkeypatch.setattr(parted, "PART_BYTES", part_bytes)
-        frame = getattr(coterie_spark, name)(session, f"{scheme}{home}", **arguments)
+        frame = getattr(coterie_spark, name)(session, f"{scheme}{home}", **arguments_of(parameters))
         assert frame.columns == list(fields_of(find_question(name)))
         answer = frame.toArrow().to_pylist()
         rows = sorted(repr(row).replace(f"{scheme}{home}", str(home)) for row in answer)
@@ -87,7 +76,7 @@ def test_a_partition_without_bytes_at_a_url_has_an_answer_too(session, tmp_path)
     parameters = {"every_ms": 10}
     for form in (str, type(tmp_path).as_uri):
         frame = coterie_spark.growth(session, form(tmp_path), **parameters)
-        assert sorted(map(repr, frame.toArrow().to_pylist())) == expected_rows(
+        assert sorted(map(repr, frame.toArrow().to_pylist())) == rows_here(
             tmp_path, "growth", parameters
         )
 

@@ -4,27 +4,18 @@ import pytest
 
 import coterie_spark
 from coterie.errors import CoterieError
-from coterie.insight.asking import fields_of, find_question, rows_of
+from coterie.insight.asking import fields_of, find_question
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
-from coterie.insight.records.partition_view import read_partitions
-from coterie.insight.render.fields import arrow_schema, arrow_table
-from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from support.golden_data import log, records
-from support.spark_questions import QUESTIONS, RESET_CLI
+from support.spark_questions import QUESTIONS, RESET_CLI, arguments_of, rows_here
 
 
 @pytest.mark.parametrize(("name", "case", "parameters"), QUESTIONS)
 def test_a_question_gives_the_rows_it_gives_in_this_process(spark, name, case, parameters):
-    question = find_question(name)
-    ask = question.Parameters(**parameters)
-    rows = [row for view in read_partitions([log(case)]) for row in rows_of(view, question, ask)]
-    schema = spark_schema(arrow_schema(fields_of(question)))
-    expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
-    arguments = {"at" if key == "at_ms" else key: value for key, value in parameters.items()}
-    frame = getattr(coterie_spark, name)(spark, log(case), **arguments)
-    assert frame.columns == list(fields_of(question))
-    answer = frame.toArrow().to_pylist()
-    assert sorted(map(repr, answer)) == sorted(map(repr, expected))
+    frame = getattr(coterie_spark, name)(spark, log(case), **arguments_of(parameters))
+    assert frame.columns == list(fields_of(find_question(name)))
+    rows = sorted(map(repr, frame.toArrow().to_pylist()))
+    assert rows == rows_here(log(case), name, parameters)
 
 
 def test_a_time_counts_under_the_name_of_the_command_and_that_of_the_question(spark):

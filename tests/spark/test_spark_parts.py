@@ -3,14 +3,11 @@
 import pytest
 
 import coterie_spark
-from coterie.insight.asking import QuestionRequest, fields_of, find_question, rows_of
-from coterie.insight.records.partition_view import read_partitions
-from coterie.insight.render.fields import arrow_schema, arrow_table
+from coterie.insight.asking import QuestionRequest, find_question
 from coterie_spark.replay_job import parted
-from coterie_spark.replay_job.arrow import spark_schema, to_spark
 from support.golden_data import log
 from support.segment_cutter import in_small_segments
-from support.spark_questions import QUESTIONS, RESET_CLI
+from support.spark_questions import QUESTIONS, RESET_CLI, arguments_of, rows_here
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +39,10 @@ IN_PARTS = [
 def test_a_question_in_parts_gives_the_rows_it_gives_in_this_process(
     spark, cut, name, case, parameters, scheme
 ):
-    question = find_question(name)
-    ask = question.Parameters(**parameters)
-    rows = [row for view in read_partitions([cut / case]) for row in rows_of(view, question, ask)]
-    schema = spark_schema(arrow_schema(fields_of(question)))
-    expected = to_spark(arrow_table(fields_of(question), rows), schema).to_pylist()
-    arguments = {"at" if key == "at_ms" else key: value for key, value in parameters.items()}
     where = f"{scheme}{cut / case}"
-    answer = getattr(coterie_spark, name)(spark, where, **arguments).toArrow().to_pylist()
-    rows = [repr(row).replace(where, str(cut / case)) for row in answer]
-    assert sorted(rows) == sorted(map(repr, expected))
+    frame = getattr(coterie_spark, name)(spark, where, **arguments_of(parameters))
+    rows = [repr(row).replace(where, str(cut / case)) for row in frame.toArrow().to_pylist()]
+    assert sorted(rows) == rows_here(cut / case, name, parameters)
 
 
 @pytest.mark.parametrize("scheme", ["", "file:"])

@@ -24,7 +24,7 @@ LOG = [
     (3, []),
     (7, [Segment(OTHER, 7, 0, len(PACKED), "gz")]),
 ]
-PLACES = {PATH: (0, 0), OTHER: (2, 0)}
+PLACES = {PATH: [(0, 0)], OTHER: [(2, 0)]}
 
 
 def as_spark_reads(data, path=PATH, cuts=()):
@@ -105,7 +105,7 @@ def test_a_partition_without_a_byte_is_answered_too(home):
 def test_a_file_of_lines_is_made_equal_to_its_segment(home, data):
     segment = Segment(PATH, 0, 0, len(data), None)
     log = [(0, [segment])]
-    chunks = spool.line_worker({PATH: (0, 0)})([as_spark_reads(data)])
+    chunks = spool.line_worker({PATH: [(0, 0)]})([as_spark_reads(data)])
 
     def work(read, batches):
         for _ in range(2):

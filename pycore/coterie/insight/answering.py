@@ -123,6 +123,11 @@ def each_group_once(
         yield replace(part, rows=own + rows.get(part.number, []))
 
 
+def needs_each_group_once(request: QuestionRequest, listing: Listing) -> bool:
+    """Whether the rows of a group in several partitions differ from those of each partition."""
+    return len(listing.partitions()) > 1 and request.question not in (*WITHOUT_GROUPS, GROWTH)
+
+
 def orders_in(
     groups: Mapping[Number, Collection[str]], listing: Listing, ask: Asker, at_ms: int | None
 ) -> Orders:

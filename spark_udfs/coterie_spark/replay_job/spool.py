@@ -31,8 +31,8 @@ CHUNKS_DDL = "task int, segment int, start long, chunk int, body binary"
 ORDER = ("task", "segment", "start", "chunk")
 
 Partitions = list[tuple[int | None, list[Segment]]]
-Places = dict[str, tuple[int, int]]
-"""The task of each segment and its place there, by the segment's path."""
+Places = dict[str, list[tuple[int, int]]]
+"""The tasks that read a segment, each with its place there, by the segment's path."""
 
 Work = Callable[[scanning.Reader, scanning.Batches], Iterator["pa.RecordBatch"]]
 
@@ -66,14 +66,14 @@ def lies_at_urls(log: Partitions) -> bool:
 
 def chunks_of(spark: SparkSession, log: Partitions) -> list[DataFrame]:
     """Return the bytes of segments as rows of ``CHUNKS_DDL``."""
-    places = {
-        segment.path: (task, number)
-        for task, (_, segments) in enumerate(log)
-        for number, segment in enumerate(segments)
-    }
-    segments = [segment for _, own in log for segment in own]
+    places: Places = {}
+    segments: dict[str, Segment] = {}
+    for task, (_, own) in enumerate(log):
+        for number, segment in enumerate(own):
+            places.setdefault(segment.path, []).append((task, number))
+            segments[segment.path] = segment
     workers = line_worker(places), content_worker(places)
-    return read_by(spark, segments, *workers, CHUNKS_DDL)
+    return read_by(spark, list(segments.values()), *workers, CHUNKS_DDL)
 
 
 def line_worker(places: Places) -> scanning.Worker:
@@ -83,8 +83,9 @@ def line_worker(places: Places) -> scanning.Worker:
         in_splits = groupby(lines.stretches_of(batches), key=lambda stretch: stretch[:2])
         for (path, start), stretches in in_splits:
             for chunk, stretch in enumerate(stretches):
-                row = (*places[path], start, chunk, stretch.body)
-                yield scanning.rows_of(chunk_schema(), row)
+                for place in places[path]:
+                    row = (*place, start, chunk, stretch.body)
+                    yield scanning.rows_of(chunk_schema(), row)
 
     return work
 
@@ -97,7 +98,8 @@ def content_worker(places: Places) -> scanning.Worker:
             body = memoryview(content)
             for chunk, start in enumerate(range(0, len(body), scanning.CHUNK_BYTES)):
                 part = body[start : start + scanning.CHUNK_BYTES]
-                yield scanning.rows_of(chunk_schema(), (*places[path], 0, chunk, part))
+                for place in places[path]:
+                    yield scanning.rows_of(chunk_schema(), (*place, 0, chunk, part))
 
     return work
 

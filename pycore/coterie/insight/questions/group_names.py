@@ -17,6 +17,11 @@ class Parameters:
     """No parameters."""
 
 
+def aggregates(view: PartitionView, parameters: Parameters) -> dict[str, Any]:
+    """Return nothing: the first reading of a part finds its groups."""
+    return {}
+
+
 def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
     """Yield one row for each group, in Java's order of their ids."""
     for group in view.group_ids:
