@@ -21,6 +21,7 @@ import secrets
 import shutil
 import signal
 import stat
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -35,6 +36,7 @@ __all__ = [
     "atomic_write",
     "check_file",
     "check_folder",
+    "check_writable",
     "create_locked",
     "signals_ignored",
     "sync",
@@ -146,6 +148,15 @@ def check_folder(
                 "name another folder"
             )
     return target
+
+
+def check_writable(folder: Path) -> None:
+    """Raise OSError, with the folder's name, if no file can be made there."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(folder)) from None
 
 
 def _mode(path: StrPath) -> int | None:

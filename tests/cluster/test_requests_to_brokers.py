@@ -296,13 +296,14 @@ def test_a_commit_has_each_topic_once_and_returns_the_code_of_each_partition():
             rows.setdefault(topic, []).append({"partitionIndex": number, "errorCode": code})
         return {"topics": [{"name": name, "partitions": some} for name, some in rows.items()]}
 
-    cluster = Scripted(OffsetCommit=committed)
-    assert run(groups.commit(cluster, "g", {("t", 0): 5, ("u", 1): 6, ("t", 7): 8})) == codes
+    cluster = Scripted(OffsetFetch=has({}), OffsetCommit=committed)
+    offsets = {("t", 0): 5, ("u", 1): 6, ("t", 7): 8}
+    assert run(groups.commit(cluster, "g", offsets, {})) == (codes, {})
 
     def row(number, offset):
         return {"partitionIndex": number, "committedOffset": offset, "committedMetadata": ""}
 
-    ((_, _, body),) = cluster.requests
+    _, (_, _, body) = cluster.requests
     assert body == {
         "groupId": "g",
         "topics": [
@@ -312,7 +313,74 @@ def test_a_commit_has_each_topic_once_and_returns_the_code_of_each_partition():
     }
     codes["t", 0] = 16  # NOT_COORDINATOR: of all of them, whatever its row
     with pytest.raises(Unavailable, match="group 'g': the broker answers NOT_COORDINATOR"):
-        run(groups.commit(cluster, "g", {("t", 0): 5}))
+        run(groups.commit(cluster, "g", {("t", 0): 5}, {}))
+
+
+def has(offsets):
+    """The response of OffsetFetch of a group with these offsets of the topic ``t``."""
+    rows = [
+        {"partitionIndex": number, "committedOffset": offset, "metadata": "", "errorCode": 0}
+        for number, offset in offsets.items()
+    ]
+    return {"errorCode": 0, "topics": [{"name": "t", "partitions": rows}]}
+
+
+def in_rows(numbers, code=0):
+    """The response of OffsetCommit."""
+    rows = [{"partitionIndex": number, "errorCode": code} for number in numbers]
+    return {"topics": [{"name": "t", "partitions": rows}]}
+
+
+@pytest.mark.parametrize("lost", [Unavailable("gone"), in_rows([0, 1, 2, 3], 7)])
+def test_after_a_lost_answer_of_a_commit_it_looks_again_and_overwrites_nothing(lost):
+    """Of four partitions one was committed, one not, one has another commit since, one is gone."""
+    before = {("t", number): 10 + number for number in range(4)}
+    offsets = {("t", number): 20 + number for number in range(4)}
+    looks = [has({0: 10, 1: 11, 2: 12, 3: 13}), has({0: 20, 1: 11, 2: 99})]
+    answers, made = [lost, in_rows([1])], []
+
+    def committing(node, body):
+        made.append([row["partitionIndex"] for row in body["topics"][0]["partitions"]])
+        if isinstance(answer := answers.pop(0), Unavailable):
+            raise answer
+        return answer
+
+    class Patient(Scripted):
+        async def patiently(self, work):
+            with pytest.raises(Unavailable):
+                await work()
+            return await work()
+
+    cluster = Patient(OffsetFetch=lambda *request: looks.pop(0), OffsetCommit=committing)
+    codes, changed = run(groups.commit(cluster, "g", offsets, before))
+    assert made == [[0, 1, 2, 3], [1]]
+    assert codes == {("t", 0): 0, ("t", 1): 0}
+    assert changed == {("t", 2): 99, ("t", 3): None}
+
+
+TWICE = {"errorCode": 0, "topics": has({0: 5})["topics"] * 2}
+
+
+@pytest.mark.parametrize(
+    ("answers", "ask", "says"),
+    [
+        (dict(DescribeGroups=[]), groups.describe, "group 'g': .* 0 rows, not"),
+        (dict(DescribeGroups=["g", "g"]), groups.describe, "group 'g': .* 2 rows, not"),
+        (dict(DescribeGroups=["h"]), groups.describe, "group 'g': .* 1 rows, not"),
+        (dict(ConsumerGroupDescribe=[]), groups.describe, "group 'g': .* 0 rows, not"),
+        (dict(ConsumerGroupDescribe=["g", "g"]), groups.describe, "group 'g': .* 2 rows, not"),
+        (dict(OffsetFetch=TWICE), groups.committed, "t-0: a response about it twice"),
+    ],
+)
+def test_rows_that_were_not_requested_are_refused(answers, ask, says):
+    made = {
+        api: {"groups": [{"groupId": name, "errorCode": 0} for name in answer]}
+        if isinstance(answer, list)
+        else answer
+        for api, answer in answers.items()
+    }
+    with pytest.raises(ClusterError, match=says):
+        run(ask(Scripted(has=list(answers), **made), "g"))
 
 
 def test_groups_that_are_gone_are_left_out_and_the_others_have_a_reason_or_their_offsets():
@@ -385,7 +453,7 @@ def test_a_classic_group_is_described_where_the_group_is_no_consumer_group(code)
     row = {"errorCode": 0, "groupId": "g", "groupState": "Stable", "members": members}
     row |= {"protocolData": "range"}
     has = [] if code is None else ["ConsumerGroupDescribe"]
-    not_consumer = {"groups": [{"errorCode": code}]}
+    not_consumer = {"groups": [{"groupId": "g", "errorCode": code}]}
     classic = {"groups": [row]}
     cluster = Scripted(has=has, ConsumerGroupDescribe=not_consumer, DescribeGroups=classic)
     known = {"group_id": "g", "type": "Classic", "protocol": "range"}
@@ -414,7 +482,7 @@ def test_each_leader_is_asked_for_its_partitions_and_a_topic_that_fails_is_skipp
              "offset": ends[topic["name"], part["partitionIndex"]]}
             for part in topic["partitions"]
         ]  # fmt: skip
-        return {"topics": [{"partitions": rows}]}
+        return {"topics": [{"name": topic["name"], "partitions": rows}]}
 
     leaders = {"b": {0: 2}, "a": {0: 1, 1: 2, 2: 1, 3: None}}
     cluster, skipped = Scripted(leaders=leaders, ListOffsets=listed), []
@@ -437,6 +505,27 @@ def test_each_leader_is_asked_for_its_partitions_and_a_topic_that_fails_is_skipp
     ((_, _, body),) = cluster.requests
     assert body["topics"][0]["partitions"] == [{"partitionIndex": 0, "timestamp": -2}]
     assert (body["replicaId"], body["isolationLevel"]) == (-1, 0)
+
+
+@pytest.mark.parametrize(
+    ("topics", "says"),
+    [
+        ({"t": [(0, -1)]}, "t-0: the broker answers offset -1"),  # it was committed everywhere
+        ({"t": [(0, 5), (7, 5)]}, "t: a response about another partition"),
+        ({"u": [(0, 5)]}, "u: a response about another partition"),
+        ({"t": [(0, 5), (0, 6)]}, "t-0: a response about it twice"),
+    ],
+)
+def test_an_answer_that_is_no_offset_of_a_log_is_none(topics, says):
+    answered = [
+        {"name": name, "partitions": [
+            {"partitionIndex": number, "errorCode": 0, "offset": offset} for number, offset in rows
+        ]}
+        for name, rows in topics.items()
+    ]  # fmt: skip
+    cluster, skipped = Scripted(leaders={"t": {0: 1}}, ListOffsets={"topics": answered}), {}
+    assert run(end_offsets(cluster, ["t"], skipped.__setitem__)) == {}
+    assert str(skipped["t"]) == says
 
 
 def test_a_topic_has_its_leaders_of_which_0_is_one_and_minus_1_is_none():

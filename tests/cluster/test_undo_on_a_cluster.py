@@ -4,11 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
 pytest.importorskip("aiokafka")
 
+from coterie.cluster.connections import Connection
+from coterie.cluster.errors import Unavailable
 from coterie.server import Broker
 from support.commandline import COTERIE, coterie, coterie_ok, default_sigint, fails
 from support.server.asking import commit
@@ -44,6 +47,13 @@ def committed(broker, group):
         for topic in ask(connect(broker), "OffsetFetch", 5, body)["topics"]
         for row in topic["partitions"]
     }
+
+
+def commit_in_epoch(broker, leader_epoch, offset):
+    """Commit an offset of clicks-0, of a record in a leader epoch."""
+    body = commit("g", "clicks", {0: offset})
+    body["topics"][0]["partitions"][0]["committedLeaderEpoch"] = leader_epoch
+    ask(connect(broker), "OffsetCommit", 6, body)
 
 
 BEFORE = {("orders", 0): 7, ("orders", 1): 8, ("clicks", 0): 9}
@@ -153,7 +163,9 @@ def test_an_offset_outside_of_the_log_becomes_its_end_as_with_kafkas_tool(broker
     at_ms = broker.now_ms
     broker.advance(1_000)
     commit_all(broker, "g", {("orders", 0): 1})
-    result = coterie_ok(*undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv"))
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
+    fails(*execute, says=("1 partition are beyond the end of the log", "--yes commits it"))
+    result = coterie_ok(*execute, "--yes")
     assert committed(broker, "g") == {("orders", 0): RECORDS}
     assert f"150 is not in the partition's log, so it is {RECORDS}" in result.stdout
 
@@ -230,6 +242,228 @@ def test_a_signal_during_the_commit_shows_what_was_committed(broker, at_ms, tmp_
         *("unchanged", "committed", "committed")
     ]
     assert committed(broker, "g") == BEFORE
+
+
+def link(place):
+    (place / "link").symlink_to(place)
+
+
+def dangling(place):
+    (place / "link.csv").symlink_to(place / "one.csv")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "out", "save", "status", "says"),
+    [
+        (None, "one.csv", "one.csv", 2, "are one file"),
+        (link, "one.csv", "link/one.csv", 2, "are one file"),
+        (dangling, "link.csv", "one.csv", 2, "are one file"),
+        (dangling, "new.csv", "link.csv", 1, "link.csv: is there already"),
+        (lambda place: os.mkfifo(place / "pipe"), "pipe", "new.csv", 1, "not a regular file"),
+        (lambda place: os.mkfifo(place / "pipe"), "new.csv", "pipe", 1, "is there already"),
+        (lambda place: (place / "folder").mkdir(), "folder", "new.csv", 1, "is a folder"),
+        (lambda place: (place / "folder").mkdir(), "new.csv", "folder", 1, "is there already"),
+        (None, "none/one.csv", "new.csv", 1, "its folder does not exist"),
+        (None, "new.csv", "none/one.csv", 1, "its folder does not exist"),
+        (None, "/proc/one.csv", "new.csv", 1, "/proc: No such file"),  # no file can be made there
+        (None, "new.csv", "/proc/one.csv", 1, "/proc: No such file"),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_before_the_commit(
+    broker, at_ms, tmp_path, monkeypatch, prepare, out, save, status, says
+):
+    """With one file for both, the offsets were committed, and the outcomes not written."""
+    monkeypatch.chdir(tmp_path)
+    if prepare is not None:
+        prepare(tmp_path)
+    before = os.listdir(tmp_path)
+    fails(*undo(broker, at_ms, "--execute", "-o", out, "--save", save), status=status, says=says)
+    assert (committed(broker, "g"), os.listdir(tmp_path)) == (WRONG, before)
+
+
+@pytest.mark.parametrize("output", ["full", "closed", "pipe"])
+def test_an_output_that_is_not_written_changes_nothing_of_the_exit_status(
+    broker, at_ms, tmp_path, output
+):
+    """Of a commit that was made it was 1; the outcomes are on standard error."""
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv", "--format", "csv")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w") as full, open(writer, "w") as pipe:
+        process = subprocess.run(
+            [*COTERIE, *map(str, execute)], stdout=pipe if output == "pipe" else full,
+            preexec_fn=(lambda: os.close(1)) if output == "closed" else None,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert committed(broker, "g") == BEFORE
+    assert "coterie: the output was not written: " in process.stderr
+    assert len([line for line in process.stderr.splitlines() if " committed " in line]) == 2
+
+
+@pytest.fixture
+def lies(monkeypatch):
+    """API -> what changes its responses: a function of the request and the response."""
+    found, ask = {}, Connection.ask
+
+    async def lying(connection, api, body):
+        answer = await ask(connection, api, body)
+        return found[api](body, answer) if api in found else answer
+
+    monkeypatch.setattr(Connection, "ask", lying)
+    return found
+
+
+def offsets_are(change):
+    """Change the offsets that ListOffsets answers, but not those of the offsets topic."""
+
+    def lie(body, answer):
+        for topic in answer["topics"]:
+            timestamp = body["topics"][0]["partitions"][0]["timestamp"]
+            for row in topic["partitions"] if topic["name"] != "__consumer_offsets" else ():
+                row["offset"] = change(timestamp, row["offset"])
+        return answer
+
+    return lie
+
+
+def twice(name):
+    return lambda body, answer: answer | {name: answer[name] * 2}
+
+
+@pytest.mark.parametrize(
+    ("api", "lie", "says"),
+    [
+        ("ListOffsets", offsets_are(lambda *_: -1), "the broker answers offset -1"),
+        (
+            "ListOffsets",
+            offsets_are(lambda at, offset: offset if at == -2 else -5),
+            "the broker answers offset -5",
+        ),
+        (
+            "ListOffsets",
+            offsets_are(lambda at, offset: offset if at == -1 else 101),
+            "the broker answers that its log begins at 101 and ends at 100",
+        ),
+        ("OffsetCommit", twice("topics"), "a response about it twice"),
+        ("OffsetCommit", lambda body, answer: {"topics": []}, "the broker does not say whether"),
+    ],
+)
+def test_an_odd_answer_is_the_outcome_of_each_partition(
+    broker, at_ms, tmp_path, lies, api, lie, says
+):
+    """An answer of -1 was committed everywhere."""
+    lies[api] = lie
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
+    result = coterie(*execute, "--format", "json", "--yes")
+    assert result.returncode == 1
+    notes = [row["note"] for row in json.loads(result.stdout) if row["outcome"] == "failed"]
+    assert len(notes) >= 2
+    assert all(says in note for note in notes)
+    if api == "ListOffsets":
+        assert committed(broker, "g") == WRONG
+
+
+@pytest.mark.parametrize(
+    ("api", "lie", "says"),
+    [
+        ("DescribeGroups", lambda body, answer: {"groups": []}, "0 rows, not with one"),
+        ("DescribeGroups", twice("groups"), "2 rows, not with one"),
+        ("OffsetFetch", twice("topics"), "a response about it twice"),
+        ("FindCoordinator", lambda body, answer: answer | {"nodeId": -1}, "names no coordinator"),
+        (
+            "FindCoordinator",
+            lambda body, answer: answer | {"nodeId": 9, "host": "h" * 300},
+            "the host has no address",
+        ),
+    ],
+)
+def test_an_odd_answer_to_a_look_is_one_line_and_nothing_is_committed(
+    broker, at_ms, tmp_path, lies, api, lie, says
+):
+    lies[api] = lie
+    client = tmp_path / "client.properties"
+    client.write_text(ONE_TRY)
+    execute = ("--execute", "--save", tmp_path / "before.csv", "--command-config", client)
+    fails(*undo(broker, at_ms, *execute), says=says)
+    assert (committed(broker, "g"), os.listdir(tmp_path)) == (WRONG, [client.name])
+
+
+def test_what_was_committed_after_a_lost_answer_is_not_overwritten_and_is_saved(
+    broker, at_ms, tmp_path, lies
+):
+    """The retry of a commit overwrote it, and the file had the offset before."""
+
+    def lost(body, answer):
+        del lies["OffsetCommit"]
+        commit_all(broker, "g", {("orders", 1): 50})
+        raise Unavailable("the connection broke")
+
+    lies["OffsetCommit"] = lost
+    saved = tmp_path / "before.csv"
+    result = coterie(*undo(broker, at_ms, "--execute", "--save", saved, "--format", "json"))
+    assert result.returncode == 1
+    assert committed(broker, "g") == BEFORE | {("orders", 1): 50}
+    assert outcomes(result) == {
+        ("clicks", 0): (9, 9, "unchanged"),
+        ("orders", 0): (1, 7, "committed"),
+        ("orders", 1): (50, 8, "failed"),
+    }
+    assert sorted(saved.read_text().splitlines()) == ["clicks,0,9", "orders,0,1", "orders,1,50"]
+
+
+def test_a_file_that_came_there_meanwhile_is_not_replaced_by_the_outcomes(
+    broker, at_ms, tmp_path, lies
+):
+    out = tmp_path / "out.csv"
+
+    def written(body, answer):
+        out.write_text("mine")
+        return answer
+
+    lies["OffsetCommit"] = written
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv", "-o", out)
+    result = coterie_ok(*execute)
+    assert "out.csv: is there already" in result.stderr
+    assert result.stderr.count(" committed ") == 2
+    assert (committed(broker, "g"), out.read_text()) == (BEFORE, "mine")
+
+
+def test_all_warnings_come_before_the_commit_and_those_of_lost_records_need_yes(
+    broker, tmp_path, lies
+):
+    """A rewind (orders-0), a log that begins later (orders-1), a topic made again (clicks-0)."""
+    commit_all(broker, "g", {("orders", 0): 50, ("orders", 1): 3})
+    commit_in_epoch(broker, 7, 500)
+    broker.advance(1_000)
+    commit_all(broker, "g", {("orders", 0): 9})
+    broker.advance(1_000)
+    at_ms = broker.now_ms
+    broker.advance(1_000)
+    now = {("orders", 0): 60, ("orders", 1): 60, ("clicks", 0): 600}
+    commit_all(broker, "g", now)
+    commit_in_epoch(broker, 0, 600)
+    lies["ListOffsets"] = offsets_are(lambda at, offset: 5 if at == -2 else offset)
+    risks = (
+        "1 partition had gone back",
+        "1 partition of a topic that was created again",
+        "goes back by 606 offsets in 3 partitions",
+        "1 partition are beyond the end of the log",
+        "1 partition are below the start of the log",
+    )
+    execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
+    fails(*execute, says=(*risks, "nothing was committed (--yes commits it)"))
+    assert (committed(broker, "g"), os.listdir(tmp_path)) == (now, [])
+    said = []
+
+    def looking(body, answer):  # the last time is before the commit
+        said.append(sys.stderr.buffer.getvalue().decode())
+        return answer
+
+    lies["OffsetFetch"] = looking
+    coterie_ok(*execute, "--yes")
+    assert all(text in said[-1] for text in risks)
+    assert committed(broker, "g") == {("orders", 0): 9, ("orders", 1): 5, ("clicks", 0): 100}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from coterie.cli.failures import Failed
 from coterie.cli.undoing import commit_plan
 from coterie.cluster.end_offsets import EARLIEST
 from coterie.cluster.errors import ClusterError
+from coterie.cluster.groups import Committed
 
 
 class Cluster:
@@ -38,11 +39,11 @@ class Cluster:
         index = 0 if timestamp == EARLIEST else 1
         return {place: ends[index] for place, ends in self.logs.items() if ends[index] is not None}
 
-    async def commit(self, cluster, group, offsets):
+    async def commit(self, cluster, group, offsets, before):
         self.made.append((group, dict(offsets)))
         if isinstance(self.codes, ClusterError):
             raise self.codes
-        return dict.fromkeys(offsets, 0) | (self.codes or {})
+        return Committed(dict.fromkeys(offsets, 0) | (self.codes or {}), {})
 
 
 @pytest.fixture
@@ -60,11 +61,12 @@ def executed(tmp_path, monkeypatch):
         monkeypatch.setattr("coterie.cluster.end_offsets.end_offsets", cluster.end_offsets)
         rows = [
             {"group_id": group, "topic": topic, "partition": number, "offset": offset,
-             "latest_offset": offset, "trusted_from": len(group)}
+             "latest_offset": offset, "trusted_from": len(group), "rewound_at": None, "note": None}
             for (group, topic, number), offset in plan.items()
         ]  # fmt: skip
         save = tmp_path / "before.csv"
-        outcomes = commit_plan(rows, str(save), SimpleNamespace(inputs=()), yes=True)
+        options = SimpleNamespace(inputs=(), out=None)
+        outcomes = commit_plan(rows, 0, str(save), options, notes=(), yes=True)
         return outcomes, save.read_text()
 
     return execute
@@ -124,9 +126,9 @@ def test_each_partition_that_fails_has_its_reason(executed):
     commit = cluster.commit
 
     async def without_an_answer(*args):
-        codes = await commit(*args)
-        del codes["t", 1]
-        return codes
+        made = await commit(*args)
+        del made.codes["t", 1]
+        return made
 
     cluster.commit = without_an_answer
     plan = {("g", "t", number): 5 for number in range(5)} | {("g", "u", 0): 6}
@@ -230,7 +232,7 @@ def test_people_agree_at_a_terminal_to_offsets_that_go_back(agrees, is_committed
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("click.confirm", lambda text, err: agrees)
     if is_committed:
-        undoing._ask(["group 'g' goes back"])
+        undoing._ask([], ["group 'g' goes back"])
     else:
         with pytest.raises(Failed, match="nothing was committed"):
-            undoing._ask(["group 'g' goes back"])
+            undoing._ask([], ["group 'g' goes back"])

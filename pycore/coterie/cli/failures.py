@@ -67,9 +67,8 @@ def explain(error: BaseException) -> tuple[int, str]:
         return 130, "interrupted; nothing half-done was left"
     if isinstance(error, Terminated):
         return 143, "told to end; nothing half-done was left"
-    if isinstance(error, BrokenPipeError):
-        # The reader closed the pipe. Without this, the flush at exit would fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):  # the reader closed the pipe
+        discard_output()
         return 1, ""
     if isinstance(error, OverlapError):
         return 2, one_line(str(error))
@@ -81,6 +80,13 @@ def explain(error: BaseException) -> tuple[int, str]:
         return 1, explain_os(error)
     what = one_line(f"{type(error).__name__}: {error}")
     return 1, f"a fault of coterie itself: {what} (COTERIE_TRACEBACK=1 shows where)"
+
+
+def discard_output() -> None:
+    """Discard what standard output did not take; otherwise the flush at exit fails again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def explain_os(error: OSError) -> str:

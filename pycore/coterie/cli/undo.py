@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import click
 
 from coterie.cli import asking, undoing
-from coterie.cli.failures import Failed, say
+from coterie.cli.failures import Failed, discard_output, explain, say
 from coterie.cli.params import TIME, retention_option
 from coterie.cli.tables import show_tables
+from coterie.cli.undo_warnings import (
+    by_group,
+    going_back,
+    partitions,
+    risks,
+    say_lines,
+    warnings,
+)
 from coterie.insight.asking import Row
 from coterie.insight.questions import undo
-from coterie.insight.questions.undo_notes import CREATED_AGAIN, IN_WORDS
 from coterie.insight.render import tables
 from coterie.times import format_time
 
@@ -23,9 +30,6 @@ SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference"
 TIMES = ("commit_timestamp", "latest_commit_timestamp")
 RESET = "reset"
 ROWS_SHOWN = 2_000  # beside a file; above, a line per group
-WARNINGS_SHOWN = 20
-PLACES_NAMED = 3
-REWIND_IS_FRESH_MS = 60_000  # people seldom give a time more exactly than to a minute
 
 
 @click.command("undo")
@@ -56,7 +60,7 @@ REWIND_IS_FRESH_MS = 60_000  # people seldom give a time more exactly than to a 
 @click.option(
     "--yes",
     is_flag=True,
-    help="With --execute: do not ask when offsets go back or the group has committed since.",
+    help="With --execute: do not ask, also when records would be lost or repeated.",
 )
 @click.option(
     "--without-deleted",
@@ -103,11 +107,11 @@ def command(
     if execute:
         commit_reset(rows, at_ms, save_file, options, yes=yes)
         return
-    steps = (
-        (group, [row["difference"] or 0 for row in group_rows])
+    say_lines(
+        line
         for group, group_rows in by_group(rows).items()
+        if (line := going_back(group, [row["difference"] or 0 for row in group_rows]))
     )
-    say_lines(line for one in steps if (line := undoing.going_back(*one)))
     if options.form == RESET and not against_latest:
         write_reset(rows, at_ms, options)
     else:
@@ -116,16 +120,6 @@ def command(
     say_lines(warnings(rows, at_ms))
     if against_latest and rows:
         raise click.exceptions.Exit(1)
-
-
-def say_lines(found: Iterable[str]) -> None:
-    """Print what to read before the offsets are committed."""
-    lines = list(found)
-    for line in lines[:WARNINGS_SHOWN]:
-        say(f"coterie: {line}")
-    if len(lines) > WARNINGS_SHOWN:
-        more = len(lines) - WARNINGS_SHOWN
-        say(f"coterie: and {more:,} more warnings of this kind; --group tells")
 
 
 def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
@@ -148,12 +142,26 @@ def planned_of(rows: list[Row], at_ms: int, options: asking.Options) -> list[Row
 def commit_reset(
     rows: list[Row], at_ms: int, save_file: str | None, options: asking.Options, *, yes: bool
 ) -> None:
-    """Commit the offsets, and output what became of each partition."""
+    """Commit the offsets, and output what became of each partition.
+
+    The exit status says whether all were committed, whatever becomes of the output.
+    """
     planned = planned_of(rows, at_ms, options)
-    outcomes = undoing.commit_plan(planned, save_file, options, yes=yes)
-    say_lines(warnings(rows, at_ms))
+    agreed = {
+        line for group, some in by_group(rows).items() for line in risks(group, some, at_ms)
+    }  # what has to be agreed to comes with what the cluster has
+    notes = [line for line in warnings(rows, at_ms) if line not in agreed]
+    outcomes = undoing.commit_plan(planned, at_ms, save_file, options, notes=notes, yes=yes)
     form = "table" if options.form == RESET else options.form
-    asking.show(undoing.FIELDS, outcomes, replace(options, form=form))
+    try:
+        asking.show(undoing.FIELDS, outcomes, replace(options, form=form))
+        sys.stdout.flush()
+    except Exception as error:
+        if options.out is None:
+            discard_output()
+        why = explain(error)[1] or "its reader is gone"
+        say(f"coterie: the output was not written: {why}; it follows here")
+        show_tables([tables.table(undoing.FIELDS, outcomes)], sys.stderr)
     if any(row["outcome"] == undoing.FAILED for row in outcomes):
         raise click.exceptions.Exit(1)
 
@@ -201,125 +209,3 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
             f"{counts[change]} {change}" for change in undo.CHANGES if counts[change]
         )
         yield tables.table(fields, group_rows, f"group {tables.printable(group)}: {summary}")
-
-
-def by_group(rows: list[Row]) -> dict[str, list[Row]]:
-    """Return the rows of each group."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["group_id"], []).append(row)
-    return groups
-
-
-def warnings(rows: list[Row], at_ms: int) -> Iterator[str]:
-    """Yield the warnings to read before the file is given to Kafka's tool."""
-    for group, group_rows in by_group(rows).items():
-        state, since = group_rows[0]["state"], group_rows[0]["trusted_from"]
-        if since is not None and at_ms < since:
-            yield (
-                f"group {group!r}: its log was compacted; before {format_time(since)} it may lack "
-                "offsets that were current then"
-            )
-        yield from clock_warnings(group, group_rows, at_ms)
-        yield from rewind_warnings(group, group_rows, at_ms)
-        yield from removal_warnings(group, group_rows, at_ms)
-        yield from expiry_warnings(group, group_rows)
-        if state not in (None, "Empty"):
-            yield (
-                f"group {group!r} is {state}: Kafka's tool refuses a group with members; "
-                "stop them first"
-            )
-        counts = Counter(row["change"] for row in group_rows)
-        if counts[undo.NEW]:
-            yield (
-                f"group {group!r}: {partitions(counts[undo.NEW])} without an offset then; a reset "
-                "leaves the present one (kafka-consumer-groups --delete-offsets removes it)"
-            )
-        if counts[undo.UNKNOWN]:
-            yield (
-                f"group {group!r}: of {partitions(counts[undo.UNKNOWN])} the log has lost whether "
-                "there was an offset then; a reset leaves the present one"
-            )
-        if counts[undo.DELETED]:
-            yield (
-                f"group {group!r}: {partitions(counts[undo.DELETED])} without an offset now; where "
-                "the topic is gone Kafka's tool fails (--without-deleted leaves them out)"
-            )
-        open_count = sum(row["pending"] for row in group_rows)
-        if open_count:
-            yield (
-                f"group {group!r}: {partitions(open_count)} with an offset in an open transaction, "
-                "which may still be committed over a reset"
-            )
-
-
-def clock_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
-    """Yield a warning if the order of the log and the records' times give different offsets."""
-    differing = [row for row in rows if row["offset_by_record_times"] is not None]
-    if differing:
-        parts = [
-            f"{row['topic']}-{row['partition']} {offset_text(row['offset'])} by log order, "
-            f"{offset_text(row['offset_by_record_times'])} by record times"
-            for row in differing[:PLACES_NAMED]
-        ]
-        more = len(differing) - PLACES_NAMED
-        parts += [f"{more} more"] if more > 0 else []
-        yield (
-            f"group {group!r}: a clock went back: as of {format_time(at_ms)}, "
-            f"{'; '.join(parts)}; the plan is by log order"
-        )
-
-
-def offset_text(offset: int | None) -> str:
-    """Return an offset as text; None and -1: there is none."""
-    return "none" if offset is None or offset < 0 else str(offset)
-
-
-def rewind_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
-    """Yield a warning if the offsets were set back shortly before the requested time."""
-    fresh = [
-        row
-        for row in rows
-        if row["rewound_at"] is not None and at_ms - row["rewound_at"] < REWIND_IS_FRESH_MS
-    ]
-    if fresh:
-        first = min(row["rewound_at"] for row in fresh)
-        yield (
-            f"group {group!r}: {partitions(len(fresh))} had gone back at {format_time(first)}, and "
-            f"this restores the rewind; --before {format_time(first)} gives what was before it"
-        )
-
-
-def removal_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
-    """Yield a warning for each reason for which offsets were removed since the requested time."""
-    by_reason: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["removed_at"] is not None:
-            by_reason.setdefault(row["removal"], []).append(row)
-    for reason, removed in by_reason.items():
-        first = format_time(min(row["removed_at"] for row in removed))
-        yield (
-            f"group {group!r}: the offsets of {partitions(len(removed))} were removed since "
-            f"{format_time(at_ms)}, first at {first}: {IN_WORDS[reason]}"
-        )
-    old = [row for row in rows if row["note"] and CREATED_AGAIN in row["note"]]
-    if old:
-        yield (
-            f"group {group!r}: {partitions(len(old))} of a topic that was created again: offsets "
-            "of the old topic skip or repeat records of the new one; see the notes"
-        )
-
-
-def expiry_warnings(group: str, rows: list[Row]) -> Iterator[str]:
-    """Yield a warning if the restored offsets would expire."""
-    times = [row["expires_at"] for row in rows if row["expires_at"] is not None]
-    if times:
-        yield (
-            f"group {group!r} is Empty: restored offsets expire at {format_time(min(times))}, "
-            "counted from when it became so, unless a member joins before (--retention)"
-        )
-
-
-def partitions(count: int) -> str:
-    """Return a count of partitions."""
-    return f"{count} partition" if count == 1 else f"{count} partitions"

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from coterie import csvrows
-from coterie.atomic_file import check_file
+from coterie.atomic_file import check_file, check_writable
 from coterie.cli.asking import Options
-from coterie.cli.failures import Failed, Terminated, say
+from coterie.cli.failures import Failed, Terminated, explain, say
 from coterie.cli.outfile import text_of, whole_file
+from coterie.cli.undo_warnings import by_group, going_back, risks, say_lines
+from coterie.errors import CoterieError
 from coterie.insight.asking import Row
 from coterie.insight.groups.causes import counted
 from coterie.times import epoch_ms
@@ -38,7 +41,7 @@ FIELDS = {
     "outcome": "string",
     "note": "string",
 }
-DOUBTS_SHOWN = 3
+DOUBTS_SHOWN = 6  # in the one line of a refusal: all kinds of a group
 COMMITTED, UNCHANGED, FAILED = "committed", "unchanged", "failed"
 Place = tuple[str, int]
 Offsets = Mapping[Place, int]
@@ -52,21 +55,49 @@ def reset_lines(rows: Iterable[Row], *, with_group: bool) -> Iterator[str]:
         yield line([*group, row["topic"], row["partition"], row["offset"]])
 
 
-class Ranges(NamedTuple):
-    """The first and the end offset of partitions, and why those of a topic are not known."""
+class GroupPlan(NamedTuple):
+    """What is to be committed for a group.
 
-    first: Offsets
-    end: Offsets
-    failed: dict[str, ClusterError]
+    Attributes
+    ----------
+    rows : list of Row
+        Those of the plan.
+    before : dict
+        What the group has of the plan's partitions.
+    offsets : Offsets
+        What to commit: the offsets of the plan, within the logs.
+    notes : dict
+        Why others cannot be committed.
+    """
+
+    group: str
+    rows: list[Row]
+    before: dict[Place, int]
+    offsets: Offsets
+    notes: dict[Place, str]
+
+    def changes(self) -> dict[Place, int]:
+        """Return the offsets that the group does not have yet."""
+        return {
+            place: offset
+            for place, offset in self.offsets.items()
+            if self.before.get(place) != offset
+        }
 
 
 def commit_plan(
-    planned: list[Row], save_file: str | None, options: Options, *, yes: bool
+    planned: list[Row],
+    at_ms: int,
+    save_file: str | None,
+    options: Options,
+    *,
+    notes: Sequence[str],
+    yes: bool,
 ) -> list[Row]:
     """Commit the offsets of rows of ``undo``; return the outcome of each partition.
 
-    If offsets go back, or the group has committed since, people have to agree first, unless
-    ``yes``.
+    If records would be lost or repeated, people have to agree first, unless ``yes``. ``notes`` are
+    printed before that, or before the first commit.
 
     Raises
     ------
@@ -76,202 +107,225 @@ def commit_plan(
     """
     from coterie.cli.livestate import on_cluster_again  # with asyncio, which takes long to import
 
-    plan: dict[str, dict[Place, int]] = {}
-    for row in planned:
-        plan.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = row["offset"]
-    save = f"offsets-before-{epoch_ms()}.csv" if save_file is None else save_file
-    if os.path.lexists(save):
-        raise Failed(f"--save {save}: is there already; name another file")
-    inputs = options.inputs
-    check_file(save, overwrite=False, inputs=inputs, option="--save")
+    save = checked_files(save_file, options)
+    groups = by_group(planned)
     outcomes: list[Row] = []
-    agreed: dict[str, Offsets] | None = None  # what the cluster had when people agreed
+    agreed: tuple[list[dict[Place, int]], list[str]] | None = None
     doubts: list[str] = []
 
     async def work(cluster: Cluster, stop: asyncio.Event) -> None:
-        nonlocal agreed
+        nonlocal agreed, doubts
         from coterie.cluster.stopping import run_until
 
-        found = await run_until(stop, _look(cluster, plan))
-        if found is None:
+        plans = await run_until(stop, _look(cluster, groups))
+        if plans is None:
             return
-        before, ranges = found
+        doubts = [line for plan in plans for line in _doubts(plan, at_ms)]
+        seen = [dict(plan.before) for plan in plans], doubts
         if agreed is None:
-            doubts.extend(_doubts(planned, before))
-            agreed = before
+            agreed = seen
             if doubts and not yes:
                 return
-        elif agreed != before:
+            say_lines([*notes, *doubts])
+        elif agreed != seen:
             raise Failed("the offsets have changed meanwhile: look again; nothing was committed")
-        for line in doubts if yes else ():
-            say(f"coterie: {line}")
-        _save_before(save, before, plan, inputs)
+        _save_before(save, plans, options.inputs)
         say(f"coterie: the offsets before are in {save}, for --reset-offsets --from-file")
-        for group, offsets in plan.items():
+        for plan in plans:
             if stop.is_set():
-                notes = dict.fromkeys(offsets, "interrupted before it was committed")
-                made = _rows(group, offsets, before[group], {}, notes)
+                interrupted = "interrupted before it was committed"
+                plan.notes.update(dict.fromkeys(map(_place, plan.rows), interrupted))
             else:
-                made = await _committed(cluster, group, offsets, before[group], ranges)
-            outcomes.extend(made)
+                await _commit(cluster, plan)
+            outcomes.extend(_outcomes(plan))
+        if seen[0] != [plan.before for plan in plans]:
+            _save_again(save, plans, options.inputs)
 
     try:
         on_cluster_again(options, work)
         if doubts and not yes:
-            _ask(doubts)
+            _ask(notes, doubts)
             on_cluster_again(options, work)
     except (KeyboardInterrupt, Terminated):
         if not outcomes:  # else what was committed has to be shown
             raise
-    trusted = {row["group_id"]: row["trusted_from"] for row in planned}
-    return [{**row, "trusted_from": trusted[row["group_id"]]} for row in outcomes]
+    return outcomes
+
+
+def checked_files(save_file: str | None, options: Options) -> str:
+    """Return the name of the file for the offsets before; refuse files that cannot be written."""
+    save = f"offsets-before-{epoch_ms()}.csv" if save_file is None else save_file
+    if os.path.lexists(save):
+        raise Failed(f"--save {save}: is there already; name another file")
+    target = check_file(save, overwrite=False, inputs=options.inputs, option="--save")
+    folders = [target.parent]
+    if options.out is not None:
+        out = Path(os.path.realpath(options.out))
+        if out == target:
+            raise click.UsageError(f"--save {save} and --out {options.out} are one file")
+        folders.append(out.parent)
+    for folder in folders:
+        check_writable(folder)
+    return save
 
 
 def _save_before(
-    save: str, before: Mapping[str, Offsets], plan: Mapping[str, Offsets], inputs: Iterable[str]
+    save: str, plans: Sequence[GroupPlan], inputs: Iterable[str], *, overwrite: bool = False
 ) -> None:
     """Write what the cluster has for the partitions of the plan, as a file for the tool."""
     saved = [
-        {"group_id": group, "topic": place[0], "partition": place[1], "offset": offset}
-        for group, offsets in before.items()
-        for place, offset in offsets.items()
-        if place in plan[group]
+        {"group_id": plan.group, "topic": place[0], "partition": place[1], "offset": offset}
+        for plan in plans
+        for place, offset in plan.before.items()
     ]
     with (
-        whole_file(save, overwrite=False, inputs=inputs) as path,
+        whole_file(save, overwrite=overwrite, inputs=inputs) as path,
         text_of(path) as out,
     ):
-        out.writelines(reset_lines(saved, with_group=len(plan) > 1))
+        out.writelines(reset_lines(saved, with_group=len(plans) > 1))
 
 
-def _doubts(planned: Iterable[Row], before: Mapping[str, Offsets]) -> Iterator[str]:
-    """Yield what to agree to, for each group: offsets that go back, commits since the plan."""
-    by_group: dict[str, list[Row]] = {}
-    for row in planned:
-        by_group.setdefault(row["group_id"], []).append(row)
-    for group, rows in by_group.items():
-        now = [before[group].get((row["topic"], row["partition"])) for row in rows]
-        steps = [
-            row["offset"] - offset
-            for row, offset in zip(rows, now, strict=True)
-            if offset is not None
-        ]
-        if line := going_back(group, steps):
-            yield line
-        since = sum(
-            offset not in (None, row["latest_offset"], row["offset"])
-            for row, offset in zip(rows, now, strict=True)
+def _save_again(save: str, plans: Sequence[GroupPlan], inputs: Iterable[str]) -> None:
+    """Write the file again, with what the groups committed meanwhile; the outcomes have it, too."""
+    try:
+        _save_before(save, plans, inputs, overwrite=True)
+    except (CoterieError, OSError) as error:
+        say(f"coterie: {save} lacks what was committed meanwhile: {explain(error)[1]}")
+
+
+def _doubts(plan: GroupPlan, at_ms: int) -> Iterator[str]:
+    """Yield what to agree to: how records would be lost or repeated."""
+    changes, group = plan.changes(), plan.group
+    rows = [row for row in plan.rows if _place(row) in changes]
+    yield from risks(group, rows, at_ms)
+    now = {place: plan.before[place] for place in changes if place in plan.before}
+    if line := going_back(group, [changes[place] - offset for place, offset in now.items()]):
+        yield line
+    if beyond := sum(row["offset"] > changes[_place(row)] for row in rows):
+        yield (
+            f"group {group!r}: the offsets of {counted(beyond, 'partition')} are beyond the end of "
+            "the log: the end is committed, and the records up to there are skipped"
         )
-        if since:
-            yield f"group {group!r} has committed {counted(since, 'partition')} since the plan"
+    if below := sum(row["offset"] < changes[_place(row)] for row in rows):
+        yield (
+            f"group {group!r}: the offsets of {counted(below, 'partition')} are below the start of "
+            "the log: the start is committed, and the records before it are gone"
+        )
+    since = sum(now.get(_place(row)) not in (None, row["latest_offset"]) for row in rows)
+    if since:
+        yield f"group {group!r} has committed {counted(since, 'partition')} since the plan"
 
 
-def going_back(group: str, steps: Iterable[int]) -> str:
-    """Return what it means that offsets go back, as text; empty: none does.
-
-    ``steps``: by how much the offset of each partition changes.
-    """
-    back = [-step for step in steps if step < 0]
-    if not back:
-        return ""
-    return (
-        f"group {group!r} goes back by {counted(sum(back), 'offset')} in "
-        f"{counted(len(back), 'partition')}: these records will be read again"
-    )
-
-
-def _ask(doubts: list[str]) -> None:
+def _ask(notes: Iterable[str], doubts: list[str]) -> None:
     """Ask at a terminal whether to commit; raise Failed if not."""
-    shown = doubts[:DOUBTS_SHOWN]
-    shown += [f"{len(doubts) - len(shown)} more"] if len(doubts) > len(shown) else []
     if not sys.stdin.isatty():
+        shown = doubts[:DOUBTS_SHOWN]
+        shown += [f"{len(doubts) - len(shown)} more"] if len(doubts) > len(shown) else []
         raise Failed(f"{'; '.join(shown)}; nothing was committed (--yes commits it)")
-    for line in shown:
-        say(f"coterie: {line}")
+    say_lines([*notes, *doubts])
     if not click.confirm("commit the offsets?", err=True):
         raise Failed("nothing was committed")
 
 
-async def _look(cluster: Cluster, plan: Mapping[str, Offsets]) -> tuple[dict[str, Offsets], Ranges]:
-    """Return what groups have committed, and the ranges of the logs; refuse groups with members."""
+async def _look(cluster: Cluster, groups: Mapping[str, list[Row]]) -> list[GroupPlan]:
+    """Return what groups have committed, and what to commit; refuse groups with members."""
     from coterie.cluster.end_offsets import EARLIEST, end_offsets
     from coterie.cluster.groups import committed, describe
 
-    before: dict[str, Offsets] = {}
-    for group in plan:
+    before: dict[str, Mapping[Place, Row]] = {}
+    for group in groups:
         row = await describe(cluster, group)
         if row is not None and (row["members"] or row["state"] != "Empty"):
             raise Failed(
                 f"group {group!r} is {row['state']} with {counted(len(row['members']), 'member')}: "
                 "stop them first; nothing was committed"
             )
-        found = await committed(cluster, group)
-        before[group] = {place: fields["offset"] for place, fields in found.items()}
+        before[group] = await committed(cluster, group)
     failed: dict[str, ClusterError] = {}
-    topics = {topic for offsets in plan.values() for topic, _ in offsets}
+    topics = {row["topic"] for rows in groups.values() for row in rows}
     first = await end_offsets(cluster, topics, failed.__setitem__, EARLIEST)
     end = await end_offsets(cluster, topics, failed.__setitem__)
-    return before, Ranges(first, end, failed)
+    plans = []
+    for group, rows in groups.items():
+        found = {place: before[group].get(place) for place in map(_place, rows)}
+        have = {place: fields["offset"] for place, fields in found.items() if fields is not None}
+        offsets, notes = _within_logs(rows, first, end, failed)
+        plans.append(GroupPlan(group, rows, have, offsets, notes))
+    return plans
 
 
-async def _committed(
-    cluster: Cluster, group: str, offsets: Offsets, before: Offsets, ranges: Ranges
-) -> list[Row]:
-    """Commit what differs for one group; return the outcomes."""
+def _place(row: Row) -> Place:
+    return row["topic"], row["partition"]
+
+
+def _within_logs(
+    rows: Iterable[Row], first: Offsets, end: Offsets, failed: Mapping[str, ClusterError]
+) -> tuple[dict[Place, int], dict[Place, str]]:
+    """Return the offsets of rows within their logs, and why there are none for others."""
+    offsets, notes = {}, {}
+    for row in rows:
+        place = topic, number = _place(row)
+        if topic in failed:
+            notes[place] = str(failed[topic])
+        elif place not in end or place not in first:
+            notes[place] = f"{topic}-{number}: there is no such partition, or it has no leader"
+        elif first[place] > end[place]:
+            notes[place] = (
+                f"{topic}-{number}: the broker answers that its log begins at {first[place]} and "
+                f"ends at {end[place]}"
+            )
+        else:
+            offsets[place] = min(max(row["offset"], first[place]), end[place])
+    return offsets, notes
+
+
+async def _commit(cluster: Cluster, plan: GroupPlan) -> None:
+    """Commit what differs for one group; add what failed to its notes, and what it has now."""
     from coterie.cluster.errors import ClusterError, refusal
     from coterie.cluster.groups import commit
 
-    notes: dict[Place, str] = {}
-    in_range: dict[Place, int] = {}
-    for place, offset in offsets.items():
-        topic, number = place
-        if topic in ranges.failed:
-            notes[place] = str(ranges.failed[topic])
-        elif place not in ranges.end or place not in ranges.first:
-            notes[place] = f"{topic}-{number}: there is no such partition, or it has no leader"
-        else:
-            in_range[place] = min(max(offset, ranges.first[place]), ranges.end[place])
-    to_commit = {place: offset for place, offset in in_range.items() if before.get(place) != offset}
+    changes = plan.changes()
+    if not changes:
+        return
     try:
-        codes = await commit(cluster, group, to_commit) if to_commit else {}
+        codes, changed = await commit(cluster, plan.group, changes, plan.before)
     except ClusterError as error:
-        notes |= dict.fromkeys(to_commit, str(error))
-    else:
-        for place in to_commit:
-            code = codes.get(place)
-            if code is None:
-                notes[place] = "the broker does not say whether it was committed"
-            elif code:
-                notes[place] = str(refusal(code, f"{place[0]}-{place[1]}", "READ"))
-    return _rows(group, offsets, before, in_range, notes)
+        plan.notes.update(dict.fromkeys(changes, str(error)))
+        return
+    for place in changes:
+        code = codes.get(place)
+        if place in changed:
+            is_now = "removed" if changed[place] is None else f"set to {changed[place]}"
+            plan.notes[place] = f"the offset was {is_now} meanwhile, and was not overwritten"
+        elif code is None:
+            plan.notes[place] = "the broker does not say whether it was committed"
+        elif code:
+            plan.notes[place] = str(refusal(code, f"{place[0]}-{place[1]}", "READ"))
+    plan.before.update({place: now for place, now in changed.items() if now is not None})
 
 
-def _rows(
-    group: str,
-    offsets: Offsets,
-    before: Offsets,
-    in_range: Offsets,
-    notes: Mapping[Place, str],
-) -> list[Row]:
-    """Return the outcomes; ``notes``: why partitions failed."""
-    rows = []
-    for place, offset in offsets.items():
-        if place in notes:
-            outcome, note = FAILED, notes[place]
+def _outcomes(plan: GroupPlan) -> list[Row]:
+    """Return what became of each partition of a group."""
+    outcomes = []
+    for row in plan.rows:
+        place, offset = _place(row), row["offset"]
+        note = plan.notes.get(place)
+        if note is not None:
+            outcome = FAILED
         else:
-            outcome = UNCHANGED if before.get(place) == in_range[place] else COMMITTED
-            note = None
-            if in_range[place] != offset:
-                note = f"{offset} is not in the partition's log, so it is {in_range[place]}"
-        rows.append(
+            outcome = UNCHANGED if plan.before.get(place) == plan.offsets[place] else COMMITTED
+            if plan.offsets[place] != offset:
+                note = f"{offset} is not in the partition's log, so it is {plan.offsets[place]}"
+        outcomes.append(
             {
-                "group_id": group,
-                "topic": place[0],
-                "partition": place[1],
-                "offset_before": before.get(place),
+                "group_id": plan.group,
+                "topic": row["topic"],
+                "partition": row["partition"],
+                "offset_before": plan.before.get(place),
                 "offset": offset,
                 "outcome": outcome,
                 "note": note,
+                "trusted_from": row["trusted_from"],
             }
         )
-    return rows
+    return outcomes

@@ -204,6 +204,8 @@ class Cluster:
         if answer["errorCode"]:
             raise refusal(answer["errorCode"], f"group {group!r}", "DESCRIBE")
         node = answer["nodeId"]
+        if node < 0:
+            raise ClusterError(f"group {group!r}: the broker names no coordinator")
         self._brokers[node] = answer["host"], answer["port"]
         return await self.connection(node)
 

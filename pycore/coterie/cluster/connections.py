@@ -275,6 +275,8 @@ def _look_up(host: str, port: int) -> asyncio.Future[None]:
             result = partial(_settle, found)
         except OSError as error:
             result = partial(_settle, found, error)
+        except UnicodeError:
+            result = partial(_settle, found, socket.gaierror(socket.EAI_NONAME, "not a name"))
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(result)
 

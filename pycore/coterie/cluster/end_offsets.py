@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from coterie.cluster.cluster import Cluster
 from coterie.cluster.connections import Connection
 from coterie.cluster.errors import ClusterError, refusal
+from coterie.cluster.responses import rows_by_place
 
 __all__ = ["EARLIEST", "LATEST", "READ_UNCOMMITTED", "end_offsets", "list_offsets"]
 
@@ -48,20 +49,23 @@ async def list_offsets(
 ) -> dict[int, int]:
     """Return an offset of each partition, by its number; a partition may be missing.
 
-    ``timestamp``: ``EARLIEST``, ``LATEST``, or epoch ms.
+    ``timestamp``: ``EARLIEST`` or ``LATEST``.
 
     Raises
     ------
     ClusterError
-        The broker refuses a partition.
+        The broker refuses a partition, or its answer is no offset.
     """
     parts = [{"partitionIndex": number, "timestamp": timestamp} for number in numbers]
     topics = [{"name": topic, "partitions": parts}]
     body = {"replicaId": -1, "isolationLevel": READ_UNCOMMITTED, "topics": topics}
+    answer = await connection.ask("ListOffsets", body)
+    requested = {(topic, part["partitionIndex"]) for part in parts}
     found = {}
-    for answered in (await connection.ask("ListOffsets", body))["topics"]:
-        for row in answered["partitions"]:
-            if row["errorCode"]:
-                raise refusal(row["errorCode"], f"{topic}-{row['partitionIndex']}", "DESCRIBE")
-            found[row["partitionIndex"]] = row["offset"]
+    for (_, number), row in rows_by_place(answer["topics"], requested).items():
+        if row["errorCode"]:
+            raise refusal(row["errorCode"], f"{topic}-{number}", "DESCRIBE")
+        if row["offset"] < 0:  # UNKNOWN_OFFSET; a log has a first and an end offset
+            raise ClusterError(f"{topic}-{number}: the broker answers offset {row['offset']}")
+        found[number] = row["offset"]
     return found

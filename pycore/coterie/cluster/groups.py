@@ -11,27 +11,36 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.cluster.cluster import Cluster
 from coterie.cluster.connections import Connection
 from coterie.cluster.errors import ClusterError, refusal
+from coterie.cluster.responses import rows_by_place
 from coterie.errors import CorruptData
 from coterie.log.consumer_protocol import owned_partitions
 from coterie.values import Error
 
-__all__ = ["commit", "committed", "describe", "list_groups", "live_groups"]
+__all__ = ["Committed", "commit", "committed", "describe", "list_groups", "live_groups"]
 
 Place = tuple[str, int]
 Row = dict[str, Any]
 GROUP_ID_NOT_FOUND = 69
 OLD_COORDINATOR = {GROUP_ID_NOT_FOUND, Error.UNSUPPORTED_VERSION}
-MOVED = {  # of a coordinator, also in the rows of a response
+UNDECIDED = {  # of a commit: the coordinator moved, or its log did not answer in time
     Error.COORDINATOR_LOAD_IN_PROGRESS,
     Error.COORDINATOR_NOT_AVAILABLE,
     Error.NOT_COORDINATOR,
+    Error.REQUEST_TIMED_OUT,
 }
 GROUPS_AT_ONCE = 64  # so that no request waits for thousands before it
+
+
+class Committed(NamedTuple):
+    """The error code of each partition, and what the group has where it has committed since."""
+
+    codes: dict[Place, int]
+    changed: dict[Place, int | None]
 
 
 async def list_groups(cluster: Cluster) -> set[str]:
@@ -77,9 +86,12 @@ async def describe(cluster: Cluster, group: str) -> Row | None:
 
 
 async def _described(connection: Connection, api: str, field: str, group: str) -> Row:
-    (found,) = (await connection.ask(api, {field: [group]}))["groups"]
-    row: Row = found
-    return row
+    rows: list[Row] = (await connection.ask(api, {field: [group]}))["groups"]
+    if [row["groupId"] for row in rows] != [group]:
+        raise ClusterError(
+            f"group {group!r}: the broker answers with {len(rows)} rows, not with one of this group"
+        )
+    return rows[0]
 
 
 def _refused(row: Row, group: str) -> bool:
@@ -145,25 +157,26 @@ async def committed(cluster: Cluster, group: str) -> dict[Place, Row]:
     """
 
     async def of_group() -> dict[Place, Row]:
-        connection = await cluster.coordinator(group)
-        answer = await connection.ask("OffsetFetch", {"groupId": group, "topics": None})
-        if answer["errorCode"]:
-            raise refusal(answer["errorCode"], f"group {group!r}", "DESCRIBE")
-        found = {}
-        for topic in answer["topics"]:
-            for row in topic["partitions"]:
-                if row["errorCode"]:
-                    where = f"group {group!r}, {topic['name']}-{row['partitionIndex']}"
-                    raise refusal(row["errorCode"], where, "DESCRIBE")
-                if row["committedOffset"] < 0:
-                    continue
-                fields = {"offset": row["committedOffset"], "metadata": row["metadata"]}
-                if "committedLeaderEpoch" in row:
-                    fields["leader_epoch"] = row["committedLeaderEpoch"]
-                found[topic["name"], row["partitionIndex"]] = fields
-        return found
+        return await _offsets(await cluster.coordinator(group), group)
 
     return await cluster.patiently(of_group)
+
+
+async def _offsets(connection: Connection, group: str) -> dict[Place, Row]:
+    answer = await connection.ask("OffsetFetch", {"groupId": group, "topics": None})
+    if answer["errorCode"]:
+        raise refusal(answer["errorCode"], f"group {group!r}", "DESCRIBE")
+    found = {}
+    for place, row in rows_by_place(answer["topics"]).items():
+        if row["errorCode"]:
+            raise refusal(row["errorCode"], f"group {group!r}, {place[0]}-{place[1]}", "DESCRIBE")
+        if row["committedOffset"] < 0:
+            continue
+        fields = {"offset": row["committedOffset"], "metadata": row["metadata"]}
+        if "committedLeaderEpoch" in row:
+            fields["leader_epoch"] = row["committedLeaderEpoch"]
+        found[place] = fields
+    return found
 
 
 async def live_groups(
@@ -197,11 +210,14 @@ async def live_groups(
     return found, failed
 
 
-async def commit(cluster: Cluster, group: str, offsets: Mapping[Place, int]) -> dict[Place, int]:
-    """Commit offsets for a group without members; return the error code of each partition.
+async def commit(
+    cluster: Cluster, group: str, offsets: Mapping[Place, int], before: Mapping[Place, int]
+) -> Committed:
+    """Commit offsets for a group without members, unless it has others than ``before``.
 
-    No metadata and no leader epoch are committed, as by ``kafka-consumer-groups``. Needs READ on
-    the group and on the topics.
+    It looks before each try: after an answer that was lost, the offsets may be committed already,
+    or others since. No metadata and no leader epoch are committed, as by ``kafka-consumer-groups``.
+    Needs READ on the group and on the topics.
 
     Raises
     ------
@@ -209,24 +225,39 @@ async def commit(cluster: Cluster, group: str, offsets: Mapping[Place, int]) -> 
         The coordinator refuses, or was not found in ``default.api.timeout.ms``. If a connection
         broke, the offsets may have been committed.
     """
+
+    async def of_group() -> Committed:
+        connection = await cluster.coordinator(group)
+        rows = await _offsets(connection, group)
+        now = {place: rows[place]["offset"] if place in rows else None for place in offsets}
+        to_commit = {
+            place: offset
+            for place, offset in offsets.items()
+            if now[place] == before.get(place) != offset
+        }
+        changed = {
+            place: offset
+            for place, offset in now.items()
+            if offset not in (before.get(place), offsets[place])
+        }
+        codes = dict.fromkeys(offsets.keys() - to_commit.keys() - changed.keys(), 0)
+        if to_commit:
+            codes |= await _commit(connection, group, to_commit)
+        return Committed(codes, changed)
+
+    return await cluster.patiently(of_group)
+
+
+async def _commit(
+    connection: Connection, group: str, offsets: Mapping[Place, int]
+) -> dict[Place, int]:
     by_topic: dict[str, list[Row]] = {}
     for (topic, number), offset in offsets.items():
         row = {"partitionIndex": number, "committedOffset": offset, "committedMetadata": ""}
         by_topic.setdefault(topic, []).append(row)
-    body = {
-        "groupId": group,
-        "topics": [{"name": name, "partitions": rows} for name, rows in by_topic.items()],
-    }
-
-    async def of_group() -> dict[Place, int]:
-        answer = await (await cluster.coordinator(group)).ask("OffsetCommit", body)
-        codes = {
-            (topic["name"], row["partitionIndex"]): row["errorCode"]
-            for topic in answer["topics"]
-            for row in topic["partitions"]
-        }
-        for code in MOVED.intersection(codes.values()):
-            raise refusal(code, f"group {group!r}", "READ")
-        return codes
-
-    return await cluster.patiently(of_group)
+    topics = [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
+    answer = await connection.ask("OffsetCommit", {"groupId": group, "topics": topics})
+    codes = {place: row["errorCode"] for place, row in rows_by_place(answer["topics"]).items()}
+    for code in UNDECIDED.intersection(codes.values()):
+        raise refusal(code, f"group {group!r}", "READ")
+    return codes

@@ -26,7 +26,7 @@ class Leader:
                 {"partitionIndex": number, "errorCode": 0, "offset": ends[index]}
                 for number, ends in self.ends.items()
             ]
-            return {"topics": [{"partitions": rows}]}
+            return {"topics": [{"name": "t", "partitions": rows}]}
         self.asked.append(body)
         rows = [row(number, given, self.ends) for number, given in self.fetched.pop(0).items()]
         return {"responses": [{"topic": "t", "partitions": rows}]}
