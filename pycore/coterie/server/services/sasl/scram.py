@@ -2,7 +2,8 @@
 
 As in Kafka, there is no channel binding, user names are ASCII, and ``m=`` and extensions are
 ignored. The exception is ``tokenauth``, which is refused: there are no delegation tokens. A refusal
-does not tell the client the cause.
+does not tell the client the cause. An unknown user fails at the same step as a wrong password; in
+Kafka, at the first one, which tells who exists.
 """
 
 from __future__ import annotations
@@ -72,13 +73,13 @@ def derive_keys(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> 
 class Scram:
     """One exchange; after two calls of ``respond``, ``username`` is the authenticated user.
 
-    ``credential_of`` returns a user's credential, or None for an unknown user.
+    ``credential_of`` returns a user's credential; that of an unknown user has no keys.
     """
 
     def __init__(
         self,
         mechanism: str,
-        credential_of: Callable[[str], Credential | None],
+        credential_of: Callable[[str], Credential],
         server_nonce: str,
     ) -> None:
         self._hash = HASHES[mechanism]
@@ -103,8 +104,6 @@ class Scram:
         if _BY_TOKEN.search(fields["extensions"]):
             raise Refused(reason="delegation tokens are not supported")
         credential = self._credential_of(self._name)
-        if credential is None:
-            raise Refused(reason="no such user, or none with a SCRAM credential")
         if fields["authzid"] is not None and fields["authzid"] != self._name:
             raise Refused(OTHER_ID)
         self._credential = credential
@@ -130,7 +129,8 @@ class Scram:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(stored_key, credential.stored_key):
-            raise Refused(reason="wrong password")
+            unknown = "no such user, or none with a SCRAM credential"
+            raise Refused(reason="wrong password" if credential.stored_key else unknown)
         self.username = self._name
         verifier = hmac.digest(credential.server_key, auth_message, self._hash)
         return "v=" + base64.b64encode(verifier).decode("ascii")
