@@ -16,7 +16,7 @@
 #   make bench-full    benchmarks in all sizes
 #   make wheel clean   sdist and wheel in dist/; remove all that was made here
 #   make test-pythons  all tests under each Python that is found (PYTHONS="python3.10 ...")
-#   make chart-library  fetch the charts of pages (ECHARTS=6.1.0) from npm
+#   make chart-library  fetch the charts of pages from npm
 #   make pictures      the pictures of pages in docs/, by a browser (chromium, chromedriver)
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
 #   make answers       what is answered to 2,000 random and all golden logs, against what is recorded
@@ -211,13 +211,16 @@ test-pythons: dev
 test-lowest: dev
 	@tools/test_lowest $(PYTHON) $(PYTEST)
 
-# ---- the chart library of pages, as its npm package has it -------------------------------------
-ECHARTS ?= $(shell cat pycore/coterie/pages/assets/vendor/VERSION)
+# ---- the chart library of pages, as the npm packages of these names and digests have it --------
+VENDOR := pycore/coterie/pages/assets/vendor
 chart-library:
-	@home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; \
-	    (cd $$home && npm pack --silent echarts@$(ECHARTS) && tar xzf echarts-$(ECHARTS).tgz); \
-	    cp $$home/package/{LICENSE,NOTICE,dist/echarts.min.js} pycore/coterie/pages/assets/vendor/
-	@echo $(ECHARTS) > pycore/coterie/pages/assets/vendor/VERSION
+	@home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; vendor=$(CURDIR)/$(VENDOR); cd $$home; \
+	    sed -E 's/.* (.*)-(.*)\.tgz/\1@\2/' $$vendor/packages.sha256 | xargs npm pack --silent; \
+	    sha256sum --check $$vendor/packages.sha256; \
+	    for name in echarts zrender; do mkdir $$name; tar xzf $$name-*.tgz -C $$name; done; \
+	    cp echarts/package/{LICENSE,NOTICE,licenses/*,dist/echarts.min.js} $$vendor; \
+	    cp zrender/package/LICENSE $$vendor/LICENSE-zrender; \
+	    sed -En 's/.*echarts-(.*)\.tgz/\1/p' $$vendor/packages.sha256 > $$vendor/VERSION
 
 pictures: dev
 	@$(PY) tools/pictures.py

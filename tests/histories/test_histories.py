@@ -12,7 +12,18 @@ from hypothesis import given, settings
 import coterie.histories
 from coterie import ArgumentError, ConfigError, CoterieError, GroupCoordinator
 from coterie.events import Response
-from coterie.histories import EVENTS, Failover, History, Pause, now_ms, random_history, tracing
+from coterie.histories import (
+    EVENTS,
+    Crash,
+    Failover,
+    History,
+    Pause,
+    now_ms,
+    random_history,
+    run_in_thread,
+    sleep,
+    tracing,
+)
 from coterie.testing import histories
 from coterie.testing.process import MOST_CALLS
 from support.doc_pages import blocks
@@ -160,6 +171,36 @@ def test_a_loop_in_which_no_time_passes_is_an_error_with_its_member_time_and_cal
     notes = history.run(Application)._ledger.notes
     first = {NeverWaits: "started"}.get(application, "commit")
     assert int(found[1]) == next(note.at_ms for note in notes if note.kind == first)
+
+
+class CommitsUntilItSucceeds(Application):
+    def process(self, records):
+        for _ in records:
+            while True:
+                with suppress(BaseException):  # the end of the program, too
+                    self.consumer.commit()
+                    break
+
+
+class SleepsInAThread(Application):
+    def on_partitions_assigned(self, partitions):
+        run_in_thread(self.sleep)
+
+    def sleep(self):
+        while True:
+            with suppress(BaseException):
+                sleep(1000)
+
+
+@pytest.mark.parametrize(
+    ("application", "name", "during"),
+    [(CommitsUntilItSucceeds, "member-0", "commit"), (SleepsInAThread, "member-0 thread", None)],
+)
+def test_a_dead_program_that_catches_its_end_is_an_error_with_its_name(application, name, during):
+    crash = Crash(at_ms=30_000, during=during)
+    history = History(members=2, topics={"orders": 2}, minutes=2, events=(crash,))
+    with pytest.raises(CoterieError, match=f"^{name} is dead, but its program goes on"):
+        history.run(application)
 
 
 def test_what_an_application_raises_reaches_the_test():

@@ -82,6 +82,9 @@ def test_the_chart_library_is_the_version_that_is_named_and_has_its_licence(page
     assert f'version="{version}"' in (VENDOR / "echarts.min.js").read_text(encoding="utf-8")
     assert "Apache License" in (VENDOR / "LICENSE").read_text(encoding="utf-8")
     assert "ECharts" in (VENDOR / "NOTICE").read_text(encoding="utf-8")
+    for included, owner in (("d3", "Mike Bostock"), ("zrender", "Baidu")):
+        assert owner in (VENDOR / f"LICENSE-{included}").read_text(encoding="utf-8")
+    assert f"  echarts-{version}.tgz\n" in (VENDOR / "packages.sha256").read_text(encoding="utf-8")
     assert f"Apache ECharts {version}" in page.text
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from coterie._core.structures.schedule import LAST_CALLS, MOST_CALLS, Future, Timer, Waiter
 from coterie.errors import ArgumentError, CoterieError, shown
@@ -17,6 +17,8 @@ from coterie.extras import missing_module
 from coterie.schedule import Schedule
 
 __all__ = ["MOST_CALLS", "Future", "Process", "Timer", "process_of"]
+
+_undying: list[Any] = []  # programs that catch GreenletExit, which would run on when they are freed
 
 
 class Process(Waiter):
@@ -41,6 +43,7 @@ class Process(Waiter):
     """
 
     _called: set[str]  # the last calls of the program
+    _calls_when_dead = 0
 
     def __repr__(self) -> str:
         return f"<Process {self.name}>"
@@ -49,12 +52,10 @@ class Process(Waiter):
         """Refuse a call of a dead program, and one too many; take note of the last ones before.
 
         The cleanup of a dead program must not wait. A program that makes :data:`MOST_CALLS` calls
-        while no time passes would never end.
+        while no time passes would never end, nor would one that catches what ends it.
         """
         if not self.alive:
-            import greenlet
-
-            raise greenlet.GreenletExit
+            self._end_program()
         if calls == MOST_CALLS - LAST_CALLS + 1:
             self._called = set()
         self._called.add(_name_of_call())
@@ -68,6 +69,20 @@ class Process(Waiter):
         if self._program:  # not in it, where an application may catch it, and go on
             self._hub.throw(error)
         raise error
+
+    def _end_program(self) -> NoReturn:
+        import greenlet
+
+        self._calls_when_dead += 1
+        if self._calls_when_dead > LAST_CALLS and self._hub is not None:
+            _undying.append(greenlet.getcurrent())
+            self._hub.throw(
+                CoterieError(
+                    f"{self.name} is dead, but its program goes on: let it catch Exception, not "
+                    "BaseException or all exceptions, where it calls its client"
+                )
+            )
+        raise greenlet.GreenletExit
 
     def start(self, program: Callable[..., Any], *args: Any) -> None:
         """Run a program in this process, from now on; what it raises, the clock's caller gets."""
