@@ -217,6 +217,36 @@ def test_a_worker_that_is_killed_leaves_each_row_once(spark, tmp_path, monkeypat
     check(tmp_path)
 
 
+UNWRITTEN = ".0.6b2e1f0a-9c1d-4e55-8a7b-2f3d4c5b6a79.tmp"
+
+
+def test_a_driver_that_died_while_it_wrote_the_first_offsets_can_start_again(spark, tmp_path):
+    """Spark writes a file of this name, and its checksums, and renames both when they are whole."""
+    GrowingLog(tmp_path / "log").append(commits(0, 1)[0])
+    names = tuple([*HISTORY, *STATE])
+    following.Follower(
+        [str(tmp_path / "log")], tmp_path / "out", tmp_path / "check", names
+    ).begin({})  # fmt: skip
+    for folder in ("offsets", "commits"):
+        (tmp_path / "check" / folder).mkdir()
+    for name in (UNWRITTEN, f".{UNWRITTEN}.crc"):
+        (tmp_path / "check/offsets" / name).touch()
+    run(spark, tmp_path)
+    check(tmp_path)
+
+
+@pytest.mark.parametrize("other", ["0", "mine", ".0.crc"])
+def test_of_offsets_that_may_be_another_query_s_nothing_is_removed(tmp_path, other):
+    follower = following.Follower([], tmp_path / "out", tmp_path / "check", STATE)
+    follower.begin({})
+    offsets = tmp_path / "check/offsets"
+    offsets.mkdir()
+    for name in (other, UNWRITTEN):
+        (offsets / name).touch()
+    follower.begin({})
+    assert {file.name for file in offsets.iterdir()} == {other, UNWRITTEN}
+
+
 def test_a_damaged_file_of_the_last_batch_is_named(tmp_path):
     follower = following.Follower([tmp_path / "log"], tmp_path / "out", tmp_path, STATE)
     follower.begin({})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "delta")
 STORED = "-stored"  # the product that names a partition's new state file
 FOLDER, BATCH = "coterie", "batch.json"
+UNWRITTEN = r"\.{1,2}0\.[0-9a-f-]{36}\.tmp(\.crc)?"  # what Spark renames when it is whole
 VERSION = 1
 ANEW = "start with a new checkpoint and a new folder"
 Stored = Mapping[int | None, str]
@@ -152,6 +154,8 @@ class Follower:
                 )
         if known["batch"] >= 0:
             self.tables.show(known["batch"])
+        else:
+            self.remove_unwritten_offsets()
 
     def read(self) -> dict[str, Any] | None:
         """Return what was written about the last batch; None if there is nothing."""
@@ -206,6 +210,16 @@ class Follower:
             if file.name not in stored.values():
                 file.unlink()
         self.tables.remove_leftovers(last)
+
+    def remove_unwritten_offsets(self) -> None:
+        """Remove what is left of the first batch's offsets if the driver died while it wrote them.
+
+        Spark 4.1 and later refuse to start with anything in that folder, unless it is a batch.
+        """
+        files = [*(self.folder.parent / "offsets").glob("*")]
+        if all(re.fullmatch(UNWRITTEN, file.name) for file in files):
+            for file in files:
+                file.unlink()
 
     def by_place(self, states: DataFrame, stored: Stored) -> DataFrame:
         """Return the states of a batch by their place; an empty one of each stored partition."""
