@@ -413,6 +413,44 @@ def test_an_asynchronous_commit_looks_for_the_coordinator_once(fails):
     assert (committed(story) is None) == fails
 
 
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [  # OffsetCommitResponseHandler: markCoordinatorUnknown
+        (Error.COORDINATOR_NOT_AVAILABLE, True),
+        (Error.NOT_COORDINATOR, True),
+        (Error.REQUEST_TIMED_OUT, True),
+        (Error.COORDINATOR_LOAD_IN_PROGRESS, False),
+        (Error.UNKNOWN_TOPIC_OR_PARTITION, False),
+    ],
+)
+def test_after_some_errors_a_commit_looks_for_the_coordinator_again(error, is_lost):
+    story = Story(interval_ms=None)
+    consumer = story.start("a", subscribe=False)
+    consumer.commit(OFFSETS)
+    story.cluster.network.fail("a", "offset_commit", error)
+    began_ms = story.cluster.now_ms
+    consumer.commit(OFFSETS)
+    # the answer, retry.backoff.ms, the look-up if there is one, and the next answer
+    assert story.cluster.now_ms - began_ms == 2 + 100 + 2 * is_lost + 2
+
+
+@pytest.mark.parametrize(
+    "error", [Error.OFFSET_METADATA_TOO_LARGE, Error.GROUP_AUTHORIZATION_FAILED]
+)
+def test_close_does_not_raise_what_its_last_commit_failed_with(error):
+    # ConsumerCoordinator.maybeAutoCommitOffsetsSync
+    story = Story()
+    consumer = story.start("a", {"enable.auto.commit": True, "auto.commit.interval.ms": 10**6})
+    story.poll(20_000)
+    story.notes.clear()
+    story.cluster.network.fail("a", "offset_commit", error)
+    consumer.close()
+    ((_, failure),) = story.of("committed")
+    assert failure is not None
+    story.pass_time(10)
+    assert not story.cluster.call("describe_group", "g").members  # it has left all the same
+
+
 @pytest.mark.parametrize(("timeout_ms", "waited_ms"), [(5000, 1002), (700, 700)])
 def test_close_waits_for_the_answers_to_asynchronous_commits(timeout_ms, waited_ms):
     story = Story(interval_ms=None)
