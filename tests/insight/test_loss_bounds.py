@@ -146,6 +146,37 @@ def test_moves_at_the_time_0_count_also_where_a_part_of_the_log_begins(tmp_path)
     check(tmp_path, "stall", cases)
 
 
+def test_commits_without_a_time_are_no_moves(tmp_path):
+    """Records of Kafka before 0.10 have none; nor do they cut a pause in two."""
+
+    def without(batches, *times):
+        """The log, with no time in the commits of these times."""
+        return [
+            [(-1, key, value) for _, key, value in one] if one[0][0] in times else one
+            for one in batches
+        ]
+
+    def between(longest_ms):
+        """Within the longest pause; where a part of the log begins, too."""
+        batches, at = stand(60_000, longest_ms=longest_ms), 8
+        batches[4:4] = [*(commit(-1, {1: 900 + n}) for n in range(at - 4)), commit(-1, {0: 10})]
+        return batches
+
+    check(
+        tmp_path,
+        "stall",
+        [
+            ("nine of ten moves", 0, without(stand(60_000, moves=10), S + 5_000 - 2)),
+            ("ten of eleven moves", 1, without(stand(60_000, moves=11), S + 5_000 - 2)),
+            ("three of six slices", 1, stand(70_000, active=(1, 2, 6))),
+            ("two of six slices", 0, without(stand(70_000, active=(1, 2, 6)), S + 60_000)),
+            ("no move", 0, without(stand(60_000), *range(S - 9_000, S + 99_000))),
+            ("five times the longest before", 1, between(12_000)),
+            ("not quite five times", 0, between(12_001)),
+        ],
+    )  # fmt: skip
+
+
 def test_a_removal_ends_a_stand_and_what_comes_after_begins_anew(tmp_path):
     """A partition whose offset was removed does not stand; its moves before count on."""
     cases = stand(60_000)

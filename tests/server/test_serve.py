@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from coterie import run_trace
+from coterie.server.ending import end_signals
 from support.commandline import coterie, fails
 from support.patience import HANG_S
 from support.server import asking, sockets
@@ -40,6 +41,15 @@ def test_it_says_where_it_listens_then_ready_and_ends_well_when_told_to(number, 
         connection.closed(HANG_S)
     ran = list(run_trace(trace.read_text(encoding="utf-8").splitlines()))
     assert [line["op"] for line in ran if line["event"] == "response"] == ["join_group"]
+
+
+@pytest.mark.parametrize(("handler", "ends"), [(signal.SIG_IGN, False), (signal.SIG_DFL, True)])
+def test_a_hangup_that_is_ignored_as_by_nohup_ends_no_server(handler, ends):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        assert (signal.SIGHUP in end_signals()) is ends
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_clients_are_told_the_address_that_is_advertised():
