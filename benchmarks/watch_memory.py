@@ -22,7 +22,7 @@ from pathlib import Path
 from coterie import heap
 from coterie.log.folders import find_segments
 from coterie.watch.watcher import Watcher
-from coterie.watch.web import Access, Web, trimming
+from coterie.watch.web import Web, trimming
 from make_steady_log import SEGMENT_BYTES, rounds
 
 GROUPS, PARTITIONS = 1_000, 10
@@ -67,7 +67,7 @@ def main() -> None:
         another.Process(target=write, args=(folder, theirs), daemon=True).start()
         heap.keep_little()
         watcher = Watcher(partial(find_segments, [home]), None, print)
-        web = Web(watcher, ThreadPoolExecutor(1), Access(), 0, lambda: 0)
+        web = Web(watcher, ThreadPoolExecutor(1), 0, lambda: 0, 5)
         step, scrape = trimming(watcher.step), trimming(web.metrics)
         print("| million records | memory, MB | private | at most | step, ms | scrape, s |")
         print("| --- | --- | --- | --- | --- | --- |")

@@ -10,6 +10,7 @@ import pytest
 from coterie.server import Broker
 from coterie.server.net.accepting import Acceptor
 from coterie.server.net.listener import Peer
+from coterie.server.options import Place
 from support.server import sockets
 
 MANY = 60
@@ -56,7 +57,7 @@ class Turns:
 def listening(loop, factory, host="127.0.0.1"):
     async def begin():
         acceptor = Acceptor(factory, None)
-        await acceptor.listen(host, 0)
+        await acceptor.listen(Place("PLAINTEXT", host, 0))
         return acceptor
 
     return loop.run_until_complete(begin())
@@ -116,7 +117,7 @@ def test_a_connection_has_buffers_of_the_size_that_is_set_or_of_kafkas(monkeypat
 def test_the_system_chooses_a_size_of_minus_one(loop, option):
     async def begin():
         acceptor = Acceptor(asyncio.Protocol, None, send_bytes=-1, receive_bytes=-1)
-        await acceptor.listen("127.0.0.1", 0)
+        await acceptor.listen(Place("PLAINTEXT", "127.0.0.1", 0))
         return acceptor
 
     acceptor = loop.run_until_complete(begin())

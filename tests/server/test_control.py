@@ -10,9 +10,10 @@ import pytest
 from coterie.arguments import text
 from coterie.errors import CoterieError
 from coterie.server.admin.control import Control
-from coterie.server.admin.http import HttpRequest, Refusal
+from coterie.server.admin.http_messages import HttpRequest, Refusal
 from coterie.server.api.faults import Watch
 from coterie.testing import subscription
+from support.patience import HANG_S
 from support.server import asking, playing
 
 
@@ -50,18 +51,18 @@ class Controlled:
 
         return noted
 
-    def __call__(self, method, path, body=None, host="127.0.0.1:80", origin=None):
+    def __call__(self, method, path, body=None):
         data = (
             b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         )
-        request = HttpRequest(method, path, host, origin, len(data), True, data)
+        request = HttpRequest(method, path, {}, body=data)
         answer = asyncio.run(self.control.respond(request))
         assert answer.status == 200
         return json.loads(answer.body)
 
-    def refused(self, *how, **more):
+    def refused(self, *how):
         with pytest.raises(Refusal) as refused:
-            self(*how, **more)
+            self(*how)
         return refused.value.status, refused.value.what
 
 
@@ -238,18 +239,24 @@ def test_what_is_wrong_is_told_in_one_line(how, status, what):
     assert "\n" not in found[1]
 
 
-@pytest.mark.parametrize("host", ["", "example.com", "example.com:80", "10.0.0.1", "[::2]", "a b"])
-def test_whoever_calls_it_by_another_name_gets_nothing(host):
-    assert Controlled().refused("GET", "/requests", host=host)[0] == 403
+def test_a_broker_is_started_though_the_client_is_gone():
+    control, begun, free = Controlled(), asyncio.Event(), asyncio.Event()
 
+    async def revive(node):
+        begun.set()
+        await free.wait()
+        control.done.append("start")
 
-@pytest.mark.parametrize(
-    "host", ["localhost", "localhost:80", "127.0.0.1", "127.1.2.3:80", "[::1]:80"]
-)
-def test_it_goes_by_the_names_of_this_machine(host):
-    assert Controlled()("GET", "/requests", host=host) == []
+    async def scenario():
+        control.running.revive = revive
+        responding = asyncio.ensure_future(
+            control.control.respond(HttpRequest("POST", "/start", {}))
+        )
+        await begun.wait()
+        responding.cancel()
+        await asyncio.wait([responding])
+        free.set()
+        while not control.done:
+            await asyncio.sleep(0)
 
-
-@pytest.mark.parametrize("origin", ["null", "http://localhost", "https://example.com"])
-def test_a_page_in_a_browser_gets_nothing(origin):
-    assert Controlled().refused("POST", "/advance", {"ms": 1}, origin=origin)[0] == 403
+    asyncio.run(asyncio.wait_for(scenario(), HANG_S))

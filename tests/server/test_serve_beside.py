@@ -25,11 +25,12 @@ def addresses(server, *names):
     return found
 
 
-def http(address, path, body=None):
+def http(address, path, body=None, **fields):
     """Send a POST if there is a body, else a GET; return the status and the response."""
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", data, HANG_S) as answer:
+        request = urllib.request.Request(f"http://{address}{path}", data, fields)
+        with urllib.request.urlopen(request, None, HANG_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -54,6 +55,8 @@ def test_time_is_moved_and_numbers_are_told_over_http():
         assert 'coterie_requests_total{api="JoinGroup"} 1\n' in numbers
         assert "coterie_connections 1\n" in numbers
         assert http(at["metrics"], "/")[0] == 404
+        assert http(at["control"], "/advance", {"ms": 1}, Origin="http://evil.example")[0] == 403
+        assert http(at["metrics"], "/metrics", Host="evil.example")[0] == 403
 
 
 def test_a_group_is_waited_for_over_http():

@@ -14,6 +14,7 @@ from coterie.server.cluster import Cluster, Listener, Node
 from coterie.server.net.accepting import Acceptor
 from coterie.server.net.listener import Heart, Peer, Peers
 from coterie.server.net.tls import server_context
+from coterie.server.options import Place
 from support.server.asking import request
 
 VERSIONS = request("ApiVersions", 3, {})
@@ -55,7 +56,7 @@ def log_after(loop, context, talk):
         node = cluster.nodes[1] = Node(1, {listener: ("127.0.0.1", 0)})
         peers = Peers(Dispatcher(cluster), Heart(loop, cluster, virtual=True))
         acceptor = Acceptor(partial(Peer, peers, node, listener), context)
-        await acceptor.listen("127.0.0.1", 0)
+        await acceptor.listen(Place("SSL", "127.0.0.1", 0))
         try:
             await talk(acceptor.port)
             while acceptor._greeting:

@@ -30,11 +30,10 @@ def watched(tmp_path, monkeypatch):
     watcher = watcher_of(log, tmp_path / "data")
     result = SimpleNamespace(watcher=watcher, lines=[], heap=[])
 
-    async def serve(host, port, respond, tls):
-        result.place, result.web, result.tls = (host, port), respond.__self__, tls
+    async def serve(place, respond, access, tls):
+        result.place, result.web, result.access, result.tls = place, respond.__self__, access, tls
         result.loop = asyncio.get_running_loop()
-        socket = SimpleNamespace(getsockname=lambda: (host, port + 1))
-        return SimpleNamespace(sockets=[socket], close=lambda: result.lines.append("closed"))
+        return SimpleNamespace(port=place.port + 1, close=lambda: result.lines.append("closed"))
 
     def run(follow, **options):
         taken = {number: asyncio.Event() for number in range(1, 9)}
@@ -118,6 +117,6 @@ def test_pages_load_themselves_again_after_the_interval_in_whole_seconds_but_at_
     result = watched(one_step, interval_s=interval_s, **options)
     assert result.web.page_fields[0] == f"Refresh: {reload_s}"
     assert (result.web.keep_ms, result.web.now_ms) == (7_200_001, epoch_ms)
-    assert (result.web.access.login, result.web.access.loopback) == ("me:secret", True)
-    assert (result.place, result.tls) == (("127.0.0.1", 80), "a context")
+    assert (result.access.login, result.access.loopback) == ("me:secret", True)
+    assert (result.place[1:3], result.tls) == (("127.0.0.1", 80), "a context")
     assert result.lines[0] == LISTENING.replace("http:", "https:")

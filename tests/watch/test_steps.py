@@ -14,11 +14,11 @@ import pytest
 
 from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
 from coterie.log.folders import find_segments
-from coterie.server.admin.http import HttpRequest, Refusal
+from coterie.server.admin.http_messages import HttpRequest, Refusal
 from coterie.watch import snapshot
 from coterie.watch.totals import Mark, nothing
 from coterie.watch.watcher import Watcher
-from coterie.watch.web import Access, Web
+from coterie.watch.web import Web
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written
 from support.log_writer import commit, each
@@ -38,20 +38,16 @@ def served(watcher):
     """Requests paths; and the groups whose page was drawn."""
     drawn = []
 
-    def read(request):
+    async def read(request):
         drawn.append(request.group)
         return b"page"
 
     def get(path):
-        request = HttpRequest("GET", path, "localhost", None, 0, False)
-        return asyncio.run(web.respond(request))
+        return asyncio.run(web.respond(HttpRequest("GET", path, {})))
 
     with ThreadPoolExecutor(1) as steps:
-        web = Web(watcher, steps, Access(), 1 << 50, lambda: 0, 7, read)
-        try:
-            yield get, drawn
-        finally:
-            web.pages.shutdown()
+        web = Web(watcher, steps, 1 << 50, lambda: 0, 7, read)
+        yield get, drawn
 
 
 def test_bytes_that_a_compressed_segment_unpacks_to_make_up_for_none_that_are_unread(tmp_path):

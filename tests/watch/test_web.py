@@ -1,7 +1,6 @@
 """What a watcher answers over HTTP while it steps, while its log is away, and while it ends."""
 
 import asyncio
-import base64
 import json
 import os
 import shutil
@@ -16,9 +15,11 @@ from coterie import heap
 from coterie.errors import CoterieError
 from coterie.log.folders import Listing, find_segments
 from coterie.server.admin import http
-from coterie.server.admin.http import HttpRequest, Refusal
+from coterie.server.admin.access import Access
+from coterie.server.admin.http_messages import HttpRequest, Refusal
+from coterie.server.options import Place
 from coterie.watch.reading import ANSWER, PAGE, PYTHON, Reading, ReadRequest, Scope
-from coterie.watch.web import Access, Web
+from coterie.watch.web import Web
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import FIRST_MS, Written
 from support.log_writer import batch, commit
@@ -30,13 +31,11 @@ from support.watch.watched import watcher_of
 def served(watcher, now_ms=0, keep_ms=1 << 50, read=None):
     """The watcher's web, with a thread for its steps."""
     with ThreadPoolExecutor(1) as steps:
-        web = Web(watcher, steps, Access(), keep_ms, lambda: now_ms, 7, read)
-        yield web
-        web.pages.shutdown()
+        yield Web(watcher, steps, keep_ms, lambda: now_ms, 7, read)
 
 
-def requested(path, host="localhost", method="GET", authorization=None):
-    return HttpRequest(method, path, host, None, 0, False, authorization=authorization)
+def requested(path):
+    return HttpRequest("GET", path, {})
 
 
 def get(web, path):
@@ -57,46 +56,6 @@ def log(tmp_path):
     for number in (1, 2):
         shutil.copytree(log.folder, log.home / f"__consumer_offsets-{number}")
     return log
-
-
-def basic(login):
-    return f"Basic {base64.b64encode(login.encode()).decode()}"
-
-
-LOGIN = "me:secret"
-
-
-@pytest.mark.parametrize(
-    ("access", "request_", "status"),
-    [
-        (Access(), requested("/", "localhost:8080"), None),
-        (Access(), requested("/", "127.0.0.1"), None),
-        (Access(), requested("/", "rebound.example"), 403),
-        (Access(), requested("/", method="POST"), 405),
-        (Access(loopback=False), requested("/", "monitor.example"), None),
-        (Access(LOGIN), requested("/"), 401),
-        (Access(LOGIN), requested("/", authorization=basic("me:wrong")), 401),
-        (Access(LOGIN), requested("/", authorization=basic(LOGIN)), None),
-        (Access(LOGIN), requested("/", authorization=basic(LOGIN).replace("B", "b", 1)), None),
-        (Access(LOGIN), requested("/", authorization=basic(LOGIN).replace("Basic", "Bearer")), 401),
-        (Access(LOGIN), requested("/", authorization=basic(LOGIN) + "!"), 401),  # no base64
-        (Access(LOGIN), requested("/", authorization="Basic bWU6"), 401),
-        (Access(LOGIN), requested("/", "any.example", authorization=basic(LOGIN)), None),
-        (Access(LOGIN), requested("/", method="POST", authorization=basic(LOGIN)), 405),
-    ],
-)
-def test_only_this_machine_may_ask_or_who_has_the_password_and_only_by_get(
-    access, request_, status
-):
-    if status in (403, 405):
-        with pytest.raises(Refusal) as raised:
-            access.refusal(request_)
-        assert raised.value.status == status
-        return
-    refused = access.refusal(request_)
-    assert (refused and refused.status) == status
-    if refused:
-        assert refused.fields == ('WWW-Authenticate: Basic realm="coterie"',)
 
 
 def test_healthz_is_503_before_the_first_step_and_has_the_age_of_the_newest_record(log):
@@ -155,14 +114,14 @@ def test_freed_memory_is_given_back_after_each_answer_from_the_state(
     assert trims == [1]
 
 
-def test_a_page_loads_itself_again_and_is_not_stored(log):
+def test_a_page_loads_itself_again(log):
     pytest.importorskip("jinja2")
     watcher = watcher_of(log)
     watcher.step()
     with served(watcher) as web:
         page = asyncio.run(web.respond(requested("/")))
     assert (page.status, page.content_type) == (200, "text/html; charset=utf-8")
-    assert page.fields == ("Refresh: 7", "Cache-Control: no-store")
+    assert page.fields == ("Refresh: 7",)
 
 
 def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(log):
@@ -171,9 +130,9 @@ def test_a_page_is_named_after_its_group_and_drawn_again_only_after_new_records(
     watcher.step()
     drawn = []
 
-    def read(request):
+    async def read(request):
         drawn.append(request.group)
-        return Reading(lambda: False)(request)
+        return await Reading()(request)
 
     with served(watcher, read=read) as web:
         assert "<title>Consumer groups" in get(web, "/")[1]
@@ -190,7 +149,7 @@ def test_the_four_pages_that_were_asked_for_last_are_not_drawn_again(log):
     watcher.step()
     drawn = []
 
-    def read(request):
+    async def read(request):
         assert request.what == PAGE
         drawn.append(request.group)
         return f"page of {request.group}".encode()
@@ -243,7 +202,7 @@ def test_a_record_of_the_time_0_has_an_age(tmp_path):
 def test_questions_cover_a_time_up_to_the_newest_record(log, keep_ms, since_ms):
     scopes = []
 
-    def read(request):
+    async def read(request):
         scopes.append(request.scope)
         return b"[]"
 
@@ -306,36 +265,78 @@ NOTHING = Scope(Listing((), ()), None, 0, 0)
 ENDLESS = "import sys; sys.stdin.buffer.read(); open(sys.argv[1], 'rb').read()"  # of a pipe
 
 
-def test_the_end_of_the_watcher_ends_the_process_that_reads(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    read = Reading(lambda: True, [sys.executable, "-c", ENDLESS, str(tmp_path / "pipe")])
-    with pytest.raises(CoterieError, match=r"^coterie watch ends$"):
-        read(ReadRequest(PAGE, None, NOTHING))
+def answer(command, request=None):
+    """What a process answers."""
+    return asyncio.run(Reading(command)(request or ReadRequest(PAGE, None, NOTHING)))
+
+
+def test_a_reading_that_is_cancelled_ends_its_process(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = Reading([sys.executable, "-c", ENDLESS, str(pipe)])
+
+    async def scenario():
+        reading = asyncio.ensure_future(read(ReadRequest(PAGE, None, NOTHING)))
+        opened = await asyncio.to_thread(pipe.open, "wb", buffering=0)  # once it reads the pipe
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        with opened, pytest.raises(BrokenPipeError):
+            opened.write(b"x")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/api/growth", "/"])
+def test_what_clients_that_are_gone_asked_for_is_not_read(log, path):
+    watcher = watcher_of(log)
+    watcher.step()
+    reads = []
+
+    async def scenario():
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def read(request):
+            reads.append(request)
+            if len(reads) == 1:
+                begun.set()
+                await ended.wait()
+            return b"[]"
+
+        with served(watcher, read=read) as web:
+            dropped = [asyncio.ensure_future(web.respond(requested(path))) for _ in range(60)]
+            await begun.wait()
+            last = asyncio.ensure_future(web.respond(requested(path)))
+            for each in dropped:
+                each.cancel()
+            assert (await last).body == b"[]"
+
+    asyncio.run(asyncio.wait_for(scenario(), HANG_S))
+    assert len(reads) == 2
 
 
 def test_a_process_that_reads_and_is_killed_is_one_line():
     ended = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     with pytest.raises(CoterieError, match=r"that reads the log ended with status -9$"):
-        Reading(lambda: False, ended)(ReadRequest(PAGE, None, NOTHING))
+        answer(ended)
 
 
 def test_a_process_that_reads_has_a_session_of_its_own_so_that_ctrl_c_is_for_the_watcher():
     is_leader = f"{ANSWER!r} + str(os.getsid(0) == os.getpid()).encode()"
     program = f"import os, sys; sys.stdin.buffer.read(); sys.stdout.buffer.write({is_leader})"
-    read = Reading(lambda: False, [sys.executable, "-c", program])
-    assert read(ReadRequest(PAGE, None, NOTHING)) == b"True"
+    assert answer([sys.executable, "-c", program]) == b"True"
 
 
 def test_a_process_that_does_not_start_is_one_line(tmp_path):
     with pytest.raises(CoterieError, match=r"that reads the log does not start: .*no-python"):
-        Reading(lambda: False, [str(tmp_path / "no-python")])(ReadRequest(PAGE, None, NOTHING))
+        answer([str(tmp_path / "no-python")])
 
 
 def test_what_modules_print_at_their_import_is_no_part_of_an_answer(log):
     def rows(prelude):
         command = [*PYTHON[:2], prelude + PYTHON[2]]
         scope = Scope(find_segments([log.home]), None, 0, 0)
-        return Reading(lambda: False, command)(ReadRequest("growth", None, scope))
+        return answer(command, ReadRequest("growth", None, scope))
 
     assert rows("print('noise', flush=True); ") == rows("")
 
@@ -344,7 +345,7 @@ def test_a_page_that_cannot_be_drawn_says_why(log):
     listing = find_segments([log.home])
     log.active.unlink()
     with pytest.raises(CoterieError, match=str(log.active)):
-        Reading(lambda: False)(ReadRequest("growth", None, Scope(listing, None, 0, 0)))
+        answer(PYTHON, ReadRequest("growth", None, Scope(listing, None, 0, 0)))
 
 
 @pytest.mark.parametrize(
@@ -366,8 +367,8 @@ def test_unknown_parameters_of_a_question_are_named(query, says, log):
 
 async def raw(web, request):
     """Send bytes to a server of the watcher; all that it answers."""
-    server = await http.serve("127.0.0.1", 0, web.respond)
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+    server = await http.serve(Place("HTTP", "127.0.0.1", 0), web.respond, Access())
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(request)
     answered = await asyncio.wait_for(reader.read(), HANG_S)
     writer.close()
@@ -383,14 +384,6 @@ def test_head_is_answered_as_get_without_the_body(log):
             request = f" {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
             got, head = (asyncio.run(raw(web, method + request)) for method in (b"GET", b"HEAD"))
             assert head == got[: got.index(b"\r\n\r\n") + 4]
-
-
-def test_another_method_is_told_which_there_are(log):
-    with served(watcher_of(log)) as web:
-        request = b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        head = asyncio.run(raw(web, request)).partition(b"\r\n\r\n")[0].split(b"\r\n")
-    assert head[0] == b"HTTP/1.1 405 Method Not Allowed"
-    assert b"Allow: GET, HEAD" in head
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class Running:
             for number, place in enumerate(options.places)
         ]
         self._servers: list[Acceptor] = []
-        self._beside: list[asyncio.AbstractServer] = []
+        self._beside: list[Acceptor] = []
         self._watch: Watch | None = None
         self._waits: GroupWaits | None = None
         self._stage: Stage | None = None
@@ -106,22 +106,18 @@ class Running:
             receive_bytes=config["socket.receive.buffer.bytes"],
         )
         try:
-            await acceptor.listen(place.host, place.port)
-            return acceptor
-        except (OSError, OverflowError) as error:
+            await acceptor.listen(place)
+        except CoterieError:
             await self._close_servers()
-            reason = getattr(error, "strerror", None) or error
-            raise CoterieError(
-                f"{place.address} cannot be listened on ({reason}); choose another address, or "
-                "port 0"
-            ) from None
+            raise
+        return acceptor
 
     @property
     def connections(self) -> int:
         """The number of open connections."""
         return len(self._peers.all)
 
-    def beside(self, server: asyncio.AbstractServer) -> None:
+    def beside(self, server: Acceptor) -> None:
         """Add an HTTP server, which is closed when this server stops."""
         self._beside.append(server)
 

@@ -124,20 +124,26 @@ async def _start_beside(running: Running) -> None:
     if options.control is not None:
         from coterie.server.admin.control import Control
 
-        log(f"control at {await http_beside(running, options.control, Control(running).respond)}")
+        methods = ("GET", "POST", "DELETE")
+        respond = Control(running).respond
+        log(f"control at {await http_beside(running, options.control, respond, methods)}")
     if options.metrics is not None:
         from coterie.server.admin.metrics import Metrics
 
         log(f"metrics at {await http_beside(running, options.metrics, Metrics(running).respond)}")
 
 
-async def http_beside(running: Running, place: Place, respond: Any) -> str:
+async def http_beside(
+    running: Running, place: Place, respond: Any, methods: tuple[str, ...] = ("GET", "HEAD")
+) -> str:
     """Serve HTTP at an address while the server runs; return the address."""
     from coterie.server.admin import http
+    from coterie.server.admin.access import Access
 
-    server = await http.serve(place.host, place.port, respond)
+    access = Access(loopback=place.is_loopback, methods=methods)
+    server = await http.serve(place, respond, access)
     running.beside(server)
-    return place._replace(port=server.sockets[0].getsockname()[1]).address
+    return place._replace(port=server.port).address
 
 
 def _print_line(line: str) -> None:

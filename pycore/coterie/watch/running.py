@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from coterie import heap
 from coterie.server.admin import http
+from coterie.server.admin.access import Access
 from coterie.server.ending import end_other_tasks, end_signals
 from coterie.times import epoch_ms
 from coterie.watch.watcher import Watcher
-from coterie.watch.web import Access, Web, trimming
+from coterie.watch.web import Web, trimming
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -69,9 +70,9 @@ async def _watch(watcher: Watcher, options: Options, follow: Follow | None) -> N
     steps = ThreadPoolExecutor(1)
     access = Access(options.login, options.place.is_loopback)
     reload_s = max(round(options.interval_s), MIN_RELOAD_S)
-    web = Web(watcher, steps, access, options.keep_ms, epoch_ms, reload_s)
-    server = await http.serve(options.place.host, options.place.port, web.respond, options.tls)
-    address = options.place._replace(port=server.sockets[0].getsockname()[1]).address
+    web = Web(watcher, steps, options.keep_ms, epoch_ms, reload_s)
+    server = await http.serve(options.place, web.respond, access, options.tls)
+    address = options.place._replace(port=server.port).address
     say(f"listening {'http' if options.tls is None else 'https'}://{address}")
     following = None
     try:
@@ -90,7 +91,6 @@ async def _watch(watcher: Watcher, options: Options, follow: Follow | None) -> N
     finally:
         server.close()
         await end_other_tasks()
-        web.pages.shutdown(wait=False, cancel_futures=True)
         await loop.run_in_executor(steps, watcher.close)
         steps.shutdown()
 

@@ -7,12 +7,8 @@ answered from the files, by a process of their own; a page stays until there is 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -21,13 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from coterie import heap
 from coterie.errors import CoterieError
 from coterie.insight.render.tables import json_lines
-from coterie.server.admin.http import (
-    Answer,
-    HttpRequest,
-    Refusal,
-    is_loopback_host,
-    json_answer,
-)
+from coterie.server.admin.http_messages import Answer, HttpRequest, Refusal, json_answer
 from coterie.watch import exposition
 from coterie.watch.reading import PAGE, Reading, ReadRequest, Scope
 from coterie.watch.watcher import LOG, Watcher
@@ -36,45 +26,11 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 QUESTIONS = ("audit", "expire", "explain", "growth")
 GROUPS_PATH, API_PATH = "/groups/", "/api/"
-METHODS = ("GET", "HEAD")
 PAGES_STORED = 4
 KNOWN = (
     "there are /metrics, /, /groups/GROUP, /healthz, /api/groups, /api/metrics and "
     f"{', '.join(API_PATH + name for name in QUESTIONS)}, with ?group=GROUP"
 )
-
-
-@dataclass(frozen=True)
-class Access:
-    """Who may ask: ``login`` is USER:PASSWORD, None: everybody; ``loopback``: from this machine."""
-
-    login: str | None = None
-    loopback: bool = True
-
-    def refusal(self, request: HttpRequest) -> Answer | None:
-        """Return the answer to a request that is not allowed."""
-        if self.login is not None and not hmac.compare_digest(
-            login_of(request.authorization), self.login.encode()
-        ):
-            body = json_answer({"error": "a user and a password are needed"}, 401)
-            return body._replace(fields=('WWW-Authenticate: Basic realm="coterie"',))
-        if self.login is None and self.loopback and not is_loopback_host(request.host):
-            raise Refusal(HTTPStatus.FORBIDDEN, "ask for it as 127.0.0.1 or localhost")
-        if request.method not in METHODS:
-            what = f"there are only {' and '.join(METHODS)}"
-            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, what, f"Allow: {', '.join(METHODS)}")
-        return None
-
-
-def login_of(authorization: str | None) -> bytes:
-    """Return USER:PASSWORD of a header field, b"" if it has none."""
-    scheme, _, text = (authorization or "").partition(" ")
-    if scheme.lower() != "basic":
-        return b""
-    try:
-        return base64.b64decode(text.strip(), validate=True)
-    except (binascii.Error, ValueError):
-        return b""
 
 
 class Web:
@@ -86,8 +42,6 @@ class Web:
         The watcher; only ``steps`` touches it.
     steps
         The thread of its steps.
-    access
-        Who may ask.
     keep_ms
         How much time pages and questions cover, up to the newest record.
     now_ms
@@ -95,32 +49,28 @@ class Web:
     reload_s
         A page in a browser loads itself again after so many seconds.
     read
-        Answers from the files, on a thread of its own; None: a :class:`Reading`.
+        Answers from the files, one request at a time; None: a :class:`Reading`.
     """
 
     def __init__(
         self,
         watcher: Watcher,
         steps: ThreadPoolExecutor,
-        access: Access,
         keep_ms: int,
         now_ms: Callable[[], int],
         reload_s: int,
-        read: Callable[[ReadRequest], bytes] | None = None,
+        read: Callable[[ReadRequest], Awaitable[bytes]] | None = None,
     ) -> None:
-        self.watcher, self.steps, self.access = watcher, steps, access
+        self.watcher, self.steps = watcher, steps
         self.keep_ms, self.now_ms = keep_ms, now_ms
-        self.read = read or Reading(lambda: watcher.stopping)
-        self.page_fields = (f"Refresh: {reload_s}", "Cache-Control: no-store")
-        self.pages = ThreadPoolExecutor(1)
+        self.read = read or Reading()
+        self.reading = asyncio.Lock()
+        self.page_fields = (f"Refresh: {reload_s}",)
         self.latest_pages: dict[str | None, tuple[int, bytes]] = {}
         self.shown: tuple[int, str] | None = None
 
     async def respond(self, request: HttpRequest) -> Answer:
         """Answer a request, or raise Refusal."""
-        refused = self.access.refusal(request)
-        if refused is not None:
-            return refused
         try:
             url = urlsplit(request.path)
         except ValueError:
@@ -148,16 +98,12 @@ class Web:
             return shown
         if name in QUESTIONS:
             scope = await self._scope(group)
-            return Answer(
-                200, await self._read(partial(self.read, ReadRequest(name, group, scope)))
-            )
+            async with self.reading:
+                return Answer(200, await self.read(ReadRequest(name, group, scope)))
         raise Refusal(HTTPStatus.NOT_FOUND, KNOWN)
 
     async def _step(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self.steps, trimming(work))
-
-    async def _read(self, work: Callable[[], bytes]) -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(self.pages, work)
 
     def metrics(self) -> str:
         """Return the text of /metrics."""
@@ -212,16 +158,14 @@ class Web:
     async def _page(self, group: str | None) -> Answer:
         scope = await self._scope(group)
 
-        def draw() -> bytes:
-            known = self.latest_pages.pop(group, None)
-            if known is None or known[0] != scope.version:
-                known = scope.version, self.read(ReadRequest(PAGE, group, scope))
-            self.latest_pages[group] = known
+        async with self.reading:  # several may wait for the same page
+            version, page = self.latest_pages.pop(group, (None, b""))
+            if version != scope.version:
+                page = await self.read(ReadRequest(PAGE, group, scope))
+            self.latest_pages[group] = scope.version, page
             while len(self.latest_pages) > PAGES_STORED:
                 self.latest_pages.pop(next(iter(self.latest_pages)))
-            return known[1]
-
-        return Answer(200, await self._read(draw), HTML, self.page_fields)
+        return Answer(200, page, HTML, self.page_fields)
 
 
 def trimming(work: Callable[[], Any]) -> Callable[[], Any]:

@@ -3,12 +3,12 @@
 POST /advance {"ms"}, /fail {"api", ...}, /kill {"node"}, /start {"node"}, /move {"group_id",
 "node"}, /wait {"group_id", "state", "members", "timeout_s"}; GET /snapshot/GROUP, /requests,
 /fail/ID; DELETE /fail/ID. Arguments and checks are those of the methods of ``Broker``. POST /fail
-returns the id of the fault, POST /wait the group as GET /snapshot/GROUP does. Requests from web
-pages are refused, as are names other than localhost.
+returns the id of the fault, POST /wait the group as GET /snapshot/GROUP does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from coterie.arguments import span
 from coterie.errors import ArgumentError, CoterieError
-from coterie.server.admin.http import Answer, HttpRequest, Refusal, is_loopback_host, json_answer
+from coterie.server.admin.http_messages import Answer, HttpRequest, Refusal, json_answer
 from coterie.server.api.faults import Fault
 from coterie.server.group_waits import TIMEOUT_S, timeout_of
 from coterie.server.running import Running
@@ -45,7 +45,6 @@ class Control:
 
     async def respond(self, request: HttpRequest) -> Answer:
         """Answer a request, or raise Refusal."""
-        _refuse_pages(request)
         try:
             path = urlsplit(request.path).path
         except ValueError:
@@ -107,7 +106,8 @@ class Control:
         return {}
 
     async def _start(self, *, node: int | None = None) -> dict[str, Any]:
-        await self._running.revive(node)
+        # A client that is gone must not leave half of the listeners closed.
+        await asyncio.shield(self._running.revive(node))
         return {}
 
     def _move(self, *, group_id: str, node: int | None = None) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Control:
         return await self._running.wait_for(group_id, timeout_s=timeout_s, **what)
 
 
-_MAX_WAIT_S = 50  # a connection whose answer takes a minute is closed
+_MAX_WAIT_S = 50  # many HTTP clients give up after a minute
 _FAULT = "/fail/"
 _KNOWN = (
     "there are POST /advance, /fail, /kill, /start, /move, /wait, GET /snapshot/GROUP, /requests, "
@@ -164,11 +164,3 @@ def _arguments(body: bytes) -> _Arguments:
 def _argument_error(error: TypeError) -> str:
     """Return Python's message about wrong arguments without the name of the method."""
     return str(error).partition("() ")[2] or str(error)
-
-
-def _refuse_pages(request: HttpRequest) -> None:
-    """Refuse requests of web pages, and requests addressed to a name other than localhost."""
-    if request.origin is not None:
-        raise Refusal(HTTPStatus.FORBIDDEN, "this is not for pages in a browser")
-    if not is_loopback_host(request.host):
-        raise Refusal(HTTPStatus.FORBIDDEN, "ask for it as 127.0.0.1 or localhost")

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from coterie.prometheus import label_text, text_lines
-from coterie.server.admin.http import Answer, HttpRequest, Refusal
+from coterie.server.admin.http_messages import Answer, HttpRequest, Refusal
 from coterie.server.api.call import Call, Handler
 from coterie.server.api.table import NAMES
 from coterie.server.cluster import Cluster
@@ -47,9 +47,9 @@ class Metrics:
         return self._next is None or self._next(call, handler)
 
     async def respond(self, request: HttpRequest) -> Answer:
-        """Answer GET /metrics."""
-        if request.method != "GET" or request.path.partition("?")[0] != "/metrics":
-            raise Refusal(404, "there is GET /metrics")
+        """Answer /metrics."""
+        if request.path.partition("?")[0] != "/metrics":
+            raise Refusal(404, "there is /metrics")
         return Answer(200, self.text().encode(), CONTENT_TYPE)
 
     def text(self) -> str:

@@ -15,6 +15,9 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+from coterie.errors import CoterieError
+from coterie.server.options import Place
+
 __all__ = ["Acceptor", "HandshakeObserver"]
 
 _BACKLOG = 1024  # of the listening socket
@@ -42,6 +45,10 @@ class Acceptor:
         The TLS context, or None.
     send_bytes, receive_bytes : int
         The sizes of the system's buffers of each connection; -1: the system chooses.
+    handshake_s
+        How long a TLS handshake may take; None: a minute.
+    handshakes_max
+        How many TLS handshakes there are at a time; one more ends the oldest. None: no limit.
 
     Attributes
     ----------
@@ -58,22 +65,36 @@ class Acceptor:
         *,
         send_bytes: int = -1,
         receive_bytes: int = -1,
+        handshake_s: float | None = None,
+        handshakes_max: int | None = None,
     ) -> None:
         self._factory, self._tls = factory, tls
         self._buffers = {socket.SO_SNDBUF: send_bytes, socket.SO_RCVBUF: receive_bytes}
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
-        self._greeting: set[asyncio.Task[None]] = set()
+        self._handshake_s = None if tls is None else handshake_s
+        self._handshakes_max = None if tls is None else handshakes_max
+        self._greeting: dict[asyncio.Task[None], None] = {}  # the oldest first
 
-    async def listen(self, host: str, port: int) -> None:
+    async def listen(self, place: Place) -> None:
         """Listen on one port at each address of a host.
 
         Raises
         ------
-        OSError
+        CoterieError
             An address is taken, or does not belong to this machine.
         """
-        self.port = port
+        self.port = place.port
+        try:
+            await self._listen(place.host, place.port)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CoterieError(
+                f"{place.address} cannot be listened on ({reason}); choose another address, or "
+                "port 0"
+            ) from None
+
+    async def _listen(self, host: str, port: int) -> None:
         addresses = await self._loop.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -127,8 +148,12 @@ class Acceptor:
                 return
             accepted.setblocking(False)
             greeting = self._loop.create_task(self._greet(accepted))
-            self._greeting.add(greeting)
-            greeting.add_done_callback(self._greeting.discard)
+            self._greeting[greeting] = None
+            greeting.add_done_callback(lambda ended: self._greeting.pop(ended, None))
+            if self._handshakes_max is not None and len(self._greeting) > self._handshakes_max:
+                oldest = next(iter(self._greeting))
+                del self._greeting[oldest]
+                oldest.cancel()
 
     def _resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:
@@ -138,7 +163,12 @@ class Acceptor:
         protocol = self._factory()
         try:
             peername = accepted.getpeername()
-            await self._loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls)
+            await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._handshake_s,
+            )
         except (OSError, asyncio.TimeoutError) as error:
             accepted.close()  # no TLS, no client certificate, or the peer is gone
             if isinstance(error, ssl.SSLError) and isinstance(protocol, HandshakeObserver):
