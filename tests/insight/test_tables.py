@@ -14,7 +14,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from coterie.cli.tables import show_tables
-from coterie.insight.render.tables import NAME, NUMBERS, Block, Table, printable
+from coterie.insight.render.tables import NAME, NUMBERS, Block, Table
+from coterie.printable import printable
 from support.terminal import plain
 
 UNBROKEN = 1_000_000

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from coterie.cli import logs, undo
+from coterie.cli import logs, undo, undo_warnings
 from coterie.replay.engine import SPARK_FROM_BYTES, choose_engine
 from coterie.times import format_time
 from support.commandline import coterie, coterie_ok, fails
@@ -184,7 +184,7 @@ def test_a_reset_of_a_pattern_names_the_groups(tmp_path):
 def test_of_very_many_partitions_the_groups_are_reported(monkeypatch, tmp_path):
     folder = log_of(tmp_path, *NAMES)
     monkeypatch.setattr(undo, "ROWS_SHOWN", 4)
-    monkeypatch.setattr(undo, "WARNINGS_SHOWN", 0)
+    monkeypatch.setattr(undo_warnings, "WARNINGS_SHOWN", 0)
     result = coterie_ok("undo", folder, "--all-groups", "--at", 2_000)
     assert "5 partitions of 5 groups; --against-latest shows each" in result.stderr
     lines = [line.split() for line in result.stderr.splitlines()]

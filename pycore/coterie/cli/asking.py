@@ -44,6 +44,7 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.cli.tables import show_tables
+from coterie.cli.terminal import write_data
 from coterie.extras import missing_module
 from coterie.insight.asking import (
     TRUSTED,
@@ -293,9 +294,9 @@ def show(
         else:
             with text_of(path) as out:
                 if options.form == "json":
-                    out.writelines(tables.json_lines(noted))
+                    write_data(tables.json_lines(noted), out)
                 elif options.form == "csv":
-                    out.writelines(tables.csv_lines(fields, noted))
+                    write_data(tables.csv_lines(fields, noted), out)
                 else:
                     drawn = draw or (lambda rows: [tables.table(with_trust(own, rows), rows)])
                     show_tables(drawn(list(noted)), out, path is None)

@@ -24,6 +24,7 @@ from coterie.insight.offsets.divergence import Live, read_live
 from coterie.insight.offsets.log_starts import OUT_OF_RANGE
 from coterie.insight.questions import audit
 from coterie.insight.render import tables
+from coterie.printable import printable
 from coterie.times import format_time
 
 SHOWN = (
@@ -209,7 +210,7 @@ def draw(
     if differing:
         first = min(differing, key=lambda row: (row["timestamp"] or 0, row["log_offset"]))
         time = "-" if first["timestamp"] is None else format_time(first["timestamp"])
-        yield tables.printable(
+        yield printable(
             f"first differing record: {first['file']}, byte {first['position']}, "
             f"offset {first['log_offset']}, {time}"
         )
@@ -225,13 +226,13 @@ def ways_back(rows: list[Row], log: str) -> list[str]:
         if row["kind"] == REWIND and ONE_REWIND.match(row["detail"] or "") and row["timestamp"]:
             before = ["--group", row["group_id"], "--before", format_time(row["timestamp"])]
             commands.setdefault(row["group_id"], f"coterie undo {log} {shlex.join(before)}")
-    return [tables.printable(command) for command in commands.values()]
+    return [printable(command) for command in commands.values()]
 
 
 def paragraph(row: Row, log: str) -> tables.Block:
     """Return a finding as a paragraph: what, who, since when, where, the command to go on with."""
-    names = {name: tables.printable(str(row[name] or "")) for name in ("group_id", "topic")}
-    topic = names["topic"] if row["partition"] is None else f"{names['topic']}-{row['partition']}"
+    topic = row["topic"] or ""
+    topic = topic if row["partition"] is None else f"{topic}-{row['partition']}"
     first, last = row["first"] or row["timestamp"], row["last"] or row["timestamp"]
     times = [f"at {format_time(first)}"] if first is not None else []
     if first != last:
@@ -239,8 +240,8 @@ def paragraph(row: Row, log: str) -> tables.Block:
     record = f"offset {row['log_offset']}, byte {row['position']} of {row['file']}"
     since = [] if first is None else ["--since", format_time(max(first - BEFORE_MS, 0))]
     lines = [
-        [row["kind"], f"group {names['group_id']}", topic, audit.SEVERITIES[row["severity"]]],
-        [tables.printable(row["detail"] or "")],
+        [row["kind"], f"group {row['group_id'] or ''}", topic, audit.SEVERITIES[row["severity"]]],
+        [row["detail"] or ""],
         times,
         [record] if row["file"] is not None else [],
     ]

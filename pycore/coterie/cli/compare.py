@@ -16,6 +16,7 @@ from coterie.cli.logs import Logs, say_left_alone
 from coterie.cli.outfile import text_of, whole_file
 from coterie.cli.progress import TerminalProgress
 from coterie.cli.tables import show_tables
+from coterie.cli.terminal import write_data
 from coterie.insight.copies.comparison import (
     BEHIND,
     BEST,
@@ -31,6 +32,7 @@ from coterie.insight.copies.tails import GROUP_FIELDS
 from coterie.insight.render import tables
 from coterie.log.topic_id import CREATED_AGAIN
 from coterie.log.trust import named
+from coterie.printable import printable
 
 Row = dict[str, Any]
 SHOWN = (
@@ -113,11 +115,11 @@ def write(rows: list[Row], take: str | None, form: str, path: Path | None) -> No
     """Write the rows, or the folders of the best copies."""
     with text_of(path) as file:
         if take is not None:
-            file.writelines(f"{row['folder']}\n" for row in rows if row["status"] == BEST)
+            write_data((f"{row['folder']}\n" for row in rows if row["status"] == BEST), file)
         elif form == "json":
-            file.writelines(tables.json_lines(rows))
+            write_data(tables.json_lines(rows), file)
         elif form == "csv":
-            file.writelines(tables.csv_lines(FIELDS, rows))
+            write_data(tables.csv_lines(FIELDS, rows), file)
         else:
             show_tables(draw(rows), file, path is None)
 
@@ -150,7 +152,7 @@ def draw_divergence(number: int | None, rows: list[Row]) -> Iterator[tables.Piec
         if row["status"] != DIVERGED:
             continue
         until = row["common_until"]
-        yield tables.printable(
+        yield printable(
             f"{named(number)}: {row['copy']} and {best} have the same history up to offset "
             f"{until}; then {row['copy']} has {of_epoch(row, 'only_here', 'here')}, and {best} has "
             f"{of_epoch(row, 'lacking', 'there')}"

@@ -196,7 +196,7 @@ def draw_offsets(
         idle = head["idle_since"]
         since = "" if idle is None else f", idle since {format_time(idle)}"
         state = states.get(group, GONE)
-        yield tables.table(fields, lines, f"group {tables.printable(group)}: {state}{since}")
+        yield tables.table(fields, lines, f"group {group}: {state}{since}")
 
 
 def plural(count: int, what: str) -> str:

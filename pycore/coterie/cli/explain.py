@@ -24,6 +24,7 @@ from coterie.insight.groups.causes import counted
 from coterie.insight.questions import explain, explain_removals
 from coterie.insight.questions.explain_text import cause_of, summed, waited
 from coterie.insight.render import tables
+from coterie.printable import printable
 from coterie.times import format_time
 
 SHOWN = {
@@ -171,7 +172,7 @@ def table_of(group: str, rows: list[Row]) -> tables.Table:
         missing = not late
         cells = {**row, "cause": cause_of(row), "duration": waited(row)}
         lines.append([tables.cell(cells[name], kind) for name, kind in SHOWN.items()])
-    title = f"group {tables.shortened(tables.printable(group))}"
+    title = f"group {tables.shortened(printable(group))}"
     columns = [[line[place] for line in lines] for place in range(len(HEADINGS))]
     return tables.Table(title, HEADINGS, list(SHOWN.values()), columns)
 
@@ -180,14 +181,14 @@ def sum_lines(rows: list[Row], clients_named: int | None) -> Iterator[str]:
     """Yield a group's summary: totals, flapping clients, clients that cause rebalances."""
     for row in rows:
         if row["event"] == "summary":
-            yield tables.printable(summed(row))
+            yield printable(summed(row))
     clients = 0
     for row in rows:
         if row["event"] == "client":
             clients += 1
             if clients_named is None or clients <= clients_named:
-                yield f"  {tables.printable(row['cause'])} ({counted(row['count'], 'rebalance')})"
+                yield f"  {printable(row['cause'])} ({counted(row['count'], 'rebalance')})"
         elif row["event"] in explain.SUMMARIES[:-1]:
-            yield f"  {tables.printable(row['cause'])}"
+            yield f"  {printable(row['cause'])}"
     if clients_named is not None and clients > clients_named:
         yield f"  {counted(clients - clients_named, 'more client')}: --clients all shows them"

@@ -16,6 +16,7 @@ import click
 from coterie.atomic_file import OverlapError
 from coterie.cli.terminal import columns_at, text_lines
 from coterie.errors import CoterieError
+from coterie.printable import printable
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -28,11 +29,12 @@ class Failed(CoterieError):
     """A failure of a command; the message is the line to print."""
 
 
-def say(line: str) -> None:
-    """Print a line on standard error, wrapped at a terminal; ignore a closed standard error."""
+def say(*lines: str) -> None:
+    """Print lines on standard error, wrapped at a terminal; ignore a closed standard error."""
     with contextlib.suppress(OSError, ValueError):
-        lines = text_lines(line, columns_at(sys.stderr))
-        print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+        text = "\n".join(map(printable, lines))
+        shown = text_lines(text, columns_at(sys.stderr))
+        print(*shown, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def say_faults(count: int) -> None:

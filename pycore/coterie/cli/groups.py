@@ -20,8 +20,10 @@ from coterie.cli.logs import (
     say_left_alone,
     trust_notes,
 )
+from coterie.cli.outfile import text_of
 from coterie.cli.params import at_option, group_exclude_option, group_option
 from coterie.cli.progress import TerminalProgress
+from coterie.cli.terminal import write_data
 from coterie.log.folders import Listing
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
@@ -244,7 +246,7 @@ def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verb
         if view == "offsets" and group["pending_transactional_offsets"]:
             say_open_transactions(group, style)
         if view == "members" and form == "table" and (late := views.unreconciled_rows(group)):
-            say(f"\nMembers of group '{group['group_id']}' without their target:")
+            say("", f"Members of group '{group['group_id']}' without their target:")
             _say_table(tabular.draw_unreconciled(style, late))
     if form != "table":
         _print_rows(rows, form)
@@ -255,23 +257,24 @@ def say_open_transactions(group: views.Row, style: tabular.TableStyle) -> None:
 
     ``since`` is the time of the last pending commit of each partition.
     """
-    say(f"\nOpen transactions hold offsets of group '{group['group_id']}':")
+    say("", f"Open transactions hold offsets of group '{group['group_id']}':")
     _say_table(tabular.draw_open_transactions(style, views.open_transaction_rows(group)))
 
 
 def _warn(group: views.Row, kind: str) -> None:
     """Print the warnings of Kafka's tool on a group, and the members that cannot be read."""
     if group["state"] == "Empty":
-        say(f"\n{kind.capitalize()} group '{group['group_id']}' has no active members.")
+        say("", f"{kind.capitalize()} group '{group['group_id']}' has no active members.")
     elif group["state"] in REBALANCING and kind == "consumer":
-        say(f"\nWarning: Consumer group '{group['group_id']}' is rebalancing.")
+        say("", f"Warning: Consumer group '{group['group_id']}' is rebalancing.")
     for member_id, (_, problem) in assignments(group).items() if kind == "consumer" else ():
         if problem:
             say(f"coterie: group {group['group_id']!r}, member {member_id!r}: {problem}")
 
 
 def _print_rows(rows: Sequence[views.Row], form: str) -> None:
-    _print(tabular.as_json(rows) if form == "json" else tabular.as_csv(rows))
+    with text_of(None) as out:
+        write_data([tabular.as_json(rows) if form == "json" else tabular.as_csv(rows)], out)
 
 
 def _print_table(drawn: tabular.Drawn) -> None:
@@ -287,7 +290,7 @@ def _say_table(drawn: tabular.Drawn) -> None:
     if sys.stderr.isatty():
         _show(drawn, sys.stderr)
     else:
-        say(drawn.text.rstrip())
+        say(*drawn.text.rstrip().split("\n"))
 
 
 def _show(drawn: tabular.Drawn, out: TextIO) -> None:
@@ -301,7 +304,7 @@ def _show(drawn: tabular.Drawn, out: TextIO) -> None:
         for is_text, column in zip(texts, zip(*rows, strict=True), strict=False)
     ]
     kinds = ["string" if is_text else NAME for is_text in texts]
-    show_tables([Table(None, headings, kinds, spaced, plain=drawn.text.splitlines())], out)
+    show_tables([Table(None, headings, kinds, spaced, plain=drawn.text.split("\n")[:-1])], out)
 
 
 def _print(text: str) -> None:

@@ -13,6 +13,7 @@ from coterie.cli import asking
 from coterie.cli.lagnotes import Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import at_option, log_until_option
+from coterie.cli.terminal import write_data
 from coterie.insight.offsets.end_offsets import read_end_offsets
 from coterie.insight.questions import metrics
 
@@ -105,7 +106,7 @@ def command(
     if options.form == TEXT:
         all_rows = list(rows)
         with asking.text_out(options.inputs, options.out, options.overwrite) as out:
-            out.writelines(prometheus.text_lines(all_rows, names, granularity))
+            write_data(prometheus.text_lines(all_rows, names, granularity), out)
         found = bool(all_rows)
     else:
         found = asking.show(metrics.FIELDS, rows, options)

@@ -19,6 +19,7 @@ from coterie.cli.params import (
 )
 from coterie.log.folders import read_segment
 from coterie.log.records import FaultHandler, JsonLines, segment_records
+from coterie.printable import printable
 
 LINES_AT_ONCE = 2_000
 
@@ -78,6 +79,7 @@ def command(
             for number, segments in listing.partitions().items()
         }
     out = sys.stdout.buffer  # JSON is UTF-8 in any locale
+    at_terminal = sys.stdout.isatty()
     encoder = JsonLines()
     for segment in listing.segments:
         lines: list[str] = []
@@ -91,7 +93,8 @@ def command(
         ):
             if requested and not requested.has(row["timestamp"], row["offset"]):
                 continue
-            lines.append(encoder.line(row))
+            line = encoder.line(row)
+            lines.append(printable(line) if at_terminal else line)
             if len(lines) == LINES_AT_ONCE:
                 out.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
                 lines.clear()

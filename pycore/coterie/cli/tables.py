@@ -24,6 +24,7 @@ from coterie.cli.terminal import (
     wrapped,
 )
 from coterie.insight.render.tables import MISSING, NAME, NUMBERS, Block, Piece, Table
+from coterie.printable import printable
 
 NOTHING = (MISSING, "")
 WHOLE = (*NUMBERS, "timestamp", "bool", NAME)  # kinds whose cells are never wrapped
@@ -54,7 +55,7 @@ def table_lines(table: Table, screen: Screen) -> Iterator[str]:
     widths = column_widths(table, screen.width)
     if table.title is not None:
         title = screen.style("table.title")
-        yield from (line.join(title) for line in text_lines(table.title, screen.width))
+        yield from (line.join(title) for line in text_lines(printable(table.title), screen.width))
     if widths is None:
         yield ""
         for block in table.blocks or blocks_of(table):
@@ -160,7 +161,7 @@ def block_lines(block: Block, screen: Screen) -> Iterator[str]:
     """Yield the lines of a block; the first text has its style."""
     width = screen.width
     assert width is not None  # without a terminal, a table is drawn
-    head, *others = filter(None, block.lines)
+    head, *others = [list(map(printable, texts)) for texts in block.lines if texts]
     first, *later = packed(head, width, 0, 2 * INDENT, GAP)
     if first.startswith(head[0]):
         first = head[0].join(screen.style(block.style)) + first.removeprefix(head[0])
@@ -171,7 +172,7 @@ def block_lines(block: Block, screen: Screen) -> Iterator[str]:
         else:
             yield from packed(texts, width, INDENT, 2 * INDENT, GAP)
     if block.command:
-        yield from text_lines(" " * INDENT + block.command, width)
+        yield from text_lines(" " * INDENT + printable(block.command), width)
         yield ""
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
+
+from coterie.printable import printable
 
 USUAL_COLUMNS = 80  # of a terminal that does not say how wide it is
 INDENT = 2  # of the lines that go on with a text
@@ -68,12 +70,19 @@ def print_text(text: str) -> None:
     sys.stdout.writelines(f"{line}\n" for line in text_lines(text, columns_at(sys.stdout)))
 
 
+def write_data(lines: Iterable[str], out: TextIO) -> None:
+    """Write lines of data as they are; at a terminal, unprintable characters are escaped."""
+    if out.isatty():
+        lines = ("\n".join(map(printable, line.split("\n"))) for line in lines)
+    out.writelines(lines)
+
+
 def text_lines(text: str, width: int | None) -> Iterator[str]:
     """Yield the lines of a text, each wrapped with its own indent and ``INDENT`` more.
 
-    A command is continued as a shell takes it.
+    Only line breaks are left of unprintable characters. A command is continued as a shell takes it.
     """
-    for line in text.split("\n"):
+    for line in map(printable, text.split("\n")):
         if width is None or columns_of(line) <= width:
             yield line
         else:

@@ -13,6 +13,7 @@ from coterie.cli import asking, undoing
 from coterie.cli.failures import Failed, discard_output, explain, say
 from coterie.cli.params import TIME, retention_option
 from coterie.cli.tables import show_tables
+from coterie.cli.terminal import write_data
 from coterie.cli.undo_warnings import (
     by_group,
     going_back,
@@ -127,7 +128,7 @@ def write_reset(rows: list[Row], at_ms: int, options: asking.Options) -> None:
     planned = planned_of(rows, at_ms, options)
     single_group = len(set(options.groups)) == 1 and len({row["group_id"] for row in planned}) == 1
     with asking.text_out(options.inputs, options.out, options.overwrite) as out:
-        out.writelines(undoing.reset_lines(planned, with_group=not single_group))
+        write_data(undoing.reset_lines(planned, with_group=not single_group), out)
     show_tables(draw(rows) if len(rows) <= ROWS_SHOWN else draw_groups(rows), sys.stderr)
 
 
@@ -208,4 +209,4 @@ def draw(rows: list[Row]) -> Iterator[tables.Piece]:
         summary = ", ".join(
             f"{counts[change]} {change}" for change in undo.CHANGES if counts[change]
         )
-        yield tables.table(fields, group_rows, f"group {tables.printable(group)}: {summary}")
+        yield tables.table(fields, group_rows, f"group {group}: {summary}")

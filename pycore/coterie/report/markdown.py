@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from coterie.insight.groups.causes import counted
-from coterie.insight.render.tables import printable, shortened
+from coterie.insight.render.tables import shortened
+from coterie.printable import printable
 from coterie.report.gather import OVERVIEW, Gathered
 from coterie.report.page import section_data
 from coterie.report.sections import SECTIONS, Basis, Section

@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coterie.printable import printable
+
 if TYPE_CHECKING:
     from coterie.server.clock import Timers
 
@@ -46,7 +48,7 @@ class RateLimitedLog:
             self._suppressed[kind] = suppressed[0] + 1, line
             return
         self._begin(kind)
-        self._log(_printable(line))
+        self._log(_shortened(line))
 
     def _begin(self, kind: Hashable) -> None:
         self._suppressed[kind] = 0, ""
@@ -57,7 +59,7 @@ class RateLimitedLog:
         if count:
             self._begin(kind)
             line = f"{count} more like that in {EVERY_MS // 1000} s, the last: {last}"
-            self._log(_printable(line))
+            self._log(_shortened(line))
 
 
 def quoted(value: str | None) -> str:
@@ -65,10 +67,7 @@ def quoted(value: str | None) -> str:
     return f"{value!a:.{_LONGEST_QUOTED}}"
 
 
-def _printable(line: str) -> str:
-    """Shorten a line and escape unprintable characters, line breaks included."""
+def _shortened(line: str) -> str:
+    """Shorten a line, and escape unprintable characters."""
     cut = line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in cut
-    )
+    return printable(cut)

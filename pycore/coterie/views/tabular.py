@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from coterie import csvrows
 from coterie.log.connect_protocol import CONNECT
 from coterie.ordering import java_order
+from coterie.printable import printable
 from coterie.state.assignments import Assignment
 from coterie.times import format_time
 from coterie.views.groups import Row
@@ -229,7 +230,7 @@ def _draw(
     """Return the headings, and a line for each row."""
     table = [
         [c.heading for c in table_columns],
-        *([_cell(style, c, row[c.field]) for c in table_columns] for row in shown),
+        *([printable(_cell(style, c, row[c.field])) for c in table_columns] for row in shown),
     ]
     widths = [
         max([c.width, *(_java_length(line[i]) for line in table[1:])]) if c.grows else c.width
@@ -273,11 +274,11 @@ def partition_lists(assignment: Assignment) -> str:
 
 def draw_list(rows: Sequence[Row], fields: Sequence[str]) -> Drawn:
     """Return ``--list``: names, or a table of names and the fields (``type``, ``state``)."""
+    lines = [[printable(row[name]) for name in ("group", *fields)] for row in rows]
     if not fields:
-        return Drawn("", [[row["group"]] for row in rows], [0])
-    width = max([NARROW, *(_java_length(row["group"]) for row in rows)]) + 10
-    lines = [["GROUP", *(name.upper() for name in fields)]]
-    lines += [[row["group"], *(row[name] for name in fields)] for row in rows]
+        return Drawn("", lines, [0])
+    width = max([NARROW, *(_java_length(line[0]) for line in lines)]) + 10
+    lines.insert(0, ["GROUP", *(name.upper() for name in fields)])
     return Drawn("", lines, [width, *(20 for _ in fields)])
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from coterie import csvrows
 from coterie.insight.render.fields import Fields
+from coterie.printable import printable
 from coterie.times import format_time
 
 MISSING = "-"
@@ -115,10 +116,3 @@ def cell(value: Any, kind: Any) -> str:
     if isinstance(kind, dict):
         return " ".join(cell(value[name], inner) for name, inner in kind.items())
     return printable(str(value))
-
-
-def printable(text: str) -> str:
-    """Return text with unprintable characters escaped: they could move a terminal's cursor."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
