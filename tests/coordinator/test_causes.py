@@ -36,7 +36,7 @@ def causes(coordinator):
         (lambda c, a, b: join(c, a, protocols=OTHER), Cause.METADATA_CHANGED, 0),
         (lambda c, a, b: join(c, b, protocols=OTHER), Cause.METADATA_CHANGED, 1),
         (lambda c, a, b: c.leave_group("g", [b, a]), Cause.LEAVE, 1),
-        (lambda c, a, b: c.advance_by(10_000), Cause.SESSION_TIMEOUT, 0),
+        (lambda c, a, b: (c.heartbeat("g", 1, b), c.advance_by(10_000)), Cause.SESSION_TIMEOUT, 0),
     ],
 )
 def test_a_rebalance_names_the_member_that_began_it(behaviour, act, cause, names):

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -36,17 +35,9 @@ def test_a_trace_is_answered_as_kafka_answers_it(name, behaviour):
 
 
 MIXED = [*golden.names_in("differences"), *golden.names_in("random-mixed")]
-# Rules of Kafka 4 that are not in the core yet.
-OPEN = set((Path(__file__).parent / "open_traces.txt").read_text().split())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(name in OPEN, reason="open", strict=True))
-        for name in MIXED
-    ],
-)
+@pytest.mark.parametrize("name", MIXED)
 def test_a_trace_of_all_kinds_of_members_is_answered_as_kafka_answers_it(name):
     answers, groups = golden.by_kind(run_trace(golden.trace(name)))
     assert (answers, groups) == golden.by_kind(golden.expected(name))

@@ -118,7 +118,9 @@ def test_who_waits_for_a_write_over_both_is_refused_when_either_partition_is_giv
 def test_commits_that_were_held_are_answered_in_their_order_once_they_are_released():
     coordinator = with_offsets()
     coordinator.handle({"op": "hold_commits"})
-    pending = [commit(coordinator, "g"), coordinator.delete_groups(["h", "i"]), beat(coordinator)]
+    first = commit(coordinator, "g")
+    deletion = coordinator.delete_groups(["h", "i"])
+    pending = [first, beat(coordinator), deletion]  # which is written after all others
     assert not any(each.done for each in pending)
     assert visible(coordinator) == [5, 5, 5]
     coordinator.take_events()

@@ -65,6 +65,11 @@ cdef inline int replayed_error(int code) noexcept:
     return code if code == NOT_ENOUGH_REPLICAS_AFTER_APPEND else group_error(code)
 
 
+cdef inline int write_error(int code) noexcept:
+    """What a failed write is answered as since Kafka 4, if the request has no error of its own."""
+    return COORDINATOR_LOAD_IN_PROGRESS if code == NETWORK_EXCEPTION else replayed_error(code)
+
+
 cdef inline int commit_error(int code) noexcept:
     """Return the error of a request whose append of offsets has failed."""
     if code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_FETCH_SIZE):

@@ -75,6 +75,8 @@ cdef class Election:
         return self.load_log(partition)
 
     cdef int resign(self, int32_t partition) except -1:
+        if self.runtime.writes is not None:
+            self.runtime.writes.give_up(partition)     # what waits is answered by its groups
         for component in self.runtime.components:
             (<Component?>component).resigned(partition)
         self.store.resigned(partition, self.runtime.partitions.count)
@@ -134,6 +136,8 @@ cdef class Election:
         for group_id, offsets in maps.items():
             if load_filter is None or load_filter(group_id):
                 self.store.put(<str?>group_id, <OffsetMap?>offsets)
+        for component in self.runtime.components:
+            (<Component?>component).loaded({}, load_filter)    # its groups are there already
 
     cdef int load_offsets(self, dict maps, object load_filter) except -1:
         """Take over the offsets of the groups that pass the filter."""

@@ -84,6 +84,7 @@ cdef class AppendOp:
 cdef class Writes:                 # those that are not committed, in their order
     cdef readonly list pending
     cdef dict unwritten            # group id -> what was there before a change without a record
+    cdef dict unshown              # group id -> what was last shown of one that has no record
     cdef bint holding              # what is written is not committed until `holding` ends
 
     cdef bint blocks(self, str group_id) except -1
@@ -92,6 +93,8 @@ cdef class Writes:                 # those that are not committed, in their orde
     cdef int finished(self, AppendOp op, int error, int64_t position) except -1
     cdef int wrote(self, str group_id, int error) except -1
     cdef int change_unwritten(self, str group_id) except -1
+    cdef int show_ended(self, str group_id) except -1
+    cdef int give_up(self, int32_t partition) except -1
     cdef Group committed(self, str group_id)
     cdef int answer_later(self, tuple group_ids, int64_t id, int op, int code, payload,
                           refused) except -1

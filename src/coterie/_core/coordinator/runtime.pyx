@@ -181,6 +181,12 @@ cdef class Writes:
     cdef int change_unwritten(self, str group_id) except -1:
         raise NotImplementedError
 
+    cdef int show_ended(self, str group_id) except -1:
+        raise NotImplementedError
+
+    cdef int give_up(self, int32_t partition) except -1:
+        raise NotImplementedError
+
     cdef Group committed(self, str group_id):
         raise NotImplementedError
 
@@ -466,6 +472,8 @@ cdef class Runtime:
         for _ in range(0 if batch.control else batch.count):
             self.outputs.push(APPEND, self.wheel.clock_ms, position, 0, <int>at, batch)
             at = batch.after(at)
+        if self.writes is not None and self.writes.unshown:
+            self.writes.show_ended(batch.group_id)
 
     cdef int append(self, AppendOp op) except -1:
         """Begin an append. It finishes within this call, or by `settle`."""
@@ -488,7 +496,8 @@ cdef class Runtime:
         self.sink.check(batch.count, base_offset)      # refused while nothing has changed
         if self.writes is not None and error == NONE and not op.written:
             self.writes.check_order(op)
-        if error == NONE and not op.written and not batch.control and self.fail_count > 0:
+        if (error == NONE and not op.written and self.fail_count > 0
+                and (self.replaying or not batch.control)):
             self.fail_count -= 1
             error = self.fail_error
         if error == NONE and not op.written:

@@ -15,6 +15,7 @@ cdef enum JoinKind:
 cdef class GroupMetadata(Group):
     cdef bint made                             # __init__ has run; it must not run again
     cdef int state
+    cdef int previous_state                    # Dead at first; -1: only its offsets were loaded
     cdef readonly int64_t current_state_timestamp   # -1: none (an old record)
     cdef readonly str protocol_type
     cdef readonly str protocol_name

@@ -14,7 +14,7 @@ from coterie._core.checks cimport (
     int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
 from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
 from coterie._core.coordinator.outputs cimport (
-    COMPLETING_REBALANCE, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
+    COMPLETING_REBALANCE, DEAD, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
 from coterie._core.coordinator.classic.member cimport MemberMetadata, a_member
 from coterie._core.coordinator.classic.member_table cimport (
     clear_members, coterie_same_text, find_member, first_member, has_member, list_members,
@@ -52,7 +52,7 @@ cdef class GroupMetadata(Group):
     def __cinit__(self):
         self.group_id = ""
         self.group_type = CLASSIC
-        self.state = EMPTY
+        self.state, self.previous_state = EMPTY, DEAD
         # Most groups have no entry in these fields: they share one empty dict. What adds an entry
         # gives the group a dict of its own first.
         self.static_members = self.pending_members = self.renamed_sync = NOBODY
@@ -79,7 +79,7 @@ cdef class GroupMetadata(Group):
             raise CoterieError(
                 f"group {self.group_id!r} cannot go from {STATE_NAMES[self.state]} to "
                 f"{STATE_NAMES[state]}")
-        self.state = state
+        self.previous_state, self.state = self.state, state
         self.current_state_timestamp = now_ms
 
     cdef bint supports(self, str protocol_type, tuple protocols) except -1:

@@ -46,13 +46,13 @@ cdef class Joins:
                       tuple details) except -1
     cdef int join_known(self, Request request, GroupMetadata group, str member_id, str instance,
                         tuple details) except -1
+    cdef int refuse(self, Request request, int error, str member_id) except -1
     cdef int rejoin(self, Request request, GroupMetadata group, MemberMetadata member,
                     tuple details) except -1
     cdef int add_and_rebalance(self, Request request, GroupMetadata group, str member_id,
                                str instance, tuple details) except -1
     cdef int hand_out_id(self, Request request, GroupMetadata group, str member_id,
                          int32_t session_ms) except -1
-    cdef int forget_pending(self, GroupMetadata group, str member_id) except -1
     cdef int park_join(self, GroupMetadata group, MemberMetadata member, Request request,
                        tuple details) except -1
     cdef int static_return(self, Request request, GroupMetadata group, str instance, str new_id,

@@ -14,10 +14,10 @@ from coterie._core.coordinator.codes cimport (
     INCONSISTENT_GROUP_PROTOCOL, INVALID_SESSION_TIMEOUT, MEMBER_ID_REQUIRED, NONE,
     UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR, group_error, replayed_error)
 from coterie._core.coordinator.outputs cimport (
-    BY_COMPLETED, BY_JOIN, BY_LEADER_REJOIN, BY_METADATA_CHANGED, BY_STATIC_RETURN,
-    COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, REPLACED, STABLE)
+    BY_JOIN, BY_LEADER_REJOIN, BY_METADATA_CHANGED, BY_STATIC_RETURN,
+    COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, REPLACED, STABLE)
 from coterie._core.coordinator.classic.group cimport (
-    INITIAL_JOIN, GroupMetadata, check_member, knows_id, static_member)
+    GroupMetadata, check_member, knows_id, static_member)
 from coterie._core.coordinator.classic.group_records cimport empty_group_batch, group_batch
 from coterie._core.coordinator.classic.member cimport (
     MemberMetadata, PendingId, new_member, numbered_id)
@@ -117,8 +117,8 @@ cdef class Joins:
                 if created is not None and not created.members.count:
                     self.rebalances.drop_group(created)
                 raise
-        if group.state == PREPARING_REBALANCE:
-            self.rebalances.try_join(group, BY_COMPLETED)
+        if not self.replaying:             # else the requests that count have done so
+            self.rebalances.try_join(group, False)
         if self.replaying and created is not None:
             return self.write_new_group(request, created)
         return 0
@@ -159,12 +159,14 @@ cdef class Joins:
                 return self.runtime.answer(request, UNKNOWN_SERVER_ERROR, "")
             return self.add_and_rebalance(request, group, member_id, None, details)
         error = check_member(group, member_id, instance)
-        if error != NONE and self.replaying:       # Kafka 4 names no protocol here
-            return self.runtime.answer(request, error,
-                                       (-1, None, None, "", member_id, False, ()))
         if error != NONE:
-            return self.runtime.answer(request, error, member_id)
+            return self.refuse(request, error, member_id)
         return self.rejoin(request, group, group.get(member_id), details)
+
+    cdef int refuse(self, Request request, int error, str member_id) except -1:
+        """Answer a member that is unknown or fenced: since Kafka 4 its protocol is null."""
+        return self.runtime.answer(request, error, (-1, None, None, "", member_id, False, ())
+                                   if self.replaying else member_id)
 
     cdef int rejoin(self, Request request, GroupMetadata group, MemberMetadata member,
                     tuple details) except -1:
@@ -172,7 +174,8 @@ cdef class Joins:
         cdef bint leads = group.leader_id == member.member_id
         cdef bint same
         if group.state == PREPARING_REBALANCE:
-            return self.park_join(group, member, request, details)
+            self.park_join(group, member, request, details)
+            return self.rebalances.try_join(group, False)
         same = member.protocols == <tuple?>details[1]
         if same and (group.state == COMPLETING_REBALANCE or not leads):
             return self.runtime.answer(request, NONE, join_result(
@@ -196,14 +199,14 @@ cdef class Joins:
         member.is_new = True
         member.slot = self.runtime.new_slot(member)
         if group.state == PREPARING_REBALANCE and (
-                group.join_kind == INITIAL_JOIN if self.replaying else group.generation_id == 0):
+                group.previous_state == EMPTY if self.replaying else group.generation_id == 0):
             group.new_member_added = True
-        self.forget_pending(group, member_id)
+        self.rebalances.forget_pending(group, member_id)
         group.add_member(member, request)
         self.rebalances.touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         if group.can_go_to(PREPARING_REBALANCE):
             return self.rebalances.prepare_rebalance(group, BY_JOIN, member_id)
-        return 0
+        return self.rebalances.try_join(group, False)
 
     cdef int hand_out_id(self, Request request, GroupMetadata group, str member_id,
                          int32_t session_ms) except -1:
@@ -213,13 +216,6 @@ cdef class Joins:
         self.rebalances.arm_pending(pending, session_ms)
         return self.runtime.answer(request, MEMBER_ID_REQUIRED, member_id)
 
-    cdef int forget_pending(self, GroupMetadata group, str member_id) except -1:
-        """Drop the timer of an id that a member has now."""
-        cdef PendingId pending = <PendingId>group.pending_members.pop(member_id, None)
-        if pending is not None:
-            self.runtime.disarm(&pending.timer)
-            self.runtime.free_slot(pending.slot)
-
     cdef int replace_static(self, GroupMetadata group, MemberMetadata member,
                             str new_id) except -1:
         """Answer the parked requests of the old id with FENCED_INSTANCE_ID, then rename it."""
@@ -228,11 +224,13 @@ cdef class Joins:
         if request is not None:
             member.awaiting_join = None
             group.num_members_awaiting_join -= 1
-            self.runtime.answer(request, FENCED_INSTANCE_ID, old_id)
+            self.refuse(request, FENCED_INSTANCE_ID, old_id)
         request = member.awaiting_sync
         if request is not None:
             member.awaiting_sync = None
             self.runtime.answer(request, FENCED_INSTANCE_ID, None)
+        if self.replaying:
+            member.is_new = False          # Kafka 4 makes a new member of it
         return group.rename_member(member, new_id)
 
     cdef int static_return(self, Request request, GroupMetadata group, str instance, str new_id,
@@ -249,7 +247,7 @@ cdef class Joins:
         self.rebalances.touch(group, member, member.session_timeout_ms)
         self.park_join(group, member, request, details)
         if group.state == PREPARING_REBALANCE:
-            return 0
+            return self.rebalances.try_join(group, False)
         if group.state == STABLE:
             selected = group.vote()
             if selected == group.protocol_name:

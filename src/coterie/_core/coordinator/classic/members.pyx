@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL, NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, group_error,
-    replayed_error)
+    replayed_error, write_error)
 from coterie._core.coordinator.outputs cimport (
     BY_APPEND_FAILED, BY_COMPLETED, BY_LEAVE, COMPLETING_REBALANCE, DEAD, EMPTY,
     PREPARING_REBALANCE, REPLACED, STABLE)
@@ -112,6 +112,8 @@ cdef class Members:
         self.rebalances.synced(group, member)
         self.runtime.answer(request, NONE, (group.protocol_type, group.protocol_name,
                                             member.assignment))
+        if self.runtime.replaying:         # Kafka 4 does not renew the session here
+            return 0
         return self.rebalances.touch(group, member, member.session_timeout_ms)
 
     cdef int park_sync(self, Request request, GroupMetadata group, MemberMetadata member,
@@ -187,18 +189,28 @@ cdef class Members:
         cdef list codes = None             # None: no error so far
         cdef Py_ssize_t n
         cdef int code
+        cdef str first = None
         if error != NONE:
             return self.runtime.respond(id, LEAVE_GROUP, error, None)
         if group is not None and group.state == DEAD:
             return self.runtime.respond(id, LEAVE_GROUP, COORDINATOR_NOT_AVAILABLE, None)
         for n in range(len(leaving)):
             member_id, instance = <tuple?>leaving[n]
-            code = UNKNOWN_MEMBER_ID if group is None else self.leave_one(
-                group, member_id, instance)
+            code = UNKNOWN_MEMBER_ID
+            if group is not None:
+                gone = member_id or group.static_members.get(instance)
+                code = self.leave_one(group, member_id, instance)
+                if code == NONE:
+                    first = first or gone
             if code != NONE and codes is None:
                 codes = [NONE] * n
             if codes is not None:
                 codes.append(code)
+        self.rebalances.error = NONE
+        if first is not None and self.runtime.replaying:
+            self.rebalances.member_removed(group, BY_LEAVE, first, False)
+        if self.rebalances.error != NONE:
+            return self.runtime.respond(id, LEAVE_GROUP, write_error(self.rebalances.error), None)
         return self.runtime.respond_committed(
             group_id, id, LEAVE_GROUP, NONE, leaving if codes is None else tuple([
                 (member_id, instance, code)
@@ -212,10 +224,11 @@ cdef class Members:
                 return UNKNOWN_MEMBER_ID
             member = static_member(group, instance)
         elif group.pending_members and member_id in group.pending_members:
-            # Its timer stays armed; when it fires, it only retries the delayed join.
-            del group.pending_members[member_id]
-            if group.state == PREPARING_REBALANCE:
-                self.rebalances.try_join(group, BY_COMPLETED)
+            if self.runtime.replaying:
+                self.rebalances.forget_pending(group, member_id)
+            else:                      # its timer stays; when it fires, it only retries the join
+                del group.pending_members[member_id]
+                self.rebalances.try_join(group, False)
             return NONE
         else:
             member = group.get(member_id)
@@ -223,5 +236,7 @@ cdef class Members:
                 error = check_member(group, member_id, instance)
             if error != NONE:
                 return error
-        self.rebalances.remove_and_update(group, member, BY_LEAVE)
+        self.rebalances.remove_member(group, member)
+        if not self.runtime.replaying:     # since Kafka 4 once all have left
+            self.rebalances.member_removed(group, BY_LEAVE, member.member_id, False)
         return NONE

@@ -34,6 +34,12 @@ cdef enum Timer:
     TIMERS
 
 
+cdef bint awaits_rebalance(MemberMetadata member) noexcept:
+    """Whether a parked request stands for the member's heartbeats; not that of a new member."""
+    return not member.is_new and (
+        member.awaiting_join is not None or member.awaiting_sync is not None)
+
+
 cdef tuple join_result(GroupMetadata group, str member_id, str leader, bint skip, tuple members):
     return (group.generation_id, group.protocol_type, group.protocol_name, leader or "",
             member_id, skip, members)
@@ -81,6 +87,11 @@ cdef class Rebalances(Component):
         while (member := next_member(&group.members, &place)) is not None:
             member.slot = self.runtime.new_slot(member)
 
+    cdef int show(self, Group group) except -1:
+        """Show a group from now on that a load made of offsets alone."""
+        if isinstance(group, GroupMetadata) and (<GroupMetadata>group).previous_state < 0:
+            (<GroupMetadata>group).previous_state = DEAD
+
     cdef int drop_group(self, GroupMetadata group) except -1:
         """Remove a group with its timers, which would do nothing for a Dead group."""
         cdef MemberMetadata member
@@ -112,9 +123,8 @@ cdef class Rebalances(Component):
             group.group_id if member_id is None else (group.group_id, member_id))
 
     cdef int touch(self, GroupMetadata group, MemberMetadata member, int64_t delay_ms) except -1:
-        """Restart a session. While the member has a parked request, no timer is armed."""
-        if group.state == DEAD or (not member.is_new and (
-                member.awaiting_join is not None or member.awaiting_sync is not None)):
+        """Restart a session; before Kafka 4 not while the member has a parked request."""
+        if not self.runtime.replaying and (group.state == DEAD or awaits_rebalance(member)):
             return self.runtime.disarm(&member.timer)
         member.timer = self.runtime.arm(member.timer, self.first_kind + SESSION_TIMER, member.slot,
                                         delay_ms)
@@ -138,7 +148,7 @@ cdef class Rebalances(Component):
             return self.arm_join(group, INITIAL_JOIN, self.initial_delay_ms,
                                  max(longest_ms - self.initial_delay_ms, 0))
         group.join_kind = PLAIN_JOIN
-        self.try_join(group, BY_COMPLETED)
+        self.try_join(group, True)
         if group.join_kind == PLAIN_JOIN and group.join_timer == NO_TIMER:
             self.arm_join(group, PLAIN_JOIN, longest_ms, 0)
 
@@ -151,20 +161,24 @@ cdef class Rebalances(Component):
                                             group.slot, delay_ms)
         return 0
 
-    cdef int try_join(self, GroupMetadata group, int cause) except -1:
-        """Complete the delayed join if all have joined; the initial delay ends only in time."""
-        if (group.join_kind != PLAIN_JOIN or group.pending_members
-                or group.members.count != group.num_members_awaiting_join):
+    cdef int try_join(self, GroupMetadata group, bint initial_too) except -1:
+        """Complete the join phase if all have joined.
+
+        The initial delay ends only in time; since Kafka 4 also if a member or a pending id expires
+        (``initial_too``). There what counts is the state before the rebalance: the group of a first
+        rebalance waits for a timer again if nobody was there when the first one fired.
+        """
+        if (group.pending_members or group.members.count != group.num_members_awaiting_join
+                or not (group.state == PREPARING_REBALANCE and (
+                    initial_too or group.previous_state != EMPTY)
+                    if self.runtime.replaying else group.join_kind == PLAIN_JOIN)):
             return 0
-        group.join_kind = NO_JOIN
-        self.runtime.disarm(&group.join_timer)
-        return self.complete_join(group, cause)
+        return self.complete_join(group, BY_COMPLETED)
 
     cdef int join_due(self, GroupMetadata group) except -1:
         cdef int kind = group.join_kind
         cdef int64_t delay_ms = group.join_delay_ms, remaining_ms = group.join_remaining_ms
         group.join_timer = NO_TIMER
-        group.join_kind = NO_JOIN
         if kind == PLAIN_JOIN:
             return self.complete_join(group, BY_REBALANCE_TIMEOUT)
         if group.new_member_added and remaining_ms != 0:
@@ -177,6 +191,8 @@ cdef class Rebalances(Component):
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
         cdef list absent = None
+        group.join_kind = NO_JOIN
+        self.runtime.disarm(&group.join_timer)
         if group.num_members_awaiting_join != group.members.count:
             absent = []
             while (member := next_member(&group.members, &place)) is not None:
@@ -214,6 +230,7 @@ cdef class Rebalances(Component):
         if group.state == EMPTY:
             batch = group_batch(group, None)
             written = self.runtime.write(batch, &error, &position)
+            self.error = error
             return 0 if written == FINISHED else self.runtime.defer(
                 describe(AppendOp.__new__(AppendOp), "empty_generation", batch), written)
         while (member := next_member(&group.members, &place)) is not None:
@@ -259,11 +276,11 @@ cdef class Rebalances(Component):
         member.timer = NO_TIMER
         if group is None or group.state == DEAD or group.get(member.member_id) is not member:
             return 0
-        if not member.is_new and (member.awaiting_join is not None
-                                  or member.awaiting_sync is not None):
-            return 0               # it has a parked request; its answer arms the next timer
+        if awaits_rebalance(member):
+            return 0               # its answer arms the next timer
         self.session_evictions += 1
-        return self.remove_and_update(group, member, BY_SESSION_TIMEOUT)
+        self.remove_member(group, member)
+        return self.member_removed(group, BY_SESSION_TIMEOUT, member.member_id, True)
 
     cdef int pending_due(self, PendingId pending) except -1:
         cdef GroupMetadata group = self.find(pending.group_id)
@@ -274,8 +291,16 @@ cdef class Rebalances(Component):
             return 0
         if group.pending_members.get(pending.member_id) is pending:
             del group.pending_members[pending.member_id]
-        if group.state == PREPARING_REBALANCE:
-            self.try_join(group, BY_COMPLETED)
+        elif self.runtime.replaying:
+            return 0                       # it was refused
+        return self.try_join(group, True)
+
+    cdef int forget_pending(self, GroupMetadata group, str member_id) except -1:
+        """Drop an id that was handed out, with its timer."""
+        cdef PendingId pending = <PendingId>group.pending_members.pop(member_id, None)
+        if pending is not None:
+            self.runtime.disarm(&pending.timer)
+            self.runtime.free_slot(pending.slot)
 
     cdef int forget_expired_ids(self, GroupMetadata group) except -1:
         """Forget the pending ids whose timers fired while the group was gone."""
@@ -314,26 +339,31 @@ cdef class Rebalances(Component):
         self.runtime.abandon(member.awaiting_join, DROPPED)
         self.runtime.abandon(member.awaiting_sync, DROPPED)
 
-    cdef int remove_and_update(self, GroupMetadata group, MemberMetadata member,
-                               int cause) except -1:
+    cdef int remove_member(self, GroupMetadata group, MemberMetadata member) except -1:
+        """Remove a member that leaves or expires; `member_removed` has to follow."""
         cdef Request join = member.awaiting_join
         if join is not None:
             member.awaiting_join = None
             group.num_members_awaiting_join -= 1
             self.runtime.answer(join, UNKNOWN_MEMBER_ID, "")
-        self.take_out(group, member.member_id)
+        return self.take_out(group, member.member_id)
+
+    cdef int member_removed(self, GroupMetadata group, int cause, str member_id,
+                            bint initial_too) except -1:
+        """Rebalance, or complete the join phase that waited for nobody else."""
         if group.state == STABLE or group.state == COMPLETING_REBALANCE:
-            return self.prepare_rebalance(group, cause, member.member_id)
-        if group.state == PREPARING_REBALANCE:
-            return self.try_join(group, BY_COMPLETED)
-        return 0
+            return self.prepare_rebalance(group, cause, member_id)
+        return self.try_join(group, initial_too)
 
     cdef int unload(self, GroupMetadata group) except -1:
         """Drop a group whose partition was given up: answer parked requests, write nothing."""
         cdef int before = group.state
         cdef MemberMetadata member
         cdef Py_ssize_t place = 0
-        self.transition(group, DEAD, BY_FAILOVER, None)
+        if group.previous_state < 0:           # see `show`
+            group.enter(DEAD, self.runtime.wheel.clock_ms)
+        else:
+            self.transition(group, DEAD, BY_FAILOVER, None)
         while (member := next_member(&group.members, &place)) is not None:
             if before == PREPARING_REBALANCE and member.awaiting_join is not None:
                 self.runtime.answer(member.awaiting_join, NOT_COORDINATOR, member.member_id)

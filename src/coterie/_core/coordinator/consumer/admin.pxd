@@ -12,4 +12,6 @@ cdef class ReplayedAdmin(AdminOperations):
     cdef int64_t timer
 
     cdef int arm_clean_up(self) except -1
+    cdef int delete_committed(self, int64_t id, tuple group_ids) except -1
+    cdef int refuse_deletion(self, int64_t id, tuple group_ids, int error) except -1
     cdef bint expire(self, Group group, list expired) except -1

@@ -6,16 +6,16 @@ Source: GroupCoordinatorService.java, OffsetMetadataManager.java (cleanupExpired
 Rules: docs/rules/consumer-groups.md#administration.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 from coterie._core.coordinator.admin cimport (
     DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, AdminOperations, partitions_by_topic)
 from coterie._core.coordinator.codes cimport (
-    COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE)
-from coterie._core.coordinator.consumer.pending cimport pending_writes
+    COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE, write_error)
+from coterie._core.coordinator.consumer.pending cimport Waiting, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
-from coterie._core.coordinator.consumer.writes cimport respond_committed, write_all, write_error
+from coterie._core.coordinator.consumer.writes cimport respond_committed, write_all
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.runtime cimport NO_OWNER, NO_TIMER, OTHER, Group, Runtime
 from coterie._core.structures.offsets cimport Offset, OffsetMap
@@ -30,6 +30,20 @@ def key_order(tuple key not None):
 cdef list in_key_order(list committed, list undecided):
     """Keys of committed offsets, then of undecided ones; a key may come twice."""
     return sorted(committed, key=key_order) + sorted(undecided, key=key_order)
+
+
+@cython.final
+cdef class Deletion(Waiting):
+    """A DeleteGroups that waits for earlier writes."""
+
+    cdef ReplayedAdmin admin
+    cdef int64_t id
+    cdef tuple group_ids
+
+    cdef int completed(self, int error) except -1:
+        if error != NONE:
+            return self.admin.refuse_deletion(self.id, self.group_ids, write_error(error))
+        return self.admin.delete_committed(self.id, self.group_ids)
 
 
 @cython.final
@@ -55,7 +69,7 @@ cdef class ReplayedAdmin(AdminOperations):
         self.timer = NO_TIMER
         return self.clean_up()
 
-    cdef int resigned(self, int32_t partition) except -1:
+    cdef int loaded(self, object content, object load_filter) except -1:
         """Begin the rhythm anew."""
         return self.arm_clean_up()
 
@@ -82,12 +96,20 @@ cdef class ReplayedAdmin(AdminOperations):
         return respond_committed(self.consumer, (group_id,), id, OFFSET_DELETE, payload, None)
 
     cdef int delete_groups(self, int64_t id, tuple group_ids) except -1:
+        """Delete once what is pending is committed: Kafka deletes share groups in a write before.
+
+        Source: GroupCoordinatorService.java (deleteGroups, deleteShareGroups).
+        """
+        cdef Deletion deletion = Deletion.__new__(Deletion)
+        deletion.admin, deletion.id, deletion.group_ids = self, id, group_ids
+        return pending_writes(self.consumer).wait(group_ids, deletion)
+
+    cdef int delete_committed(self, int64_t id, tuple group_ids) except -1:
         cdef int error
         cdef Group group
         cdef OffsetMap offsets
         cdef dict errors = {}
         cdef list writes = []
-        cdef tuple payload
         for group_id in dict.fromkeys(group_ids):
             error = self.runtime.partitions.refusal(group_id, True)
             if error == NONE:
@@ -102,16 +124,18 @@ cdef class ReplayedAdmin(AdminOperations):
                 offsets.keys(), [key for undecided in offsets.pending_by_producer.values()
                                  for key in undecided]))), self.consumer.end_records(group)))
         error = write_error(write_all(self.consumer, writes))
-        if error != NONE:                  # GroupCoordinatorService: each group of the write
-            errors = {group_id: self.runtime.partitions.refusal(group_id, True) or error
-                      for group_id in errors}
-        payload = tuple(errors.items())
         if error != NONE:
-            self.runtime.respond(id, DELETE_GROUPS, NONE, payload)
+            self.refuse_deletion(id, group_ids, error)
         else:
-            respond_committed(self.consumer, tuple(errors), id, DELETE_GROUPS, payload,
-                              list(errors))
+            respond_committed(self.consumer, tuple(errors), id, DELETE_GROUPS,
+                              tuple(errors.items()), list(errors))
         return self.consumer.finish_event()
+
+    cdef int refuse_deletion(self, int64_t id, tuple group_ids, int error) except -1:
+        """Answer a deletion that cannot be written: each of its groups gets the error."""
+        return self.runtime.respond(id, DELETE_GROUPS, NONE, tuple([
+            (group_id, self.runtime.partitions.refusal(group_id, True) or error)
+            for group_id in dict.fromkeys(group_ids)]))
 
     cdef int delete_partitions(self, tuple keys) except -1:
         cdef dict gone = partitions_by_topic(keys), found = {}
@@ -130,6 +154,7 @@ cdef class ReplayedAdmin(AdminOperations):
         cdef Group group
         for group_id in utf16_sorted(self.runtime.groups):
             group = self.runtime.find(group_id)
+            self.consumer.rebalances.show(group)
             expired, records = [], []
             if self.expire(group, expired) and self.consumer.deletion_error(group) == NONE:
                 records = self.consumer.end_records(group)
@@ -162,7 +187,7 @@ cdef class ReplayedAdmin(AdminOperations):
                 expired.append(key)
             else:
                 left = True
-        return not left and not offsets.pending_by_producer
+        return not left and not any(offsets.pending_by_producer.values())
 
     cdef int list_groups(self, int64_t id, tuple details) except -1:
         cdef set states = {state.lower() for state in details[0]}

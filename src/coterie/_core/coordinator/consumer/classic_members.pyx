@@ -13,11 +13,11 @@ from coterie._core.coordinator.classic.joins cimport Joins
 from coterie._core.coordinator.codes cimport (
     FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
     INVALID_SESSION_TIMEOUT, MEMBER_ID_REQUIRED, NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
-    UNKNOWN_SERVER_ERROR)
+    UNKNOWN_SERVER_ERROR, write_error)
 from coterie._core.coordinator.consumer.conversion cimport read_subscription, written_assignment
 from coterie._core.coordinator.consumer.departures cimport fence_members
 from coterie._core.coordinator.consumer.group cimport (
-    UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers,
+    KAFKA_4_2, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroup, ConsumerMember, Timers,
     group_tombstones)
 from coterie._core.coordinator.consumer.heartbeat cimport join_classic
 from coterie._core.coordinator.consumer.pending cimport (
@@ -26,7 +26,7 @@ from coterie._core.coordinator.consumer.protocol cimport JOIN, SYNC, ConsumerPro
 from coterie._core.coordinator.consumer.topic_use cimport TopicUse
 from coterie._core.coordinator.consumer.values cimport Assignment, ClassicPart, TopicId
 from coterie._core.coordinator.consumer.writes cimport (
-    encoded, forget_group, respond_committed, write_error, write_records)
+    encoded, respond_committed, write_records)
 from coterie._core.coordinator.runtime cimport (
     CONSUMER, NO_TIMER, OTHER, Group, Request, Runtime, new_request)
 
@@ -142,6 +142,8 @@ cdef class ClassicMembers:
             return self.runtime.answer(request, error, member_id)
         if not group.members:
             return self.join_emptied(request, group, member_id, instance, details)
+        if consumer.policy == "disabled" and consumer.revision >= KAFKA_4_2:
+            return self.runtime.answer(request, INCONSISTENT_GROUP_PROTOCOL, "")
         if not name:
             name = consumer.new_member_id()
         if len(group.members) >= consumer.max_size and name not in group.members:
@@ -192,13 +194,14 @@ cdef class ClassicMembers:
             # Kafka drops the group from its memory before it finds that it has no such member;
             # what the log has of the group comes back with the next load.
             writes.change_unwritten(group.group_id)
-            forget_group(consumer, group)
+            writes.unshown[group.group_id] = consumer.touched_now(group.group_id)
+            self.runtime.drop_group(group)
             return self.runtime.answer(request, UNKNOWN_MEMBER_ID, member_id)
         consumer.touch(group.group_id)
         writes.change_unwritten(group.group_id)
         self.joins.before_group = encoded(
             consumer, group.group_id, group_tombstones(group))
-        forget_group(consumer, group)
+        self.runtime.drop_group(group)
         try:
             self.joins.join(request, None, group.group_id, member_id, instance, details)
         except BaseException:

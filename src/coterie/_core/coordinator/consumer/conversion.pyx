@@ -65,7 +65,11 @@ cdef Assignment read_assignment(bytes raw, MetadataImage image):
 
 
 cdef list consumer_records(GroupMetadata group, MetadataImage image):
-    """The records that make a classic group a consumer group; CorruptData if that is impossible."""
+    """The records that make a classic group a consumer group; CorruptData if that is impossible.
+
+    Thrown before the first generation of a group with members, and for members that do not support
+    its protocol.
+    """
     cdef MemberMetadata member
     cdef MemberFields fields
     cdef Assignment assigned
@@ -100,7 +104,7 @@ cdef ClassicPart classic_part(int32_t session_ms, tuple protocols):
 
 
 cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMember replaced,
-                                 str new_id, MemberFields fields, int64_t now_ms):
+                                 str new_id, MemberFields fields, int ties, int64_t now_ms):
     """The classic group that a consumer group becomes: Stable, with members' targets assigned.
 
     Without the members that leave; with a static member's new id and fields in place of the
@@ -119,6 +123,7 @@ cdef GroupMetadata classic_group(ConsumerGroup group, object leaving, ConsumerMe
         add_classic(made, new_id, fields, replaced.target)
     made.generation_id = group.epoch       # a bump by the same records comes later
     made.protocol_type = "consumer"
+    made.ties = ties
     made.protocol_name = made.vote()
     made.state = STABLE
     made.subscribe()

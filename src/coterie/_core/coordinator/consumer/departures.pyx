@@ -57,6 +57,7 @@ cdef list fence_members(ConsumerProtocol protocol, ConsumerGroup group, list mem
     if may_downgrade(protocol, group, member_ids, 0):
         set_successor(
             protocol, group, classic_group(group, member_ids, None, None, None,
+                                           protocol.rebalances.ties,
                                            protocol.runtime.wheel.clock_ms),
             None, None, True, records)
         return records
@@ -88,7 +89,7 @@ cdef list fence_members(ConsumerProtocol protocol, ConsumerGroup group, list mem
 
 @cython.final
 cdef class Expired(Waiting):
-    """A timer that fired: it is armed again if what it wrote fails."""
+    """A timer that fired: it is armed again if its write fails, also one without records."""
 
     cdef ConsumerProtocol protocol
     cdef Timers timers
@@ -128,6 +129,8 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
         timers.join = NO_TIMER
     else:
         timers.sync = NO_TIMER
+    expired = Expired.__new__(Expired)
+    expired.protocol, expired.timers, expired.kind = protocol, timers, kind
     if known is not None and known.group_type == CONSUMER:
         member = (<ConsumerGroup>known).members.get(timers.member_id)
     if member is None or (kind == REBALANCE and member.epoch != timers.rebalance_epoch):
@@ -135,11 +138,9 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
                 and timers.join == NO_TIMER and timers.sync == NO_TIMER) and (
                 protocol.find_timers(timers.group_id, timers.member_id) is timers):
             protocol.forget_timers(timers.group_id, timers.member_id)
-        return 0
+        return pending_writes(protocol).wait((timers.group_id,), expired)
     epoch = member.epoch
     records = fence_members(protocol, <ConsumerGroup>known, [timers.member_id])
-    expired = Expired.__new__(Expired)
-    expired.protocol, expired.timers, expired.kind = protocol, timers, kind
     error = write_records(protocol, timers.group_id, records)
     if error != NONE:
         return expired.completed(error)

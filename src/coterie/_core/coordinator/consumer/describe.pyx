@@ -5,7 +5,7 @@ from coterie._core.coordinator.codes cimport GROUP_ID_NOT_FOUND, NONE
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember, preferred
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields, TopicId
-from coterie._core.coordinator.consumer.writes cimport committed_group
+from coterie._core.coordinator.runtime cimport CONSUMER, Group
 
 from coterie.operations import NUMBER
 
@@ -20,12 +20,13 @@ cdef int answer_describe(ConsumerProtocol protocol, int64_t id, tuple group_ids)
 cdef tuple described(ConsumerProtocol protocol, str group_id):
     """(id, error, state, epoch, target epoch, assignor, members), of what is committed."""
     cdef int error = protocol.runtime.partitions.refusal(group_id, False)
-    cdef ConsumerGroup group = None
+    cdef Group group
     if error == NONE:
-        group = committed_group(protocol, group_id)
-        if group is None:
-            error = GROUP_ID_NOT_FOUND
-    return (group_id, error, "", 0, 0, "", ()) if group is None else group_row(protocol, group)
+        group = protocol.runtime.writes.committed(group_id)
+        if group is not None and group.group_type == CONSUMER:
+            return group_row(protocol, <ConsumerGroup>group)
+        error = GROUP_ID_NOT_FOUND
+    return (group_id, error, "", 0, 0, "", ())
 
 
 cdef tuple group_row(ConsumerProtocol protocol, ConsumerGroup group):

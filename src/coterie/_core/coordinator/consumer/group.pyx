@@ -235,7 +235,7 @@ cdef class ConsumerGroup(Group):
 
     cdef int apply_member(self, Record record, Subscriptions subscriptions) except -1:
         cdef ConsumerMember member = self.members.get(record.name)
-        cdef MemberFields fields
+        cdef MemberFields fields, had = None
         if record.tombstone:
             if member is None:
                 return 0
@@ -254,7 +254,9 @@ cdef class ConsumerGroup(Group):
             self.homogeneous = self.is_homogeneous()
             return 0
         fields = <MemberFields?>record.value
-        if member is None:
+        if member is not None:
+            had = member.fields
+        else:
             member = self.absent.pop(record.name, None)
             if member is None:
                 member = new_member(record.name)
@@ -262,12 +264,13 @@ cdef class ConsumerGroup(Group):
             self.members[record.name] = member
             self.order.insert(place_of(self.order, record.name), member)
             self.count_stable(member, 1)
-        else:
-            self.count_fields(member.fields, -1, subscriptions)
+        # The new ones first: a topic that stays is never without a reader.
+        self.count_fields(fields, 1, subscriptions)
+        if had is not None:
+            self.count_fields(had, -1, subscriptions)
         member.fields = fields
         member.settled = None
         member.instance_id = fields.instance_id
-        self.count_fields(fields, 1, subscriptions)
         if fields.instance_id is not None:
             self.instances = writable(self.instances)
             self.instances[fields.instance_id] = record.name
@@ -320,14 +323,14 @@ cdef class ConsumerGroup(Group):
 
     cdef int apply_regex(self, Record record, Subscriptions subscriptions) except -1:
         cdef Resolved before = self.resolved.pop(record.name, None)
-        if before is not None:
-            for name in before.topics:
-                self.count_topic(name, -1, subscriptions)
         if not record.tombstone:
             self.resolved = writable(self.resolved)
             self.resolved[record.name] = <Resolved?>record.value
             for name in (<Resolved>record.value).topics:
                 self.count_topic(name, 1, subscriptions)
+        if before is not None:
+            for name in before.topics:
+                self.count_topic(name, -1, subscriptions)
 
     cdef int count_fields(self, MemberFields fields, int by, Subscriptions subscriptions) except -1:
         """Count what a member's record says: its names, expression, assignor and protocol."""

@@ -1,6 +1,4 @@
 """Upgrades of classic groups to consumer groups, and downgrades."""
-from libc.stdint cimport int32_t
-
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol, Heartbeat
@@ -11,6 +9,6 @@ cdef bint may_downgrade(ConsumerProtocol protocol, ConsumerGroup group, object l
                         Py_ssize_t joining) except -1
 cdef tuple downgrade_by(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r,
                         ConsumerMember member, ConsumerMember replaced, MemberFields fields,
-                        int32_t epoch, bint bump, list records)
+                        bint bump, list records)
 cdef int set_successor(ConsumerProtocol protocol, ConsumerGroup group, GroupMetadata classic,
                        str old_id, str new_id, bint rebalances, list records) except -1

@@ -21,6 +21,7 @@ from coterie._core.coordinator.consumer.values cimport MemberFields, no_partitio
 from coterie._core.coordinator.runtime cimport Request
 
 from coterie._core.coordinator.consumer.values import utf16_units
+from coterie._core.coordinator.runtime import Thrown
 from coterie.errors import CorruptData
 
 
@@ -45,13 +46,13 @@ cdef ConsumerGroup upgraded(ConsumerProtocol protocol, GroupMetadata classic, li
             request = waiting.awaiting_sync
             waiting.awaiting_sync = None
             protocol.runtime.answer(request, REBALANCE_IN_PROGRESS, None)
-    if classic.protocol_name is None:
-        protocol.error = UNKNOWN_SERVER_ERROR      # Kafka throws before a first generation
-        return None
     try:
         records += consumer_records(classic, protocol.image)
     except CorruptData:
         protocol.error = GROUP_ID_NOT_FOUND
+        return None
+    except Thrown:
+        protocol.error = UNKNOWN_SERVER_ERROR
         return None
     group = new_group(classic.group_id, protocol.revision)
     for record in records:
@@ -81,14 +82,13 @@ cdef bint may_downgrade(ConsumerProtocol protocol, ConsumerGroup group, object l
 
 cdef tuple downgrade_by(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat r,
                         ConsumerMember member, ConsumerMember replaced, MemberFields fields,
-                        int32_t epoch, bint bump, list records):
+                        bint bump, list records):
     """A classic client replaces the last static member of the consumer protocol."""
     cdef Current current = None
     cdef int error = NONE
-    cdef bint renamed = fields.names is not replaced.fields.names
     cdef GroupMetadata classic
     cdef int32_t generation = member.epoch
-    if epoch == group.target_epoch:
+    if not bump:
         current = reconciled(group, member, group.target_epoch,
                              no_partitions() if member.target is None else member.target,
                              r.owned, subscribed(protocol, group, fields), False, &error)
@@ -98,8 +98,8 @@ cdef tuple downgrade_by(ConsumerProtocol protocol, ConsumerGroup group, Heartbea
         records.append(new_record(CURRENT, member.member_id, current))
         generation = current.epoch
     classic = classic_group(group, (), replaced, member.member_id, fields,
-                            protocol.runtime.wheel.clock_ms)
-    set_successor(protocol, group, classic, replaced.member_id, member.member_id, renamed, records)
+                            protocol.rebalances.ties, protocol.runtime.wheel.clock_ms)
+    set_successor(protocol, group, classic, replaced.member_id, member.member_id, bump, records)
     return (member.member_id, generation, 0, None)
 
 

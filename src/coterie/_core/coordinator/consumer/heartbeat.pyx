@@ -8,7 +8,8 @@ from libc.stdint cimport int32_t, int64_t
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.codes cimport (
     FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
-    INVALID_REQUEST, NONE, UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR)
+    INVALID_REQUEST, NONE, UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR,
+    write_error)
 from coterie._core.coordinator.consumer.departures cimport leave_group
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, CURRENT, KAFKA_4_1_2, KAFKA_4_2, MEMBER, PARTITION_METADATA, STABLE_MEMBER,
@@ -23,7 +24,7 @@ from coterie._core.coordinator.consumer.reconcile cimport all_within, reconciled
 from coterie._core.coordinator.consumer.resolutions cimport regex_step
 from coterie._core.coordinator.consumer.targets cimport assign_targets
 from coterie._core.coordinator.consumer.values cimport Assignment, MemberFields, no_partitions
-from coterie._core.coordinator.consumer.writes cimport write_error, write_records
+from coterie._core.coordinator.consumer.writes cimport write_records
 from coterie._core.coordinator.outputs cimport EMPTY
 from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, Group
 
@@ -277,7 +278,7 @@ cdef tuple update_member(ConsumerProtocol protocol, ConsumerGroup group, Heartbe
             records.append(tombstone(PARTITION_METADATA, None))
     if r.classic is not None and replaced is not None and may_downgrade(
             protocol, group, (replaced.member_id,), 1):
-        return downgrade_by(protocol, group, r, member, replaced, fields, epoch, bump, records)
+        return downgrade_by(protocol, group, r, member, replaced, fields, bump, records)
     if epoch > target_epoch:
         target = assign_targets(protocol, group, member, fields, replaced, homogeneous, epoch,
                                 records)

@@ -10,7 +10,6 @@ from coterie._core.coordinator.consumer.group cimport (
     ConsumerMember, OtherGroup, Record, Timers, new_group)
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
-from coterie._core.coordinator.consumer.writes cimport forget_group
 from coterie._core.coordinator.outputs cimport BY_SIZE
 from coterie._core.coordinator.runtime cimport CLASSIC, CONSUMER, OTHER, Group
 
@@ -47,9 +46,11 @@ cdef object load_groups(ConsumerProtocol protocol, rows, load_filter):
 
 cdef int load_classic(ConsumerProtocol protocol, dict values) except -1:
     """Make the classic groups of their last values; None: only its offsets made the group."""
+    cdef GroupMetadata group
     for group_id, value in values.items():
         if value is None:
-            protocol.rebalances.create_group(group_id)
+            group = protocol.rebalances.create_group(group_id)
+            group.previous_state = -1
         else:
             protocol.rebalances.take_over(read_group(group_id, value))
 
@@ -97,7 +98,7 @@ cdef int replay_bytes(ConsumerProtocol protocol, bytes key, bytes value, object 
     if record.kind == CLASSIC_GROUP:
         classic.pop(group_id, None)
         if known is not None and known.group_type == CONSUMER:
-            forget_group(protocol, <ConsumerGroup>known)
+            protocol.runtime.drop_group(known)
         elif known is not None:
             protocol.runtime.drop_group(known)
         if not record.tombstone:

@@ -19,6 +19,5 @@ cdef class ReplayedOffsets:
     cdef int write(self, int op, Batch batch, tuple rows, list entries) except *
     cdef Batch encode(self, str group_id, tuple rows, list entries)
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1
-    cdef int check_fetch(self, str group_id, str member_id, int32_t epoch,
-                         bint stable) except? -7
+    cdef int check_fetch(self, Group group, str member_id, int32_t epoch) except? -7
     cdef int fetch(self, int64_t id, str group_id, tuple details) except -1

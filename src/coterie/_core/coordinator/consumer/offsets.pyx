@@ -12,21 +12,21 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from coterie._core.codec.encode cimport (
     Writing, begin, end, put_i16, put_i32, put_i64, put_uvarint, written)
 from coterie._core.coordinator.codes cimport (
-    GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, KAFKA_STORAGE_ERROR, NONE,
+    GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE,
     OFFSET_METADATA_TOO_LARGE, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
-    UNSTABLE_OFFSET_COMMIT)
+    UNSTABLE_OFFSET_COMMIT, write_error)
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
-from coterie._core.coordinator.consumer.pending cimport Write, pending_writes
+from coterie._core.coordinator.consumer.pending cimport PendingWrites, Write, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.writes cimport (
-    begin_write, committed_group, respond_committed, write_error)
+    begin_write, respond_committed)
 from coterie._core.coordinator.offset_store cimport OffsetStore
 from coterie._core.coordinator.records cimport (
     begin_offset, end_value, put_raw, put_string)
 from coterie._core.coordinator.runtime cimport (
-    CONSUMER, EVERY_TYPE, FINISHED, NOT_COMMITTED, NOT_WRITTEN, NO_GROUP, OTHER,
-    AppendStatus, Group, Runtime, Writes)
-from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of, new_batch
+    CONSUMER, EVERY_TYPE, FINISHED, NOT_COMMITTED, NO_GROUP, OTHER,
+    AppendStatus, Group, Runtime)
+from coterie._core.coordinator.sink cimport Batch, batch_of, new_batch
 from coterie._core.structures.expiry cimport NO_TIME
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset
 
@@ -137,7 +137,9 @@ cdef class ReplayedOffsets:
             error = self.check(group, transactional, generation_id, member_id, instance, version)
         if error != NONE:
             return self.runtime.respond(id, op, NONE, tuple([(row[0], error) for row in rows]))
-        if group is None:                  # it stays, whatever is written
+        if group is not None:
+            self.consumer.rebalances.show(group)
+        else:                              # it stays, whatever is written
             self.runtime.writes.change_unwritten(group_id)
             self.runtime.protocol_of(None).create_group(group_id)
         for row in rows:
@@ -209,8 +211,11 @@ cdef class ReplayedOffsets:
     cdef int end_txn(self, int64_t producer_id, bint committed) except -1:
         """Append a marker; it decides the offsets of each group of the transaction."""
         cdef OffsetMap offsets
-        cdef Writes writes = self.runtime.writes
-        cdef AppendStatus status = NOT_WRITTEN
+        cdef PendingWrites writes = pending_writes(self.consumer)
+        cdef Write write
+        cdef set partitions
+        cdef AppendStatus status
+        cdef int error
         cdef int64_t position
         cdef tuple group_ids
         cdef Batch marker = batch_of((MARKERS[committed],))
@@ -218,41 +223,31 @@ cdef class ReplayedOffsets:
         marker.epoch = 0
         marker.transactional = marker.control = True
         group_ids = tuple(self.store.open_groups.get(producer_id, ()))
-        if not self.runtime.deferred:
-            position = self.runtime.sink.append(marker, -1)
-            status = NOT_COMMITTED if writes.holding or (
-                pending_writes(self.consumer).last(group_ids) is not None) else FINISHED
-            if status == FINISHED or position == FAILED:
-                for group_id in group_ids if writes.unwritten else ():
-                    writes.wrote(group_id, KAFKA_STORAGE_ERROR if position == FAILED else NONE)
-            if position == FAILED:
+        partitions = writes.places_of(group_ids)
+        status = self.runtime.write(marker, &error, &position)
+        if status == FINISHED:
+            for partition in partitions:
+                writes.wrote_in(partition, error)
+            if error != NONE:
                 return 0                   # no marker was written: nothing is decided
-        if status != FINISHED:
-            begin_write(self.consumer, "end_txn", marker, status, group_ids)
+        else:
+            write = begin_write(self.consumer, "end_txn", marker, status, group_ids)
+            write.partitions |= partitions
         self.store.open_groups.pop(producer_id, None)
         for group_id in group_ids:
             offsets = self.store.find(group_id)
             if offsets is not None:
                 offsets.complete_txn(producer_id, committed)
+        if status == NOT_COMMITTED:            # it may be that nothing is before it
+            writes.commit()
 
-    cdef int check_fetch(self, str group_id, str member_id, int32_t epoch,
-                         bint stable) except? -7:
-        cdef Group group = self.runtime.find(group_id)
-        cdef ConsumerGroup consumers
+    cdef int check_fetch(self, Group group, str member_id, int32_t epoch) except? -7:
         cdef ConsumerMember member
-        if member_id is None and epoch < 0:
+        if group is None or group.group_type != CONSUMER or (member_id is None and epoch < 0):
             return NONE
-        if stable:
-            if group is None or group.group_type != CONSUMER:
-                return NONE
-            consumers = <ConsumerGroup>group
-        else:
-            consumers = committed_group(self.consumer, group_id)
-            if consumers is None:
-                return NONE
         if member_id is None:              # a null key: TimelineHashMap throws
             return UNKNOWN_SERVER_ERROR
-        member = consumers.members.get(member_id)
+        member = (<ConsumerGroup>group).members.get(member_id)
         if member is None:
             return UNKNOWN_MEMBER_ID
         if member.epoch != epoch:
@@ -265,16 +260,20 @@ cdef class ReplayedOffsets:
         cdef str member_id = details[2] if len(details) > 2 else None
         cdef int32_t epoch = details[3] if len(details) > 2 else -1
         cdef int error = self.runtime.partitions.refusal(group_id, True)
+        cdef Group group = (
+            self.runtime.find(group_id) if stable else self.runtime.writes.committed(group_id))
         cdef OffsetMap offsets
         cdef Offset entry
         cdef list rows = []
         if error == NONE:
-            error = self.check_fetch(group_id, member_id, epoch, stable)
+            error = self.check_fetch(group, member_id, epoch)
         if error != NONE:                  # that of a write is handled, and has partitions
             return self.runtime.respond(id, OFFSET_FETCH, error, None if stable else False)
         offsets = self.store.find(group_id)
         if not stable and self.runtime.writes.pending:
             offsets = pending_writes(self.consumer).committed_offsets(group_id)
+        if group is None:                  # its offsets may be there without it
+            offsets = None
         if keys is None:
             keys = tuple(sorted(() if offsets is None else offsets.keys()))
         for key in keys:

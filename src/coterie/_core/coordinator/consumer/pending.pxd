@@ -44,7 +44,9 @@ cdef class PendingWrites(Writes):
 
     cdef int32_t place_of(self, str group_id) except -1
     cdef int64_t next_position(self) except -1
-    cdef Write last(self, tuple group_ids)
+    cdef Write last(self, set partitions)
+    cdef set places_of(self, tuple group_ids)
+    cdef int wrote_in(self, int32_t partition, int error) except -1
     cdef int keep(self, Write write, str group_id) except -1
     cdef int join(self, Write write, str group_id) except -1
     cdef Before before_of(self, str group_id, bint copied)
@@ -56,7 +58,6 @@ cdef class PendingWrites(Writes):
     cdef int fail(self, Write failed, int error) except -1
     cdef int put_back(self, str group_id, Before before) except -1
     cdef int take_out(self, Group group) except -1
-    cdef int give_up(self, int32_t partition) except -1
     cdef set group_ids(self)
 
 cdef PendingWrites pending_writes(ConsumerProtocol protocol)

@@ -16,12 +16,11 @@ from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, NONE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT,
-    UNKNOWN_TOPIC_OR_PARTITION)
+    UNKNOWN_TOPIC_OR_PARTITION, write_error)
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.consumer.copies cimport copied_offsets, copy_state
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember, new_group
-from coterie._core.coordinator.consumer.protocol cimport COMMIT, ConsumerProtocol
-from coterie._core.coordinator.consumer.writes cimport write_error
+from coterie._core.coordinator.consumer.protocol cimport COMMIT, ConsumerProtocol, Touched
 from coterie._core.coordinator.partitions cimport partition_of
 from coterie._core.coordinator.runtime cimport (
     CLASSIC, CONSUMER, NOT_COMMITTED, NO_TIMER, AppendOp, AppendStatus, Group, Writes)
@@ -105,7 +104,7 @@ cdef class PendingWrites(Writes):
 
     def __cinit__(self, ConsumerProtocol consumer not None):
         self.consumer = consumer
-        self.pending, self.unwritten = [], {}
+        self.pending, self.unwritten, self.unshown = [], {}, {}
         self.provisional = FIRST_PROVISIONAL
 
     cdef int32_t place_of(self, str group_id) except -1:
@@ -116,12 +115,14 @@ cdef class PendingWrites(Writes):
         self.provisional += 1
         return self.provisional
 
-    cdef Write last(self, tuple group_ids):
-        """The last write in the partitions of the groups, or None."""
-        cdef set partitions
-        if not self.pending:
-            return None
-        partitions = {self.place_of(group_id) for group_id in group_ids}
+    cdef set places_of(self, tuple group_ids):
+        """The partitions of the groups; of a marker without groups an only partition."""
+        if self.consumer.runtime.partitions.count == 1:
+            return {0}
+        return {self.place_of(group_id) for group_id in group_ids}
+
+    cdef Write last(self, set partitions):
+        """The last write in these partitions, or None."""
         for write in reversed(self.pending):
             if not partitions.isdisjoint((<Write>write).partitions):
                 return <Write>write
@@ -129,7 +130,8 @@ cdef class PendingWrites(Writes):
 
     cdef bint blocks(self, str group_id) except -1:
         """Whether a record of this group that is written now is not committed at once."""
-        return self.holding or group_id is None or self.last((group_id,)) is not None
+        return self.holding or group_id is None or (
+            len(self.pending) > 0 and self.last({self.place_of(group_id)}) is not None)
 
     # ---- a write begins --------------------------------------------------------------------------
 
@@ -182,14 +184,18 @@ cdef class PendingWrites(Writes):
 
     cdef int wrote(self, str group_id, int error) except -1:
         """Commit or take back the changes without a record in the group's partition."""
-        cdef int32_t partition
-        if group_id is None:
-            return 0
-        partition = self.place_of(group_id)
+        return 0 if group_id is None else self.wrote_in(self.place_of(group_id), error)
+
+    cdef int wrote_in(self, int32_t partition, int error) except -1:
         for each in [each for each in self.unwritten if self.place_of(each) == partition]:
             before = self.unwritten.pop(each)
             if error != NONE:
                 self.put_back(each, <Before>before)
+
+    cdef int show_ended(self, str group_id) except -1:
+        """Show that a group ended without a record, now that one of its id is written."""
+        cdef Touched touched = self.unshown.pop(group_id, None)
+        return 0 if touched is None else self.consumer.show_change(touched)
 
     # ---- what waits ------------------------------------------------------------------------------
 
@@ -203,7 +209,7 @@ cdef class PendingWrites(Writes):
 
     cdef int wait(self, tuple group_ids, Waiting waiting) except -1:
         """Let it go on once all that the groups have written is committed."""
-        cdef Write write = self.last(group_ids)
+        cdef Write write = self.last(self.places_of(group_ids)) if self.pending else None
         return waiting.completed(NONE) if write is None else self.add_waiting(write, waiting)
 
     cdef int answer_later(self, tuple group_ids, int64_t id, int op, int code, payload,
@@ -276,6 +282,8 @@ cdef class PendingWrites(Writes):
             return 0
         for each in list(self.pending):
             write = <Write>each
+            if write not in self.pending:  # what waited for one before it has committed it
+                continue
             if not write.in_log or not blocked.isdisjoint(write.partitions):
                 blocked |= write.partitions
                 continue
@@ -359,8 +367,9 @@ cdef class PendingWrites(Writes):
         self.unwritten = {} if partition < 0 else {
             group_id: before for group_id, before in self.unwritten.items()
             if self.place_of(group_id) != partition}
-        if partition < 0:
-            self.holding = False
+        self.unshown = {} if partition < 0 else {
+            group_id: touched for group_id, touched in self.unshown.items()
+            if self.place_of(group_id) != partition}
         for each in lost:
             write = <Write>each
             for waiting in write.waiting:

@@ -79,6 +79,7 @@ cdef class ConsumerProtocol(GroupProtocol):
 
     cdef int64_t setting(self, str group_id, str name, int64_t otherwise) except? -7
     cdef int show_groups(self) except -1
+    cdef Touched touched_now(self, str group_id)
     cdef int touch(self, str group_id) except -1
     cdef Timers find_timers(self, str group_id, str member_id)
     cdef Timers timers_of(self, str group_id, str member_id)

@@ -195,14 +195,19 @@ cdef class ConsumerProtocol(GroupProtocol):
             shape.epoch, shape.target_epoch = group.epoch, group.target_epoch
         return shape
 
+    cdef Touched touched_now(self, str group_id):
+        """A group as it is now."""
+        cdef Touched touched = Touched.__new__(Touched)
+        touched.group_id, touched.before = group_id, self.shape_of(group_id)
+        return touched
+
     cdef int touch(self, str group_id) except -1:
         """Remember what a group looked like before this event."""
         cdef Touched touched
         if self.touched is not None and (
                 group_id == self.touched.group_id or group_id in self.also_touched):
             return 0
-        touched = Touched.__new__(Touched)
-        touched.group_id, touched.before = group_id, self.shape_of(group_id)
+        touched = pending_writes(self).unshown.pop(group_id, None) or self.touched_now(group_id)
         if self.touched is None:
             self.touched = touched
         else:
@@ -407,14 +412,14 @@ cdef class ConsumerProtocol(GroupProtocol):
         """Forget the groups of a partition; timers, tasks and deadlines go with them."""
         cdef int32_t count = self.runtime.partitions.count
         cdef Group group
-        pending_writes(self).give_up(partition)
         for group in self.runtime.all_groups():
             if group.group_type != CLASSIC and (
                     partition < 0 or partition_of(group.group_id, count) == partition):
                 self.runtime.drop_group(group)
-                if group.group_type == CONSUMER:
-                    for name in list((<ConsumerGroup>group).topic_count):
-                        self.subscriptions.finish(name, group.group_id)
+        self.subscriptions.groups = {
+            name: left for name, group_ids in self.subscriptions.groups.items()
+            if (left := {group_id for group_id in group_ids if partition >= 0
+                         and partition_of(group_id, count) != partition})}
         for group_id in list(self.timers):
             if partition < 0 or partition_of(group_id, count) == partition:
                 for member_id in list(self.timers[group_id]):
@@ -433,9 +438,12 @@ cdef class ConsumerProtocol(GroupProtocol):
     def update_metadata(self, brokers, deleted, topics):
         """Apply a new image: see ``MetadataImage.update``."""
         cdef set changed = self.image.update(brokers, deleted, topics)
+        cdef Group group
         for name in changed:
             for group_id in self.subscriptions.groups.get(name, ()):
-                self.set_refresh(<ConsumerGroup?>self.runtime.find(group_id), 0, 0)
+                group = self.runtime.find(group_id)
+                if group is not None and group.group_type == CONSUMER:
+                    self.set_refresh(<ConsumerGroup>group, 0, 0)
 
     def configure_group(self, str group_id not None, dict config not None):
         """Replace the settings that a group has of its own."""

@@ -33,7 +33,7 @@ cdef int assign_range(list subscribers, bint homogeneous) except -1:
     cdef Run* runs
     cdef int32_t* who = NULL
     cdef Py_ssize_t n
-    topics = (list((<Subscriber>subscribers[0]).topics) if homogeneous
+    topics = (list((<Subscriber>ordered[0]).topics) if homogeneous
               else distinct_topics(subscribers))
     runs = <Run*>memory.take(len(topics) * sizeof(Run))
     mark(topics, runs)

@@ -49,11 +49,12 @@ cdef int assign_members(ConsumerProtocol protocol, ConsumerGroup group, Consumer
     """Run the assignor. ``fields``: those that ``member``, which sent the heartbeat, will have."""
     cdef ConsumerMember each
     cdef Py_ssize_t n
-    for n in range(1 if homogeneous else len(members)):     # the topics of the first are all
+    cdef str assignor = assignor_of(protocol, group, member, fields, replaced)
+    # The topics of the first are all; in `range` static members are first.
+    for n in range(1 if homogeneous and assignor != "range" else len(members)):
         each = <ConsumerMember>members[n]
         each.topics = topics_of(protocol, group, fields if each is member else each.fields)
-    return assign_all(assignor_of(protocol, group, member, fields, replaced), members, homogeneous,
-                      group.uses)
+    return assign_all(assignor, members, homogeneous, group.uses)
 
 
 cdef int put_changes(ConsumerGroup group, ConsumerMember replaced, ConsumerMember member,

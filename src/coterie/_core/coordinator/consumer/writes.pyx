@@ -8,8 +8,8 @@ from coterie._core.codec.encode cimport Writing, begin, end, written
 from coterie._core.coordinator.classic.group cimport GroupMetadata
 from coterie._core.coordinator.classic.member cimport MemberMetadata
 from coterie._core.coordinator.classic.member_table cimport next_member
-from coterie._core.coordinator.codes cimport (
-    COORDINATOR_LOAD_IN_PROGRESS, NETWORK_EXCEPTION, NONE, replayed_error)
+from coterie._core.coordinator.codes cimport NONE
+from coterie._core.coordinator.consumer.copies cimport copy_state
 from coterie._core.coordinator.consumer.group cimport (
     CLASSIC_GROUP, CURRENT, GROUP_EPOCH, STABLE_MEMBER, ConsumerGroup, Current, Record, new_group)
 from coterie._core.coordinator.consumer.pending cimport Write, pending_writes
@@ -35,11 +35,33 @@ cdef int write_records(ConsumerProtocol protocol, str group_id, list records) ex
         return write_downgrade(protocol, batch)
     status = protocol.runtime.write(batch, &error, &position)
     if error != NONE:
+        forget_unread(protocol, group_id, records)
         return error
     if status != FINISHED:
         write = begin_write(protocol, "consumer_group", batch, status, (group_id,))
     replay_records(protocol, group_id, records, write)
     return NONE
+
+
+cdef int forget_unread(ConsumerProtocol protocol, str group_id, list records) except -1:
+    """Forget the hashes that a write would have, which failed.
+
+    Kafka replays records before it appends them. What they did is taken back, but for the cache of
+    topics' hashes.
+    """
+    cdef Group known = protocol.runtime.find(group_id)
+    cdef ConsumerGroup tried
+    cdef Record record
+    if known is None or known.group_type != CONSUMER:
+        return 0
+    tried = new_group(group_id, protocol.revision)
+    copy_state(<ConsumerGroup>known, tried)
+    for record in records:
+        names = set(tried.topic_count)
+        tried.apply(record, None)
+        for name in names.difference(tried.topic_count):
+            if protocol.subscriptions.groups.get(name) == {group_id}:
+                protocol.image.forget_hash(name)
 
 
 cdef Write begin_write(ConsumerProtocol protocol, str kind, Batch batch, AppendStatus status,
@@ -75,7 +97,8 @@ cdef int write_downgrade(ConsumerProtocol protocol, Batch batch) except *:
     cdef AppendStatus status
     protocol.successor = None
     protocol.runtime.writes.change_unwritten(group.group_id)
-    forget_group(protocol, group)
+    # As in Kafka its topics are still counted as read, so their hashes stay.
+    protocol.runtime.drop_group(group)
     protocol.rebalances.take_over(classic)
     while (member := next_member(&classic.members, &place)) is not None:
         protocol.rebalances.touch(classic, member, member.session_timeout_ms)
@@ -87,13 +110,6 @@ cdef int write_downgrade(ConsumerProtocol protocol, Batch batch) except *:
     elif status != FINISHED:
         begin_write(protocol, "downgrade", batch, status, ())
     return error
-
-
-cdef int forget_group(ConsumerProtocol protocol, ConsumerGroup group) except -1:
-    """Take a group out; it may come back."""
-    protocol.runtime.drop_group(group)
-    for name in group.topic_count:
-        protocol.subscriptions.finish(name, group.group_id)
 
 
 cdef int write_all(ConsumerProtocol protocol, list writes) except *:
@@ -189,17 +205,7 @@ cdef int replay_classic(ConsumerProtocol protocol, str group_id, Write write) ex
         if write is None:
             return protocol.runtime.protocol_of(known).drop_group(known)
         write.gone.append(known)           # with its timers, which do nothing until it comes back
-    if known.group_type == CONSUMER:
-        return forget_group(protocol, <ConsumerGroup>known)
     return protocol.runtime.drop_group(known)
-
-
-cdef ConsumerGroup committed_group(ConsumerProtocol protocol, str group_id):
-    """The group as readers of the committed state see it; None without one."""
-    cdef Group known = protocol.runtime.writes.committed(group_id)
-    if known is None or known.group_type != CONSUMER:
-        return None
-    return <ConsumerGroup>known
 
 
 cdef int respond_committed(ConsumerProtocol protocol, tuple group_ids, int64_t id, int op, payload,
@@ -211,8 +217,3 @@ cdef int respond_committed(ConsumerProtocol protocol, tuple group_ids, int64_t i
     if protocol.runtime.writes.pending:
         return protocol.runtime.writes.answer_later(group_ids, id, op, NONE, payload, refused)
     return protocol.runtime.respond(id, op, NONE, payload)
-
-
-cdef int write_error(int code) noexcept:
-    """What a failed write of a consumer group is answered as."""
-    return COORDINATOR_LOAD_IN_PROGRESS if code == NETWORK_EXCEPTION else replayed_error(code)
