@@ -451,6 +451,17 @@ def test_close_does_not_raise_what_its_last_commit_failed_with(error):
     assert not story.cluster.call("describe_group", "g").members  # it has left all the same
 
 
+def test_a_second_close_does_nothing():
+    story = Story()
+    consumer = story.start("a", {"enable.auto.commit": True, "auto.commit.interval.ms": 10**6})
+    story.poll(20_000)
+    consumer.close()
+    story.notes.clear()
+    consumer.close()
+    story.pass_time(1000)
+    assert [kind for _, name, kind, _ in story.notes if name == "a"] == []
+
+
 @pytest.mark.parametrize(("timeout_ms", "waited_ms"), [(5000, 1002), (700, 700)])
 def test_close_waits_for_the_answers_to_asynchronous_commits(timeout_ms, waited_ms):
     story = Story(interval_ms=None)
