@@ -414,24 +414,53 @@ def test_an_asynchronous_commit_looks_for_the_coordinator_once(fails):
 
 
 @pytest.mark.parametrize(
-    ("error", "is_lost"),
-    [  # OffsetCommitResponseHandler: markCoordinatorUnknown
-        (Error.COORDINATOR_NOT_AVAILABLE, True),
-        (Error.NOT_COORDINATOR, True),
-        (Error.REQUEST_TIMED_OUT, True),
-        (Error.COORDINATOR_LOAD_IN_PROGRESS, False),
-        (Error.UNKNOWN_TOPIC_OR_PARTITION, False),
+    ("op", "error", "is_lost"),
+    [  # OffsetCommitResponseHandler, OffsetFetchResponseHandler: markCoordinatorUnknown
+        *(
+            (op, error, True)
+            for op in ("offset_commit", "offset_fetch")
+            for error in (Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR)
+        ),
+        ("offset_commit", Error.REQUEST_TIMED_OUT, True),
+        ("offset_commit", Error.COORDINATOR_LOAD_IN_PROGRESS, False),
+        ("offset_commit", Error.UNKNOWN_TOPIC_OR_PARTITION, False),
+        ("offset_fetch", Error.COORDINATOR_LOAD_IN_PROGRESS, False),
+        ("offset_fetch", Error.UNSTABLE_OFFSET_COMMIT, False),
     ],
 )
-def test_after_some_errors_a_commit_looks_for_the_coordinator_again(error, is_lost):
+def test_after_some_errors_a_commit_or_its_fetch_looks_for_the_coordinator_again(
+    op, error, is_lost
+):
     story = Story(interval_ms=None)
     consumer = story.start("a", subscribe=False)
     consumer.commit(OFFSETS)
-    story.cluster.network.fail("a", "offset_commit", error)
+    story.cluster.network.fail("a", op, error)
     began_ms = story.cluster.now_ms
-    consumer.commit(OFFSETS)
+    if op == "offset_commit":
+        consumer.commit(OFFSETS)
+    else:
+        assert committed(story).offset == 7
     # the answer, retry.backoff.ms, the look-up if there is one, and the next answer
     assert story.cluster.now_ms - began_ms == 2 + 100 + 2 * is_lost + 2
+
+
+@pytest.mark.parametrize(
+    ("is_read_before", "raised"), [(True, CommitFailedError), (False, RebalanceInProgressError)]
+)
+def test_a_commit_of_a_generation_that_is_over_fences_nobody(story, is_read_before, raised):
+    # OffsetCommitResponseHandler: generationUnchanged, PREPARING_REBALANCE
+    consumer, done = story.consumers["a"], []
+    story.cluster.network.slow("a", 500)
+    story.cluster.network.fail("a", "offset_commit", Error.FENCED_INSTANCE_ID)
+    consumer.commit_async(OFFSETS, lambda *outcome: done.append(outcome))
+    consumer.unsubscribe()
+    story.pass_time(2000)
+    if is_read_before:  # the next join
+        consumer.committed([FIRST])
+    consumer.subscribe(["orders"])
+    story.poll(60_000)
+    ((_, failure),) = done
+    assert type(failure) is raised
 
 
 @pytest.mark.parametrize(

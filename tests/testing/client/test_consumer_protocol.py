@@ -297,6 +297,19 @@ def test_a_commit_with_an_old_epoch_fails_in_a_call_and_in_a_callback():
     assert not isinstance(failures[0], RetriableCommitFailedError)
 
 
+@pytest.mark.parametrize("error", [Error.FENCED_MEMBER_EPOCH, Error.ILLEGAL_GENERATION])
+def test_an_error_that_no_commit_should_have_says_nothing_about_the_membership(error):
+    # CommitRequestManager.OffsetCommitRequestState: an unexpected error
+    group = joined()
+    group.cluster.network.fail("a", "offset_commit", error)
+    with pytest.raises(KafkaError, match=f"unexpected error in commit: {error.name}") as raised:
+        group.consumers["a"].commit()
+    assert type(raised.value) is KafkaError
+    group.take_calls()
+    group.poll(20_000)
+    assert group.take_calls() == []
+
+
 def test_unsubscribe_revokes_and_leaves():
     group = joined()
     a = group.consumers["a"]

@@ -277,7 +277,9 @@ def test_a_member_that_is_fenced_before_it_takes_its_assignment_joins_anew():
     [("join_group", "UNKNOWN_MEMBER_ID", False), ("sync_group", "UNKNOWN_MEMBER_ID", False),
      ("sync_group", "ILLEGAL_GENERATION", True), ("sync_group", "REBALANCE_IN_PROGRESS", True),
      ("join_group", "COORDINATOR_LOAD_IN_PROGRESS", True),
-     ("sync_group", "NOT_COORDINATOR", True), ("join_group", "NOT_COORDINATOR", True)],
+     ("sync_group", "NOT_COORDINATOR", True), ("join_group", "NOT_COORDINATOR", True),
+     ("sync_group", "COORDINATOR_NOT_AVAILABLE", True),
+     ("join_group", "COORDINATOR_NOT_AVAILABLE", True)],
 )  # fmt: skip
 def test_a_join_that_is_refused_is_repeated_with_the_same_id_if_it_may_be_known(
     op, error, keeps_id
@@ -286,6 +288,8 @@ def test_a_join_that_is_refused_is_repeated_with_the_same_id_if_it_may_be_known(
     story, coordinator = recorded(CLASSIC | DYNAMIC)
     member = story.consumers["a"].group_metadata().member_id
     story.cluster.network.fail("a", op, Error[error])
+    if error in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"):  # it is looked up again
+        story.cluster.network.fail("a", "find_coordinator", Error.COORDINATOR_NOT_AVAILABLE)
     story.consumers["a"].enforce_rebalance()
     joins = len(coordinator.of("join_group")) + (op == "sync_group")
     story.poll(60_000)
