@@ -287,6 +287,27 @@ def test_long_requests_are_handled_one_after_the_other_and_short_ones_between():
     assert len(server.cluster.topics) == 1000
 
 
+def test_a_long_request_behind_another_waits_until_there_is_room_for_its_response():
+    server, soon = Server(), []
+    dispatcher, unsent = server.dispatcher, server.dispatcher.unsent
+    for number in range(TOPICS):
+        server.cluster.topics.create(f"have-{number}", 1)
+    dispatcher.call_soon = soon.append
+    first, second = server.connect(), server.connect()
+    for peer in (first, second):
+        peer.send(request("Metadata", 9, {"topics": None}))
+    soon.pop(0)()
+    unsent.add(0, unsent.most_copied)  # meanwhile: the first one ends all the same
+    while soon:
+        soon.pop(0)()
+    assert first.take()
+    assert not second.take()
+    unsent.subtract(0, unsent.most_copied)
+    while soon:
+        soon.pop(0)()
+    assert second.take()
+
+
 # What clients send all the time, and what they need to send it.
 FREQUENT = {
     "Produce", "Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "Heartbeat", "LeaveGroup",
