@@ -6,6 +6,7 @@ AbstractCoordinator, ConsumerCoordinator and StickyAssignor (Kafka 3.9).
 
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -165,6 +166,41 @@ def test_a_refused_join_is_raised_by_each_poll_until_there_is_room():
     two.poll()
     assert two.stable
     assert calls == [("assigned", BOTH)]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_raised"),
+    [
+        *((error, False) for error in (
+            Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS,
+            Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE,
+            Error.COORDINATOR_LOAD_IN_PROGRESS)),
+        *((error, True) for error in (
+            Error.GROUP_AUTHORIZATION_FAILED, Error.INVALID_GROUP_ID, Error.UNKNOWN_SERVER_ERROR)),
+    ],
+)  # fmt: skip
+def test_an_error_of_a_heartbeat_is_raised_unless_the_next_join_may_help(
+    recorded, error, is_raised
+):
+    # HeartbeatResponseHandler
+    one, _ = member(recorded, protocol="classic")
+    for _ in range(10):
+        one.poll()
+        recorded.advance_by(1000)
+    joins = len(recorded.of("join_group"))
+    with patch.object(recorded, "heartbeat", lambda *_, **__: SimpleNamespace(error=error)):
+        recorded.advance_by(3000)
+        if is_raised:
+            with pytest.raises(CoterieError, match=f"heartbeat was refused with {error.name}"):
+                one.poll()
+        else:
+            one.poll()
+    assert ("heartbeat refused", error.name) in [event[1:] for event in one.events]
+    for _ in range(60):  # the session of a former member has to end
+        one.poll()
+        recorded.advance_by(1000)
+    assert one.stable
+    assert len(recorded.of("join_group")) > joins
 
 
 def test_a_leader_orders_static_members_by_their_instances(recorded):
