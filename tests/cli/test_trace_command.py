@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import click
 import pytest
 
-from coterie.cli.trace import factors, unreadable
+from coterie.cli.trace import factors, run_one, unreadable
 from coterie.traces.shown_settings import Shown
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.consumer_groups import golden
@@ -99,6 +99,18 @@ def test_a_wrong_trace_is_one_line_and_the_others_still_run(traces):
     assert "Traceback" not in ran.stderr
     assert "3 run, 1 failed" in ran.stderr
     assert not list((traces / "out").rglob("*bad*"))
+
+
+def test_a_fault_of_coterie_in_a_trace_is_one_line(traces, monkeypatch, capsys):
+    def run(lines, settings):
+        raise TypeError("no group")
+
+    monkeypatch.setattr("coterie.traces.trace.run_trace", run)
+    path = next((traces / "in").rglob("*.trace.jsonl"))
+    assert not run_one(path, traces / "out.jsonl", {}, overwrite=False, inputs=())
+    assert capsys.readouterr().err == (
+        f"coterie: {path}: this trace cannot be run: TypeError: no group\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,9 @@ def run_one(
             raise  # no trace is at fault, and the next ones would fail as well
         say(f"coterie: {unreadable(path, error)}")
         return False
+    except Exception as error:  # a fault of coterie: the other traces are run
+        say(f"coterie: {path}: this trace cannot be run: {type(error).__name__}: {error}")
+        return False
     return True
 
 

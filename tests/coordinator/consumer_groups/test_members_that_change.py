@@ -55,6 +55,26 @@ def hash_of_readers_of(*names):
     return hash_of(coordinator)
 
 
+def test_an_instance_id_of_before_stays_taken_by_a_member_that_has_gone():
+    """ConsumerGroup.staticMember: the id leads to no member."""
+    coordinator = made()
+    beat(coordinator, "rest")
+    beat(coordinator, "a", instance_id="old")
+    beat(coordinator, "a", 0, instance_id="new")
+    beat(coordinator, "a", -1, instance_id="new")
+    refused = [
+        *(beat(coordinator, "a", epoch, instance_id="old").error for epoch in (0, 1, -1, -2)),
+        *(
+            join(coordinator, member, group_instance_id="old").response.error
+            for member in ("", "a")
+        ),
+        coordinator.sync_group("g", 1, "a", group_instance_id="old").response.error,
+        coordinator.heartbeat("g", 1, "a", group_instance_id="old").error,
+        coordinator.leave_group("g", [("a", "old")]).members[0].error,
+    ]
+    assert set(refused) == {Error.UNKNOWN_MEMBER_ID}
+
+
 # ---- leaving ----------------------------------------------------------------------------------
 
 

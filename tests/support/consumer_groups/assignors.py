@@ -198,7 +198,7 @@ def range_assign(members, counts, homogeneous):
     if not order:
         return target
     if homogeneous:
-        subscribed = {topic: order for topic in next(iter(members.values()))[1]}
+        subscribed = {topic: order for topic in members[order[0]][1]}
     else:
         subscribed = {}
         for member in order:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 
 from . import records
@@ -142,7 +143,12 @@ class Coordinator(Heartbeats):
             raise
 
     def on_end_txn(self, event):
-        self.end_txn(self.state, event["producer_id"], event.get("committed", False))
+        """A marker is a write."""
+        if self.failures and self.failures.pop() != "NONE":
+            return
+        after = copy.deepcopy(self.state)
+        self.end_txn(after, event["producer_id"], event.get("committed", False))
+        self.written(after)
         self.log.append(("marker", event["producer_id"], event.get("committed", False)))
 
     def end_txn(self, state, producer, committed):
@@ -193,9 +199,10 @@ class Coordinator(Heartbeats):
                 row |= {"offset": offset.offset, "leader_epoch": offset.leader_epoch,
                         "metadata": offset.metadata}  # fmt: skip
             rows.append(row)
-        if stable and self.held is not None:
+        if stable:
             return self.answer(event, [], {"error": "NONE", "partitions": rows},
-                               lambda error: {"error": error})  # fmt: skip
+                               lambda error: {"error": "NOT_COORDINATOR",
+                                              "partitions": []})  # fmt: skip
         return respond(error="NONE", partitions=rows)
 
     def on_offset_delete(self, event):
@@ -260,6 +267,12 @@ class Coordinator(Heartbeats):
         return made
 
     def on_delete_groups(self, event):
+        """A write for share groups comes first."""
+        self.wait(lambda error: self.delete_groups(event) if error == "NONE" else self.line(
+            event="response", id=event["id"], op=event["op"],
+            **all_with(event, AS_ANSWERED.get(error, error))))  # fmt: skip
+
+    def delete_groups(self, event):
         rows, made, done = {}, [], []
         for group_id in event.get("group_ids") or ():
             group = self.state.groups.get(group_id)
@@ -278,12 +291,11 @@ class Coordinator(Heartbeats):
             made += self.group_gone(self.state.groups[group_id])
         error = self.write(made)
         if error != "NONE":
-            rows = dict.fromkeys(rows, AS_ANSWERED.get(error, error))
+            return self.line(event="response", id=event["id"], op=event["op"],
+                             **all_with(event, AS_ANSWERED.get(error, error)))  # fmt: skip
         response = {"error": "NONE",
                     "groups": [{"group_id": g, "error": e} for g, e in rows.items()]}  # fmt: skip
-        if error != "NONE":
-            return self.line(event="response", id=event["id"], op=event["op"], **response)
-        return self.answer(event, made, response, lambda error: response)
+        return self.answer(event, made, response, lambda error: all_with(event, error))
 
     def on_cleanup(self, event=None):
         retention = int(self.config["offsets.retention.minutes"]) * 60000
@@ -305,7 +317,7 @@ class Coordinator(Heartbeats):
                     made.append(self.offset_record(group_id, at, None))
                 else:
                     left = True
-            waits = any(group_id in groups for groups in self.state.pending.values())
+            waits = any(groups.get(group_id) for groups in self.state.pending.values())
             empty = isinstance(group, SimpleGroup) or not group.members
             if not left and not waits and empty:
                 made += self.group_gone(group)
@@ -392,9 +404,10 @@ class Coordinator(Heartbeats):
 
     # ---- load ------------------------------------------------------------------------------------
     def on_failover(self, event):
-        for waiting in self.held or ():
-            self.cancel("commit", waiting["event"]["id"])
-        self.held = None
+        for _, done in self.held or ():
+            done("NOT_COORDINATOR")
+        self.held = None if self.held is None else []
+        self.uncommitted = False
         self.timers, self.armed, self.tasks, self.resolving = [], {}, [], set()
         self.deadlines, self.hashes = {}, {}
         self.image.last_with_new_topics = self.image.version
@@ -412,13 +425,19 @@ class Coordinator(Heartbeats):
             self.failed_load = True
             self.line(event="note", text=str(error))
         self.committed = self.state
-        self.arm_cleanup()
         for group in self.consumer_groups():
             self.line(event="group", group_id=group.id, **self.shape(group.id))
             for member in group.sorted_members():
                 self.arm_session(group.id, member.id, self.setting(group.id, "session.timeout.ms"))
                 if member.state == 1:
                     self.arm_rebalance(group.id, member)
+        self.arm_cleanup()
+
+
+def all_with(event, error):
+    """The answer to a DeleteGroups that fails as a whole."""
+    names = dict.fromkeys(event.get("group_ids") or ())
+    return {"error": "NONE", "groups": [{"group_id": name, "error": error} for name in names]}
 
 
 def run(lines):

@@ -150,6 +150,8 @@ class Heartbeats(Model):
             self.check_epoch(member, epoch, owned)
             return member, None
         known = group.instances.get(instance)
+        if known is not None and known not in group.members:
+            raise Refused("UNKNOWN_MEMBER_ID")
         if epoch == 0:
             if known is None:
                 return group.members.get(member_id) or Member(member_id), None
@@ -345,14 +347,19 @@ class Heartbeats(Model):
                                      member.epoch))  # fmt: skip
 
     def expire(self, name, group_id, member_id, epoch):
+        """Fence a member; a timer whose write fails or is late fires again, with or without."""
+
+        def done(error):
+            if error not in ("NONE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"):
+                self.arm(name, 500, lambda: self.expire(name, group_id, member_id, epoch))
+
         group = self.state.groups.get(group_id)
-        if not isinstance(group, Group) or member_id not in group.members:
-            return
-        if epoch is not None and group.members[member_id].epoch != epoch:
-            return
-        made = self.fence(group, [member_id])
-        if self.write(made) != "NONE":
-            self.arm(name, 500, lambda: self.expire(name, group_id, member_id, epoch))
+        member = group.members.get(member_id) if isinstance(group, Group) else None
+        if member is not None and epoch in (None, member.epoch):
+            error = self.write(self.fence(group, [member_id]))
+            if error != "NONE":
+                return done(error)
+        return self.wait(done)
 
     # ---- leaves ----------------------------------------------------------------------------------
     def leave(self, r, group, epoch):
@@ -363,7 +370,7 @@ class Heartbeats(Model):
             if member_id not in group.members:
                 raise Refused("UNKNOWN_MEMBER_ID")
         else:
-            if instance not in group.instances:
+            if group.instances.get(instance) not in group.members:
                 raise Refused("UNKNOWN_MEMBER_ID")
             if group.instances[instance] != member_id:
                 raise Refused("FENCED_INSTANCE_ID")

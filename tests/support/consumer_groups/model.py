@@ -75,7 +75,8 @@ class Model:
         self.image = Image()
         self.image.add(header)
         self.state = self.committed = State()
-        self.held = None  # responses that wait for a commit, while commits are held
+        self.held = None  # what waits for a commit, while commits are held
+        self.uncommitted = False  # something was written since
         self.now, self.lines, self.timers, self.armed, self.turn = 0, [], [], {}, 0
         self.deadlines, self.hashes, self.group_config = {}, {}, {}
         self.log, self.ids, self.failures = [], 0, []
@@ -105,7 +106,11 @@ class Model:
     def arm_cleanup(self):
         if self.config.get("coterie.cleanup") == "periodic":
             interval = int(self.config["offsets.retention.check.interval.ms"])
-            self.arm(("cleanup",), interval, self.on_cleanup)
+            self.arm(("cleanup",), interval, self.clean_up_in_time)
+
+    def clean_up_in_time(self):
+        self.on_cleanup()
+        self.wait(lambda error: self.arm_cleanup() if error == "REQUEST_TIMED_OUT" else None)
 
     # ---- writes ----------------------------------------------------------------------------------
     def line(self, **fields):
@@ -117,16 +122,16 @@ class Model:
             return "NONE"
         before = {name: self.shape(name) for name in dict.fromkeys(r.group_id for r in made)}
         after = copy.deepcopy(self.state)
-        for record in made:
+        for record in made:  # what is forgotten stays so, whatever comes of the write
+            read = self.read_topics(after)
             record.apply(after)
+            for name in read - self.read_topics(after):
+                self.hashes.pop(name, None)
         if self.failures:
             error = self.failures.pop()
             if error != "NONE":
                 return error
-        self.state = after
-        if self.held is None:
-            self.committed = after
-        self.forget_hashes()
+        self.written(after)
         for record in made:
             self.log.append(record)
             self.line(event="append", group_id=record.group_id, key=record.key,
@@ -134,6 +139,12 @@ class Model:
         for name, was in before.items():
             self.shapes.setdefault(name, was)
         return "NONE"
+
+    def written(self, after):
+        self.state = after
+        self.uncommitted = self.held is not None
+        if not self.uncommitted:
+            self.committed = after
 
     def show_groups(self):
         """Tell of each group whose state, epochs or size is another than before."""
@@ -156,19 +167,25 @@ class Model:
 
     def answer(self, event, wrote, response, on_error):
         """Respond once what was written so far is committed."""
-        if self.held is None:
-            self.line(event="response", id=event["id"], op=event["op"], **response)
-            return
-        waiting = {"event": event, "response": response}
+
+        def done(error):
+            fields = response if error == "NONE" else on_error(AS_ANSWERED.get(error, error))
+            self.line(event="response", id=event["id"], op=event["op"], **fields)
+
+        self.wait(done)
+
+    def wait(self, done):
+        """Let it go on once all is committed; its argument is the error, or NONE."""
+        if not self.uncommitted:
+            return done("NONE")
+        waiting = (("commit", self.turn + 1), done)
         self.held.append(waiting)
 
         def late():
-            if waiting in self.held:
-                self.held.remove(waiting)
-                self.line(event="response", id=event["id"], op=event["op"],
-                          **on_error(AS_ANSWERED["REQUEST_TIMED_OUT"]))  # fmt: skip
+            self.held.remove(waiting)
+            done("REQUEST_TIMED_OUT")
 
-        self.arm(("commit", event["id"]), int(self.config["offsets.commit.timeout.ms"]), late)
+        return self.arm(waiting[0], int(self.config["offsets.commit.timeout.ms"]), late)
 
     # ---- entry -----------------------------------------------------------------------------------
     def event(self, event):
@@ -186,10 +203,10 @@ class Model:
 
     def on_release_commits(self, event):
         waiting, self.held, self.committed = self.held or [], None, self.state
-        for each in waiting:
-            self.cancel("commit", each["event"]["id"])
-            self.line(event="response", id=each["event"]["id"], op=each["event"]["op"],
-                      **each["response"])  # fmt: skip
+        self.uncommitted = False
+        for name, done in waiting:
+            self.cancel(*name)
+            done("NONE")
 
     def on_fail_append(self, event):
         self.failures = [event["error"]] * event["count"]
@@ -236,8 +253,6 @@ class Model:
                 hashes[name] = self.hashes[name]
         return group_hash(hashes)
 
-    def forget_hashes(self):
-        read = set().union(*(group.subscribed() for group in self.consumer_groups()))
-        for name in list(self.hashes):
-            if name not in read:
-                del self.hashes[name]
+    def read_topics(self, state):
+        groups = [group for group in state.groups.values() if isinstance(group, Group)]
+        return set().union(*(group.subscribed() for group in groups))

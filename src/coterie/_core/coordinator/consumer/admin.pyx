@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 from coterie._core.coordinator.admin cimport (
     DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, AdminOperations, partitions_by_topic)
 from coterie._core.coordinator.codes cimport (
-    COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE, write_error)
+    COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, NONE, NOT_COORDINATOR, write_error)
 from coterie._core.coordinator.consumer.pending cimport Waiting, pending_writes
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
 from coterie._core.coordinator.consumer.values cimport utf16_sorted
@@ -47,6 +47,18 @@ cdef class Deletion(Waiting):
 
 
 @cython.final
+cdef class CleanedUp(Waiting):
+    """A clean-up: if it is not committed in time, the interval begins anew."""
+
+    cdef ReplayedAdmin admin
+
+    cdef int completed(self, int error) except -1:
+        if error in (NONE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS):
+            return 0
+        return self.admin.arm_clean_up()
+
+
+@cython.final
 cdef class ReplayedAdmin(AdminOperations):
     """Removal of offsets and groups, and the list of groups. The clean-up has a timer."""
 
@@ -66,8 +78,11 @@ cdef class ReplayedAdmin(AdminOperations):
                                           self.check_interval_ms)
 
     cdef int fired(self, int kind, object owner) except -1:
+        cdef CleanedUp cleaned_up = CleanedUp.__new__(CleanedUp)
+        cleaned_up.admin = self
         self.timer = NO_TIMER
-        return self.clean_up()
+        self.clean_up()
+        return pending_writes(self.consumer).wait(tuple(self.runtime.groups), cleaned_up)
 
     cdef int loaded(self, object content, object load_filter) except -1:
         """Begin the rhythm anew."""

@@ -230,7 +230,7 @@ cdef class ClassicMembers:
         cdef ConsumerMember member = group.members.get(member_id)
         self.error = NONE
         if instance is not None:
-            if instance not in group.instances:
+            if group.instances.get(instance) not in group.members:
                 self.error = UNKNOWN_MEMBER_ID
             elif group.instances[instance] != member_id:
                 self.error = FENCED_INSTANCE_ID
@@ -328,7 +328,7 @@ cdef class ClassicMembers:
             name = member_id
             code = NONE
             if instance is not None:
-                if instance not in group.instances:
+                if group.instances.get(instance) not in group.members:
                     code = UNKNOWN_MEMBER_ID
                 elif member_id and group.instances[instance] != member_id:
                     code = FENCED_INSTANCE_ID

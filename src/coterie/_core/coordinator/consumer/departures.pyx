@@ -31,7 +31,7 @@ cdef tuple leave_group(ConsumerProtocol protocol, ConsumerGroup group, Heartbeat
     if r.instance_id is None:
         if member is None:
             return protocol.refuse(UNKNOWN_MEMBER_ID)
-    elif r.instance_id not in group.instances:
+    elif group.instances.get(r.instance_id) not in group.members:
         return protocol.refuse(UNKNOWN_MEMBER_ID)
     elif group.instances[r.instance_id] != r.member_id:
         return protocol.refuse(FENCED_INSTANCE_ID)

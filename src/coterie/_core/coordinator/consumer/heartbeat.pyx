@@ -166,9 +166,9 @@ cdef tuple join_classic(ConsumerProtocol protocol, ConsumerGroup group, Heartbea
             member = new_member(r.member_id)
         return update_member(protocol, group, r, member, None, not member.present, records)
     known = group.instances.get(r.instance_id)
+    if known is None and not id_made or known is not None and known not in group.members:
+        return protocol.refuse(UNKNOWN_MEMBER_ID)
     if not id_made:
-        if known is None:
-            return protocol.refuse(UNKNOWN_MEMBER_ID)
         if known != r.member_id:
             return protocol.refuse(FENCED_INSTANCE_ID)
         return update_member(protocol, group, r, member, None, False, records)
@@ -202,6 +202,9 @@ cdef ConsumerMember find_member(ConsumerProtocol protocol, ConsumerGroup group, 
         protocol.error = check_epoch(protocol, member, r)
         return member if protocol.error == NONE else None
     known = group.instances.get(r.instance_id)
+    if known is not None and known not in group.members:
+        protocol.error = UNKNOWN_MEMBER_ID     # it had another instance id when it went
+        return None
     if r.epoch == 0:
         if known is None:
             return new_member(r.member_id) if member is None else member
