@@ -17,7 +17,7 @@ from coterie.times import LogClock
 
 __all__ = ["LogLine", "LogReader"]
 
-_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d)\b)?"
+_TIME = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d)\b)?"
 _LEVEL = r"\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
 _BEFORE = rf"(?:(?!{_LEVEL}).)"  # a character before the level
 LAYOUTS = (  # name, pattern: the first that matches
@@ -40,10 +40,10 @@ LAYOUTS = (  # name, pattern: the first that matches
 )
 JSON_TIMES = (
     *("@timestamp", "timestamp", "time", "instant", "timeMillis", "ts", "datetime", "date"),
-    "__REALTIME_TIMESTAMP",
+    *("__REALTIME_TIMESTAMP", "_time"),
 )
 JSON_LEVELS = ("level", "log.level", "severity")
-JSON_TEXTS = ("message", "msg", "short_message", "log", "MESSAGE", "textPayload")
+JSON_TEXTS = ("message", "msg", "short_message", "log", "MESSAGE", "textPayload", "_raw")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _PATTERNS = tuple(re.compile(pattern, re.DOTALL | re.ASCII) for _, pattern in LAYOUTS)
 _ONE_TIME = re.compile(_TIME, re.ASCII)
@@ -124,14 +124,15 @@ class LogReader:
             entry = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        message = next(_strings(entry, JSON_TEXTS), None)
+        fields = _object_with_text(entry)
+        message = next(_strings(fields, JSON_TEXTS), None)
         if message is None:
             return None
         inner = self.read(message)  # a runtime's JSON has a whole line of the broker
         if inner is not None:
             return inner
-        at_ms = next(filter(None, map(self._time, _values(entry, JSON_TIMES))), None)
-        level = next(_strings(entry, JSON_LEVELS), "").upper()
+        at_ms = next(filter(None, map(self._time, _values(fields, JSON_TIMES))), None)
+        level = next(_strings(fields, JSON_LEVELS), "").upper()
         return None if at_ms is None else LogLine(at_ms, level, message.rstrip())
 
     def _time(self, value: Any) -> float | None:
@@ -153,6 +154,15 @@ class LogReader:
             if number > least:
                 return number / per_ms
         return number * 1000
+
+
+def _object_with_text(entry: Any) -> Any:
+    """Return the fields of a JSON line; an export may have them in an object, as ``_source``."""
+    if not isinstance(entry, dict) or next(_strings(entry, JSON_TEXTS), None) is not None:
+        return entry
+    objects = (value for value in entry.values() if isinstance(value, dict))
+    inner = next((one for one in objects if any(_strings(one, JSON_TEXTS))), {})
+    return {**entry, **inner}
 
 
 def _values(entry: Any, names: tuple[str, ...]) -> Iterator[Any]:

@@ -87,9 +87,11 @@ class LogClock:
     def ms(self, text: str) -> float:
         """Convert the time of the next line, as ``2026-01-31 14:05:00,123``, to epoch ms.
 
-        A zone in the text (``Z``, ``+02:00``, ``+0200``, ``UTC``) counts instead of the log's.
+        The date may have slashes. A zone in the text (``Z``, ``+02:00``, ``+0200``, ``UTC``) counts
+        instead of the log's.
         """
-        whole, (fraction, zone) = datetime.fromisoformat(text[:19]), _rest(text[19:])
+        whole = datetime.fromisoformat(text[:19].replace("/", "-"))
+        fraction, zone = _rest(text[19:])
         if zone:
             own = whole.replace(tzinfo=_zone(zone.replace("UTC", "Z")))
             return own.timestamp() * 1000 + float(f"0.{fraction or 0}") * 1000

@@ -22,6 +22,7 @@ PLAIN = [
     f"[INFO] 2026-11-28 19:40:31,780 {SAYS}",
     f"INFO [2026-11-28 19:40:31,780] {SAYS}",
     f"2026-11-28 19:40:31,780 {SAYS}",  # no level at all
+    f"2026/11/28 19:40:31.780 INFO [GroupCoordinator] {SAYS}",
 ]
 PREFIXES = [
     "2026-11-28T19:50:00.123456789Z ",  # kubectl logs --timestamps
@@ -48,6 +49,11 @@ OF_JSON = [
     # A whole line of the broker in the JSON of a runtime; the broker's time counts.
     {"log": f"{APACHE}\n", "stream": "stdout", "time": "2026-11-28T19:50:00.1Z"},
     {"@timestamp": "2026-11-28T19:50:00Z", "message": APACHE},
+    # Exports of stores: Cloud Logging, Elasticsearch, Splunk.
+    {"timestamp": "2026-11-28T19:40:31.780Z", "jsonPayload": {"level": "INFO", "message": SAYS}},
+    {"_index": "k", "_source": {"@timestamp": "2026-11-28T19:40:31.780Z", "message": SAYS}},
+    {"result": {"_raw": APACHE, "_time": "2026-11-28T19:50:00.000+00:00"}},
+    {"result": {"_raw": SAYS, "_time": "2026-11-28T19:40:31.780+00:00"}},
 ]  # fmt: skip
 
 

@@ -139,7 +139,10 @@ LINES = [  # first release with these words, text, what it says
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("end", ["", " (k.c.g.GroupCoordinator)", " (k.M) [executor-Heartbeat]"])
+@pytest.mark.parametrize(
+    "end",
+    ["", " (k.c.g.GroupCoordinator)", " (k.M) [executor-Heartbeat]", ' (k.M)"', '" logger=k.M'],
+)
 @pytest.mark.parametrize(("release", "text", "expected"), LINES)
 def test_each_releases_words_are_read_with_their_fields(release, text, expected, end):
     found = list(server_lines(text + end, AT_MS))

@@ -19,7 +19,8 @@ EVICTED, LEFT, REPLACED, LOADED = "evicted", "left", "replaced", "loaded"
 GROUP_DELETED, OFFSETS_DELETED = "group_deleted", "offsets_deleted"
 TOPIC_DELETED, TOPIC_CREATED, EXPIRED = "topic_deleted", "topic_created", "expired"
 
-_END = r"(?: \(\S+\))?(?: \[[^\]]*\])?$"  # the logger and the thread may follow
+# The logger and the thread may follow, and a quotation mark of CSV or logfmt.
+_END = r"(?: \(\S+\))?(?: \[[^\]]*\])?(?:\"(?: \w+=.*)?)?$"
 _OF = r"\[GroupId (?P<group>.+?)\](?:\[MemberId \S+\])? "
 _INSTANCE = r"(?:Some\()?(?P<instance>[^\s)]+)\)?"
 _BY_LEAVE = r" through explicit `LeaveGroup`(?: request)?(?:; client reason: (?P<detail>.*?))?"
