@@ -1,6 +1,7 @@
 """Damage real logs and frames for some seconds; every reader must return or raise a CoterieError.
 
-Some inputs are histories of a group (``fuzz_histories.py``).
+Some inputs are histories of a group (``fuzz_histories.py``), or traces of groups of both protocols
+(``fuzz_groups.py``).
 
 ``python tools/fuzz.py SECONDS [SEED]``: the input with number N depends on SEED + N only. Its
 number is in ``build/fuzz/running`` while it runs, so a crash of the process names its input, and
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 import fuzz_codec
+import fuzz_groups
 import fuzz_histories
 import fuzz_wire
 
@@ -115,6 +117,8 @@ def main(seconds, seed):
                 choice = rng.random()
                 if choice < 0.01:  # it takes as long as a hundred others
                     fuzz_histories.one_history(number)
+                elif choice < 0.05:
+                    fuzz_groups.one_trace(number)
                 elif choice < 0.4:
                     damage_a_log(rng, real)
                 elif choice < 0.8:

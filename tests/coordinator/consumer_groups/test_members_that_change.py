@@ -10,7 +10,7 @@ from coterie.messages import decode_key, decode_value
 from coterie.testing import subscription
 from support.coordinator.classic_group import join
 
-GROUP_EPOCH, MEMBER, REGEX = 3, 5, 16  # versions of keys
+GROUP_EPOCH, MEMBER, TARGET, REGEX = 3, 5, 7, 16  # versions of keys
 TOPICS = {"t": 4, "u": 2, "v": 3}
 REBALANCING, NONE = Error.REBALANCE_IN_PROGRESS, Error.NONE
 
@@ -73,6 +73,18 @@ def test_an_instance_id_of_before_stays_taken_by_a_member_that_has_gone():
         coordinator.leave_group("g", [("a", "old")]).members[0].error,
     ]
     assert set(refused) == {Error.UNKNOWN_MEMBER_ID}
+
+
+def test_a_static_member_without_a_target_gets_one_when_it_comes_back():
+    """TargetAssignmentBuilder: a target that was never written differs from an empty one."""
+    coordinator = made()
+    beat(coordinator, "rest", subscribed_topic_names=[])
+    beat(coordinator, "a", instance_id="i", subscribed_topic_names=[])
+    beat(coordinator, "a", -2, instance_id="i")
+    beat(coordinator, "a", instance_id="i", subscribed_topic_names=["unknown"])
+    targets = list(records(coordinator, TARGET))
+    of_a = [value for name, value in targets if name == "a"]
+    assert of_a == [None, {"topicPartitions": []}, {"topicPartitions": []}]
 
 
 # ---- leaving ----------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ cdef class Expired(Waiting):
     cdef ConsumerProtocol protocol
     cdef Timers timers
     cdef int kind
+    cdef int32_t rebalance_epoch
 
     cdef int completed(self, int error) except -1:
         cdef Timers timers
@@ -104,7 +105,7 @@ cdef class Expired(Waiting):
             return self.protocol.arm_session(timers, RETRY_MS)
         if self.kind != REBALANCE:
             return self.protocol.arm_other(timers, self.kind, RETRY_MS)
-        return self.protocol.arm_rebalance(timers, self.timers.rebalance_epoch, RETRY_MS)
+        return self.protocol.arm_rebalance(timers, self.rebalance_epoch, RETRY_MS)
 
 
 cdef int cause_of(int kind) noexcept:
@@ -131,6 +132,7 @@ cdef int expire_member(ConsumerProtocol protocol, Timers timers, int kind) excep
         timers.sync = NO_TIMER
     expired = Expired.__new__(Expired)
     expired.protocol, expired.timers, expired.kind = protocol, timers, kind
+    expired.rebalance_epoch = timers.rebalance_epoch
     if known is not None and known.group_type == CONSUMER:
         member = (<ConsumerGroup>known).members.get(timers.member_id)
     if member is None or (kind == REBALANCE and member.epoch != timers.rebalance_epoch):

@@ -66,7 +66,7 @@ cdef int put_changes(ConsumerGroup group, ConsumerMember replaced, ConsumerMembe
         had = each.target
         if each is member and replaced is not None:
             # The replacement's own record comes first: what it says is what was there.
-            had = <Assignment>each.previous if replaced.member_id == each.member_id else None
+            had = replaced.target if replaced.member_id == each.member_id else None
         if had is not None and each.computed is had:
             continue
         if had is None:
