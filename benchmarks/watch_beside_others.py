@@ -2,11 +2,11 @@
 
     python benchmarks/watch_beside_others.py --burrow PROGRAM --kminion PROGRAM [--seconds 45]
 
-Starts the broker by ``tests/support/broker``, which needs a JDK and Maven, and the three monitors.
-Groups commit 20,000 offsets a second, each monitor is scraped every 15 seconds, and one group has
-an incident: a member dies, another takes over and goes back. Prints the CPU time and the memory of
-each monitor while the commits come, and what each knows of the incident. Both programs are built by
-``go build`` in a copy of their sources.
+Starts the broker by ``tests/support/broker/kafka_broker.py``, which needs a JDK and Maven, and the
+three monitors. Groups commit 20,000 offsets a second, each monitor is scraped every 15 seconds, and
+one group has an incident: a member dies, another takes over and goes back. Prints the CPU time and
+the memory of each monitor while the commits come, and what each knows of the incident. Both
+programs are built by ``go build`` in a copy of their sources.
 """
 
 from __future__ import annotations

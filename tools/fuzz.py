@@ -19,7 +19,6 @@ import fuzz_codec
 import fuzz_groups
 import fuzz_histories
 import fuzz_wire
-
 from coterie import CoterieError, ScanOptions, merge, scan
 from coterie._core.codec.checksum import crc32, crc32c
 from coterie._core.codec.reader import LogReader

@@ -13,6 +13,7 @@ from pathlib import Path
 import setuptools  # has distutils, which Python 3.12 and later lack and cythonize needs
 from Cython.Build import cythonize
 from Cython.Compiler import Options
+
 from stub_docs import filled
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -2,10 +2,10 @@
 
     python benchmarks/load/beside_kafka.py [--warm-s 60] [--seconds 5] [--rounds 5] [ROW ...]
 
-Starts ``coterie serve`` and a broker by ``tests/support/broker``, which needs a JDK and Maven. The
-broker first gets each load for ``--warm-s`` seconds, so that its JVM has compiled the code; then
-both get it in turn. Prints medians over the rounds: answers a second by the clock, and a second of
-the server's CPU.
+Starts ``coterie serve`` and a broker by ``tests/support/broker/kafka_broker.py``, which needs a
+JDK and Maven. The broker first gets each load for ``--warm-s`` seconds, so that its JVM has
+compiled the code; then both get it in turn. Prints medians over the rounds: answers a second by
+the clock, and a second of the server's CPU.
 """
 
 import argparse

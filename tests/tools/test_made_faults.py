@@ -242,9 +242,8 @@ def test_the_operators_take_turns():
 def test_an_equivalent_change_is_not_drawn(tmp_path, monkeypatch):
     some_rooms = [room("a", 2)]
     known = draw.changes_of(some_rooms[0], draw.fields_of(some_rooms))
-    listed = "\n".join(f'{judging.as_entry(one)}\nreason = "so"' for one in known[1:])
-    path = tmp_path / "equivalent.toml"
-    path.write_text(listed)
+    path = tmp_path / "equivalent.jsonl"
+    path.write_text("\n".join(judging.as_entry(one) for one in known[1:]))
     monkeypatch.setattr(draw, "EQUIVALENT", path)
     (slot,) = draw.drawn(some_rooms, draw.fields_of(some_rooms), 1, 1)
     assert slot.changes == [known[0]]
@@ -257,6 +256,7 @@ def of_the_sources():
     return {one.name: draw.changes_of(one, known) for one in some_rooms}
 
 
+@pytest.mark.slow
 def test_each_equivalent_change_is_one_of_the_sources():
     there = {one.key for changes in of_the_sources().values() for one in changes}
     assert not [key for key in draw.equivalents() if key not in there]
@@ -455,6 +455,7 @@ def test_a_test_whose_name_the_fault_has_changed_runs_with_its_file(small_copy):
     assert small_copy.run(["test_a.py::test_a[a]", "test_a.py::test_a[b]"]) == failed
 
 
+@pytest.mark.slow
 def test_a_test_that_is_there_only_with_a_fault_does_not_pass_without_it(small_copy):
     there, failing, absent = (f"test_a.py::test_a[{name}]" for name in ("a", "changed", "b"))
     names = [there, failing, absent]

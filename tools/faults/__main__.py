@@ -201,16 +201,12 @@ def spread(copies: Sequence[Copy], items: Sequence[T], work: Callable[[Copy, T],
 
 
 def as_entry(change: Change) -> str:
-    """Return a change as ``equivalent.toml`` has it, without the reason."""
-    names = ("file", "function", "operator", "was", "becomes")
-    values = zip(names, change.key, strict=True)
-    return "\n".join(
-        ["[[equivalent]]", *(f"{name} = {json.dumps(value)}" for name, value in values)]
-    )
+    """Return a change as a line of ``equivalent.jsonl``, with an empty reason."""
+    return json.dumps([*change.key, ""], ensure_ascii=False)
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
-    """Return the score by room, and the survivors, also as entries for ``equivalent.toml``."""
+    """Return the score by room, and the survivors, also as lines for ``equivalent.jsonl``."""
     drawn_by, caught_by = Counter[str](), Counter[str]()
     for outcome in outcomes:
         drawn_by[outcome.slot.room.name] += 1

@@ -6,8 +6,8 @@
 import threading
 from time import sleep
 
-from support.broker.native_members import NativeMember
-from support.broker.observing import traffic
+from recorders.native_members import NativeMember
+from recorders.observing import traffic
 
 STICKY = "cooperative-sticky"
 GROUPS = {"coop": STICKY, "eager": "range"}

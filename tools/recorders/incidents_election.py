@@ -5,11 +5,11 @@
 
 from time import sleep
 
+from recorders.members import now_ms
+from recorders.native_members import NativeMember
+from recorders.recording import SETTINGS, TOPIC, Recording, page_of, put
+from recorders.three_brokers import running_cluster
 from support.broker.kafka_broker import VERSION
-from support.broker.members import now_ms
-from support.broker.native_members import NativeMember
-from support.broker.recording import SETTINGS, TOPIC, Recording, page_of, put
-from support.broker.three_brokers import running_cluster
 
 REPLICAS = {0: [1, 2, 3], 1: [1, 3, 2], 2: [1, 2, 3], 3: [2, 1, 3]}
 

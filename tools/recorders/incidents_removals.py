@@ -6,8 +6,8 @@
 import threading
 from time import sleep
 
-from support.broker.native_members import NativeMember
-from support.broker.observing import await_removed, offsets_of
+from recorders.native_members import NativeMember
+from recorders.observing import await_removed, offsets_of
 
 EXPIRING = "offsets.retention.minutes=2\noffsets.retention.check.interval.ms=2000\n"
 OPS = "ops"

@@ -1,6 +1,6 @@
 """Record incidents on a real broker into tests/golden/incidents, each with its written truth.
 
-    PYTHONPATH=tests python tests/support/broker/record_incidents.py [NAME ...] [--into FOLDER]
+    PYTHONPATH=tests:tools python tools/recorders/record_incidents.py [NAME ...] [--into FOLDER]
 
 Each function is an incident, its docstring the page that lies beside the recording. They run in
 real time, half an hour in all, one cluster at a time; Maven brings the brokers. The clients are
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from time import sleep
 
-from support.broker import (
+from recorders import (
     incidents_clocks,
     incidents_connect,
     incidents_election,
@@ -25,9 +25,9 @@ from support.broker import (
     incidents_removals,
     incidents_transactions,
 )
-from support.broker.recording import record
+from recorders.recording import record
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "incidents"
+GOLDEN = Path(__file__).parents[2] / "tests/golden/incidents"
 SMALL = "offsets.topic.segment.bytes={}\nlog.cleaner.delete.retention.ms={}\n"
 
 

@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from time import sleep
 
-from support.broker.members import now_ms
+from recorders.members import now_ms
 
 HANG_S = 300
 

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from time import monotonic, sleep
 
+from recorders.members import Member, now_ms
 from support.broker.kafka_broker import running_broker
-from support.broker.members import Member, now_ms
 
 TOPIC = "__consumer_offsets"
 HOME = "/kafka"
@@ -346,5 +346,5 @@ def record(incident, name, folder, scratch, *, settings="", kind=Member, **optio
 
 def page_of(incident, name, version):
     text = incident.__doc__.replace("\n    ", "\n").strip()
-    made = f"Made by `tests/support/broker/record_incidents.py {name}` with Kafka {version}."
+    made = f"Made by `tools/recorders/record_incidents.py {name}` with Kafka {version}."
     return f"# {name}\n\n{text}\n\n{made}\n"

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from support.broker.members import DEFAULTS, Member, now_ms, spelled, tell
+from recorders.members import DEFAULTS, Member, now_ms, spelled, tell
 
 MORE = {
     "auto_commit_s": None,  # enable.auto.commit; ``commit_s`` is ignored then

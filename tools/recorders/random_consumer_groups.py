@@ -7,7 +7,7 @@ some milliseconds after the response that made it, so a description waits.
 
 import time
 
-from support.broker.both_brokers import Drawn
+from recorders.both_brokers import Drawn
 
 SHOWN_S = 0.05
 MEMBERS, INSTANCES = ("m0", "m1", "m2"), (None, None, None, "i0", "i1")

@@ -5,8 +5,8 @@
 
 from time import sleep
 
-from support.broker.connect_workers import Worker
-from support.broker.native_members import NativeMember
+from recorders.connect_workers import Worker
+from recorders.native_members import NativeMember
 
 FILES = "org.apache.kafka.connect.file.FileStream"
 

@@ -5,8 +5,8 @@
 
 from time import sleep
 
-from support.broker.native_members import NativeMember
-from support.broker.observing import (
+from recorders.native_members import NativeMember
+from recorders.observing import (
     await_removed,
     end_offsets,
     first_records,

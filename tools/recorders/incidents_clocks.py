@@ -5,9 +5,9 @@
 
 from time import sleep
 
-from support.broker.members import now_ms
-from support.broker.native_members import NativeMember
-from support.broker.observing import traffic
+from recorders.members import now_ms
+from recorders.native_members import NativeMember
+from recorders.observing import traffic
 
 HOURS = 10
 STEP_S, FORWARD_S = 2, 118  # every two seconds of quiet, the clock is set forward

@@ -1,6 +1,6 @@
 """Random conversations with a broker of Kafka and with ours, whose answers are compared.
 
-    PYTHONPATH=tests python tests/support/broker/random_conversations.py [--kafka 4.1] [KIND]
+    PYTHONPATH=tests:tools python tools/recorders/random_conversations.py [--kafka 4.1] [KIND]
 
 KIND: offsets, group, txn, data, topics; with --kafka 4.1 also consumers. A broker is started from
 Maven's jars, ours in this process. Each kind of difference is printed once, with its request.
@@ -19,9 +19,9 @@ from pathlib import Path
 
 from coterie.server import Broker
 from coterie.server.api.table import SERVED_BY
-from support.broker.both_brokers import Batch, Both, Connections, Drawn, make_ready, make_topics
+from recorders.both_brokers import Batch, Both, Connections, Drawn, make_ready, make_topics
+from recorders.random_consumer_groups import CONSUMERS
 from support.broker.kafka_broker import running_broker
-from support.broker.random_consumer_groups import CONSUMERS
 
 SETTINGS = {
     "group.min.session.timeout.ms": "500",

@@ -5,8 +5,8 @@
 
 from time import sleep
 
-from support.broker.members import now_ms
-from support.broker.native_members import NativeMember
+from recorders.members import now_ms
+from recorders.native_members import NativeMember
 
 SETTINGS = "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000\n"
 

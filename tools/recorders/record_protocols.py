@@ -1,6 +1,6 @@
 """Record tests/golden/incidents/protocols: a Kafka 4.1.1 broker, Java consumers, the written truth.
 
-    PYTHONPATH=tests python tests/support/broker/record_protocols.py [--into FOLDER]
+    PYTHONPATH=tests:tools python tools/recorders/record_protocols.py [--into FOLDER]
 
 Runs in real time, about two minutes; Maven brings broker and clients. Nothing here is a test:
 tests read what was recorded. Truth is what this program ordered and what the clients said, each
@@ -23,7 +23,7 @@ from pathlib import Path
 from support.broker.kafka_broker import Broker, classpath
 
 VERSION = "4.1.1"
-FOLDER = Path(__file__).parents[2] / "golden" / "incidents" / "protocols"
+FOLDER = Path(__file__).parents[2] / "tests/golden/incidents" / "protocols"
 SETTINGS = """\
 offsets.topic.num.partitions=2
 group.initial.rebalance.delay.ms=500
