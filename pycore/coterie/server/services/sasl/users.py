@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import hmac
 import importlib
 import re
 import sys
@@ -57,7 +56,6 @@ class Users:
         self._users = users
         self._derived: dict[tuple[str, str], Credential] = {}
         self._altered: dict[tuple[str, str], Credential | None] = {}  # None: deleted
-        self._secret = b""
 
     @property
     def names(self) -> set[str]:
@@ -74,7 +72,7 @@ class Users:
     ) -> Credential | None:
         """Return a user's SCRAM credential; it is derived from a password on first use.
 
-        ``salts`` returns random bytes, for the salts of passwords without one.
+        ``salts`` returns a new salt, for a password without one.
         """
         if (mechanism, username) in self._altered:
             return self._altered[mechanism, username]
@@ -85,27 +83,9 @@ class Users:
         derived = self._derived.get((mechanism, username))
         if derived is None:
             salt, iterations = entry or _Salted(None, MIN_ITERATIONS)
-            salt = salt or self._salt(mechanism, salts, username)
-            derived = derive(mechanism, user.password, salt, iterations)
+            derived = derive(mechanism, user.password, salt or salts(), iterations)
             self._derived[mechanism, username] = derived
         return derived
-
-    def credential_or_decoy(
-        self, mechanism: str, salts: Callable[[], bytes], username: str
-    ) -> Credential:
-        """Return a user's SCRAM credential, or for an unknown user one without keys.
-
-        Its salt and iterations are those of a user with a password.
-        """
-        known = self.credential(mechanism, salts, username)
-        if known is not None:
-            return known
-        return Credential(self._salt(mechanism, salts, username), MIN_ITERATIONS, b"", b"")
-
-    def _salt(self, mechanism: str, salts: Callable[[], bytes], username: str) -> bytes:
-        """Return a salt that is the same at each login."""
-        self._secret = self._secret or salts()
-        return hmac.digest(self._secret, f"{mechanism} {username}".encode(), "sha256")
 
     def iterations(self, mechanism: str, username: str) -> int | None:
         """Return the iterations of a user's SCRAM credential; None if there is none."""
