@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from coterie import terminal
 from coterie.coordinator.batches import read_log
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.group_coordinator import GroupCoordinator
@@ -42,7 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
+    """Register the markers; find the terminal while standard output is not captured."""
+    terminal.report_width = terminal.columns_at(sys.stdout)
     config.addinivalue_line(
         "markers",
         "coordinator(config=None, appends='immediate', log=(), ...): "
@@ -167,14 +169,16 @@ def pytest_runtest_makereport(
     if factory is not None and report.failed:
         for number, timeline in enumerate(factory.timelines):
             title = "coordinator timeline" + (f" {number + 1}" if number else "")
-            report.sections.append((title, "\n".join(map(str, timeline)) or "(no event)"))
+            lines = list(map(str, timeline)) or ["(no event)"]
+            report.sections.append((title, terminal.report_text("\n".join(lines))))
     reporting = sys.modules.get("coterie.histories.reporting")
     found = None if reporting is None else reporting.latest.take()
     if found is not None and report.failed:
         report.sections.append(("history", found))
     broker = item.stash.get(BROKER, None)
     if broker is not None and report.failed:
-        report.sections.append(("broker timeline", "\n".join(_timeline_lines(broker))))
+        text = terminal.report_text("\n".join(_timeline_lines(broker)))
+        report.sections.append(("broker timeline", text))
     return report
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from coterie.cli import COMMANDS
 from coterie.cli import coterie as command_line
-from coterie.cli.terminal import columns_of
+from coterie.terminal import columns_of
 from support import golden_data
 from support.commandline import ENVIRONMENT, coterie, coterie_ok
 from support.insight.lives import commit, life, member, written
-from support.terminal import at_terminal, plain
+from support.terminal import at_terminal, plain, process_at_terminal
 from support.trace_data import TRACES
 
 GROUP = "payments-settlement-service.europe-west-1.consumer-group.blue"
@@ -62,6 +62,12 @@ RUNS = [
     ("watch", "nothing", "--listen", "0.0.0.0:9092"),
     ("metrics", "nothing"),
     ("explode",),
+]
+ANY_PORT = ("--listen", "127.0.0.1:0")
+WITHOUT_EFFECT = ("num.io.threads", "num.network.threads", "background.threads")
+LASTING = [
+    ("serve", *ANY_PORT, "--insecure", *(f"--set={name}=4" for name in WITHOUT_EFFECT)),
+    ("watch", "corrupt/value-empty", *ANY_PORT),
 ]
 WRITERS = ("replay", "report")
 LONG = [
@@ -132,6 +138,13 @@ def test_no_line_is_wider_than_the_terminal(place, args, columns):
     shown = at_terminal(columns, *args, *overwrite, cwd=place)
     assert shown.stdout.strip()
     assert too_wide(shown.stdout, columns) == []
+
+
+@pytest.mark.parametrize("args", LASTING, ids=" ".join)
+def test_the_start_of_a_server_fits(place, args):
+    shown = process_at_terminal(60, *args, until="ready", cwd=place)
+    assert shown.endswith("ready\n")
+    assert too_wide(shown, 60) == []
 
 
 @pytest.mark.parametrize("columns", [80, 120])

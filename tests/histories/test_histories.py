@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import coterie.histories
-from coterie import ArgumentError, ConfigError, CoterieError, GroupCoordinator
+from coterie import ArgumentError, ConfigError, CoterieError, GroupCoordinator, terminal
 from coterie.events import Response
 from coterie.histories import (
     EVENTS,
@@ -20,6 +20,7 @@ from coterie.histories import (
     Pause,
     now_ms,
     random_history,
+    reporting,
     run_in_thread,
     sleep,
     tracing,
@@ -314,6 +315,18 @@ def test_a_trace_says_what_it_has_for_a_failover_that_takes_time():
         "loading, for which a trace has no op: a failover stands for it at either end and every "
         "5000 ms, and "
     )
+
+
+def test_a_timeline_fits_the_terminal_that_shows_the_report(monkeypatch):
+    outcome = PAUSED.run(Application)
+    reporting.report(outcome, [])
+    assert reporting.latest.take() == outcome.timeline()
+    monkeypatch.setattr(terminal, "report_width", 60)
+    reporting.report(outcome, [])
+    shown = reporting.latest.take()
+    assert shown.split() == outcome.timeline().split()
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 60 < max(map(len, outcome.timeline().splitlines()))
 
 
 def test_the_page_has_the_owners_and_the_events():

@@ -11,9 +11,35 @@ import termios
 import threading
 from unittest.mock import patch
 
-from support.commandline import pyarrow_looks_for_pandas, state_restored
+from support.commandline import COTERIE, pyarrow_looks_for_pandas, state_restored
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def new_terminal(columns):
+    """Open a terminal of some width; return both of its sides."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    return master, slave
+
+
+def process_at_terminal(columns, *args, until, cwd=None):
+    """Run ``coterie ARGS`` as a process at a terminal, end it after ``until``; return the text."""
+    environment = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
+    master, slave = new_terminal(columns)
+    written = b""
+    command = [*COTERIE, *args]
+    with subprocess.Popen(command, stdout=slave, stderr=slave, cwd=cwd, env=environment) as process:
+        os.close(slave)
+        try:
+            while data := os.read(master, 1 << 16):
+                written += data
+                if until.encode() in written:
+                    process.terminate()
+        except OSError:  # the end
+            pass
+    os.close(master)
+    return written.decode().replace("\r\n", "\n")
 
 
 def at_terminal(columns, *args, cwd=None):
@@ -22,8 +48,7 @@ def at_terminal(columns, *args, cwd=None):
 
     pyarrow_looks_for_pandas()
     command = ["coterie", *map(str, args)]
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    master, slave = new_terminal(columns)
     written = []
     reader = threading.Thread(target=read_all, args=(master, written))
     reader.start()

@@ -44,7 +44,6 @@ from coterie.cli.params import (
 )
 from coterie.cli.progress import TerminalProgress
 from coterie.cli.tables import show_tables
-from coterie.cli.terminal import write_data
 from coterie.extras import missing_module
 from coterie.insight.asking import (
     TRUSTED,
@@ -60,6 +59,7 @@ from coterie.insight.render.fields import Fields
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import Listing
 from coterie.replay.engine import AUTO, Conf, Where, choose_engine
+from coterie.terminal import write_data
 from coterie.times import format_time
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

@@ -16,7 +16,6 @@ from coterie.cli.logs import Logs, say_left_alone
 from coterie.cli.outfile import text_of, whole_file
 from coterie.cli.progress import TerminalProgress
 from coterie.cli.tables import show_tables
-from coterie.cli.terminal import write_data
 from coterie.insight.copies.comparison import (
     BEHIND,
     BEST,
@@ -33,6 +32,7 @@ from coterie.insight.render import tables
 from coterie.log.topic_id import CREATED_AGAIN
 from coterie.log.trust import named
 from coterie.printable import printable
+from coterie.terminal import write_data
 
 Row = dict[str, Any]
 SHOWN = (

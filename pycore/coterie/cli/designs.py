@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.failures import Failed, say
-from coterie.cli.terminal import print_text
 from coterie.errors import ArgumentError, CoterieError
+from coterie.terminal import print_text
 
 if TYPE_CHECKING:
     from coterie.designs import Comparison, Scenario

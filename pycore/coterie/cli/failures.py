@@ -14,9 +14,9 @@ import traceback
 import click
 
 from coterie.atomic_file import OverlapError
-from coterie.cli.terminal import columns_at, text_lines
 from coterie.errors import CoterieError
 from coterie.printable import printable
+from coterie.terminal import print_text
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -32,9 +32,7 @@ class Failed(CoterieError):
 def say(*lines: str) -> None:
     """Print lines on standard error, wrapped at a terminal; ignore a closed standard error."""
     with contextlib.suppress(OSError, ValueError):
-        text = "\n".join(map(printable, lines))
-        shown = text_lines(text, columns_at(sys.stderr))
-        print(*shown, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+        print_text("\n".join(map(printable, lines)), sys.stderr)
 
 
 def say_faults(count: int) -> None:

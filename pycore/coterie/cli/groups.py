@@ -23,7 +23,6 @@ from coterie.cli.logs import (
 from coterie.cli.outfile import text_of
 from coterie.cli.params import at_option, group_exclude_option, group_option
 from coterie.cli.progress import TerminalProgress
-from coterie.cli.terminal import write_data
 from coterie.log.folders import Listing
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
@@ -31,6 +30,7 @@ from coterie.replay.local import scan_state
 from coterie.state.assignments import assignments
 from coterie.state.partial import PartialState, ScanOptions
 from coterie.state.several_partitions import lines_of
+from coterie.terminal import write_data
 from coterie.times import format_time
 from coterie.views import groups as views
 from coterie.views import tabular

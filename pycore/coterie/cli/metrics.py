@@ -13,9 +13,9 @@ from coterie.cli import asking
 from coterie.cli.lagnotes import Statuses, say_untimed
 from coterie.cli.newest import Newest, log_until
 from coterie.cli.params import at_option, log_until_option
-from coterie.cli.terminal import write_data
 from coterie.insight.offsets.end_offsets import read_end_offsets
 from coterie.insight.questions import metrics
+from coterie.terminal import write_data
 
 TEXT = "prometheus"
 

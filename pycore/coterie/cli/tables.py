@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TextIO
 
-from coterie.cli.terminal import (
+from coterie.insight.render.tables import MISSING, NAME, NUMBERS, Block, Piece, Table
+from coterie.printable import printable
+from coterie.terminal import (
     INDENT,
     Screen,
     columns_of,
@@ -23,8 +25,6 @@ from coterie.cli.terminal import (
     text_lines,
     wrapped,
 )
-from coterie.insight.render.tables import MISSING, NAME, NUMBERS, Block, Piece, Table
-from coterie.printable import printable
 
 NOTHING = (MISSING, "")
 WHOLE = (*NUMBERS, "timestamp", "bool", NAME)  # kinds whose cells are never wrapped

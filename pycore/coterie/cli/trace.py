@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from coterie.cli.failures import FULL, say
-from coterie.cli.terminal import print_text
 from coterie.coordinator.config import coordinator_config, parse_setting
 from coterie.errors import ConfigError, CoterieError
+from coterie.terminal import print_text
 from coterie.traces.files import found_traces, stem
 from coterie.user_files import open_lines
 

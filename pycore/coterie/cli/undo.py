@@ -13,7 +13,6 @@ from coterie.cli import asking, undoing
 from coterie.cli.failures import Failed, discard_output, explain, say
 from coterie.cli.params import TIME, retention_option
 from coterie.cli.tables import show_tables
-from coterie.cli.terminal import write_data
 from coterie.cli.undo_warnings import (
     by_group,
     going_back,
@@ -25,6 +24,7 @@ from coterie.cli.undo_warnings import (
 from coterie.insight.asking import Row
 from coterie.insight.questions import undo
 from coterie.insight.render import tables
+from coterie.terminal import write_data
 from coterie.times import format_time
 
 SHOWN = ("topic", "partition", "change", "offset", "latest_offset", "difference")

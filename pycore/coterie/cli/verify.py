@@ -14,11 +14,11 @@ from coterie._core.fold.fold_state import Fault
 from coterie.cli.failures import say
 from coterie.cli.logs import Logs, logs_argument, say_each, say_left_alone
 from coterie.cli.progress import TerminalProgress
-from coterie.cli.terminal import print_text
 from coterie.log.folders import Listing, Segment, read_segment
 from coterie.replay.engine import Progress
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
+from coterie.terminal import print_text
 
 if TYPE_CHECKING:
     from coterie._core.fold.generations import GroupLog

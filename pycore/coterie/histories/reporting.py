@@ -9,7 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from coterie.terminal import report_text
+
 __all__ = ["Latest", "latest", "report"]
+
+NOTE_MARGIN = 8  # "E       ", which pytest puts before the lines of a note
 
 
 class Latest:
@@ -22,8 +26,7 @@ class Latest:
         """Return the timeline and forget it."""
         outcome, items = self.outcome, self.items
         self.outcome = self.items = None
-        timeline: str | None = None if outcome is None else outcome.timeline(items)
-        return timeline
+        return None if outcome is None else report_text(outcome.timeline(items))
 
 
 latest = Latest()
@@ -34,6 +37,6 @@ def report(outcome: Any, items: Any) -> None:
     control = sys.modules.get("hypothesis.control")
     if control is not None and control.currently_in_test_context():
         if control.should_note():
-            control.note(outcome.timeline(items))
+            control.note(report_text(outcome.timeline(items), NOTE_MARGIN))
     else:
         latest.outcome, latest.items = outcome, items

@@ -12,6 +12,7 @@ from coterie.server.config import Settings, server_config
 from coterie.server.ids import Ids
 from coterie.server.rate_limited_log import RateLimitedLog
 from coterie.server.releases import DEFAULT_RELEASE, Release
+from coterie.terminal import print_text
 
 __all__ = ["Context"]
 
@@ -61,14 +62,10 @@ class Context:
         self.waits = Timers() if waits is None else waits
         self.clock = SharedClock()
         self.clock.add(self.timers)
-        self.log = log or _print_line
+        self.log = log or (lambda line: print_text(line, sys.stderr))
         self.log_limited = RateLimitedLog(self.log, self.waits)
 
     @property
     def now_ms(self) -> int:
         """The clock's time in ms."""
         return self.clock.now_ms
-
-
-def _print_line(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201

@@ -20,6 +20,7 @@ INDENT = 2  # of the lines that go on with a text
 TEXTS_CACHED = 4096  # wrapped: names and causes repeat
 COMMAND = "coterie "  # how a line begins that is a command
 PLAIN = ("", "")
+report_width: int | None = None  # of the terminal that shows the reports of tests, if one does
 
 
 class Screen(NamedTuple):
@@ -65,9 +66,18 @@ def columns_at(out: TextIO) -> int | None:
         return USUAL_COLUMNS
 
 
-def print_text(text: str) -> None:
-    """Print a text on standard output, wrapped at a terminal."""
-    sys.stdout.writelines(f"{line}\n" for line in text_lines(text, columns_at(sys.stdout)))
+def print_text(text: str, out: TextIO | None = None) -> None:
+    """Print a text on a stream (standard output), wrapped at a terminal."""
+    out = out or sys.stdout
+    print(*text_lines(text, columns_at(out)), sep="\n", file=out)
+
+
+def report_text(text: str, margin: int = 0) -> str:
+    """Return a text for the report of a test, wrapped if a terminal shows the report.
+
+    ``margin``: the columns that something else fills.
+    """
+    return "\n".join(text_lines(text, report_width and report_width - margin))
 
 
 def write_data(lines: Iterable[str], out: TextIO) -> None:
