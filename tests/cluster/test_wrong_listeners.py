@@ -267,7 +267,10 @@ def test_an_address_that_the_cluster_advertises_and_nobody_reaches_is_named(tmp_
         file = tmp_path / "client.properties"
         file.write_text(QUICK)
         options = ("--topic", "orders", "--out", tmp_path / "copy", "--command-config", file)
-        says = ("broker 1, ", f"{advertised}: no connection (Connection refused)")
+        says = (
+            f"broker 1, {advertised}: no connection (Connection refused); {address} advertises "
+            "this address: set advertised.listeners of the broker",
+        )
         fails("fetch", "--bootstrap-server", address, *options, says=says, run=coterie_process)
 
 

@@ -59,6 +59,7 @@ from coterie.insight.render.fields import Fields
 from coterie.log.clock_notes import ClockNotes
 from coterie.log.folders import Listing
 from coterie.replay.engine import AUTO, Conf, Where, choose_engine
+from coterie.state.redpanda import REDPANDA
 from coterie.terminal import write_data
 from coterie.times import format_time
 
@@ -229,6 +230,7 @@ def partition_answers(
     """
     faults = 0
     newest_ms = -1
+    is_redpandas = False
     with TerminalProgress() as progress:
         parts = answer(request, progress)
         if newest is not None:
@@ -246,12 +248,15 @@ def partition_answers(
         for part in parts:
             faults += part.faults
             newest_ms = max(newest_ms, part.newest_ms)
+            is_redpandas |= part.is_redpandas
             options.clocks.take(part.number, part.clock_steps, part.cut, part.begin)
             if part.trusted_from_ms is not None and (request.groups is None or part.present_groups):
                 options.trusted_from_ms[part.number] = part.trusted_from_ms
             progress.clear()
             yield part
     say_left_out(listing, faults)
+    if is_redpandas:
+        options.notes.append(REDPANDA)
     options.notes.extend(options.clocks.notes())
     if at_ms is not None and newest_ms >= 0:
         options.notes.extend(beyond_notes(at_ms, newest_ms))

@@ -32,6 +32,7 @@ from coterie.insight.render import tables
 from coterie.log.topic_id import CREATED_AGAIN
 from coterie.log.trust import named
 from coterie.printable import printable
+from coterie.state.redpanda import REDPANDA, begins_as_redpandas
 from coterie.terminal import write_data
 
 Row = dict[str, Any]
@@ -93,6 +94,8 @@ def command(
     for listing in listings.values():
         say_left_alone(listing)
     say_faults(sum(row["faults"] for row in rows))
+    if any(begins_as_redpandas(listing.partitions().values()) for listing in listings.values()):
+        say(f"coterie: {REDPANDA}")
     say_other_topics(rows)
     if take is None and any(row["status"] in (DIVERGED, OTHER_TOPIC) for row in rows):
         raise click.exceptions.Exit(1)

@@ -29,6 +29,7 @@ from coterie.ordering import java_order
 from coterie.replay.local import scan_state
 from coterie.state.assignments import assignments
 from coterie.state.partial import PartialState, ScanOptions
+from coterie.state.redpanda import REDPANDA, is_of_redpanda
 from coterie.state.several_partitions import lines_of
 from coterie.terminal import write_data
 from coterie.times import format_time
@@ -113,6 +114,8 @@ def command(**arguments: Any) -> None:
     orders = state.in_several_partitions()
     shown = {name: order for name, order in orders.items() if not named or name in named}
     say_each(lines_of(shown, state.partition_count))
+    if any(is_of_redpanda(fold) for _, fold in state.live()):
+        say(f"coterie: {REDPANDA}")
     since = untrusted_since(state, options.at_ms)
     if options.at_ms is not None:
         folds = state.partitions.values()

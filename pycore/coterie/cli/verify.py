@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie._core.codec.schema import is_redpandas
 from coterie._core.fold.fold_state import Fault
 from coterie.cli.failures import say
 from coterie.cli.logs import Logs, logs_argument, say_each, say_left_alone
@@ -18,10 +17,10 @@ from coterie.log.folders import Listing, Segment, read_segment
 from coterie.replay.engine import Progress
 from coterie.state.faults import fault_line
 from coterie.state.partial import ScanOptions
+from coterie.state.redpanda import REDPANDA, is_of_redpanda
 from coterie.terminal import print_text
 
 if TYPE_CHECKING:
-    from coterie._core.fold.generations import GroupLog
     from coterie.log.clock import ClockStep, ClockSteps
     from coterie.log.leader_epochs import EpochJumps
     from coterie.log.offset_gaps import OffsetGaps
@@ -57,10 +56,7 @@ def command(logs: Logs) -> None:
     say_left_alone(listing)
     say_each(hints.lines())
     if hints.is_redpandas:
-        say(
-            "coterie: this is a log of Redpanda, not of Kafka: a version stands before each member "
-            "in its group metadata, which is read all the same"
-        )
+        say(f"coterie: {REDPANDA}")
     if count:
         raise click.exceptions.Exit(1)
 
@@ -111,11 +107,6 @@ class Hints:
         clock = self.clocks.setdefault(segment.partition, ClockSteps())
         clock.read([segment], lambda _: data)
 
-    def add_groups(self, logs: Iterable[GroupLog]) -> None:
-        """Add the groups of a piece of the log."""
-        values = (record.value for log in logs for record in (log.first, log.last))
-        self.is_redpandas |= any(value is not None and is_redpandas(value) for value in values)
-
     def lines(self) -> Iterator[str]:
         """Yield a line for each partition whose leader epoch jumps, and one for missing offsets."""
         if self.jumps is not None:
@@ -147,5 +138,5 @@ def segment_faults(segment: Segment, data: memoryview, hints: Hints) -> Iterator
             max_bytes=PIECE_BYTES,
         )
         expected = fold.expected_offset
-        hints.add_groups(fold.groups.values())
+        hints.is_redpandas |= is_of_redpanda(fold)
         yield from fold.faults

@@ -134,6 +134,7 @@ class Cluster:
         self._connections: dict[tuple[Any, int], Connection] = {}
         self._opening: dict[tuple[Any, int], asyncio.Lock] = {}
         self._reached: set[tuple[str, int]] = set()
+        self._source = ""  # the broker that gave the addresses of the others
         self._security: Security | None = None
 
     async def __aenter__(self) -> Cluster:
@@ -236,7 +237,9 @@ class Cluster:
             name = f"broker {node}, " if node in self._brokers else ""
             try:
                 connection = await self._open((node, 0), address, name)
-                return await connection.ask(api, body)
+                answer = await connection.ask(api, body)
+                self._source = connection.address
+                return answer
             except Unavailable as error:
                 failures.append(error)
         if len(failures) == 1:
@@ -262,12 +265,22 @@ class Cluster:
                     if address in self._reached:
                         raise Unavailable(f"{name}{error}") from error
                     took_s = asyncio.get_running_loop().time() - began_s
-                    raise Unreached(f"{name}{error}", took_s) from error
+                    advice = self._advice(address)
+                    raise Unreached(f"{name}{error}{advice}", took_s) from error
                 except ClusterError as error:
                     raise type(error)(f"{name}{error}") from error
                 self._connections[key] = found
                 self._reached.add(address)
             return found
+
+    def _advice(self, address: tuple[str, int]) -> str:
+        """Return what follows the line of a broker that was never reached."""
+        if address in self._bootstrap:
+            return ""
+        return (
+            f"; {self._source} advertises this address: set advertised.listeners of the broker to "
+            "one that is reached from here, or open the network to it"
+        )
 
 
 def _topic_of(topic: dict[str, Any]) -> TopicView:

@@ -23,6 +23,7 @@ from coterie.log.folders import Log
 from coterie.log.joined import in_own_partition
 from coterie.replay.engine import Conf, Progress, find_entry
 from coterie.replay.parallel_scan import resting_collector
+from coterie.state.redpanda import is_of_redpanda
 from coterie.times import format_time
 
 ASKERS = "coterie.askers"
@@ -99,6 +100,8 @@ class PartitionAnswer:
         Where the partition ends as of the request's time, if earlier times follow.
     begin : Begin or None
         Where the partition begins since the request's time; None: its records' times decide.
+    is_redpandas : bool
+        Whether Redpanda wrote it.
     """
 
     number: int | None
@@ -110,6 +113,7 @@ class PartitionAnswer:
     clock_steps: tuple[ClockStep, ...] = ()
     cut: Cut | None = None
     begin: Begin | None = None
+    is_redpandas: bool = False
 
 
 Asker = Callable[[QuestionRequest, Progress], Iterator[PartitionAnswer]]
@@ -153,6 +157,7 @@ def partition_answer(view: PartitionView, question: Question, parameters: Any) -
         tuple(view.clock_steps),
         view.end_cut,
         view.since_begin,
+        is_of_redpanda(view.fold),
     )
 
 
