@@ -15,20 +15,19 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.report.browser import Browser, start  # noqa: E402
 
-WIDTH = 1100  # px
 CLICKS = """
 const select = document.getElementById("partition");
 select.selectedIndex = [...select.options].findIndex((one) => one.text === "clicks: all");
 select.dispatchEvent(new Event("change"));
 """
-PICTURES = {  # file -> command, group of a report, height in px, script to run on the page first
+PICTURES = {  # file -> command, group of a report, width and height in px, a script to run first
     "report.png": (
         ["report", "tests/golden/logs/basic"],
-        *("grp-java-cooperative-sticky", 1485, CLICKS),
+        *("grp-java-cooperative-sticky", 1400, 1485, CLICKS),
     ),
     "designs.png": (
         ["designs", "compare", "long-cut", "--format", "html"],
-        *(None, 1980, ""),
+        *(None, 1100, 1980, ""),
     ),
 }
 PAINTED = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done));"
@@ -39,11 +38,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         driver = start(Path(folder) / "profile")
         try:
-            for name, (command, group, height, first) in PICTURES.items():
+            for name, (command, group, width, height, first) in PICTURES.items():
                 page = Path(folder) / f"{name}.html"
                 coterie = [sys.executable, "-m", "coterie", *command, "-o", str(page)]
                 subprocess.run(coterie, check=True, cwd=ROOT)
-                shape = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
+                shape = dict(width=width, height=height, deviceScaleFactor=1, mobile=False)
                 driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
                 driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
                 browser = Browser(driver)
