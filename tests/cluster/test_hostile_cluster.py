@@ -203,6 +203,12 @@ def test_offsets_that_were_not_requested_are_refused_and_the_copy_stays(tmp_path
     assert copied(out) == {0: batch()}
 
 
+def test_an_offset_that_is_none_is_one_line(tmp_path, config):
+    with Scripted(ListOffsets=Scripted.listed(0, -1)) as broker:
+        says = f"{TOPIC}-0: the broker answers offset -1"
+        fails(*fetch(broker, tmp_path / "copy", config), says=says)
+
+
 def test_a_partition_without_a_leader_is_named(tmp_path, config):
     with Scripted() as broker:
         broker.answers["Metadata"]["topics"][0]["partitions"][0]["leaderId"] = -1

@@ -1,13 +1,13 @@
 """What `undo --execute` commits, saves and says of each partition, on a scripted cluster."""
 
 import asyncio
+import errno
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("aiokafka")
 
-from coterie.cli import undoing
 from coterie.cli.failures import Failed
 from coterie.cli.undoing import commit_plan
 from coterie.cluster.end_offsets import EARLIEST
@@ -50,7 +50,7 @@ class Cluster:
 def executed(tmp_path, monkeypatch):
     """Commit a plan, (group, topic, partition) -> offset; the outcomes and the saved file."""
 
-    def execute(cluster, plan, on_cluster=None):
+    def execute(cluster, plan, on_cluster=None, yes=True):
         monkeypatch.setattr(
             "coterie.cli.livestate.on_cluster_again",
             on_cluster or (lambda options, work: asyncio.run(work(cluster, asyncio.Event()))),
@@ -66,7 +66,7 @@ def executed(tmp_path, monkeypatch):
         ]  # fmt: skip
         save = tmp_path / "before.csv"
         options = SimpleNamespace(inputs=(), out=None)
-        outcomes = commit_plan(rows, 0, str(save), options, notes=(), yes=True)
+        outcomes = commit_plan(rows, 0, str(save), options, notes=("a note",), yes=yes)
         return outcomes, save.read_text()
 
     return execute
@@ -227,12 +227,76 @@ def test_a_signal_while_the_cluster_does_not_answer_leaves_no_file(executed, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("agrees", "is_committed"), [(True, True), (False, False)])
-def test_people_agree_at_a_terminal_to_offsets_that_go_back(agrees, is_committed, monkeypatch):
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("click.confirm", lambda text, err: agrees)
-    if is_committed:
-        undoing._ask([], ["group 'g' goes back"])
+@pytest.fixture
+def at_terminal(monkeypatch):
+    """Have people answer a question with yes, unless they are asked with another answer."""
+
+    def answer(agree):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+        monkeypatch.setattr("click.confirm", lambda text, err: agree())
+
+    return answer
+
+
+GOES_BACK = [
+    "a note",
+    "group 'g' goes back by 3 offsets in 1 partition: these records will be read again",
+    "group 'g' has committed 1 partition since the plan",
+]
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_people_agree_at_a_terminal_after_all_warnings(executed, at_terminal, capsys, agrees):
+    cluster, said = Cluster({"g": {("t", 0): 8}}, {("t", 0): (0, 9)}), []
+
+    def agree():
+        said.append(capsys.readouterr().err)
+        return agrees
+
+    at_terminal(agree)
+    if agrees:
+        outcomes, _ = executed(cluster, {("g", "t", 0): 5}, yes=False)
+        assert outcomes == [outcome("g", "t", 0, 8, 5, "committed")]
     else:
         with pytest.raises(Failed, match="nothing was committed"):
-            undoing._ask([], ["group 'g' goes back"])
+            executed(cluster, {("g", "t", 0): 5}, yes=False)
+    assert said == ["".join(f"coterie: {line}\n" for line in GOES_BACK)]
+    assert "a note" not in capsys.readouterr().err
+    assert len(cluster.made) == agrees
+
+
+def test_what_people_agreed_to_must_still_be_so(executed, at_terminal, tmp_path):
+    cluster = Cluster({"g": {("t", 0): 8}}, {("t", 0): (0, 9)})
+
+    def agree():
+        cluster.committed["g"]["t", 0] = 9
+        return True
+
+    at_terminal(agree)
+    with pytest.raises(Failed, match="the offsets have changed meanwhile: look again"):
+        executed(cluster, {("g", "t", 0): 5}, yes=False)
+    assert (cluster.made, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_offsets_that_changed_meanwhile_are_outcomes_if_the_file_cannot_be_written_again(
+    executed, monkeypatch, capsys
+):
+    before = {("t", 0): 1, ("t", 1): 2}
+    cluster = Cluster({"g": before}, dict.fromkeys(before, (0, 9)))
+
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def with_changes(*args):
+        monkeypatch.setattr("coterie.cli.undoing.whole_file", full)
+        return Committed({}, {("t", 0): 6, ("t", 1): None})
+
+    cluster.commit = with_changes
+    outcomes, saved = executed(cluster, {("g", "t", 0): 5, ("g", "t", 1): 5})
+    stays = "the offset was {} meanwhile, and was not overwritten"
+    assert outcomes == [
+        outcome("g", "t", 0, 6, 5, "failed", stays.format("set to 6")),
+        outcome("g", "t", 1, 2, 5, "failed", stays.format("removed")),
+    ]
+    assert saved.splitlines() == ["t,0,1", "t,1,2"]
+    assert "before.csv lacks what was committed meanwhile: no space" in capsys.readouterr().err
