@@ -33,6 +33,7 @@ def say(*lines: str) -> None:
     """Print lines on standard error, wrapped at a terminal; ignore a closed standard error."""
     with contextlib.suppress(OSError, ValueError):
         print_text("\n".join(map(printable, lines)), sys.stderr)
+        sys.stderr.flush()
 
 
 def say_faults(count: int) -> None:
