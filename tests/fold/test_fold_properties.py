@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coterie import ScanOptions, merge, scan
 from coterie._core.codec.reader import batch_boundaries
 from support.examples import examples
-from support.fold.load_model import events_of, in_words, name
+from support.fold.load_model import events_of, in_words, name, state_in_words
 from support.fold.made_logs import GROUPS, LOGS, TANGLES, TIMES, as_bytes, laid_out
 from support.fold.pieces import (
     MODES,
@@ -82,34 +82,6 @@ def test_any_cut_of_a_log_damaged_anywhere_merges_to_one_scan(case, data):
 
 
 # ---- logs that no broker wrote, against a model -------------------------------------------------
-
-
-def offsets_of(rows):
-    return {
-        (row["topic"], row["partition"]): (
-            row["appended_batch_offset"],
-            row["offset"],
-            row["leader_epoch"],
-            row["metadata"].encode(),
-            row["commit_timestamp"],
-        )
-        for row in rows
-    }
-
-
-def state_in_words(state):
-    return {
-        row["group_id"]: [
-            row["generation"],
-            [member["member_id"] for member in row["members"]],
-            offsets_of(row["offsets"]),
-            {
-                entry["producer_id"]: offsets_of(entry["offsets"])
-                for entry in row["pending_transactional_offsets"]
-            },
-        ]
-        for row in state.groups()
-    }
 
 
 @given(LOGS, st.none() | TIMES)

@@ -8,7 +8,7 @@ from coterie import GroupCoordinator
 from coterie._core.codec.schema import decode_key
 from coterie.coordinator.batches import read_log
 from coterie.insight.questions import expire
-from coterie.messages import encode_value
+from coterie.messages import encode_key, encode_value
 from support import golden_data
 from support.commandline import coterie, coterie_ok, fails, folder_of
 from support.golden_data import json_of, log, records, segments, wide
@@ -405,5 +405,26 @@ def test_a_newer_group_goes_by_its_subscriptions_in_any_state():
         a["expire_timestamp"] = b["expire_timestamp"] = None
         assert expire.expiry_of(head, a) == ("subscribed", -1, True)
         assert expire.expiry_of(head, b) == ("not_subscribed", 5, False)
-        waits = expire.standing("g", head, b, {("g", "b", 0)})
+        waits = expire.standing("g", head, b, {("g", "b", 0)}, True)
         assert (waits.rule, waits.retained) == ("pending_transaction", True)
+
+
+@pytest.mark.parametrize("only", [(), ("--group", "g")])
+def test_a_transaction_holds_a_classic_groups_offset_in_a_log_of_4x_only(only, tmp_path):
+    """As OffsetMetadataManager.cleanupExpiredOffsets, for groups of any type."""
+    newer = encode_key({"version": 3, "data": {"groupId": "other"}})
+    epoch = encode_value(3, {"version": 0, "data": {"epoch": 1, "metadataHash": 1}})
+    commits = [
+        (5, commit_key(1, b"g", b"t", place), commit_value(1, 0, b"", 5)) for place in (0, 1)
+    ]
+    for name, first, rules in (
+        ("3.9", (), ["standalone", "standalone"]),
+        ("4.1", [(1, newer, epoch)], ["pending_transaction", "standalone"]),
+    ):
+        folder = tmp_path / name / "__consumer_offsets-0"
+        folder.mkdir(parents=True)
+        plain = [*first, *commits]
+        pending = batch(len(plain), commits[:1], producer_id=7, transactional=True)
+        (folder / f"{0:020}.log").write_bytes(batch(0, plain) + pending)
+        rows = json.loads(coterie_ok("expire", folder, *only, "--format", "json").stdout)
+        assert [row["rule"] for row in rows if row["group_id"] == "g"] == rules

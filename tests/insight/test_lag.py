@@ -17,7 +17,7 @@ from coterie.log.folders import Segment
 from support.commandline import coterie_ok, fails
 from support.examples import examples
 from support.fold.load_model import model
-from support.fold.made_logs import LOGS, TANGLES, TIMES, as_bytes, laid_out
+from support.fold.made_logs import LOGS, TANGLES, TIMES, as_bytes, in_order, laid_out
 from support.golden_data import live, log, records, wide
 from support.insight.models import offsets_at, question_rows, times
 from support.log_writer import batch, commit_key, commit_value, marker
@@ -121,21 +121,6 @@ def made_log(folder):
     ]
     (folder / f"{0:020}.log").write_bytes(b"".join(parts))
     return folder.parent
-
-
-def in_order(log):
-    """The log with times that never go back; a marker without a time has the latest."""
-    latest, result = -1, []
-    for base, producer, content in log:
-        if isinstance(content, tuple):
-            content = content[0], max(latest, content[1])
-            latest = content[1]
-        else:
-            content = [(kind, time if time < 0 else max(latest, time), *rest)
-                       for kind, time, *rest in content]  # fmt: skip
-            latest = max(latest, *(time for _, time, *_ in content))
-        result.append((base, producer, content))
-    return result
 
 
 def facts_of(data):

@@ -82,8 +82,7 @@ def told(theirs, *, others=(), lines=(), of=None, events=(), first=()):
     view = SimpleNamespace(
         histories={} if of is None else {"g": of},
         newer_by_group={},
-        newer_records=SimpleNamespace(places=[]),
-        fold=SimpleNamespace(producers={}),
+        fold=SimpleNamespace(producers={}, follows_4x=False),
         is_complete_at=lambda at_ms: True,
     )
     keys = [(("g", "other", at), log_offset) for at, log_offset in enumerate(first)]

@@ -51,12 +51,8 @@ def offset_row(topic: str, partition: int, committed: Committed) -> dict[str, An
 
 def pending_rows(fold: PartitionFold) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield (group id, producer id, offset row) for every commit of an open transaction."""
-    for producer_id, producer in fold.producers.items():
-        for index, values in producer.pending.items():
-            if values is not None:
-                group, topic, partition = partial.split_key(partial.key_at(fold, index))
-                row = offset_row(decode_utf8(topic), partition, values)
-                yield decode_utf8(group), producer_id, row
+    for producer_id, (group, topic, partition), values in partial.pending_commits(fold):
+        yield group, producer_id, offset_row(topic, partition, values)
 
 
 def metadata_row(value: bytes) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from coterie._core.codec.checksum import partition_for
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie._core.fold.dump import dump, restore
-from coterie._core.fold.merge import absorb
+from coterie._core.fold.merge import absorb, settle_removed
 from coterie.log.joined import STEP_BITS
 from coterie.ordering import java_order, partition_order
 
@@ -143,11 +143,14 @@ def joined(folds: Folds, new_fold: NewFold, orders: Orders) -> Folds:
     """
     by_number = dict(folds)
     whole = {
-        number: part_of(by_number[number], new_fold, orders, inside=False)
+        number: part_of(
+            by_number[number], new_fold, orders, by_number[number].follows_4x, inside=False
+        )
         for number in {number for order in orders.values() for number in order}
     }
     for order, names in together(orders).items():
-        older, *newer = (part_of(by_number[number], new_fold, names) for number in order)
+        of_4x = any(by_number[number].follows_4x for number in order)
+        older, *newer = (part_of(by_number[number], new_fold, names, of_4x) for number in order)
         for fold in newer:
             forget_members(older, fold)
             absorb(older, fold)
@@ -187,7 +190,12 @@ def forget_older_members(fold: PartitionFold) -> None:
 
 
 def part_of(
-    fold: PartitionFold, new_fold: NewFold, names: Collection[str], *, inside: bool = True
+    fold: PartitionFold,
+    new_fold: NewFold,
+    names: Collection[str],
+    of_4x: bool,
+    *,
+    inside: bool = True,
 ) -> PartitionFold:
     """Return the state of some groups of a partition, or without ``inside`` of all others.
 
@@ -206,9 +214,10 @@ def part_of(
             for key, record in newer.items()
             if (decode_utf8(group_of_newer(key)) in names) == inside
         },
-        *({}, [], [], None, fold.seq, False, False, False),
+        *({}, [], [], None, fold.seq, False, False, False, of_4x),
     )
     restore(part, state)
+    settle_removed(part, of_4x)
     return part
 
 

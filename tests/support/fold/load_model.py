@@ -30,8 +30,11 @@ def events_of(log, at_ms):
                 yield "commit", key, offset, time, producer, value and (*value, -1)
 
 
-def model(log, at_ms):
-    """GroupMetadataManager.doLoadGroupsAndOffsets in as few lines as possible."""
+def model(log, at_ms, follows_4x=False):
+    """GroupMetadataManager.doLoadGroupsAndOffsets in as few lines as possible.
+
+    ``follows_4x``: OffsetMetadataManager.replay, whose tombstones remove what is pending.
+    """
     offsets, pending, metadata = {}, defaultdict(dict), {}
     for base, producer, content in log:
         if isinstance(content, tuple):
@@ -52,14 +55,16 @@ def model(log, at_ms):
             place = name(group), name(topic), partition
             into = offsets if producer is None else pending[producer]
             into.pop(place, None)
+            for of_producer in pending.values() if follows_4x and value is None else ():
+                of_producer.pop(place, None)
             if value is not None:
                 into[place] = (base, *value)
     return offsets, pending, {group: value for group, value in metadata.items() if value}
 
 
-def in_words(log, at_ms):
+def in_words(log, at_ms, follows_4x=False):
     """The model's answer as {group: (generation, members, offsets, pending)}."""
-    offsets, pending, metadata = model(log, at_ms)
+    offsets, pending, metadata = model(log, at_ms, follows_4x)
     found = defaultdict(lambda: [0, [], {}, {}])
     for group, (generation, members) in metadata.items():
         found[group][:2] = generation, sorted(map(name, members))
@@ -69,3 +74,32 @@ def in_words(log, at_ms):
         for (group, topic, partition), value in places.items():
             found[group][3].setdefault(producer, {})[topic, partition] = value
     return dict(found)
+
+
+def offsets_of(rows):
+    return {
+        (row["topic"], row["partition"]): (
+            row["appended_batch_offset"],
+            row["offset"],
+            row["leader_epoch"],
+            row["metadata"].encode(),
+            row["commit_timestamp"],
+        )
+        for row in rows
+    }
+
+
+def state_in_words(state):
+    """A state of the product in the words of :func:`in_words`."""
+    return {
+        row["group_id"]: [
+            row["generation"],
+            [member["member_id"] for member in row["members"]],
+            offsets_of(row["offsets"]),
+            {
+                entry["producer_id"]: offsets_of(entry["offsets"])
+                for entry in row["pending_transactional_offsets"]
+            },
+        ]
+        for row in state.groups()
+    }

@@ -121,3 +121,18 @@ TANGLES = {  # rare in logs drawn at random: a list of (base offset, producer, c
         (16, 1, (ABORT, 0)),
     ],
 }
+
+
+def in_order(log):
+    """The log with times that never go back; a marker without a time has the latest."""
+    latest, result = -1, []
+    for base, producer, content in log:
+        if isinstance(content, tuple):
+            content = content[0], max(latest, content[1])
+            latest = content[1]
+        else:
+            content = [(kind, time if time < 0 else max(latest, time), *rest)
+                       for kind, time, *rest in content]  # fmt: skip
+            latest = max(latest, *(time for _, time, *_ in content))
+        result.append((base, producer, content))
+    return result

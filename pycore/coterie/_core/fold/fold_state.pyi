@@ -63,6 +63,8 @@ class FoldState:
     groups: dict[bytes, GroupLog]
     newer: dict[bytes, tuple[bytes | None, int, int]]
     """Records of key versions 3 to 23: key -> (value or None, log offset, timestamp)."""
+    has_records_of_4x: bool
+    """Whether a record was read that only Kafka 4.x writes, of whatever group and time."""
     unknown: dict[int, int]
     """Records of unknown key versions, counted by version."""
     faults: list[Fault]
@@ -89,6 +91,9 @@ class FoldState:
         survey: bool = False,
         tracking: tuple[int | None, int | None, int | None] | None = None,
     ) -> Self: ...
+    @property
+    def follows_4x(self) -> bool:
+        """Whether a tombstone removes pending commits, as in Kafka 4.x."""
     @property
     def key_count(self) -> int:
         """How many keys (group, topic, partition) were seen."""

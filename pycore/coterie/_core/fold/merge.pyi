@@ -5,3 +5,9 @@ def absorb(fold: FoldState, later: FoldState) -> None:
 
     ``later`` does not change. The result equals one scan over both pieces.
     """
+
+def settle_removed(fold: FoldState, of_4x: bool) -> None:
+    """Drop the commits that a tombstone removed (``of_4x``: pending ones, too).
+
+    Then no tombstone counts any more, so the fold of another partition may follow.
+    """

@@ -58,5 +58,11 @@ def key_at(fold: FoldState, index: int) -> bytes:
         There is no such key.
     """
 
+def pending_commits(fold: FoldState) -> list[tuple[int, tuple[str, str, int], Committed]]:
+    """Return the commits that open transactions hold: producer id, key, value.
+
+    Those that a tombstone removed are left out, if it does (``FoldState.follows_4x``).
+    """
+
 def group_ids(fold: FoldState) -> set[bytes]:
     """Return the ids of the groups that have an offset key or metadata, as UTF-8."""

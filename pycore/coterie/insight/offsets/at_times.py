@@ -4,8 +4,8 @@ A record takes effect at its own time, a transaction's record at its marker's ti
 What was written while a clock was set back takes effect when it was right again (``SetBack``).
 Records apply in the order in which they were decided. A plain record or tombstone replaces the
 value before it. Of a transaction, only the last record of a key applies. It has no effect if it is
-a tombstone, or if the present value was appended later. Only records that some requested time may
-show are stored.
+a tombstone, or if the present value was appended later; in Kafka 4.x also if a tombstone was, which
+removes what is pending. Only records that some requested time may show are stored.
 """
 
 from __future__ import annotations
@@ -98,12 +98,15 @@ class OffsetsAtTimes:
         The requested times.
     set_back
         What was written while a clock was set back.
+    follows_4x
+        Whether a tombstone removes pending commits.
     """
 
     COLUMNS = frozenset(("number", "decided_by", "decided_ms", "commit_timestamp", "previous_row"))
 
-    def __init__(self, times: SampleTimes, set_back: SetBack) -> None:
+    def __init__(self, times: SampleTimes, set_back: SetBack, follows_4x: bool = False) -> None:
         self.times = times
+        self.follows_4x = follows_4x
         self.set_back = set_back
         self.keys = Keys()
         self.schedules = Table(schedule=(np.int64, -1))
@@ -257,7 +260,9 @@ class OffsetsAtTimes:
             if number in out_of_order:
                 first, end = bounds[number : number + 2]
                 of_key = {name: column[first:end] for name, column in events.items()}
-                shown = [shown_at(of_key, ms, first) for ms in self.times.of(*key[1:])]
+                shown = [
+                    shown_at(of_key, ms, first, self.follows_4x) for ms in self.times.of(*key[1:])
+                ]
             result[key] = [NOTHING if row < 0 else (offsets[row], commit_ms[row]) for row in shown]
         return result
 
@@ -362,7 +367,7 @@ def shown_rows(events: Events, lengths: Array) -> Array:
     return np.where(is_nothing, -1, rows)
 
 
-def shown_at(events: Events, at_ms: int | None, first: int) -> int:
+def shown_at(events: Events, at_ms: int | None, first: int, follows_4x: bool) -> int:
     """Return the event of a key that readers saw at a time (None: at the end); -1: none.
 
     The events are in the order in which they were decided; ``first`` is the first one's number.
@@ -372,10 +377,11 @@ def shown_at(events: Events, at_ms: int | None, first: int) -> int:
     )
     in_effect = [row for row in range(len(ms)) if at_ms is None or ms[row] <= at_ms]
     last = {int(events["decided_by"][row]): row for row in in_effect}
-    shown = -1
+    shown, after = -1, -1  # a transaction's record counts if it was appended after this
     for row in last.values():
         if not in_transaction[row]:
             shown = -1 if gone[row] else row
-        elif not gone[row] and (shown < 0 or appended[shown] < appended[row]):
-            shown = row
+            after = appended[row] if follows_4x or not gone[row] else -1
+        elif not gone[row] and after < appended[row]:
+            shown, after = row, appended[row]
     return shown if shown < 0 else first + shown

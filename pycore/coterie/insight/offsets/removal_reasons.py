@@ -157,8 +157,8 @@ def group_before(view: PartitionView, removal: Removal) -> GroupBefore:
 
 
 def is_of_4x(view: PartitionView) -> bool:
-    """Whether the log has records that only Kafka 4.x writes."""
-    return bool(view.newer_records.places)
+    """Whether the log, of whatever groups, has records that only Kafka 4.x writes."""
+    return view.fold.follows_4x
 
 
 def head_before(view: PartitionView, group: str, log_offset: int) -> Row:

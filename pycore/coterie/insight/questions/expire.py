@@ -2,8 +2,9 @@
 
 The rule of a group and the test of an offset are the coordinator's own code (``expiry_rule``,
 ``expired`` of ``coterie._core.structures.expiry``). A newer group (KIP-848 and the like) goes by
-its commits and subscriptions in any state, and an offset with an undecided transactional commit is
-retained (OffsetMetadataManager.cleanupExpiredOffsets, ConsumerGroup.offsetExpirationCondition).
+its commits and subscriptions in any state (ConsumerGroup.offsetExpirationCondition). Kafka 4.x
+retains an offset with an undecided transactional commit, of any type of group
+(OffsetMetadataManager.cleanupExpiredOffsets).
 A broker checks every ``offsets.retention.check.interval.ms`` (10 minutes), so an offset is removed
 at the first check after ``expires_at``.
 """
@@ -19,7 +20,7 @@ import numpy as np
 from coterie._core.structures.expiry import expired
 from coterie.insight.groups import epochs
 from coterie.insight.offsets.key_removals import KeyRemovals
-from coterie.insight.offsets.removal_reasons import UNKNOWN, expiry_of, group_before
+from coterie.insight.offsets.removal_reasons import UNKNOWN, expiry_of, group_before, is_of_4x
 from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
@@ -63,7 +64,7 @@ RULES = {
     "no_offsets": "a group without members and offsets goes at the next look",
     "subscribed": "kept: a member subscribes to the topic",
     "members": "kept: a group that has members, of another type or with unknown topics",
-    "pending_transaction": "kept: an undecided transactional commit (newer groups), or only such",
+    "pending_transaction": "kept: an undecided transactional commit (Kafka 4.x), or only such",
     "rebalance": "removed as the group rebalanced, since each commit (2.4 to 2.8.1, 3.0.0, 3.1.0)",
     "deleted": "removed before any rule would have: by someone, or under a shorter retention",
     "unknown": "removed, and the log has lost the commit",
@@ -130,7 +131,8 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
         for producer in producers
         for row in producer["offsets"]
     }
-    states = [standing(group, heads[group], row, undecided) for group, row in visible]
+    holds = is_of_4x(view)
+    states = [standing(group, heads[group], row, undecided, holds) for group, row in visible]
     removals = aggregates_of(view, aggregates, parameters)[REMOVALS]
     states = [*removed(view, removals, parameters.retention_ms), *states]
     idle = idle_since(heads, states, epochs.empty_since(view.newer_records))
@@ -149,12 +151,12 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
 
 
 def standing(
-    group: str, head: dict[str, Any], offset: dict[str, Any], undecided: Any
+    group: str, head: dict[str, Any], offset: dict[str, Any], undecided: Any, holds: bool
 ) -> OffsetState:
-    """Return the state of a present offset."""
+    """Return the state of a present offset; ``holds``: transactions hold offsets (4.x)."""
     is_pending = (group, offset["topic"], offset["partition"]) in undecided
     rule, base_ms, retained = expiry_of(head, offset)
-    if head["type"] != "classic" and is_pending and not retained:
+    if holds and is_pending and not retained:
         rule, retained = "pending_transaction", True
     return OffsetState(group, head, offset, rule, base_ms, retained, is_pending, None)
 

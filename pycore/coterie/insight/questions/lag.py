@@ -124,7 +124,9 @@ def aggregates(
     times = SampleTimes(parameters.ends, time_of(view, parameters))
     whole = view.parts is None  # parts of other processes go by the records' own times
     set_back = SetBack.of(view.segments, view.read_segment_bytes) if whole else SetBack()
-    return {VISIBLE: (RecordFilter(view.groups, None), OffsetsAtTimes(times, set_back))}
+    record_filter = RecordFilter(view.groups, None)
+    follows_4x = view.of(record_filter).fold.follows_4x
+    return {VISIBLE: (record_filter, OffsetsAtTimes(times, set_back, follows_4x))}
 
 
 def time_of(view: PartitionView, parameters: Parameters) -> int | None:

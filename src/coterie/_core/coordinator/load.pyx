@@ -15,7 +15,7 @@ from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold.apply_records import take as take_batch
 from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.partial import key_at, offset_columns, split_key
+from coterie._core.fold.partial import offset_columns, pending_commits
 from coterie.errors import CorruptData
 
 
@@ -140,13 +140,8 @@ def offsets_of(fold):
         map_of(maps, group_id).set_offset((topic, partition), make_offset(
             offset, epoch, decode_utf8(texts[start:end]), commit_ms, expire_ms, position))
         start = end
-    for producer_id, producer in fold.producers.items():
-        for index, values in producer.pending.items():
-            if values is None:
-                continue
-            name, topic_name, partition = split_key(key_at(fold, index))
-            undecided = map_of(maps, decode_utf8(name)).undecided(producer_id)
-            undecided[decode_utf8(topic_name), partition] = make_offset(
-                values.offset, values.leader_epoch, decode_utf8(values.metadata),
-                values.commit_timestamp, values.expire_timestamp, values.batch_offset)
+    for producer_id, (group_id, topic, partition), values in pending_commits(fold):
+        map_of(maps, group_id).undecided(producer_id)[topic, partition] = make_offset(
+            values.offset, values.leader_epoch, decode_utf8(values.metadata),
+            values.commit_timestamp, values.expire_timestamp, values.batch_offset)
     return {group_id: maps[group_id] for group_id in sorted(maps)}

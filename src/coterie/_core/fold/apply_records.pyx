@@ -15,7 +15,7 @@ from coterie._core.codec.batch cimport (
     in_time, read_marker)
 from coterie._core.codec.cursor cimport load_i16
 from coterie._core.fold.commit cimport (
-    Commit, canonical, commit_key, detail_of, group_id_of, record_of)
+    Commit, canonical, commit_key, detail_of, group_id_of, is_of_4x, record_of)
 from coterie._core.fold.commit_queue cimport buffer_parsed, to_value
 from coterie._core.fold.fold_state cimport LOAD, RECOVER, FoldState, add_fault
 from coterie._core.fold.generations cimport GroupView, add_generation
@@ -69,6 +69,8 @@ cdef int apply_batch(FoldState fold, const Batch* batch) except -1:
 cdef void classify_all(FoldState fold, Py_ssize_t count) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(count):
+        if is_of_4x(&fold.records.items[i]):
+            fold.has_records_of_4x = True
         classify(&fold.records.items[i], fold.until_ms, &fold.parsed.items[i])
         if fold.filters and excludes(
                 &fold.group_filter, &fold.records.items[i], &fold.parsed.items[i]):
@@ -111,7 +113,7 @@ cdef int apply_plain(FoldState fold, const Record* record, ParsedRecord* parsed,
             fold.tracks, &fold.table, index, &stamp, NULL if commit.tombstone else &value):
         return -1
     if commit.tombstone:
-        remove_plain(&fold.table, entry, fold.seq)
+        remove_plain(&fold.table, entry, batch_offset, fold.seq)
         return 0
     set_plain(&fold.table, entry, &value, fold.seq)
     return own_metadata(&fold.table, entry) if fold.records.decompressed else 0

@@ -17,6 +17,7 @@ cdef enum:
     KEY_GAP = 18                 # between them, but never given to a type
     KEY_ENDS = 6                 # bytes of an offset's key that are its version and partition
     VALUE_V3_SIZE = 24           # of an offset's value without its metadata
+    VALUE_OF_4X = 4              # version of an offset's value that no broker before 4.1 writes
 
 cdef struct Commit:
     const uint8_t* key           # from the group on: without the version
@@ -38,6 +39,17 @@ cdef struct Commit:
 cdef inline bint is_newer_key(int16_t version) noexcept nogil:
     """Whether a version is one of those that the table has, above group metadata."""
     return KEY_GROUP < version <= KEY_NEWER_MAX and version != KEY_GAP
+
+
+cdef inline bint is_of_4x(const Record* record) noexcept nogil:
+    """Whether only the coordinator of Kafka 4.x writes such a record, whatever its group."""
+    cdef int16_t version
+    if record.key_size < 2:
+        return False
+    version = load_i16(record.key)
+    if version > KEY_OFFSET_MAX:
+        return is_newer_key(version)
+    return version >= 0 and record.value_size >= 2 and load_i16(record.value) == VALUE_OF_4X
 
 
 cdef inline Status read_commit_key(const uint8_t* key, int32_t size, Commit* out) noexcept nogil:

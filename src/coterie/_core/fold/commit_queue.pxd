@@ -11,7 +11,7 @@ from libc.stdlib cimport free, realloc
 
 from coterie._core.codec.batch cimport AHEAD, V2_HEADER, Batch, Record
 from coterie._core.fold.commit cimport (
-    KEY_ENDS, KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value)
+    KEY_ENDS, KEY_OFFSET_MAX, Commit, is_of_4x, read_commit_key, read_commit_value)
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i32
 from coterie._core.fold.keytable cimport (
     Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
@@ -107,6 +107,7 @@ cdef inline bint queue_record(Queue* queue, const Table* table, PlaceCache* cach
         prefetch_slot(table, item.hash)
     item.seq = seq
     item.tombstone = record.value_size < 0
+    item.value.batch_offset = batch_offset
     if not item.tombstone:
         if read_commit_value(record.value, record.value_size, &commit) != OK:
             return False
@@ -118,7 +119,7 @@ cdef inline bint queue_record(Queue* queue, const Table* table, PlaceCache* cach
 cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache,
                              HistoryBuffer* buffer,
                              const Tracks* tracks, const Batch* batch, int64_t until_ms,
-                             int64_t seq) noexcept nogil:
+                             int64_t seq, bint* has_records_of_4x) noexcept nogil:
     """Queue a batch of plain commits. False: it is no such batch, and nothing was queued.
 
     The caller has made room. Records later than `until_ms`, which is -1 or more, are left out;
@@ -141,6 +142,8 @@ cdef inline bint queue_batch(Queue* queue, const Table* table, PlaceCache* cache
             break
         if i == 0:
             batch_offset = record.offset
+        if is_of_4x(&record):
+            has_records_of_4x[0] = True
         if record.timestamp > until_ms:
             continue
         if not queue_record(queue, table, cache, &record, batch_offset, seq):
@@ -193,7 +196,7 @@ cdef inline int queue_apply(Queue* queue, Table* table, PlaceCache* cache,
                                 table.count)
         entry = &table.entries[index]
         if item.tombstone:
-            remove_plain(table, entry, item.seq)
+            remove_plain(table, entry, item.value.batch_offset, item.seq)
         else:
             set_plain(table, entry, &item.value, item.seq)
         if tracks != NULL and track_key(tracks, table, index, &queue.stamps[i],

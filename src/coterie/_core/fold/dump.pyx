@@ -32,7 +32,7 @@ def dump(FoldState fold not None):
     return (entry_columns(fold, True), tracks, producers, fold.groups, fold.newer, fold.unknown,
             fold.faults, fold.segments,
             None if fold.history is None else dump_history(fold.history), fold.seq, fold.failed,
-            fold.cut, fold.stopped)
+            fold.cut, fold.stopped, fold.has_records_of_4x)
 
 
 def restore(FoldState fold not None, tuple state not None):
@@ -42,7 +42,8 @@ def restore(FoldState fold not None, tuple state not None):
         if fold.table.count:
             raise CoterieError("a partial state can only be restored into an empty fold")
         (columns, tracks, producers, fold.groups, fold.newer, fold.unknown, fold.faults,
-         fold.segments, history, fold.seq, fold.failed, fold.cut, fold.stopped) = state
+         fold.segments, history, fold.seq, fold.failed, fold.cut, fold.stopped,
+         fold.has_records_of_4x) = state
         set_history(fold, None if history is None else restore_history(history))
         if (tracks is None) != (fold.tracks == NULL):
             raise CorruptData("a partial state tracks keys and the fold does not, or the reverse")
@@ -73,12 +74,13 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
     cdef const int64_t[::1] committed = columns["commit_timestamp"]
     cdef const int64_t[::1] expires = columns["expire_timestamp"]
     cdef const int64_t[::1] base_seq = columns["base_seq"], won_seq = columns["won_seq"]
+    cdef const int64_t[::1] removed_at = columns["removed_at"]
     cdef const uint8_t[::1] flag = columns["flags"]
     cdef const int32_t[::1] epoch = columns["leader_epoch"]
     count = key_end.shape[0]
     if not (count == end.shape[0] == batch_offset.shape[0] == offset.shape[0] == committed.shape[0]
             == expires.shape[0] == base_seq.shape[0] == won_seq.shape[0] == flag.shape[0]
-            == epoch.shape[0]):
+            == removed_at.shape[0] == epoch.shape[0]):
         raise CorruptData("the columns of a partial state have different lengths")
     for i in range(count):
         if not (key_fits(&keys[0], key_start, key_end[i], keys.shape[0])
@@ -88,6 +90,7 @@ cdef int enter_columns(FoldState fold, dict columns) except -1:
         entry = &fold.table.entries[i]
         entry.present = (flag[i] & HAS_VALUE) != 0
         entry.base_seq, entry.won_seq = base_seq[i], won_seq[i]
+        entry.removed_at = removed_at[i]
         entry.value.batch_offset, entry.value.offset = batch_offset[i], offset[i]
         entry.value.commit_timestamp, entry.value.expire_timestamp = committed[i], expires[i]
         entry.value.leader_epoch = epoch[i]

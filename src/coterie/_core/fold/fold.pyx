@@ -170,7 +170,9 @@ cdef class PartitionFold(FoldState):
         if (batch.magic != 2 or batch.codec != 0 or batch.control
                 or count < 1 or count > batch.size // MIN_RECORD_V2 or not self.takes_plain):
             return OTHER_BATCH
-        match = match_batch(&self.group_filter, batch, self.until_ms) if self.filters else ALL_MATCH
+        match = ALL_MATCH
+        if self.filters:
+            match = match_batch(&self.group_filter, batch, self.until_ms, &self.has_records_of_4x)
         if match == NONE_MATCH and not (batch.transactional and self.survey is not None):
             self.count_batch(batch, batch.base_offset, count)
             return TAKEN
@@ -179,7 +181,7 @@ cdef class PartitionFold(FoldState):
         if queue_reserve(&self.queue, count) != 0:
             return OUT_OF_MEMORY
         if queue_batch(&self.queue, &self.table, &self.place_cache, self.buffer, self.tracks, batch,
-                       self.until_ms, self.seq):
+                       self.until_ms, self.seq, &self.has_records_of_4x):
             self.count_batch(batch, batch.base_offset, count)
             if self.queue.count < FULL or not queue_apply(
                     &self.queue, &self.table, &self.place_cache, self.tracks):

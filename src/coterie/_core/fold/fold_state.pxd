@@ -43,6 +43,7 @@ cdef class FoldState:
     cdef readonly dict producers         # producer id -> Producer
     cdef readonly dict groups            # group id as UTF-8 -> GroupLog
     cdef readonly dict newer             # whole key -> (value or None, log offset, timestamp)
+    cdef public bint has_records_of_4x   # which only Kafka 4.x writes, of any group and time
     cdef readonly dict unknown           # unknown key version -> count
     cdef readonly list faults            # of Fault
     cdef readonly list segments          # of Scanned
@@ -58,6 +59,8 @@ cdef class FoldState:
     cdef readonly int64_t expected_offset   # what the next batch should begin with, -1: unknown
     cdef int users                       # see `begin_change`
 
+# Whether a tombstone removes pending commits.
+cdef bint follows_4x(FoldState fold) noexcept
 cdef void set_history(FoldState fold, History history) noexcept
 cdef int add_fault(FoldState fold, int kind, const Batch* batch, object offset,
                    str detail) except -1

@@ -71,6 +71,11 @@ cdef class FoldState:
         free(self.parsed.items)
 
     @property
+    def follows_4x(self):
+        """Whether a tombstone removes pending commits, as in Kafka 4.x."""
+        return bool(follows_4x(self))
+
+    @property
     def key_count(self):
         """How many keys (group, topic, partition) were seen."""
         return self.table.count
@@ -79,6 +84,11 @@ cdef class FoldState:
     def metadata_bytes(self):
         """Bytes of memory allocated for the keys' metadata, used or not."""
         return self.table.metadata.allocated
+
+
+cdef bint follows_4x(FoldState fold) noexcept:
+    # These two read the log as a broker of 3.x, which ignores the records of 4.x.
+    return fold.has_records_of_4x and fold.on_fault != LOAD and fold.on_fault != RECOVER
 
 
 cdef void set_history(FoldState fold, History history) noexcept:

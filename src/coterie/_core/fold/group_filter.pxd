@@ -16,9 +16,10 @@ cdef struct GroupFilter:
 
 cdef int filter_add(GroupFilter* group_filter, object names) except -1
 
-# `until_ms` is -1 or more: records later than that are not looked at.
+# `until_ms` is -1 or more: records later than that do not match. Sets `has_records_of_4x` if one
+# `is_of_4x`, whatever its group and time.
 cdef BatchMatch match_batch(const GroupFilter* group_filter, const Batch* batch,
-                            int64_t until_ms) noexcept nogil
+                            int64_t until_ms, bint* has_records_of_4x) noexcept nogil
 
 cdef bint excludes(const GroupFilter* group_filter, const Record* record,
                    const ParsedRecord* parsed) noexcept nogil

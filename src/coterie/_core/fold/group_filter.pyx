@@ -12,7 +12,7 @@ from coterie._core.codec.batch cimport AHEAD, V2_HEADER, Batch, Record
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16
 from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.commit cimport (
-    KEY_GROUP, Commit, check_group_value, read_commit_key, read_commit_value)
+    KEY_GROUP, Commit, check_group_value, is_of_4x, read_commit_key, read_commit_value)
 from coterie._core.fold.keytable cimport (
     coterie_equal, coterie_is_ascii, coterie_keyhash, coterie_prefetch, table_find, table_intern)
 from coterie._core.fold.record_kind cimport (
@@ -64,7 +64,7 @@ cdef bint matches(const GroupFilter* group_filter, const Record* record) noexcep
 
 
 cdef BatchMatch match_batch(const GroupFilter* group_filter, const Batch* batch,
-                            int64_t until_ms) noexcept nogil:
+                            int64_t until_ms, bint* has_records_of_4x) noexcept nogil:
     """Match an uncompressed batch of magic 2."""
     cdef Cursor cur
     cdef Record record
@@ -78,6 +78,8 @@ cdef BatchMatch match_batch(const GroupFilter* group_filter, const Batch* batch,
         coterie_prefetch(cur.at + AHEAD + 64)
         if record_v2(&cur, batch, &record) != OK:
             return SOME_MATCH
+        if is_of_4x(&record):
+            has_records_of_4x[0] = True
         if record.timestamp > until_ms:
             continue
         # The keys of a request mostly differ in their last four bytes alone, the partition.

@@ -13,8 +13,8 @@ from coterie._core.codec.cursor cimport wrap_add
 from coterie._core.fold.fold_state cimport FoldState
 from coterie._core.fold.history cimport absorb_history
 from coterie._core.fold.keytable cimport (
-    Entry, Table, coterie_keyhash, own_metadata, prefetch_entry, prefetch_slot, remove_plain,
-    set_if_newer, set_value, table_intern)
+    Entry, Table, coterie_keyhash, drop_metadata, is_removed, is_visible, own_metadata,
+    prefetch_entry, prefetch_slot, remove_plain, set_if_newer, set_value, table_intern)
 from coterie._core.fold.producers cimport apply_committed
 from coterie._core.fold.tracks cimport (
     Track, Tracks, join_pending, track_merge, track_shifted, tracks_fit)
@@ -34,8 +34,9 @@ cdef int compose(Table* table, uint32_t index, const Entry* later, int64_t shift
         if later.present:
             set_value(table, entry, &later.value, later.won_seq + shift)
         else:
-            remove_plain(table, entry, 0)
+            remove_plain(table, entry, later.removed_at, 0)
         entry.base_seq = later.base_seq + shift
+        entry.removed_at = max(entry.removed_at, later.removed_at)
     elif later.present:
         set_if_newer(table, entry, &later.value, later.won_seq + shift)
     return own_metadata(table, entry)
@@ -81,6 +82,29 @@ def absorb(FoldState fold not None, FoldState later not None):
         end_use(&fold.users)
 
 
+def settle_removed(FoldState fold not None, bint of_4x):
+    """Drop the commits that a tombstone removed (``of_4x``: pending ones, too)."""
+    cdef Entry* entry
+    cdef uint32_t i
+    begin_change(&fold.users, IN_USE)
+    try:
+        for producer in fold.producers.values():
+            producer.pending = {
+                index: value for index, value in producer.pending.items()
+                if value is None or not is_removed(
+                    &fold.table.entries[within(
+                        index, "the index of a key", 0, <int64_t>fold.table.count - 1)],
+                    value.batch_offset, of_4x)}
+        for i in range(fold.table.count):
+            entry = &fold.table.entries[i]
+            if entry.present and not is_visible(entry, of_4x):
+                drop_metadata(&fold.table, entry)
+                entry.present = False
+            entry.removed_at = -1
+    finally:
+        end_use(&fold.users)
+
+
 cdef int absorb_state(FoldState fold, FoldState later) except -1:
     cdef int64_t shift = fold.seq
     cdef uint32_t* index_of = NULL
@@ -113,6 +137,7 @@ cdef int absorb_state(FoldState fold, FoldState later) except -1:
     for version, count in later.unknown.items():
         fold.unknown[version] = fold.unknown.get(version, 0) + count
     fold.faults.extend(later.faults)
+    fold.has_records_of_4x = fold.has_records_of_4x or later.has_records_of_4x
     fold.segments.extend(later.segments)
     fold.seq = shift + later.seq
     fold.failed = later.failed

@@ -7,10 +7,10 @@ Cost: one walk over the entries; names are decoded once each.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from coterie._core.checks cimport begin_read, end_use
+from coterie._core.checks cimport begin_read, end_use, within
 from coterie._core.codec.cursor cimport load_i32
-from coterie._core.fold.fold_state cimport FoldState
-from coterie._core.fold.keytable cimport Entry, Table, coterie_equal
+from coterie._core.fold.fold_state cimport FoldState, follows_4x
+from coterie._core.fold.keytable cimport Entry, Table, coterie_equal, is_removed, is_visible
 from coterie._core.fold.tracks cimport dump_tracks
 
 from coterie._core.codec.text import decode_utf8
@@ -25,7 +25,8 @@ cdef str IN_USE = "this partial state"
 TRACK = ("count", "last", "last_log_offset", "last_timestamp", "last_offset", "last_gone", "before",
          "before_offset", "before_gone", "commit", "commit_offset", "commit_timestamp",
          "expire_timestamp")     # the fields of `Track`, in its order
-NUMBERS = ("batch_offset", "offset", "commit_timestamp", "expire_timestamp", "base_seq", "won_seq")
+PLACES = ("base_seq", "won_seq", "removed_at")
+NUMBERS = ("batch_offset", "offset", "commit_timestamp", "expire_timestamp", *PLACES)
 
 
 cdef dict entry_columns(FoldState fold, bint all_entries):
@@ -43,9 +44,10 @@ cdef dict read_columns(FoldState fold, bint all_entries):
     cdef uint32_t i, n = 0
     cdef uint64_t key_bytes = 0, metadata_bytes = 0
     cdef Entry* entry
+    cdef bint of_4x = follows_4x(fold)
     for i in range(table.count):
         entry = &table.entries[i]
-        if all_entries or entry.present:
+        if all_entries or is_visible(entry, of_4x):
             n += 1
             key_bytes += entry.key_size
             metadata_bytes += entry.value.metadata_size if entry.present else 0
@@ -58,6 +60,7 @@ cdef dict read_columns(FoldState fold, bint all_entries):
     cdef int64_t[::1] committed = numbers["commit_timestamp"]
     cdef int64_t[::1] expires = numbers["expire_timestamp"]
     cdef int64_t[::1] base_seq = numbers["base_seq"], won_seq = numbers["won_seq"]
+    cdef int64_t[::1] removed_at = numbers["removed_at"]
     cdef uint8_t[::1] flag = flags, key_view = keys, metadata_view = metadata
     cdef int32_t[::1] epoch = epochs
     cdef int64_t[::1] key_end = key_ends, metadata_end = metadata_ends
@@ -65,7 +68,7 @@ cdef dict read_columns(FoldState fold, bint all_entries):
     cdef Py_ssize_t row = 0
     for i in range(table.count):
         entry = &table.entries[i]
-        if not (all_entries or entry.present):
+        if not (all_entries or is_visible(entry, of_4x)):
             continue
         memcpy(&key_view[key_at], table.arena + entry.key_at, entry.key_size)
         key_at += entry.key_size
@@ -74,6 +77,7 @@ cdef dict read_columns(FoldState fold, bint all_entries):
             metadata_at += entry.value.metadata_size
         flag[row] = HAS_VALUE if entry.present else 0
         base_seq[row], won_seq[row] = entry.base_seq, entry.won_seq
+        removed_at[row] = entry.removed_at
         batch_offset[row], offset[row] = entry.value.batch_offset, entry.value.offset
         committed[row] = entry.value.commit_timestamp
         expires[row] = entry.value.expire_timestamp
@@ -105,7 +109,7 @@ def offset_columns(FoldState fold not None):
         bound[i, 2], bound[i, 3] = at + 4 + group_size, at + 4 + group_size + topic_size
         partition[i] = load_i32(&keys[at + 4 + group_size + topic_size])
         at = ends[i]
-    for name in ("base_seq", "won_seq", "flags"):
+    for name in (*PLACES, "flags"):
         del columns[name]
     return {**columns, "keys": np.asarray(keys), "bounds": bounds, "partition": partitions}
 
@@ -126,11 +130,12 @@ cdef list entries_from(FoldState fold, uint32_t first, dict names):
     cdef list rows = []
     cdef Entry* entry
     cdef uint32_t i
+    cdef bint of_4x = follows_4x(fold)
     begin_read(&fold.users, IN_USE)
     try:
         for i in range(first, min(first + ENTRIES_AT_ONCE, fold.table.count)):
             entry = &fold.table.entries[i]
-            if entry.present:
+            if is_visible(entry, of_4x):
                 rows.append((decoded_key(fold, i, names), Committed(
                     entry.value.batch_offset, entry.value.offset, entry.value.commit_timestamp,
                     entry.value.expire_timestamp, entry.value.leader_epoch,
@@ -206,6 +211,26 @@ cdef bytes key_bytes(FoldState fold, uint32_t index):
     cdef Entry* entry = &fold.table.entries[index]
     cdef const uint8_t* start = fold.table.arena + entry.key_at
     return start[:entry.key_size]
+
+
+def pending_commits(FoldState fold not None):
+    """Return the commits that open transactions hold: producer id, key, value."""
+    cdef list rows = []
+    cdef dict names = {}
+    cdef uint32_t index
+    cdef bint of_4x = follows_4x(fold)
+    begin_read(&fold.users, IN_USE)
+    try:
+        for producer_id, producer in fold.producers.items():
+            for key, committed in producer.pending.items():
+                # A caller may have written any number there.
+                index = within(key, "the index of a key", 0, <int64_t>fold.table.count - 1)
+                if committed is not None and not is_removed(
+                        &fold.table.entries[index], committed.batch_offset, of_4x):
+                    rows.append((producer_id, decoded_key(fold, index, names), committed))
+    finally:
+        end_use(&fold.users)
+    return rows
 
 
 def group_ids(FoldState fold not None):
