@@ -96,7 +96,7 @@ def test_states_of_one_log_have_the_same_bytes_wherever_the_log_lay():
     for _ in range(2):
         fold = PartitionFold(**TRACKED)
         fold.scan(bytes(bytearray(data)))
-        columns, _tracks, producers, *_others, history, _, _, _, _ = dump(fold)
+        columns, _tracks, producers, *_others, history, _, _, _, _, _ = dump(fold)
         arrays = [part.tobytes() if hasattr(part, "tobytes") else part for part in history]
         states.append((producers, arrays, {k: v.tobytes() for k, v in columns.items()}))
     assert states[0] == states[1]
