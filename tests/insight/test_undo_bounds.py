@@ -8,10 +8,17 @@ from coterie._core.fold.producers import Committed
 from coterie.insight.questions import undo, undo_notes
 from coterie.insight.questions.undo_notes import Removed
 from coterie.insight.records.partition_view import read_partitions
+from coterie.messages import encode_key, encode_value
 from support.insight.lives import commit, life, member, written
+from support.log_writer import batch
 
 DAY = 86_400_000
 T0 = 1_795_000_000_500
+EPOCH = (
+    T0,
+    encode_key({"version": 3, "data": {"groupId": "other"}}),
+    encode_value(3, {"version": 0, "data": {"epoch": 1, "metadataHash": 1}}),
+)  # only Kafka 4.x writes it
 LOST = "removed at 2026-11-18T11:06:40.500Z: "
 ANEW = "the topic was created again, and offset 10 is of the old one"
 
@@ -183,6 +190,20 @@ def test_what_is_restored_expires_as_its_group_stands_at_the_end(tmp_path):
         ("x", "t", 0): ("deleted", None, None),
     }
     assert [key[0] for key in rows] == ["g", "g", "m", "s", "x"]
+
+
+@pytest.mark.parametrize(("first", "expires_at"), [([], T0 + 1_020), ([EPOCH], None)])
+def test_what_a_transaction_holds_does_not_expire_in_a_log_of_4x(tmp_path, first, expires_at):
+    """As OffsetMetadataManager.cleanupExpiredOffsets, for groups of any type."""
+    appends = [*first, commit(T0, {0: 10, 1: 20}), life(T0 + 30, 1, state_ms=T0 + 20)]
+    folder = written(tmp_path, *appends)
+    end = 2 + len(appends) - 1
+    pending = batch(end, commit(T0 + 40, {0: 11}), producer_id=7, transactional=True)
+    (log,) = folder.glob("*/*.log")
+    log.write_bytes(log.read_bytes() + pending)
+    (view,) = read_partitions([folder])
+    rows = undo.rows(view, undo.Parameters(T0, retention_ms=1_000))
+    assert [row["expires_at"] for row in rows] == [expires_at, T0 + 1_020]
 
 
 def test_what_a_group_committed_last_before_since_is_left_out(tmp_path):

@@ -15,6 +15,7 @@ import numpy as np
 from coterie._core.codec.text import decode_utf8
 from coterie._core.fold import partial
 from coterie.insight.offsets.key_removals import KeyRemovals
+from coterie.insight.offsets.removal_reasons import is_of_4x
 from coterie.insight.offsets.topic_ids import TopicIds
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
 from coterie.insight.questions.undo_notes import note, removed_since
@@ -99,6 +100,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
         for producer in producers
         for row in producer["offsets"]
     }
+    held = pending if is_of_4x(view) else set()  # OffsetMetadataManager.cleanupExpiredOffsets
     found = aggregates_of(view, aggregates, parameters)
     removed = removed_since(view, found[REMOVALS], parameters.at_ms, parameters.retention_ms)
     renewed = found[TOPIC_IDS].changed()
@@ -133,7 +135,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
             "rewound_at": rewound_at,
             "offset_by_record_times": other_offset(key, offset, by_times),
             "expires_at": None
-            if offset is None or head is None
+            if offset is None or head is None or key in held
             else expires_at_ms(head, parameters),
             "removed_at": None if gone is None else gone.at_ms,
             "removal": None if gone is None else gone.reason,
