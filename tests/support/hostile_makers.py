@@ -413,7 +413,7 @@ CORE_GOOD = {
     "within.least": 0, "within.most": 5, "MappingGuard.data": MAPPING,
     "tracks.fold": lambda: PartitionFold(tracking=(None, None, None)), "tail": [],
     "direction": "request", "fill": True, "tags": True, "apis": [], "make": lambda: a_layout,
-    "fields": BEAT_FIELDS, "flexible": True,
+    "fields": BEAT_FIELDS, "flexible": True, "of_4x": True,
     "layout_of.version": 4, "below.name": "groupId", "first": 0, "last": 4, "longest": 100,
     "with_events": True, "payload": None,
     "encode_sized.records": b"\0\0\0\1\xff\xff\xff\xffk",
