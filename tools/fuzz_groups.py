@@ -29,7 +29,7 @@ def topic(name, count):
 
 
 class Client:
-    """A member: what it was told last."""
+    """A member, by the last response to it."""
 
     def __init__(self, rng, number):
         self.rng, self.name, self.group = rng, f"m{number}", rng.choice(GROUPS)
@@ -138,13 +138,13 @@ def drawn_trace(rng, classic):
               "topics": [topic("t", 4), topic("u", 3)]}]  # fmt: skip
     coordinator = GroupCoordinator(config)
     coordinator.handle({"op": "metadata", "topics": lines[0]["topics"]})
-    clients, asked, at = [Client(rng, number) for number in range(4)], {}, 0
+    clients, in_flight, at = [Client(rng, number) for number in range(4)], {}, 0
     for number in range(rng.randint(20, 150)):
         at += rng.choice([0, 0, 1, 500, 3000, 3000, 20000])
         who = rng.choice(clients)
         if rng.random() < 0.3:
             event, who = other_event(rng, clients), None
-        elif who in asked and response_of(asked[who]) is None and rng.random() < 0.8:
+        elif who in in_flight and response_of(in_flight[who]) is None and rng.random() < 0.8:
             continue
         else:
             if classic and who.classic in (None, rng.random() < 0.1):
@@ -152,13 +152,13 @@ def drawn_trace(rng, classic):
                 who.forget()
             event = who.classic_request() if who.classic else who.consumer_request()
         coordinator.advance(at)
-        for each, pending in list(asked.items()):
+        for each, pending in list(in_flight.items()):
             if response_of(pending) is not None:
-                each.take(response_of(asked.pop(each)))
+                each.take(response_of(in_flight.pop(each)))
         lines.append({"at": at, "id": number, **event})
         answer = coordinator.handle({"at": at, **event})
         if who is not None:
-            asked[who] = answer
+            in_flight[who] = answer
     lines.append({"at": at + 100_000, "op": "advance"})
     return lines
 

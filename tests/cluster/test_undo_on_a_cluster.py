@@ -477,15 +477,15 @@ def test_all_warnings_come_before_the_commit_and_those_of_lost_records_need_yes(
     execute = undo(broker, at_ms, "--execute", "--save", tmp_path / "before.csv")
     fails(*execute, says=(*risks, "nothing was committed (--yes commits it)"))
     assert (committed(broker, "g"), os.listdir(tmp_path)) == (now, [])
-    said = []
+    printed = []
 
     def looking(body, answer):  # the last time is before the commit
-        said.append(sys.stderr.buffer.getvalue().decode())
+        printed.append(sys.stderr.buffer.getvalue().decode())
         return answer
 
     lies["OffsetFetch"] = looking
     coterie_ok(*execute, "--yes")
-    assert all(text in said[-1] for text in risks)
+    assert all(text in printed[-1] for text in risks)
     assert committed(broker, "g") == {("orders", 0): 9, ("orders", 1): 5, ("clicks", 0): 100}
 
 

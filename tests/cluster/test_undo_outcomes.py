@@ -247,10 +247,10 @@ GOES_BACK = [
 
 @pytest.mark.parametrize("agrees", [True, False])
 def test_people_agree_at_a_terminal_after_all_warnings(executed, at_terminal, capsys, agrees):
-    cluster, said = Cluster({"g": {("t", 0): 8}}, {("t", 0): (0, 9)}), []
+    cluster, printed = Cluster({"g": {("t", 0): 8}}, {("t", 0): (0, 9)}), []
 
     def agree():
-        said.append(capsys.readouterr().err)
+        printed.append(capsys.readouterr().err)
         return agrees
 
     at_terminal(agree)
@@ -260,7 +260,7 @@ def test_people_agree_at_a_terminal_after_all_warnings(executed, at_terminal, ca
     else:
         with pytest.raises(Failed, match="nothing was committed"):
             executed(cluster, {("g", "t", 0): 5}, yes=False)
-    assert said == ["".join(f"coterie: {line}\n" for line in GOES_BACK)]
+    assert printed == ["".join(f"coterie: {line}\n" for line in GOES_BACK)]
     assert "a note" not in capsys.readouterr().err
     assert len(cluster.made) == agrees
 

@@ -27,7 +27,7 @@ from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import key_order
 from coterie.state.rows import (
     head_rows,
-    pending_by_group,
+    pending_rows,
     visible_offsets,
 )
 from coterie.times import MAX_MS
@@ -123,14 +123,11 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     log order before its present row.
     """
     visible = [(group, row) for group, row in visible_offsets(view.fold) if row is not None]
-    pending = pending_by_group(view.fold)
-    heads = head_rows(view.fold, (*(group for group, _ in visible), *pending))
     undecided = {
-        (group, row["topic"], row["partition"])
-        for group, producers in pending.items()
-        for producer in producers
-        for row in producer["offsets"]
+        (group, row["topic"], row["partition"]) for group, _, row in pending_rows(view.fold)
     }
+    pending = {group for group, _, _ in undecided}
+    heads = head_rows(view.fold, (*(group for group, _ in visible), *sorted(pending)))
     holds = is_of_4x(view)
     states = [standing(group, heads[group], row, undecided, holds) for group, row in visible]
     removals = aggregates_of(view, aggregates, parameters)[REMOVALS]

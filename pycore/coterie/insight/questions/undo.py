@@ -24,7 +24,7 @@ from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import key_order
 from coterie.state.partial import Tracking
-from coterie.state.rows import head_rows, pending_by_group
+from coterie.state.rows import head_rows, pending_rows
 
 NAME = "undo"
 REMOVALS, TOPIC_IDS = "undo.removals", "undo.topic_ids"  # aggregates
@@ -94,12 +94,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     latest = dict(partial.offset_entries(view.fold))
     heads = head_rows(view.fold, ())
     simple = {group for group, _, _ in latest}
-    pending = {
-        (group, row["topic"], row["partition"])
-        for group, producers in pending_by_group(view.fold).items()
-        for producer in producers
-        for row in producer["offsets"]
-    }
+    pending = {(group, row["topic"], row["partition"]) for group, _, row in pending_rows(view.fold)}
     held = pending if is_of_4x(view) else set()  # OffsetMetadataManager.cleanupExpiredOffsets
     found = aggregates_of(view, aggregates, parameters)
     removed = removed_since(view, found[REMOVALS], parameters.at_ms, parameters.retention_ms)

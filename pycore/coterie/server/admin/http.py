@@ -46,6 +46,9 @@ class Limits(NamedTuple):
     idle_s: float = 60.0
 
 
+LIMITS = Limits()
+
+
 class HttpSite:
     """What is served at an address, to whom, and the connections to it."""
 
@@ -202,7 +205,7 @@ async def serve(
     respond: Respond,
     access: Access,
     tls: ssl.SSLContext | None = None,
-    limits: Limits = Limits(),  # noqa: B008 - it cannot change
+    limits: Limits = LIMITS,
 ) -> Acceptor:
     """Serve requests at an address with a function, until the acceptor is closed.
 
