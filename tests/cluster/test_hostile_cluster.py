@@ -198,7 +198,8 @@ def test_offsets_that_were_not_requested_are_refused_and_the_copy_stays(tmp_path
     out = tmp_path / "copy"
     with Scripted() as broker:
         assert coterie(*fetch(broker, out, config)).returncode == 0
-    with Scripted(ListOffsets=Scripted.listed(0, 2)) as broker:  # it sends offset 0 again
+    again = Scripted.fetched(batch(), end=2)
+    with Scripted(ListOffsets=Scripted.listed(0, 2), Fetch=again) as broker:
         fails(*fetch(broker, out, config), says="sent offsets 0 to 0; offset 1 was requested")
     assert copied(out) == {0: batch()}
 
@@ -207,6 +208,31 @@ def test_an_offset_that_is_none_is_one_line(tmp_path, config):
     with Scripted(ListOffsets=Scripted.listed(0, -1)) as broker:
         says = f"{TOPIC}-0: the broker answers offset -1"
         fails(*fetch(broker, tmp_path / "copy", config), says=says)
+
+
+def test_brokers_that_become_those_of_another_cluster_are_refused(tmp_path, config):
+    ids = iter("cddd")
+    with Scripted(Fetch=Scripted.fetched(None, errorCode=6)) as broker:
+        metadata = broker.answers["Metadata"]
+        broker.answers["Metadata"] = lambda _: metadata | {"clusterId": next(ids)}
+        says = "the brokers were of cluster c, now d"
+        fails(*fetch(broker, tmp_path / "copy", config), says=says)
+
+
+@pytest.mark.parametrize("numbers", [[], [1], [0, 2], [-1, 0], [0, 0]])
+def test_a_topic_whose_partitions_are_not_all_named_is_not_copied(tmp_path, config, numbers):
+    """A group's partition follows from their count; without any, a copy was complete."""
+    with Scripted() as broker:
+        (topic,) = broker.answers["Metadata"]["topics"]
+        topic["partitions"] = [topic["partitions"][0] | {"partitionIndex": n} for n in numbers]
+        fails(*fetch(broker, tmp_path / "copy", config), says="does not name all of its part")
+
+
+@pytest.mark.parametrize("host", ["", "a" * 70 + ".example", "a\0b", "no such host"])
+def test_a_name_of_a_broker_that_is_none_is_one_line(tmp_path, config, host):
+    with Scripted() as broker:
+        broker.answers["Metadata"]["brokers"][0]["host"] = host
+        fails(*fetch(broker, tmp_path / "copy", config), says="broker 1, ")
 
 
 def test_a_partition_without_a_leader_is_named(tmp_path, config):

@@ -10,7 +10,7 @@ pytest.importorskip("aiokafka")
 
 from coterie.cluster.copy_state import CopyState, LogStartMove
 from coterie.cluster.errors import ClusterError, Unavailable
-from coterie.cluster.lanes import CopiedPartition, Lane
+from coterie.cluster.lanes import CopiedPartition, Lane, fetched_rows
 from coterie.cluster.segments import PartitionCopy
 from coterie.messages import encode_batch
 from support.cluster.leader import Leader, batches
@@ -231,8 +231,8 @@ def test_an_answer_that_cannot_be_of_this_log_ends_the_copy(tmp_path, answer, sa
     assert (tmp_path / "t-3" / f"{0:020}.log").read_bytes() == before
 
 
-def flipped(data, at):
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+def flipped(data, at, bit=1):
+    return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
 
 
 LIES = [
@@ -245,6 +245,8 @@ LIES = [
         (flipped(batches(3, 4), at), "without a whole batch at offset 3")
         for at in (8, 11, 16, 17, 23, 26, 60, 70)  # length, magic, checksum, deltas, a record
     ),
+    # 3 becomes 7, which only the beginning of the next batch contradicts
+    (flipped(batches(3, 4), 7, 4) + batches(4, 5)[:-1], "without a whole batch at offset 3"),
 ]
 
 
@@ -285,6 +287,14 @@ def test_a_lane_that_follows_waits_while_a_batch_stays_damaged(tmp_path):
     copying.run(Leader({3: (0, 1)}, *[{3: flipped(batches(0, 1), 70)}] * 3))
     assert "t-3: the broker sent" in str(copying.lane.error)
     assert copying.lane.unfinished() == copying.partitions
+
+
+def test_a_copy_is_complete_once_damaged_bytes_at_its_end_are_gone(tmp_path):
+    rows = [batches(0, 2), batches(0, 1), b"", {"errorCode": NOT_LEADER}]
+    copying = Copying(tmp_path, 3, follow=True).run(Leader({3: (0, 2)}, *({3: r} for r in rows)))
+    (partition,) = copying.partitions
+    assert (partition.is_complete, partition.damage, partition.failures) == (True, None, 0)
+    assert partition.state.complete_until_ms > 1_796_133_904_000  # as of the empty response
 
 
 def test_a_copy_ends_where_the_log_ended_when_it_began(tmp_path):
@@ -381,6 +391,10 @@ def test_a_leader_that_answers_without_a_row_is_not_asked_at_once_again(tmp_path
         ({"errorCode": OUT_OF_RANGE}, "t-3: offset 3 is out of range", -1),
         ({"errorCode": NOT_LEADER}, "t-3: the broker answers NOT_LEADER_OR_FOLLOWER", 5),
         ({"logStartOffset": 4}, "t-3: the log's start has moved", 5),
+        ({"logStartOffset": 10}, "t-3: the broker says that its log begins at offset 10 and e", 5),
+        ({"highWatermark": 8}, "t-3: the end of the broker's log went back from 9 to 8", 5),
+        ({"highWatermark": 3}, "t-3: the end of the broker's log went back from 9 to 3", 5),
+        ({"highWatermark": -1}, "t-3: the end of the broker's log went back from 9 to -1", 5),
         ({}, "t: the broker sends nothing of its log", 5),
         ({"divergingEpoch": {"epoch": -1, "endOffset": -1}}, "sends nothing of its log", 5),
     ],
@@ -401,11 +415,45 @@ def test_an_end_of_the_log_that_is_not_told_may_pass(tmp_path):
     assert str(copying.lane.error) == "t-4: the broker does not say where its log ends"
 
 
-def test_an_answer_about_another_partition_is_refused(tmp_path):
-    leader = Leader({3: (0, 9), 4: (0, 0)}, {4: b""})
-    copying = Copying(tmp_path, 3)
-    with pytest.raises(ClusterError, match="t: a response about another partition"):
-        copying.run(leader)
+def test_ends_of_a_log_that_cannot_be_may_pass(tmp_path):
+    """A copy was complete at once, at an offset that was no one's."""
+    copying = Copying(tmp_path, 3, follow=True).run(Leader({3: (10, 9)}))
+    assert "t-3: the broker says that its log begins at offset" in str(copying.lane.error)
+    (partition,) = copying.partitions
+    assert (partition.state, partition.is_complete, copying.bytes_of(3)) == (None, False, {})
+
+
+def test_a_copy_that_follows_is_not_complete_at_an_end_that_went_back(tmp_path):
+    rows = [{"records": batches(0, 2)}, {"records": b"", "highWatermark": 2}]
+    copying = Copying(tmp_path, 3, follow=True).run(Leader({3: (0, 9)}, *({3: r} for r in rows)))
+    assert "went back from 9 to 2" in str(copying.lane.error)
+    assert not copying.partitions[0].is_complete
+
+
+@pytest.mark.parametrize("code", [-1, 2, 10, 76, 12_345])  # CORRUPT_MESSAGE, ... and unknown ones
+def test_what_a_broker_cannot_read_is_named_and_other_partitions_are_copied(tmp_path, code):
+    """One damaged partition ended the copies of all."""
+    sent = [{3: {"errorCode": code}, 4: batches(at, at + 1)} for at in range(3)]
+    copying = Copying(tmp_path, 3, 4).run(Leader({3: (0, 5), 4: (0, 3)}, *sent))
+    assert copying.partitions[0].damage.startswith("t-3: the broker answers ")
+    assert [p.is_refused for p in copying.partitions] == [True, False]
+    assert [p.is_complete for p in copying.partitions] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"topic": "u", "partitions": [{"partitionIndex": 3}]},
+        {"topicId": "id-of-u", "partitions": [{"partitionIndex": 3}]},
+        {"topic": "t", "partitions": [{"partitionIndex": 5}]},
+        {"topic": "t", "partitions": [{"partitionIndex": -1}]},
+        {"topic": "t", "partitions": [{"partitionIndex": 3}] * 2},
+    ],
+)
+def test_rows_that_were_not_requested_are_refused(about):
+    response = {"errorCode": 0, "responses": [about]}
+    with pytest.raises(ClusterError, match=r"a response about (another partition|it twice)"):
+        fetched_rows(response, "t", TOPIC_ID, {3})
 
 
 def test_a_segment_that_was_begun_takes_no_offsets_from_before_it(tmp_path):

@@ -45,7 +45,7 @@ class Brokers:
         if isinstance(answer, Exception):
             raise answer
         at = part["fetchOffset"]
-        row = {"errorCode": 0, "records": batches(at, at + 1)} | answer
+        row = {"partitionIndex": NUMBER, "errorCode": 0, "records": batches(at, at + 1)} | answer
         return {"errorCode": 0, "responses": [{"topic": "t", "partitions": [row]}]}
 
 

@@ -83,7 +83,7 @@ class Link:
     async def ask(self, api, body):
         self.requests.append(api)
         nodes = [{"nodeId": n, "host": f"h{n}", "port": 9_000 + n} for n in (7, 3, 5)]
-        topic = {"name": "t", "errorCode": 0, "partitions": []}
+        topic = {"name": "t", "errorCode": 0, "partitions": [{"partitionIndex": 0, "leaderId": 3}]}
         return {"clusterId": "c", "brokers": nodes, "topics": [topic]}
 
     def close(self):

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,7 @@ pytest.importorskip("aiokafka")
 
 from coterie.cluster import copying, lanes, segments
 from coterie.cluster.client_config import ClientConfig
-from coterie.cluster.cluster import Cluster, TopicView, addresses_of
+from coterie.cluster.cluster import Cluster, addresses_of
 from coterie.cluster.copy_state import STATE_FILE, read_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
 from coterie.cluster.errors import ClusterError, MadeAgain
@@ -19,7 +18,7 @@ from coterie.cluster.segments import Batches, PartitionCopy, sound_batches
 from coterie.errors import LogError
 from coterie.messages import encode_batch, partition_for
 from coterie.server import Broker
-from support.cluster.leader import Leader, batches
+from support.cluster.leader import Leader, batches, copied
 from support.commandline import fails
 from support.log_writer import batch, commit
 from support.server.groups_of_a_broker import TOPIC, commit_offsets
@@ -134,36 +133,6 @@ def test_a_copy_is_closed_once_whatever_happens(tmp_path, monkeypatch):
 # ---- partitions of several leaders
 
 
-def copied(folder, leaders, clock, observer=None, stop=None, ids=("c", "id-of-t"), **plan):
-    """Copy partitions of a topic; ``leaders``: of each partition.
-
-    ``ids``: of the cluster, and of the topic, one for each time that it is looked up.
-    """
-    topic_ids, nodes = list(ids[1:]), {number: number + 7 for number in leaders}
-
-    async def topic(name):
-        return TopicView("t", topic_ids.pop(0) if topic_ids[1:] else topic_ids[0], nodes)
-
-    async def connection(node, lane):
-        return leaders[node - 7]
-
-    cluster = SimpleNamespace(
-        config=ClientConfig({"retry.backoff.ms": "1"}),
-        cluster_id=ids[0],
-        topic=topic,
-        connection=connection,
-    )
-    plan = CopyPlan(folder, "t", **plan)
-
-    async def run():
-        try:
-            return await copy_partitions(cluster, plan, now_ms=clock, observer=observer, stop=stop)
-        finally:  # whatever ends the copy, nothing of it goes on
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    return asyncio.run(run())
-
-
 def test_the_progress_of_a_copy_is_that_of_all_its_partitions(tmp_path):
     told, complete = [], []
 
@@ -226,6 +195,36 @@ def test_a_wait_is_said_once_until_the_leader_has_answered(tmp_path):
     assert lines == [f"{why}; trying again until it is there"] * 2
     assert waits[:4] == [{"t-0": why}, {"t-0": why}, {}, {"t-0": why}]
     assert leader.requested()[:4] == [[(0, 0, -1)]] * 3 + [[(0, 2, 5)]]
+
+
+def test_a_damaged_partition_does_not_hold_up_the_others_of_its_leader(tmp_path):
+    """Each of their responses waited for another list of offsets, and a pause."""
+    lines, lists, stop = [], [], asyncio.Event()
+
+    class Half(Leader):
+        async def ask(self, api, body):
+            (topic,) = body["topics"]
+            if api == "ListOffsets":
+                lists.append([part["partitionIndex"] for part in topic["partitions"]])
+                return await super().ask(api, body)
+            at = {part["partition"]: part["fetchOffset"] for part in topic["partitions"]}
+            if at.get(1) == 40:
+                stop.set()
+            await asyncio.sleep(0)
+            sent = {0: b"\xff" * 90, 1: batches(at.get(1, 0), at.get(1, 0) + 1)}
+            self.fetched = [{number: sent[number] for number in at}]
+            return await super().ask(api, body)
+
+    class Noted(CopyObserver):
+        def notice(self, line):
+            lines.append(line)
+
+    leader = Half({0: (0, 40), 1: (0, 40)})
+    damage = "t-0: the broker sent 90 bytes without a whole batch at offset 0"
+    with pytest.raises(ClusterError, match=f"{damage}; what follows is not in the copy"):
+        copied(tmp_path, {0: leader, 1: leader}, lambda: 1, Noted(), stop, follow=True)
+    assert len([numbers for numbers in lists if 1 in numbers]) <= 4  # two for each lane
+    assert lines == [f"{damage}; trying again until it is sound"]
 
 
 def test_a_topic_that_was_made_again_is_noticed_whatever_brokers_show_between(tmp_path):

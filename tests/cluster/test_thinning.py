@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("aiokafka")
 
 from coterie.cluster.errors import ClusterError
-from coterie.cluster.thinning import drop_replaced, old_segments, thin
-from coterie.messages import LogReader
+from coterie.cluster.thinning import are_left, drop_replaced, old_segments, thin
+from coterie.log.batch_headers import batch_headers
+from coterie.messages import LogReader, encode_batch
 from coterie.state.partial import scan
 from coterie.state.rows import visible_offsets
 from support.log_writer import batch, commit
@@ -137,7 +138,7 @@ def test_a_disk_that_takes_no_new_file_leaves_the_copy_as_it_is(folder, batches,
     assert data_of(folder) == before
 
 
-@pytest.mark.parametrize("killed_at", range(5))
+@pytest.mark.parametrize("killed_at", range(10))
 def test_a_copy_that_is_killed_anywhere_has_the_same_state(folder, batches, monkeypatch, killed_at):
     whole, moments = state_of(data_of(folder)), []
 
@@ -162,6 +163,7 @@ def test_a_copy_that_is_killed_anywhere_has_the_same_state(folder, batches, monk
     drop_replaced(folder)
     assert state_of(data_of(folder)) == whole
     assert not list(folder.glob("*.cleaned"))
+    assert not list(folder.glob("*.swap"))
     if names(folder) != list(range(0, RECORDS, SEGMENT)):
         assert data_of(folder) == b"".join(compacted(batches))
 
@@ -186,49 +188,56 @@ def test_old_segments_go_once_what_replaces_them_is_on_the_disk(folder, batches,
         monkeypatch.setattr(path, name, recorded(name, getattr(path, name)))
     run(folder, broker_of(compacted(batches)))
     size = sum(map(len, compacted(batches)[:KEYS]))
-    assert done == [size, "replace", "folder", "unlink", "unlink"]
+    assert done == [
+        *(size, "folder", "replace", "folder"),
+        *("unlink", "unlink", "folder", "unlink", "folder"),  # the last is the file that names them
+    ]
 
 
 @pytest.mark.parametrize(
-    ("segments", "left"),
+    ("bases", "end", "rest", "left"),
     [
-        ([(0, 0, 30), (10, 10, 20), (30, 30, 40)], [0, 30]),  # killed before the old one went
-        ([(0, 0, 30), (29, 29, 30), (30, 30, 40)], [0, 30]),
-        ([(0, 0, 30), (10, 10, 20), (20, 20, 25)], [0, 10, 20]),  # never the one that grows
-        ([(0, 0, 30), (29, 29, 30)], [0, 29]),
-        ([(0, 0, 30), (30, 30, 40)], [0, 30]),
-        ([(0, 27, 30), (10, 10, 20), (20, 20, 30), (30, 30, 40)], [0, 30]),
-        ([(0, 0, 0), (10, 10, 20)], [0, 10]),  # nothing was left of the old offsets
-        ([(10, 10, 20)], [10]),
-        ([], []),
+        ([0, 10, 20, 30], 30, ".swap", [0, 30]),  # killed before the old ones went
+        ([0, 20, 30], 30, ".swap", [0, 30]),
+        ([0, 10, 20, 30], 20, ".swap", [0, 20, 30]),
+        ([0, 10, 20], 30, ".swap", [0, 20]),  # never the one that grows
+        ([0, 30], 30, ".swap", [0, 30]),
+        ([10], 30, ".swap", [10]),
+        ([], 30, ".swap", []),
+        ([0, 10, 20, 30], 30, ".swap .cleaned", [0, 10, 20, 30]),  # killed before it took its place
+        ([0, 10, 20, 30], 30, ".cleaned", [0, 10, 20, 30]),
     ],
 )
-def test_segments_that_the_first_one_has_replaced_are_removed(tmp_path, batches, segments, left):
-    for base, first, end in segments:
-        (tmp_path / f"{base:020}.log").write_bytes(b"".join(batches[first:end]))
-    (tmp_path / f"{0:020}.cleaned").write_bytes(b"half")
+def test_segments_that_the_first_one_has_replaced_are_removed(tmp_path, bases, end, rest, left):
+    for base in bases:
+        (tmp_path / f"{base:020}.log").touch()
+    for name in rest.split():
+        (tmp_path / f"{end:020}{name}").touch()
     drop_replaced(tmp_path)
     assert names(tmp_path) == left
-    assert not list(tmp_path.glob("*.cleaned"))
+    assert not [*tmp_path.glob("*.cleaned"), *tmp_path.glob("*.swap")]
 
 
-def flipped(data, at):
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+def flipped(data, at, bit=1):
+    return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
 
 
-@pytest.mark.parametrize("at", [2, 23, 26, 70])  # base offset, last offset delta, a record
+@pytest.mark.parametrize("at", [2, 7, 23, 26, 70])  # base offset, last offset delta, a record
 def test_a_damaged_first_segment_has_replaced_nothing(folder, batches, at):
-    """One bit of an offset made every other segment, and the one that grows, go."""
+    """One bit of an offset made every other segment, and the one that grows, go.
+
+    No checksum covers the base offset: 9 becomes 25, which lies in another segment.
+    """
     first = folder / f"{0:020}.log"
     last = len(first.read_bytes()) - len(batches[SEGMENT - 1])
-    first.write_bytes(flipped(first.read_bytes(), last + at))
+    first.write_bytes(flipped(first.read_bytes(), last + at, 16))
     before = data_of(folder)
     drop_replaced(folder)
     assert (data_of(folder), names(folder)) == (before, list(range(0, RECORDS, SEGMENT)))
 
 
 @pytest.mark.parametrize("at", [0, 7, 23, 26, 70])
-@pytest.mark.parametrize("number", [0, 11, 29])
+@pytest.mark.parametrize("number", [0, 6, 11, 29])  # 6 becomes 7, which the copy has, too
 def test_damaged_batches_of_a_broker_replace_nothing(folder, batches, at, number):
     before = data_of(folder)
     sent = [flipped(each, at) if n == number else each for n, each in enumerate(batches)]
@@ -239,6 +248,16 @@ def test_damaged_batches_of_a_broker_replace_nothing(folder, batches, at, number
     with pytest.raises(ClusterError, match="topic-0: the broker sends"):
         run(folder, fetch)
     assert (data_of(folder), list(folder.glob("*.cleaned"))) == (before, [])
+
+
+def test_batches_that_compaction_has_written_anew_are_left_of_known_ones(tmp_path):
+    records = [(0, 7, b"k", b"v"), (1, 8, b"l", None)]
+    known = encode_batch(records, base_offset=0)
+    fewer = encode_batch(records[1:], base_offset=0)
+    horizon = encode_batch(records, base_offset=0, delete_horizon_ms=99)
+    other = encode_batch([(0, 7, b"k", b"w"), records[1]], base_offset=0)
+    for left, is_left in ((known, True), (fewer, True), (horizon, True), (other, False)):
+        assert are_left(batch_headers(left), left, batch_headers(known)) is is_left
 
 
 @pytest.mark.parametrize(("log_start", "asked"), [(0, 0), (4, 4), (25, 25)])

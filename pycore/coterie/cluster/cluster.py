@@ -293,5 +293,8 @@ def _topic_of(topic: dict[str, Any]) -> TopicView:
         part["partitionIndex"]: part["leaderId"] if part["leaderId"] >= 0 else None
         for part in topic["partitions"]
     }
+    count = len(topic["partitions"])
+    if not count or leaders.keys() != set(range(count)):
+        raise Unavailable(f"topic {name}: the broker does not name all of its partitions")
     topic_id = topic.get("topicId")
     return TopicView(name, None if topic_id in (None, NO_ID) else topic_id, leaders)

@@ -26,8 +26,8 @@ from coterie.cluster.copy_state import (
     read_copy_state,
     write_copy_state,
 )
-from coterie.cluster.errors import ClusterError, MadeAgain, NoTopic, Unavailable
-from coterie.cluster.lanes import CopiedPartition, Lane, fetch_request
+from coterie.cluster.errors import ClusterError, Damaged, MadeAgain, NoTopic, Unavailable
+from coterie.cluster.lanes import CopiedPartition, Lane, fetch_request, fetched_rows
 from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
 from coterie.cluster.stopping import run_until
 from coterie.cluster.thinning import drop_replaced, old_segments, thin
@@ -184,6 +184,7 @@ class _Copying:
         self._saved_ms = 0
         self._saved: set[int] = set()
         self._was_complete = self._is_waiting = False
+        self._cluster_id: str | None = None
         self._topic_id: str | None = None
         self._reasons: dict[str, str] = {}  # why partitions wait, by name
         self._not_thinned: dict[int, str] = {}  # why, by partition
@@ -241,8 +242,10 @@ class _Copying:
             part["partitionMaxBytes"] = min(limit, THIN_BYTES)
             body = fetch_request(view.name, view.topic_id, [part], part["partitionMaxBytes"], 0)
             response = await connection.ask("Fetch", body)
-            rows = [row for topic in response["responses"] for row in topic["partitions"]]
-            return response | dict(*rows)
+            rows = fetched_rows(response, view.name, view.topic_id, {partition.number})
+            if len(rows) != 1:
+                raise Unavailable(f"{partition.name}: the broker sends nothing of its log")
+            return rows[0]
 
         await thin(old, partition.state.log_start, fetch, partition.name)
 
@@ -264,6 +267,10 @@ class _Copying:
             if not self._plan.follow:
                 raise
             return self._wait_for(name, Unavailable(str(error)))
+        cluster_id = self._cluster.cluster_id
+        if None not in (cluster_id, self._cluster_id) and cluster_id != self._cluster_id:
+            raise ClusterError(f"the brokers were of cluster {self._cluster_id}, now {cluster_id}")
+        self._cluster_id = self._cluster_id or cluster_id
         if None not in (view.topic_id, self._topic_id) and view.topic_id != self._topic_id:
             raise MadeAgain(name, str(view.topic_id))
         self._topic_id = self._topic_id or view.topic_id
@@ -311,17 +318,20 @@ class _Copying:
     def _start(self, view: TopicView) -> Unavailable | None:
         """Start a lane for each leader of a waiting partition; return why some go on waiting."""
         waiting = {partition.number: partition for partition in self._waiting}
-        by_leader = view.by_leader(waiting)
+        damaged = [number for number, partition in waiting.items() if partition.is_refused]
+        by_leader = view.by_leader(waiting.keys() - damaged)
+        # Damaged partitions have lanes of their own, which end again and again; others go on.
+        lanes = [*by_leader.items(), *view.by_leader(damaged).items()]
         config = self._cluster.config
         partition_bytes = config.whole("max.partition.fetch.bytes")
-        for leader, numbers in by_leader.items():
+        for leader, numbers in lanes:
             partitions = [waiting.pop(number) for number in numbers]
             lane = Lane(
                 self._plan.topic,
                 view.topic_id,
                 partitions,
                 follow=self._plan.follow,
-                max_bytes=max(partition_bytes, RESPONSES_BYTES // len(by_leader)),
+                max_bytes=max(partition_bytes, RESPONSES_BYTES // len(lanes)),
                 partition_bytes=partition_bytes,
                 wait_ms=config.whole("fetch.max.wait.ms"),
                 now_ms=self._now_ms,
@@ -369,9 +379,10 @@ class _Copying:
         return error
 
     async def _pause(self, error: Unavailable) -> None:
-        if self._plan.follow and not self._is_waiting:
-            self._observer.notice(f"{error}; trying again until it is there")
-        self._is_waiting = True
+        if not isinstance(error, Damaged):  # which its lane has said
+            if self._plan.follow and not self._is_waiting:
+                self._observer.notice(f"{error}; trying again until it is there")
+            self._is_waiting = True
         await self._backoff.wait(error)
 
     def _written(

@@ -8,6 +8,7 @@ from coterie.wire.apis import name_of
 
 __all__ = [
     "ClusterError",
+    "Damaged",
     "MadeAgain",
     "NoPermission",
     "NoTopic",
@@ -39,6 +40,10 @@ class MadeAgain(ClusterError):
 
 class Unavailable(ClusterError):
     """A leader, a broker or a connection that is not there now, but may be soon."""
+
+
+class Damaged(Unavailable):
+    """A partition of which a broker goes on to send damaged batches."""
 
 
 class Unreached(Unavailable):

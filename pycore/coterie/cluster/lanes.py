@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 from coterie.cluster.connections import Connection
 from coterie.cluster.copy_state import CopyState
 from coterie.cluster.end_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
-from coterie.cluster.errors import ClusterError, Unavailable, refusal
+from coterie.cluster.errors import ClusterError, Damaged, NoPermission, Unavailable, refusal
+from coterie.cluster.responses import rows_by_place
 from coterie.cluster.segments import Batches, PartitionCopy, sound_batches
 from coterie.values import Error
 
-__all__ = ["CopiedPartition", "Lane", "fetch_request"]
+__all__ = ["CopiedPartition", "Lane", "fetch_request", "fetched_rows"]
 
 FIRST_BYTES = 64 << 10  # of a response: it comes in time over 50 kB/s, also if 20 brokers send
 RESPONSE_S = 2.0  # how long a response may take before the next ones become smaller
@@ -229,9 +230,10 @@ class Lane:
         for number, partition in self._by_number.items():
             if number not in latest or number not in earliest:
                 raise Unavailable(f"{partition.name}: the broker does not say where its log ends")
-            notice = partition.listed(
-                earliest[number], latest[number], requested_ms, moves_end=self._follow
-            )
+            first, end = earliest[number], latest[number]
+            if first > end:
+                raise Unavailable(f"{partition.name}: {_impossible(first, end)}")
+            notice = partition.listed(first, end, requested_ms, moves_end=self._follow)
             if notice is not None:
                 self._notice(notice)
             if partition.position >= partition.end:
@@ -302,19 +304,12 @@ class Lane:
 
     def _take(self, response: dict[str, Any]) -> list[_Taken]:
         """Find the whole batches of a response, and move the positions behind them."""
-        if response.get("errorCode"):
-            raise refusal(response["errorCode"], self._topic, "READ")
-        taken: list[_Taken] = []
-        for topic in response["responses"]:
-            for row in topic["partitions"]:
-                partition = self._by_number.get(row["partitionIndex"])
-                if partition is None:
-                    raise ClusterError(f"{self._topic}: a response about another partition")
-                found = self._take_row(partition, row)
-                if found is not None:
-                    taken.append(found)
+        requested = {partition.number for partition in self._requested}
+        rows = fetched_rows(response, self._topic, self._topic_id, requested)
+        found = [self._take_row(self._by_number[row["partitionIndex"]], row) for row in rows]
+        taken = [part for part in found if part is not None]
         behind = any(p.position < p.end for p in self._requested)
-        if behind and self.error is None and not any(part.data for part in taken):
+        if behind and self.error is None and not any(part is None or part.data for part in found):
             self.error = Unavailable(f"{self._topic}: the broker sends nothing of its log")
         return taken
 
@@ -327,9 +322,12 @@ class Lane:
             return None
         if code:
             error = refusal(code, partition.name, "READ")
-            if not isinstance(error, Unavailable):
+            if isinstance(error, NoPermission):
                 raise error
-            self.error = error
+            if isinstance(error, Unavailable):
+                self.error = error
+            else:  # such as CORRUPT_MESSAGE: others of its partitions may be sound
+                self._refuse(partition, str(error))
             return None
         diverging = row.get("divergingEpoch")
         if diverging and diverging["epoch"] >= 0:
@@ -338,7 +336,12 @@ class Lane:
                 f"{diverging['endOffset']:,}, as after an unclean election; "
                 "fetch into another folder"
             )
-        log_start = row.get("logStartOffset", -1)
+        log_start, end = row.get("logStartOffset", -1), row["highWatermark"]
+        if log_start > end or end < partition.end:
+            what = f"the end of the broker's log went back from {partition.end:,} to {end:,}"
+            what = _impossible(log_start, end) if log_start > end else what
+            self.error = Unavailable(f"{partition.name}: {what}")
+            return None
         if log_start > partition.position:
             self.error = Unavailable(f"{partition.name}: the log's start has moved")
             return None
@@ -346,9 +349,11 @@ class Lane:
         if notice is not None:
             self._notice(notice)
         if self._follow:  # else the copy ends where the log did when it began
-            partition.end = row["highWatermark"]
+            partition.end = end
         data = row["records"] or b""
-        batches = self._batches(partition, data, row["highWatermark"]) if data else None
+        batches = self._batches(partition, data, end) if data else None
+        if not data and partition.position >= end:
+            partition.damage, partition.failures = None, 0
         return _Taken(partition, data, batches)
 
     def _batches(self, partition: CopiedPartition, data: bytes, end: int) -> Batches | None:
@@ -357,7 +362,7 @@ class Lane:
         No checksum covers the offset of a batch, so it has to fit between the copy and the end of
         the broker's log.
         """
-        batches = sound_batches(data)
+        batches = sound_batches(data, is_response=True)
         is_begun, position = partition.begin_at is None, partition.position
         if batches is None:
             damage = f"{len(data):,} bytes without a whole batch at offset {position:,}"
@@ -372,11 +377,17 @@ class Lane:
             partition.position, partition.leader_epoch = batches.next_offset, batches.leader_epoch
             partition.damage, partition.failures = None, 0
             return batches
-        partition.damage = f"{partition.name}: the broker sent {damage}"
+        self._refuse(partition, f"{partition.name}: the broker sent {damage}")
+        return None
+
+    def _refuse(self, partition: CopiedPartition, damage: str) -> None:
+        """Note that a partition's part is no part of its log; it is fetched again."""
+        partition.damage = damage
         partition.failures += 1
         if self._follow and partition.is_refused:
-            self.error = Unavailable(partition.damage)
-        return None
+            if partition.failures == FETCHES_OF_A_BATCH:
+                self._notice(f"{damage}; trying again until it is sound")
+            self.error = Damaged(damage)
 
     def _write(self, taken: list[_Taken], answered_ms: int) -> None:
         for partition, data, batches in taken:
@@ -389,6 +400,30 @@ class Lane:
                 (part, memoryview(data)[: found.size]) for part, data, found in taken if found
             ]
             self._written(written, self.error is None)
+
+
+def _impossible(first: int, end: int) -> str:
+    return f"the broker says that its log begins at offset {first:,} and ends at {end:,}"
+
+
+def fetched_rows(
+    response: dict[str, Any], topic: str, topic_id: str | None, requested: Iterable[int]
+) -> list[dict[str, Any]]:
+    """Return the partitions of a Fetch response.
+
+    Raises
+    ------
+    ClusterError
+        The broker refuses the request, or the response has what was not requested, or one twice.
+    """
+    if response.get("errorCode"):
+        raise refusal(response["errorCode"], topic, "READ")
+    named = []
+    for found in response["responses"]:
+        name, its_id = found.get("topic", topic), found.get("topicId", topic_id)
+        is_other = None not in (topic_id, its_id) and its_id != topic_id
+        named.append({"name": its_id if is_other else name, "partitions": found["partitions"]})
+    return list(rows_by_place(named, {(topic, number) for number in requested}).values())
 
 
 def fetch_request(

@@ -43,9 +43,9 @@ class Batches(NamedTuple):
     leader_epoch: int
 
 
-def sound_batches(data: Buffer) -> Batches | None:
-    """Find the sound batches at the beginning of bytes; None: there is none."""
-    headers = sound_headers(data)
+def sound_batches(data: Buffer, *, is_response: bool = False) -> Batches | None:
+    """Find the sound batches at the beginning of bytes, see ``sound_headers``; None: no batch."""
+    headers = sound_headers(data, is_response=is_response)
     if not len(headers):
         return None
     first, last = headers[0], headers[-1]

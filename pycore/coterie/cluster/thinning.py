@@ -2,7 +2,8 @@
 
 A copy is not compacted, so it grows with every commit. The broker compacts its log: its records of
 old offsets are the last ones of their keys. They are fetched again as one segment, which takes the
-place of the old ones. A process that is killed meanwhile leaves the copy as it was, or old segments
+place of the old ones. A file's name says which while this is done, because no checksum covers the
+offsets of batches. So a process that is killed meanwhile leaves the copy as it was, or old segments
 beside the new one; :func:`drop_replaced` removes these.
 Cost: what the broker has of the old offsets, each time that as much has become old.
 """
@@ -12,13 +13,15 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from coterie.atomic_file import sync
 from coterie.cluster.errors import Unavailable, refusal
-from coterie.log.batch_headers import batch_headers, last_headers, sound_headers
+from coterie.log.batch_headers import batch_headers, sound_headers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,14 +29,17 @@ if TYPE_CHECKING:
 __all__ = ["OldSegments", "drop_replaced", "old_segments", "thin"]
 
 CLEANED = ".cleaned"  # as Kafka names a segment that its cleaner has not finished
+SWAP = ".swap"  # of an empty file: the first segment replaces those before the offset of its name
 OFFSET_MAX = 2**63 - 1
+ATTRIBUTES_AT, DELETE_HORIZON = 22, 1 << 6  # the low byte of the attributes
 Fetch = Callable[[int], Coroutine[Any, Any, dict[str, Any]]]
 
 
 class OldSegments(NamedTuple):
-    """The first segments of a copy: their files, and the offset at which the next one begins."""
+    """The first segments of a copy, those behind them, and the offset at which these begin."""
 
     files: list[Path]
+    others: list[Path]
     end: int
 
 
@@ -56,7 +62,7 @@ def old_segments(folder: Path, before_ms: int, least_bytes: int) -> OldSegments 
     size = sum(each.st_size for each in found[1:count])
     if not count or size < max(found[0].st_size, least_bytes):
         return None
-    return OldSegments(segments[:count], int(segments[count].stem))
+    return OldSegments(segments[:count], segments[count:], int(segments[count].stem))
 
 
 async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> None:
@@ -79,18 +85,20 @@ async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> Non
         The broker does not give them; the copy stays as it is.
     """
     first = old.files[0]
-    cleaned = first.with_suffix(CLEANED)
+    cleaned, swap = first.with_suffix(CLEANED), first.with_name(f"{old.end:020}{SWAP}")
     position = max(int(first.stem), log_start)
     try:
         await write_cleaned(cleaned, position, old, fetch, name)
+        shutil.copystat(old.files[-1], cleaned)  # as old as the newest of them
+        swap.touch()
+        sync(first.parent)
+        cleaned.replace(first)
     except BaseException:
+        swap.unlink(missing_ok=True)
         cleaned.unlink(missing_ok=True)  # a full disk needs its bytes
         raise
-    shutil.copystat(old.files[-1], cleaned)  # as old as the newest of them
-    cleaned.replace(first)
     sync(first.parent)  # before the others go
-    for path in old.files[1:]:
-        path.unlink()
+    drop_replaced(first.parent)
 
 
 async def write_cleaned(
@@ -100,15 +108,16 @@ async def write_cleaned(
 
     Compaction keeps the offsets of a batch, so each has to be one of those that it replaces.
     """
-    known = {span for file in old.files for span in spans_of(headers_of(file))}
+    known = np.concatenate([headers_of(file) for file in old.files])
     with path.open("wb") as file:
         while position < old.end:
             row = await fetch(position)
             if row["errorCode"]:
                 raise refusal(row["errorCode"], name, "READ")
             data = row["records"] or b""
-            headers = sound_headers(data)
-            inside = headers[headers["base_offset"] < old.end]
+            headers = sound_headers(data, is_response=True)
+            is_old = headers["base_offset"] < old.end
+            inside, beyond = headers[is_old], headers[~is_old][:1]
             log_end = row.get("highWatermark", OFFSET_MAX)
             if data and (not len(headers) or headers["last_offset"][-1] >= log_end):
                 raise Unavailable(
@@ -116,50 +125,57 @@ async def write_cleaned(
                 )
             if not data or headers["last_offset"][-1] < position:
                 raise Unavailable(f"{name}: the broker sends nothing of its log")
+            is_known = are_left(inside, data, known)
+            if is_known and len(beyond):  # else its damaged offset would end what is left
+                base = int(beyond["base_offset"][0])
+                segment = max(path for path in old.others if int(path.stem) <= base)
+                is_known = are_left(beyond, data, headers_of(segment))
+            if not is_known or (len(inside) and inside["last_offset"][0] < position):
+                raise Unavailable(f"{name}: the broker sends batches that the copy never had")
             if len(inside):
-                if inside["last_offset"][0] < position or not known.issuperset(spans_of(inside)):
-                    raise Unavailable(f"{name}: the broker sends batches that the copy never had")
                 file.write(data[: int((inside["position"] + inside["size"])[-1])])
             position = int(headers["last_offset"][-1]) + 1
         file.flush()
         os.fsync(file.fileno())
 
 
-def spans_of(headers: NDArray[Any]) -> Iterable[tuple[int, int]]:
-    """Return the first and the last offset of batches."""
-    return zip(headers["base_offset"].tolist(), headers["last_offset"].tolist(), strict=True)
+def are_left(left: NDArray[Any], data: bytes, known: NDArray[Any]) -> bool:
+    """Whether compaction may have left these batches of known ones.
+
+    It changes the bytes of a batch only if it removes records or sets a delete horizon.
+    """
+    if not len(left) or not len(known):
+        return not len(left)
+    at = np.searchsorted(known["base_offset"], left["base_offset"])
+    before = known[np.minimum(at, len(known) - 1)]
+    is_there = np.all([left[name] == before[name] for name in ("base_offset", "last_offset")], 0)
+    attributes = np.frombuffer(data, np.uint8)[left["position"] + ATTRIBUTES_AT]
+    may_differ = (left["records"] < before["records"]) | ((attributes & DELETE_HORIZON) != 0)
+    may_differ |= left["magic"] < 2  # a compressed message set counts as one record
+    return bool(np.all(is_there & (may_differ | (left["crc"] == before["crc"]))))
 
 
-def headers_of(file: Path, *, sound: bool = False) -> NDArray[Any]:
-    """Return the headers of a segment's batches; ``sound``: none at all if one is damaged."""
+def headers_of(file: Path) -> NDArray[Any]:
+    """Return the headers of a segment's batches."""
     with file.open("rb") as opened:
-        size = os.fstat(opened.fileno()).st_size
-        if not size:
+        if not os.fstat(opened.fileno()).st_size:
             return batch_headers(b"")
         with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            headers = sound_headers(data) if sound else batch_headers(data)
-            is_whole = len(headers) and headers["position"][-1] + headers["size"][-1] == size
-            return headers[:0] if sound and not is_whole else headers
+            return batch_headers(data)
 
 
 def drop_replaced(folder: Path) -> None:
-    """Finish what a process did not that was killed while it replaced segments.
+    """Remove the segments that the first one has replaced, but never the last, which grows.
 
-    Only the segments that a sound first one has replaced go, and never the last, which grows.
+    Nothing was replaced yet if the new file still has its own name.
     """
-    for path in folder.glob(f"*{CLEANED}"):
+    cleaned = list(folder.glob(f"*{CLEANED}"))
+    for swap in folder.glob(f"*{SWAP}"):
+        for path in () if cleaned else segments_of(folder)[1:-1]:
+            if int(path.stem) < int(swap.stem):
+                path.unlink()
+        sync(folder)
+        swap.unlink()
+        sync(folder)
+    for path in cleaned:
         path.unlink()
-    segments = segments_of(folder)
-    if len(segments) < 3:
-        return
-    first, *others = segments
-    with first.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            last = last_headers(data)
-    end = int(last["last_offset"][-1]) + 1 if len(last) else 0
-    replaced = [path for path in others if int(path.stem) < end]
-    if replaced and others[-1] not in replaced and len(headers_of(first, sound=True)):
-        for path in replaced:
-            path.unlink()

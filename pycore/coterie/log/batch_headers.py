@@ -65,12 +65,13 @@ def batch_headers(data: Buffer) -> NDArray[Any]:
     return headers
 
 
-def sound_headers(data: Buffer) -> NDArray[Any]:
+def sound_headers(data: Buffer, *, is_response: bool = False) -> NDArray[Any]:
     """Return the headers of the batches before the first damage.
 
     Sound batches follow each other without a hole, their checksums hold, and their offsets rise. A
     gap of offsets is compaction; an overlap or a step back is damage, of either batch: no checksum
-    covers where a batch begins.
+    covers where a batch begins. ``is_response``: bytes behind the last whole batch are the
+    beginning of the next one, as far as a Fetch response had space.
     """
     headers, view = batch_headers(data), memoryview(data)
     end, offset = 0, -1
@@ -85,6 +86,9 @@ def sound_headers(data: Buffer) -> NDArray[Any]:
         covered = view[position + (CRC_FROM if magic == 2 else MAGIC_AT) : end]
         if (crc32c if magic == 2 else crc32)(covered) != crc:
             return headers[:count]
+    following = bytes(view[end : end + LENGTH_AT]) if is_response else b""
+    if len(following) == LENGTH_AT and int.from_bytes(following, "big") <= offset:
+        return headers[:-1]
     return headers
 
 

@@ -1,5 +1,11 @@
 """A leader of partitions that answers by a script, in place of a connection to a broker."""
 
+import asyncio
+from types import SimpleNamespace
+
+from coterie.cluster.client_config import ClientConfig
+from coterie.cluster.cluster import TopicView
+from coterie.cluster.copying import CopyPlan, copy_partitions
 from support.log_writer import batch, commit
 
 
@@ -25,6 +31,7 @@ class Leader:
             rows = [
                 {"partitionIndex": number, "errorCode": 0, "offset": ends[index]}
                 for number, ends in self.ends.items()
+                if number in {part["partitionIndex"] for part in topic["partitions"]}
             ]
             return {"topics": [{"name": "t", "partitions": rows}]}
         self.asked.append(body)
@@ -46,3 +53,37 @@ class Leader:
 def row(number, given, ends):
     known = {"partitionIndex": number, "errorCode": 0, "highWatermark": ends[number][1]}
     return known | (given if isinstance(given, dict) else {"records": given})
+
+
+def copied(
+    folder, leaders, clock, observer=None, stop=None, ids=("c", "id-of-t"), limit_ms=60_000, **plan
+):
+    """Copy partitions of a topic; ``leaders``: of each partition.
+
+    ``ids``: of the cluster, and of the topic, one for each time that it is looked up.
+    ``limit_ms``: for how long what may pass is waited for.
+    """
+    topic_ids, brokers = list(ids[1:]), list(dict.fromkeys(leaders.values()))
+    nodes = {number: brokers.index(leader) + 7 for number, leader in leaders.items()}
+
+    async def topic(name):
+        return TopicView("t", topic_ids.pop(0) if topic_ids[1:] else topic_ids[0], nodes)
+
+    async def connection(node, lane):
+        return brokers[node - 7]
+
+    cluster = SimpleNamespace(
+        config=ClientConfig({"retry.backoff.ms": "1", "default.api.timeout.ms": str(limit_ms)}),
+        cluster_id=ids[0],
+        topic=topic,
+        connection=connection,
+    )
+    plan = CopyPlan(folder, "t", **plan)
+
+    async def run():
+        try:
+            return await copy_partitions(cluster, plan, now_ms=clock, observer=observer, stop=stop)
+        finally:  # whatever ends the copy, nothing of it goes on
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    return asyncio.run(run())
