@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie._core.codec.checksum import crc32c
+from coterie._core.codec.compression import crc32c
 from coterie.messages import encode_batch, encode_key, encode_value
 
 SEGMENT_BYTES = 100_000_000

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from coterie import PartialState, ScanOptions
-from coterie._core.fold.partial import offset_columns
+from coterie._core.fold.fold import offset_columns
 from coterie.log.folders import find_segments
 from coterie.replay.parallel_scan import cores, fold_log
 from support import golden_data

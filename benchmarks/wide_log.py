@@ -10,7 +10,7 @@ import pytest
 
 from coterie import scan
 from coterie._core.fold.columns import decode_columns
-from coterie._core.fold.partial import offset_columns
+from coterie._core.fold.fold import offset_columns
 from support.golden_data import SHARED, segments
 
 

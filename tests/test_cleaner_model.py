@@ -5,8 +5,7 @@ import struct
 
 import pytest
 
-from coterie._core.codec.reader import LogReader
-from coterie._core.codec.writer import encode_batch, encode_marker
+from coterie._core.codec.batch import LogReader, encode_batch, encode_marker
 from support import golden_data
 from support.cleaner import clean
 

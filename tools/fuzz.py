@@ -20,8 +20,8 @@ import fuzz_groups
 import fuzz_histories
 import fuzz_wire
 from coterie import CoterieError, ScanOptions, merge, scan
-from coterie._core.codec.checksum import crc32, crc32c
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
+from coterie._core.codec.compression import crc32, crc32c
 from coterie._core.fold.columns import decode_columns
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,8 @@ import struct
 from operator import itemgetter
 
 from coterie import CoterieError
-from coterie._core.codec.compress import compress, decompress
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
+from coterie._core.codec.compression import compress, decompress
 from coterie._core.codec.schema import (
     decode_assignment,
     decode_key,

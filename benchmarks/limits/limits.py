@@ -22,7 +22,7 @@ import numpy as np
 
 from coterie import expired, scan
 from coterie._core.fold.columns import decode_columns
-from coterie._core.fold.partial import offset_columns
+from coterie._core.fold.fold import offset_columns
 from coterie.log.folders import find_segments, read_segment
 
 HOME = Path(__file__).parent

@@ -28,7 +28,7 @@ from pathlib import Path
 import run as loads
 
 from coterie import wire
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     # isort: off
     from coterie._core.coordinator.classic.group import GroupMetadata as GroupMetadata
-    from coterie._core.coordinator.classic.member import MemberMetadata as MemberMetadata
+    from coterie._core.coordinator.classic.group import MemberMetadata as MemberMetadata
     from coterie._core.structures.expiry import expired as expired
     from coterie._core.structures.offsets import OffsetMap as OffsetMap
     from coterie._core.structures.timers import TimerWheel as TimerWheel
@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {  # module -> its public names; the imports above repeat them for type checkers
-    "_core.coordinator.classic.group": "GroupMetadata",
-    "_core.coordinator.classic.member": "MemberMetadata",
+    "_core.coordinator.classic.group": "GroupMetadata MemberMetadata",
     "_core.structures.expiry": "expired",
     "_core.structures.offsets": "OffsetMap",
     "_core.structures.timers": "TimerWheel",

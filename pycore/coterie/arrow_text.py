@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie._core.codec.text import decode_utf8
+from coterie._core.codec.layout import decode_utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa

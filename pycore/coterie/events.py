@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from coterie._core.codec.group_value import read_group_value
-from coterie._core.codec.schema import decode_key, decode_value
+from coterie._core.codec.schema import decode_key, decode_value, read_group_value
 from coterie.consumer_groups import ConsumerGroupChange
 from coterie.values import plain
 

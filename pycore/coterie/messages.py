@@ -6,10 +6,17 @@ come from anywhere: a client, Spark's Kafka source, a test. Subscriptions and as
 ``coterie.testing``.
 """
 
-from coterie._core.codec.checksum import partition_for
-from coterie._core.codec.reader import BatchFault, LogBatch, LogReader, LogRecord
+from coterie._core.codec.batch import (
+    BatchFault,
+    LogBatch,
+    LogReader,
+    LogRecord,
+    encode_batch,
+    encode_marker,
+    encode_message_set,
+)
+from coterie._core.codec.compression import partition_for
 from coterie._core.codec.schema import decode_key, decode_value, encode_key, encode_value
-from coterie._core.codec.writer import encode_batch, encode_marker, encode_message_set
 
 __all__ = [
     "BatchFault",

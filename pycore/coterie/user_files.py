@@ -96,7 +96,7 @@ def open_lines(path: Path) -> Iterator[Iterator[str]]:
 
 
 def _open_zst(path: Path, mode: str, encoding: str) -> IO[str]:
-    from coterie._core.codec.compress import decompress
+    from coterie._core.codec.compression import decompress
 
     return io.TextIOWrapper(io.BytesIO(decompress(ZSTD, read_bytes(path))), encoding)
 

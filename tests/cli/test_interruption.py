@@ -16,7 +16,7 @@ from itertools import chain, repeat
 import pytest
 
 from coterie import GroupCoordinator, OffsetAndMetadata, load_trace
-from coterie._core.coordinator.trace import Trace
+from coterie._core.coordinator.offsets import Trace
 from coterie.coordinator.clock import SharedClock
 from coterie.operations import NUMBER
 from support.commandline import COTERIE, default_sigint, folder_of

@@ -7,11 +7,9 @@ import zlib
 
 import pytest
 
-from coterie._core.codec.checksum import crc32c, partition_for, xxh32
-from coterie._core.codec.compress import compress, decompress
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader, encode_batch, encode_message_set, encode_sized
+from coterie._core.codec.compression import compress, crc32c, decompress, partition_for, xxh32
 from coterie._core.codec.schema import decode_value, encode_value
-from coterie._core.codec.writer import encode_batch, encode_message_set, encode_sized
 from coterie._core.fold.columns import decode_columns
 from coterie._core.fold.fold import PartitionFold
 from coterie.errors import ArgumentError, CorruptData

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie._core.codec import checksum
+from coterie._core.codec import compression as checksum
 
 
 def crc32c_bit_by_bit(data):

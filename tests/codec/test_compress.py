@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie._core.codec.checksum import xxh32
-from coterie._core.codec.compress import MAX_SIZE, NAMES, compress, decompress
+from coterie._core.codec.compression import MAX_SIZE, NAMES, compress, decompress, xxh32
 from coterie.errors import ArgumentError, CorruptData
 from support import golden_data
 

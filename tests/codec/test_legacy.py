@@ -7,8 +7,7 @@ import zlib
 import pytest
 
 from coterie import scan
-from coterie._core.codec.reader import LogReader
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import LogReader, encode_batch
 from coterie._core.fold.columns import decode_columns
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from coterie import expired, select_protocols
-from coterie._core.codec import checksum
+from coterie._core.codec import compression as checksum
 
 HEADERS = Path(__file__).parents[2] / "src" / "c"
 DRIVER = Path(__file__).with_name("headers_driver.c")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import scan
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie._core.codec.schema import (
     decode_assignment,
     decode_key,

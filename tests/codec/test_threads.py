@@ -12,7 +12,7 @@ import coterie
 from coterie import ArgumentError, CoterieError, GroupCoordinator, OffsetMap, TimerWheel, messages
 from coterie._core.codec import batch as batch_module
 from coterie._core.fold.columns import decode_columns
-from coterie._core.fold.partial import offset_columns
+from coterie._core.fold.fold import offset_columns
 from support.log_writer import commit_key, commit_value
 
 THREADS, TIMES = 6, 8

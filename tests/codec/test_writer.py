@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import ScanOptions, scan
-from coterie._core.codec.reader import CODECS, LogReader
-from coterie._core.codec.writer import (
+from coterie._core.codec.batch import (
+    CODECS,
+    LogReader,
     encode_batch,
     encode_marker,
     encode_message_set,

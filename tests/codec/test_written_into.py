@@ -18,9 +18,11 @@ from coterie import (
     wire,
 )
 from coterie._core.coordinator.runtime import AppendOp
-from coterie._core.fold import apply_records, dump, merge
+from coterie._core.fold import fold as apply_records
+from coterie._core.fold import fold as dump
+from coterie._core.fold import fold as merge
 from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.producers import Producer
+from coterie._core.fold.fold_state import Producer
 from coterie._core.structures.offsets import Offset
 from coterie._core.wire.codec import Codec
 from coterie.coordinator.config import coordinator_config

@@ -5,9 +5,9 @@ import base64
 import pytest
 
 from coterie import Batch, GroupCoordinator, scan
-from coterie._core.coordinator.classic.load import groups_of
+from coterie._core.coordinator.classic.protocol import groups_of
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.load import fold_log
+from coterie._core.coordinator.offsets import fold_log
 from coterie._core.structures.offsets import OffsetMap
 from coterie.coordinator.batches import read_log
 from coterie.coordinator.config import coordinator_config

@@ -262,14 +262,14 @@ def test_the_codes_of_the_core_are_kafkas_errors():
 
 
 def test_the_causes_of_the_core_are_those_of_events():
-    causes = {name.removeprefix("BY_"): n for name, n in enum("outputs.pxd", "CauseCode").items()}
+    causes = {name.removeprefix("BY_"): n for name, n in enum("runtime.pxd", "CauseCode").items()}
     assert causes == {cause.name: cause.value for cause in Cause}
 
 
 def test_the_states_of_the_core_have_kafkas_names():
-    text = (CORE / "outputs.pyx").read_text(encoding="utf-8")
+    text = (CORE / "runtime.pyx").read_text(encoding="utf-8")
     names = re.findall(r'"(\w+)"', re.search(r"^STATE_NAMES = \((.*)\)", text, re.M)[1])
-    states = enum("outputs.pxd", "State")
+    states = enum("runtime.pxd", "State")
     assert states.pop("MAX_STATES") == len(states)
     assert {state.title().replace("_", ""): n for state, n in states.items()} == {
         name: n for n, name in enumerate(names)

@@ -4,10 +4,8 @@ import struct
 
 import pytest
 
-from coterie._core.fold import partial
-from coterie._core.fold.apply_records import take
-from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.merge import absorb
+from coterie._core.fold import fold as partial
+from coterie._core.fold.fold import PartitionFold, absorb, take
 from coterie._core.fold.record_scan import ALWAYS, ROW_DTYPES, RecordScan
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from coterie._core.codec.reader import LogReader
-from coterie._core.fold.apply_records import take
-from coterie._core.fold.fold import PartitionFold
+from coterie._core.codec.batch import LogReader
+from coterie._core.fold.fold import PartitionFold, take
 from coterie.state.rows import group_rows
 from support.golden_data import cases, segments
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie.messages import encode_batch, encode_value
 from support import log_writer

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
-from coterie._core.codec.checksum import crc32c
-from coterie._core.fold.partial import offset_columns
+from coterie._core.codec.compression import crc32c
+from coterie._core.fold.fold import offset_columns
 from coterie.messages import encode_batch, encode_message_set, encode_value
 from support import log_writer
 from support.golden_data import LOGS, cases, corrupt_cases, segments

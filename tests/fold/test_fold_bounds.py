@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from coterie import ScanOptions, scan
-from coterie._core.codec.writer import encode_batch
-from coterie._core.fold.apply_records import take
+from coterie._core.codec.batch import encode_batch
 from coterie._core.fold.columns import decode_columns
+from coterie._core.fold.fold import take
 from coterie._core.fold.record_scan import RecordScan
 from support.log_writer import batch, commit, group_key, group_value, marker
 

@@ -8,12 +8,10 @@ import pytest
 
 from coterie import CoterieError
 from coterie._core.codec import batch as batch_module
-from coterie._core.codec.writer import encode_batch
-from coterie._core.fold import partial
-from coterie._core.fold.apply_records import take
+from coterie._core.codec.batch import encode_batch
+from coterie._core.fold import fold as partial
 from coterie._core.fold.columns import decode_columns
-from coterie._core.fold.dump import dump
-from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.fold import PartitionFold, dump, take
 from coterie._core.fold.record_scan import RecordScan
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
 

@@ -5,11 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
 from coterie._core.fold.columns import decode_columns
-from coterie._core.fold.dump import dump, restore
-from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.merge import absorb
+from coterie._core.fold.fold import PartitionFold, absorb, dump, restore
 from coterie._core.fold.record_scan import RecordScan
 from support.c_memory import left_by
 from support.fold.readings import digest, made

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from coterie import PartialState, ScanOptions
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
 from support.log_writer import batch, commit
 
 KEYS = 40

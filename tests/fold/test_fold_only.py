@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import ScanOptions, scan
-from coterie._core.codec.text import decode_utf8
+from coterie._core.codec.layout import decode_utf8
 from support.examples import examples
 from support.log_writer import batch, commit, commit_key, group_key, group_value, marker
 

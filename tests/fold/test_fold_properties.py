@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import ScanOptions, merge, scan
-from coterie._core.codec.reader import batch_boundaries
+from coterie._core.codec.batch import batch_boundaries
 from support.examples import examples
 from support.fold.load_model import events_of, in_words, name, state_in_words
 from support.fold.made_logs import GROUPS, LOGS, TANGLES, TIMES, as_bytes, laid_out

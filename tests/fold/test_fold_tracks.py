@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import CoterieError, PartialState, ScanOptions, merge, scan
-from coterie._core.fold import dump, partial
-from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.merge import absorb
+from coterie._core.fold import fold as dump
+from coterie._core.fold import fold as partial
+from coterie._core.fold.fold import PartitionFold, absorb
 from coterie.errors import ArgumentError, CorruptData
 from coterie.state.partial import Tracking
 from support.examples import examples

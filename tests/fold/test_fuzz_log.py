@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coterie import ScanOptions, scan
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie._core.fold.fold import PartitionFold
 from coterie._core.fold.record_scan import RecordScan

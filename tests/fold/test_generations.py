@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.generations import GroupLog
+from coterie._core.fold.history import GroupLog
 from coterie.messages import encode_value
 from support.log_writer import batch, group_key
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie._core.fold.dump import dump, restore
-from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.fold import PartitionFold, dump, restore
 from coterie.errors import ArgumentError, CorruptData
 from coterie.log.folders import cut_points
 from coterie.state import history as module

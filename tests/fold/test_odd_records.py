@@ -5,12 +5,10 @@ import struct
 import pytest
 
 from coterie import ScanOptions, scan
-from coterie._core.codec.reader import LogReader
-from coterie._core.codec.writer import encode_message_set
-from coterie._core.fold import partial
+from coterie._core.codec.batch import LogReader, encode_message_set
+from coterie._core.fold import fold as partial
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
-from coterie._core.fold.dump import dump, restore
-from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.fold import PartitionFold, dump, restore
 from coterie._core.fold.record_scan import RecordScan
 from coterie.state.partial import Tracking
 from support.log_writer import batch, commit, commit_key, commit_value, group_key, group_value

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import Batch, GroupCoordinator, ScanOptions
-from coterie._core.codec.reader import LogReader
-from coterie._core.codec.text import decode_utf8
-from coterie._core.fold.partial import split_key
+from coterie._core.codec.batch import LogReader
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.fold.fold import split_key
 from coterie.insight.offsets.end_offsets import EndOffsets
 from coterie.insight.questions import lag
 from coterie.insight.records.partition_view import PartitionView

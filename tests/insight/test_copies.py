@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.insight.copies.comparison import compare, compare_partition
 from coterie.insight.records.cut import Cancellation
 from coterie.log.folders import find_segments

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.insight.copies import comparison
 from coterie.insight.copies.comparison import compare
 from coterie.log.folders import find_segments

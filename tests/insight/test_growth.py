@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.insight.questions import growth
 from coterie.insight.records.partition_view import PartitionView
 from coterie.log.folders import find_segments

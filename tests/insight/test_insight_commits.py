@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie._core.fold.history import OUTCOMES
 from coterie._core.fold.record_scan import RecordScan
 from coterie.insight.records import log_reader as module

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
 from coterie.insight.brokerlogs.lines import SERVER, BrokerLogLine
 from coterie.insight.brokerlogs.phrases import LOADED
 from coterie.insight.groups.causes import CAUSE

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.insight.groups import outages
 from coterie.insight.offsets import at_times, rewinds
 from coterie.insight.questions import audit, explain, growth, lag, metrics

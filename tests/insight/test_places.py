@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.insight.offsets.divergence import Live
 from coterie.insight.questions import audit, explain
 from coterie.insight.records import log_reader

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie._core.fold.producers import Committed
+from coterie._core.fold.fold_state import Committed
 from coterie.insight.questions import undo, undo_notes
 from coterie.insight.questions.undo_notes import Removed
 from coterie.insight.records.partition_view import read_partitions

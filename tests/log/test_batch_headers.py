@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from coterie._core.codec.writer import encode_batch, encode_message_set
+from coterie._core.codec.batch import encode_batch, encode_message_set
 from coterie.log import batch_headers
 from coterie.log.batch_headers import (
     check_of_ends,

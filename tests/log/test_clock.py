@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie._core.fold import partial
+from coterie._core.fold import fold as partial
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample
 from coterie.insight.questions import lag, undo
 from coterie.insight.records import log_reader

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coterie import Error, GroupCoordinator, scan
-from coterie._core.codec.subscription import consumer_topics
+from coterie._core.codec.schema import consumer_topics
 from support.log_writer import batch, text
 
 # Bytes, and what Java makes of them: new String(bytes, UTF_8) under OpenJDK 17.

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import PartialState, ScanOptions
-from coterie._core.codec.reader import batch_boundaries
-from coterie._core.fold.partial import key_at
+from coterie._core.codec.batch import batch_boundaries
+from coterie._core.fold.fold import key_at
 from coterie.errors import FaultFound, LogError
 from coterie.log.folders import Listing, Segment, find_segments
 from coterie.log.trust import trusted_from

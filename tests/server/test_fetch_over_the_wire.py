@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
 from coterie.messages import LogReader
 from support.server.asking import answer, ask, request
 from support.server.playing import Server

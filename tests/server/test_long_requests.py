@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from coterie import wire
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
 from coterie.server import Broker
 from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace
 from coterie.server.api.table import SERVED

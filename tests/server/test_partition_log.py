@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie._core.codec.writer import encode_message_set
+from coterie._core.codec.batch import encode_message_set
 from coterie.messages import LogReader
 from coterie.server.services.data.checks import Refused
 from coterie.server.services.data.settings import LogSettings

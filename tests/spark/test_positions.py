@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import CoterieError
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.errors import LogError
 from coterie.log.folders import Segment
 from coterie_spark.source import positions

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coterie import CoterieError, PartialState, ScanOptions
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie._core.fold.fold_state import Fault, Scanned
 from coterie.errors import FaultFound
 from coterie.log.folders import TOPIC, Segment

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 import pytest
 
 from coterie import CoterieError
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.state.partial import ScanOptions
 from coterie_spark import replay, replay_frame
 from coterie_spark.replay_job.frame import OffsetRun

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import ScanOptions
-from coterie._core.codec.reader import batch_boundaries
+from coterie._core.codec.batch import batch_boundaries
 from coterie.log.folders import Segment
 from coterie.state.partial import PartialState
 from coterie_spark.replay_job import plan

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import coterie
 from coterie import CorruptData, CoterieError, PartialState
-from coterie._core.fold.dump import dump, restore
-from coterie._core.fold.generations import GroupLog
+from coterie._core.fold.fold import dump, restore
+from coterie._core.fold.history import GroupLog
 from coterie.replay.engine import Silent
 from coterie.replay.local import scan_state
 from coterie.state import pickling

@@ -90,8 +90,8 @@ define("group_metadata", 5, newField="string")
 value = bytes.fromhex({GROUP_5.hex()!r})
 key = struct.pack(">hh", 2, 1) + b"g"
 found = read_back(2, key, value)
-from coterie._core.coordinator.classic.load import groups_of
-from coterie._core.coordinator.load import fold_log
+from coterie._core.coordinator.classic.protocol import groups_of
+from coterie._core.coordinator.offsets import fold_log
 log = [(0, -1, -1, False, False, [(key, value)])]
 (group,) = groups_of(fold_log(log)).values()
 found["loaded"] = [group.generation_id, group.leader_id, sorted(group.all_static_members)]

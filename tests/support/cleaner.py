@@ -8,8 +8,7 @@ Sources: LogCleaner.scala (Cleaner, CleanedTransactionMetadata), LogCleanerManag
 (cleanableOffsets), MemoryRecords.filterTo, ProducerStateManager; Kafka 3.9.
 """
 
-from coterie._core.codec.reader import CODECS, LogReader
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import CODECS, LogReader, encode_batch
 
 DAY_MS = 86_400_000
 

@@ -6,9 +6,9 @@ producer id, committed); a value is (offset, leader epoch, metadata, commit time
 
 import itertools
 
-from coterie._core.codec.text import decode_utf8
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.fold.fold import split_key
 from coterie._core.fold.history import OUTCOMES
-from coterie._core.fold.partial import split_key
 from support.log_writer import commit_key, marker
 
 NUMBERS = (

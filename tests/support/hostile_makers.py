@@ -5,33 +5,34 @@ import mmap
 from functools import partial
 
 import numpy as np
-from coterie._core.coordinator.classic.joins import Joins
-from coterie._core.coordinator.classic.rebalance import Rebalances
 from coterie._core.coordinator.consumer.assignors import GroupSpec, Subscriber
-from coterie._core.coordinator.consumer.image import MetadataImage
-from coterie._core.coordinator.consumer.parse import parse_record
 from coterie._core.coordinator.consumer.protocol import ConsumerProtocol
-from coterie._core.coordinator.consumer.values import Assignment, TopicId
-from coterie._core.coordinator.offset_store import OffsetStore
 
 import coterie
 import coterie.testing
 from coterie import GroupCoordinator, ScanOptions, messages, values, wire
-from coterie._core.codec.compress import compress
-from coterie._core.coordinator.consumer.replayed import ReplayedGroup
+from coterie._core.codec.compression import compress
+from coterie._core.coordinator.classic.protocol import Joins, Rebalances
+from coterie._core.coordinator.consumer.group import ReplayedGroup, parse_record
+from coterie._core.coordinator.consumer.values import Assignment, MetadataImage, TopicId
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.load import LoadFilter
-from coterie._core.coordinator.runtime import AppendOp, Runtime
-from coterie._core.fold.dump import dump
-from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.generations import GroupLog
+from coterie._core.coordinator.offsets import LoadFilter
+from coterie._core.coordinator.runtime import AppendOp, OffsetStore, Runtime
+from coterie._core.fold.fold import PartitionFold, dump
+from coterie._core.fold.history import GroupLog
 from coterie._core.fold.record_scan import RecordScan
 from coterie._core.mapping_guard import MappingGuard
 from coterie._core.structures.offsets import Offset
 from coterie._core.structures.schedule import Future, Schedule, Waiter
 from coterie._core.structures.votes import ProtocolCounts
-from coterie._core.testing.network import Connection, Host, Sent
-from coterie._core.testing.positions import AssignedPartitions, LogEnds, PartitionState
+from coterie._core.testing.clients import (
+    AssignedPartitions,
+    Connection,
+    Host,
+    LogEnds,
+    PartitionState,
+    Sent,
+)
 from coterie._core.wire.codec import Codec
 from coterie.coordinator.clock import SharedClock
 from coterie.coordinator.config import coordinator_config

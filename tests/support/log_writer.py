@@ -2,7 +2,7 @@
 
 import struct
 
-from coterie._core.codec.checksum import crc32c
+from coterie._core.codec.compression import crc32c
 
 
 def varint(number):

@@ -6,8 +6,8 @@ components ask about a group of any type: commits, deletion, expiry.
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.coordinator cimport Coordinator
-from coterie._core.coordinator.partitions cimport partition_of
-from coterie._core.coordinator.runtime cimport CONSUMER, NO_TIMER, Group, GroupProtocol
+from coterie._core.coordinator.runtime cimport (
+    CONSUMER, NO_TIMER, Group, GroupProtocol, partition_of)
 from coterie._core.structures.offsets cimport OffsetMap
 
 cdef enum:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.log.folders import find_segments
 
 

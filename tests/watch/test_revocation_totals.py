@@ -3,7 +3,7 @@
 The log is Kafka's own, of a golden trace in which one member is fenced.
 """
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from support.cleaner import DAY_MS, clean
 from support.growing_log import GrowingLog
 from support.insight import trace_causes

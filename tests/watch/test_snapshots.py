@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie._core.codec.checksum import crc32c
+from coterie._core.codec.compression import crc32c
 from coterie.watch import snapshot
 from coterie.watch.totals import Mark, nothing, put_totals
 from support.examples import examples

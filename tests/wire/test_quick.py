@@ -8,7 +8,7 @@ import pytest
 
 from coterie import GroupCoordinator, wire
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.sink import CallerLog, DirectLog
+from coterie._core.coordinator.runtime import CallerLog, DirectLog
 from coterie._core.fast_path.dispatch import LAST_VERSION, answer_quick
 from coterie.coordinator.config import coordinator_config
 from coterie.errors import ArgumentError

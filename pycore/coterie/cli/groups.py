@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import click
 
-from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.compression import partition_for
 from coterie.cli.failures import say, say_faults
 from coterie.cli.groupnames import all_excluded, chosen_groups, remaining
 from coterie.cli.logs import (

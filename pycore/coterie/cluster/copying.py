@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.compression import partition_for
 from coterie.cluster.cluster import Backoff, Cluster, TopicView
 from coterie.cluster.copy_state import (
     STATE_FILE,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from coterie._core.codec.reader import batch_boundaries
+from coterie._core.codec.batch import batch_boundaries
 from coterie.errors import LogError
 from coterie.log.batch_headers import sound_headers
 from coterie.log.folders import SEGMENT_FILE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.arguments import binary, boolean, integer, sequence
 from coterie.errors import ArgumentError, shown
 from coterie.values import Batch

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.sink import CallerLog
-from coterie._core.coordinator.trace import Trace
+from coterie._core.coordinator.offsets import Trace
+from coterie._core.coordinator.runtime import CallerLog
 from coterie.arguments import called, function, milliseconds, sequence, span, text
 from coterie.consumer_groups import DescribedConsumerGroup
 from coterie.coordinator.admin_requests import AdminRequests

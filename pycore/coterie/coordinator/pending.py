@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from coterie._core.coordinator.outputs import Outputs
-from coterie._core.coordinator.runtime import AppendOp
+from coterie._core.coordinator.runtime import AppendOp, Outputs
 from coterie.arguments import called, function, within
 from coterie.coordinator.fields import error_code
 from coterie.errors import ArgumentError, NotAnswered, shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from coterie._core.coordinator.trace import Trace
+from coterie._core.coordinator.offsets import Trace
 from coterie.coordinator.requests import Compiled
 
 __all__ = ["Recorder"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from coterie._core.coordinator.sink import CallerLog
+from coterie._core.coordinator.runtime import CallerLog
 from coterie.arguments import function, walked
 from coterie.coordinator.batches import batch_row
 from coterie.errors import CoterieError

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie._core.codec.checksum import crc32, crc32c
-from coterie._core.codec.reader import batch_boundaries
+from coterie._core.codec.batch import batch_boundaries
+from coterie._core.codec.compression import crc32, crc32c
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from coterie._core.codec.reader import LogReader, batch_boundaries
+from coterie._core.codec.batch import LogReader, batch_boundaries
 from coterie.errors import LogError
 from coterie.log.mapped import MappedSegment, intact, truncated
 from coterie.ordering import partition_order
@@ -433,6 +433,6 @@ def inflate(data: bytes, segment: Segment) -> Buffer:
 def cut_points(data: Buffer, max_bytes: int) -> list[int]:
     """Return the positions that cut a segment into pieces of about ``max_bytes``.
 
-    See ``coterie._core.codec.reader.batch_boundaries``.
+    See ``coterie._core.codec.batch.batch_boundaries``.
     """
     return batch_boundaries(data, max_bytes)

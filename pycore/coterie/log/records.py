@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterator
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from coterie._core.codec.reader import LogBatch, LogReader, LogRecord
+from coterie._core.codec.batch import LogBatch, LogReader, LogRecord
 from coterie._core.codec.schema import decode_key, decode_value, key_type
 from coterie.errors import CorruptData
 

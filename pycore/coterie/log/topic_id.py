@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.log.mapped import intact
 from coterie.log.trust import named
 from coterie.ordering import partition_order

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from coterie._core.fold.merge import absorb
+from coterie._core.fold.fold import absorb
 from coterie.log.folders import Listing, Segment, cut_points, read_segment
 from coterie.log.mapped import intact
 from coterie.state.partial import PartialState, ScanOptions

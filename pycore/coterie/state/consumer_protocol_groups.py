@@ -19,7 +19,7 @@ from coterie.errors import CorruptData
 from coterie.ordering import java_order
 
 if TYPE_CHECKING:
-    from coterie._core.coordinator.consumer.replayed import ReplayedGroup
+    from coterie._core.coordinator.consumer.group import ReplayedGroup
 
 Row = dict[str, Any]
 Records = Mapping[bytes, tuple["bytes | None", int, int]]
@@ -122,7 +122,7 @@ def is_consumer(version: int) -> bool:
 def new_consumer_group() -> ReplayedGroup:
     """Return a consumer group of the core that has taken no record yet."""
     # The coordinator's modules take long to load, and most logs have no such group.
-    from coterie._core.coordinator.consumer.replayed import ReplayedGroup
+    from coterie._core.coordinator.consumer.group import ReplayedGroup
 
     return ReplayedGroup()
 

@@ -10,10 +10,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie._core.fold.dump import dump, restore
-from coterie._core.fold.fold import PartitionFold
+from coterie._core.fold.fold import PartitionFold, absorb, dump, restore
 from coterie._core.fold.fold_state import ON_FAULT
-from coterie._core.fold.merge import absorb
 from coterie.arguments import integer, sequence, string, walked, within
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.log.mapped import intact
@@ -29,7 +27,7 @@ WHAT = "partial state"
 
 
 class Tracking(NamedTuple):
-    """The time range in which a scan counts commits; see ``coterie._core.fold.partial.tracks``.
+    """The time range in which a scan counts commits; see ``coterie._core.fold.fold.tracks``.
 
     Attributes
     ----------

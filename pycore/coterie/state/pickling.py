@@ -13,7 +13,7 @@ import pickle
 import struct
 from typing import TYPE_CHECKING, Any
 
-from coterie._core.codec.checksum import crc32c
+from coterie._core.codec.compression import crc32c
 from coterie.errors import CorruptData, CoterieError
 
 if TYPE_CHECKING:

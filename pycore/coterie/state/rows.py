@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
-from coterie._core.codec.group_value import read_group_value
-from coterie._core.codec.subscription import consumer_topics
-from coterie._core.codec.text import decode_utf8
-from coterie._core.fold import partial
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.codec.schema import consumer_topics, read_group_value
+from coterie._core.fold import fold as partial
 from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.producers import Committed
+from coterie._core.fold.fold_state import Committed
 from coterie.ordering import java_order, place_order
 from coterie.state.consumer_protocol_groups import newer_groups
 

@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie._core.codec.checksum import partition_for
-from coterie._core.codec.text import decode_utf8
-from coterie._core.fold import partial
-from coterie._core.fold.dump import dump, restore
-from coterie._core.fold.merge import absorb, settle_removed
+from coterie._core.codec.compression import partition_for
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.fold import fold as partial
+from coterie._core.fold.fold import absorb, dump, restore, settle_removed
 from coterie.log.joined import STEP_BITS
 from coterie.ordering import java_order, partition_order
 

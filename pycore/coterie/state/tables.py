@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie._core.codec.text import decode_utf8
-from coterie._core.fold import partial
-from coterie._core.fold.generations import Generation
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.fold import fold as partial
+from coterie._core.fold.history import Generation
 from coterie.arrow_text import slices, to_text
 from coterie.state.consumer_protocol_groups import name_topics
 from coterie.state.history import commits_table

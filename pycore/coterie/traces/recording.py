@@ -21,7 +21,7 @@ from coterie.operations import NUMBER, OPERATIONS, REQUESTS
 from coterie.traces.requestlog import MemberIds
 
 if TYPE_CHECKING:
-    from coterie._core.coordinator.trace import Trace
+    from coterie._core.coordinator.offsets import Trace
 
 __all__ = ["Recording"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.trace import Trace
+from coterie._core.coordinator.offsets import Trace
 from coterie.arguments import walked
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.consumer_fields import read_metadata

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.trace import Trace
+from coterie._core.coordinator.offsets import Trace
 from coterie.consumer_groups import ConsumerGroupChange
 from coterie.coordinator.config import coordinator_config
 from coterie.coordinator.consumer_fields import read_metadata

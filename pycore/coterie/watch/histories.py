@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
-from coterie._core.codec.text import decode_utf8
-from coterie._core.fold.generations import GroupLog
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.fold.history import GroupLog
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.log_reader import SurveyedLog
 from coterie.insight.records.partition_view import GroupHistory, clients_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coterie._core.fold import partial
+from coterie._core.fold import fold as partial
 from coterie.insight.questions.audit_partitions import SEVERAL_PARTITIONS
 from coterie.state.several_partitions import Number, in_order, in_several, newest_ms, times_of
 from coterie.watch.totals import COMMITS, REBALANCES, SKIPPED, Answer, Row, plus

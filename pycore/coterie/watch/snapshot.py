@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from coterie._core.codec.checksum import crc32c
+from coterie._core.codec.compression import crc32c
 from coterie.atomic_file import atomic_write
 from coterie.errors import CoterieError
 from coterie.user_files import FileTooLarge, read_regular

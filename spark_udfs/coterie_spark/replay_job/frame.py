@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from coterie._core.fold.apply_records import take
+from coterie._core.fold.fold import take
 from coterie._core.fold.fold_state import Scanned
 from coterie.errors import CoterieError
 from coterie.log.folders import TOPIC

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
 from coterie.log.folders import Segment, cut_points
 from coterie.replay.parallel_scan import INFLATION
 

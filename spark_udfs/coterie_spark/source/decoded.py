@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coterie._core.codec.layout import decode_utf8
 from coterie._core.codec.schema import decode_value, key_type
-from coterie._core.codec.text import decode_utf8
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie.log.folders import cut_points
 from coterie.log.mapped import intact

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
 from coterie.errors import ArgumentError, CoterieError, shown
 from coterie_spark.replay_job.closures import shipped
 from coterie_spark.replay_job.frame import NEEDED

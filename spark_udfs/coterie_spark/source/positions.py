@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from coterie._core.codec.checksum import crc32c
+from coterie._core.codec.compression import crc32c
 from coterie.errors import LogError
 from coterie.log.batch_headers import V2_BYTES, batch_headers, check_of_ends
 from coterie.log.folders import (

@@ -4,7 +4,7 @@ import pytest
 
 from coterie import Batch, CorruptData, GroupCoordinator
 from coterie._core.codec.schema import encode_key, encode_value
-from coterie._core.coordinator.consumer.replayed import ReplayedGroup
+from coterie._core.coordinator.consumer.group import ReplayedGroup
 from coterie.messages import decode_key
 from support.coordinator.caller_log import Log
 

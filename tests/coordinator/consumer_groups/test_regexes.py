@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from coterie._core.coordinator.consumer.regexes import matching
+from coterie._core.coordinator.consumer.values import matching
 
 re2 = pytest.importorskip("re2")
 NAMES = ["", "t", "orders", "orders-2", "t.1", "a" * 249, "ord\u00e9rs", "x\ny"]

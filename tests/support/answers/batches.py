@@ -4,7 +4,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from coterie._core.codec.checksum import crc32c
+from coterie._core.codec.compression import crc32c
 from coterie.messages import encode_batch, encode_marker, encode_message_set
 
 HEADER_BYTES = 61  # of a batch of magic 2

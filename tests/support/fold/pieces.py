@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from coterie import PartialState, merge, scan
-from coterie._core.codec.reader import batch_boundaries
+from coterie._core.codec.batch import batch_boundaries
 from support.golden_data import segments
 from support.history_model import commits_of
 

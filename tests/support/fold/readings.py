@@ -4,11 +4,9 @@ import hashlib
 
 import numpy as np
 
-from coterie._core.codec.writer import encode_batch, encode_message_set
+from coterie._core.codec.batch import encode_batch, encode_message_set
 from coterie._core.fold.columns import decode_columns
-from coterie._core.fold.dump import dump
-from coterie._core.fold.fold import PartitionFold
-from coterie._core.fold.merge import absorb
+from coterie._core.fold.fold import PartitionFold, absorb, dump
 from coterie._core.fold.record_scan import RecordScan
 from coterie._core.structures.timers import TimerWheel
 from coterie._core.structures.votes import select_protocols

@@ -3,7 +3,7 @@
 A history is a list of (base offset, leader epoch, records), a record (offset, time, key, value).
 """
 
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
 from coterie.insight.copies.comparison import compare
 from coterie.log.folders import find_segments
 from coterie.replay.engine import Silent

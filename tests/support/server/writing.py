@@ -2,8 +2,8 @@
 
 import struct
 
-from coterie._core.codec.checksum import crc32c
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import encode_batch
+from coterie._core.codec.compression import crc32c
 from coterie.messages import LogReader
 from coterie.server.services.data.checks import Refused
 from coterie.server.services.data.partition import PartitionLog

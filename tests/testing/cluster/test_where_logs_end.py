@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coterie._core.testing.positions import AssignedPartitions, LogEnds, PartitionState, earliest
+from coterie._core.testing.clients import AssignedPartitions, LogEnds, PartitionState, earliest
 
 FIRST_MS, INTERVAL_MS = 2_345, 700
 

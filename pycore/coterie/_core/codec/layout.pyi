@@ -1,11 +1,18 @@
-"""Layouts of Kafka's messages: the fields of a struct in one version, in wire order.
+"""Fields of messages by layouts: bytes to tuples and dicts, and back.
 
-A layout knows the kinds of fields that Kafka's generated classes have, and no message by name. It
-is made once for each version of a message.
+A layout is one version of a message, compiled from the table ``coterie/schemas.txt``. It knows
+lengths, nullable and tagged fields, and nothing of what a message means.
 """
 
 from collections.abc import Iterable
 from typing import Any, Final, final
+
+def decode_utf8(data: bytes) -> str:
+    """Decode as Java's ``new String(bytes, UTF_8)`` does.
+
+    Each broken sequence, up to the byte that breaks it, becomes one U+FFFD; so does an encoded
+    surrogate.
+    """
 
 @final
 class Field:

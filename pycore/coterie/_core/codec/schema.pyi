@@ -1,16 +1,12 @@
-"""Keys, values and the consumer protocol, from bytes to plain dicts and back.
+"""Keys and values of the offsets topic, by the table of messages.
 
-The dicts have the form of Kafka's own JSON converters: camel-case field names in Kafka's order,
-without the fields that the version lacks. Texts are str (bytes that are not UTF-8 become U+FFFD, as
-in Java), bytes are bytes, and uuids have Kafka's text form. Unknown tagged fields are in their
-struct under ``_unknown_tags``, as pairs of a tag and its bytes; Kafka's converters drop them.
-
-Encoding takes such a dict. One with ``raw`` gives those bytes; a member's ``subscription_decoded``
-and ``assignment_decoded`` are ignored. Decoding an encoded dict gives an equal one, in every
-version. Source: CoordinatorRecordSerde, the message classes of Kafka 3.9.1 and 4.1.0.
+What a key is, whether a value can be read, subscriptions of the consumer protocol, and group
+metadata as named tuples.
+Source: GroupMetadataManager.scala (readMessageKey, readGroupMessageValue).
 """
 
-from typing import Any, overload
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
 
 from coterie.schemas import Section
 
@@ -110,3 +106,52 @@ def encode_subscription(subscription: dict[str, Any] | None) -> bytes:
 
 def encode_assignment(assignment: dict[str, Any] | None) -> bytes:
     """Encode a member's assignment from ``version`` and ``data``; None gives no bytes."""
+
+def consumer_topics(subscriptions: Sequence[bytes], protocol: str | None) -> frozenset[str] | None:
+    """Return the topics that a group of protocol type ``consumer`` subscribes to.
+
+    Each subscription is read as an int16 version and the layout of version 0, whatever the
+    version. No members give the empty set. None means unknown topics: no protocol is selected, or
+    a subscription cannot be read. If Kafka's reader throws anything but a SchemaException, its load
+    stops; here the topics are unknown.
+
+    Source: GroupMetadata.computeSubscribedTopics.
+    """
+
+class MemberValue(NamedTuple):
+    """A member of a group.
+
+    ``group_instance_id`` is None if the member is dynamic, or the version lacks the field.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """In version 0 the session timeout."""
+    subscription: bytes
+    assignment: bytes
+
+class GroupValue(NamedTuple):
+    """A group; an empty protocol type is None."""
+
+    protocol_type: str | None
+    generation: int
+    protocol: str | None
+    leader: str | None
+    """The first member if none is stored."""
+    current_state_timestamp: int
+    """In ms; -1: none."""
+    members: list[MemberValue]
+    """In the order of the value. An id may be repeated: the last one counts."""
+
+def read_group_value(value: bytes) -> GroupValue:
+    """Decode a group metadata value of any known version.
+
+    Raises
+    ------
+    coterie.CorruptData
+        ``kind="value"``: as ``decode_value``.
+    """

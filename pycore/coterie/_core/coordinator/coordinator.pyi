@@ -5,10 +5,8 @@ from typing import Any, final
 from typing_extensions import Self
 
 from coterie._core.coordinator.classic.group import GroupMetadata
-from coterie._core.coordinator.outputs import Outputs
-from coterie._core.coordinator.runtime import AppendOp
-from coterie._core.coordinator.sink import CallerLog, DirectLog, MemoryLog
-from coterie._core.coordinator.trace import Trace
+from coterie._core.coordinator.offsets import Trace
+from coterie._core.coordinator.runtime import AppendOp, CallerLog, DirectLog, MemoryLog, Outputs
 from coterie._core.structures.offsets import OffsetMap
 
 @final

@@ -1,8 +1,6 @@
-"""The fast path: heartbeats and plain commits at the head of the bytes of a connection.
+"""What a server does often: heartbeats and plain commits, from bytes to answers.
 
-It reads Heartbeat 0 to 4 and OffsetCommit 2 to 9, and knows no connection. Everything else is left
-to the server's handlers: a frame that does not parse, text that is not UTF-8, commits of partitions
-that do not exist.
+A request that is not plain, or not whole, goes the long way; nothing of it has happened by then.
 """
 
 from typing import Any

@@ -1,12 +1,70 @@
+"""The state of a fold: the last record of each key, open transactions, counts and faults.
+
+Commits of a transaction are pending by producer until its marker comes. A survey notes how the
+transactions ended that were open at the end of a piece.
+"""
+
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from typing_extensions import Self, disjoint_base
 
-from coterie._core.fold.generations import GroupLog
-from coterie._core.fold.history import History
-from coterie._core.fold.producers import Producer
-from coterie._core.fold.survey import Survey
+from coterie._core.fold.history import GroupLog, History
+
+class Committed(NamedTuple):
+    """A committed offset; times in ms, -1: none.
+
+    ``batch_offset``: of the first record of the batch that holds it.
+    """
+
+    batch_offset: int
+    offset: int
+    commit_timestamp: int
+    expire_timestamp: int
+    leader_epoch: int
+    metadata: bytes
+
+class Producer:
+    """The transactions of one producer id in a piece of log.
+
+    ``first_seq`` and ``first_committed`` are the ordinal (-1: none) and the outcome of the first
+    marker, which also decides what earlier pieces left open. ``first_row`` is the number of rows of
+    the piece's history that were decided before it, ``before`` the keys written before it.
+    ``pending`` is open at the end: index of the key -> the offset, or None for a tombstone.
+    ``tracked`` has the tracks of the pending records if the fold tracks keys: index of the key ->
+    bytes.
+    """
+
+    first_seq: int
+    first_committed: bool
+    first_row: int
+    before: frozenset[int]
+    pending: dict[int, Committed | None]
+    tracked: dict[int, bytes]
+
+@final
+class Survey:
+    """The transactions of the piece scanned last: which are open, and the first markers.
+
+    Attributes
+    ----------
+    open : dict of int to int
+        Producers with a transaction that has records in the piece and is open at its end -> the
+        number of the first of these records.
+    ended : dict
+        Producer -> its first marker, as (0 for ABORT or 1 for COMMIT,
+        the number of its record, its time in ms, -1: none).
+
+    Notes
+    -----
+    Records are numbered from 0 over all pieces; only readable batches count.
+    """
+
+    def __new__(cls) -> Survey: ...
+    @property
+    def open(self) -> dict[int, int]: ...
+    @property
+    def ended(self) -> dict[int, tuple[int, int, int]]: ...
 
 class Fault(NamedTuple):
     """A batch or record that could not be read: its place, and why."""

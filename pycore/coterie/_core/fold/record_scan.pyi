@@ -1,3 +1,9 @@
+"""Records of a partition as columns: the outcome of each commit, and the record that it replaced.
+
+A question names the columns that it needs. A scan holds a few megabytes at a time; keys have
+numbers, so that no text is compared.
+"""
+
 from collections.abc import Collection, Iterable
 from typing import Any, Final, final
 

@@ -1,3 +1,10 @@
+"""Which commits have expired: one rule for arrays of times.
+
+Times are int64 milliseconds; -1 is no time of its own. Arrays of another type are converted where
+no value changes, and refused where one would.
+Source: GroupMetadata.scala (getExpiredOffsets).
+"""
+
 from typing import Any
 
 import numpy as np

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.compression import partition_for
 from coterie.designs.consumer08.views import BROKERS, TOPICS, topic_data
 from coterie.designs.zookeeper.session import ZooKeeper
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.compression import partition_for
 
 NO_COORDINATOR = -1  # the coordinator has died, and none is elected yet
 

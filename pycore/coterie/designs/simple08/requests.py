@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.compression import partition_for
 from coterie.designs.simple08.cluster import Cluster, LogEntry, Partition
 from coterie.errors import CoterieError
 from coterie.values import Error

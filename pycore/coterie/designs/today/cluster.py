@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.compression import partition_for
 from coterie.designs.coordinator09.play import Player, from_start
 from coterie.designs.coordinator09.simulation import ProtocolCounts
 from coterie.designs.coordinator09.store import Store

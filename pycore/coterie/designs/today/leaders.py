@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.compression import partition_for
 from coterie.designs.coordinator09.store import Store
 from coterie.schedule import Schedule
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie._core.codec.group_value import read_group_value
+from coterie._core.codec.schema import read_group_value
 from coterie._core.fold.columns import KIND_NAMES, decode_columns
 from coterie.errors import CorruptData
 from coterie.insight.copies.common_prefix import COMPARED_BYTES

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie._core.codec.checksum import partition_for
+from coterie._core.codec.compression import partition_for
 from coterie._core.fold.record_scan import RecordScan
 from coterie.errors import CoterieError
 from coterie.insight.offsets.commit_findings import places_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from coterie._core.fold import partial
+from coterie._core.fold import fold as partial
 from coterie.insight.groups.causes import counted
 from coterie.insight.questions.audit_groups import record_of
 from coterie.insight.records.partition_view import PartitionView

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie._core.fold import partial
+from coterie._core.fold import fold as partial
 from coterie.errors import CorruptData
 from coterie.insight.offsets.at_times import NOTHING, OffsetsAtTimes, SampleTimes
 from coterie.insight.offsets.end_offsets import EndOffsets, Sample

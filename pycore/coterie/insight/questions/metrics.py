@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie._core.fold import partial
-from coterie._core.fold.producers import Committed
+from coterie._core.fold import fold as partial
+from coterie._core.fold.fold_state import Committed
 from coterie.errors import CorruptData
 from coterie.insight.groups.epochs import EpochTimeline
 from coterie.insight.groups.protocol_switches import epochs_in

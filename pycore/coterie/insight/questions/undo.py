@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie._core.codec.text import decode_utf8
-from coterie._core.fold import partial
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.fold import fold as partial
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.removal_reasons import is_of_4x
 from coterie.insight.offsets.topic_ids import TopicIds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from coterie._core.fold.producers import Committed
+from coterie._core.fold.fold_state import Committed
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.removal_reasons import UNKNOWN, Neighbours, Way, group_before
 from coterie.insight.offsets.removals import removals_of

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from coterie._core.codec.text import decode_utf8
+from coterie._core.codec.layout import decode_utf8
 from coterie.errors import CoterieError
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from coterie.state.consumer_protocol_groups import (
 )
 
 if TYPE_CHECKING:
-    from coterie._core.coordinator.consumer.replayed import ReplayedGroup
+    from coterie._core.coordinator.consumer.group import ReplayedGroup
 
 Row = dict[str, Any]
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from coterie._core.codec.text import decode_utf8
-from coterie._core.fold import merge, partial
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.fold import fold as merge
+from coterie._core.fold import fold as partial
 from coterie._core.fold.record_scan import RecordScan
 from coterie.caching import cached_property
 from coterie.insight.records.group_log import GroupRecords

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie._core.codec.text import decode_utf8
+from coterie._core.codec.layout import decode_utf8
 from coterie.caching import cached_property
 from coterie.insight.records.group_log import GroupRecords
 from coterie.insight.records.log_reader import ReadSegment, SurveyedLog
@@ -50,7 +50,7 @@ class GroupHistory:
     records : GroupRecords
         The records as in the log; :meth:`state` decodes one.
     generations : list of dict
-        One row for each record: the fields of ``coterie._core.fold.generations.Generation``
+        One row for each record: the fields of ``coterie._core.fold.history.Generation``
         (changes since the record before), and ``file`` and ``position``, the evidence.
     clients : dict
         Each member id in the records -> :class:`Client`.

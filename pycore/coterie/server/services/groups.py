@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from coterie._core.coordinator.coordinator import Coordinator
-from coterie._core.coordinator.outputs import response_of
-from coterie._core.coordinator.sink import DirectLog
+from coterie._core.coordinator.runtime import DirectLog, response_of
 from coterie.consumer_groups import DescribedConsumerGroup, described_group
 from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.recorder import Recorder

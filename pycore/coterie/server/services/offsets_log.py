@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from coterie._core.codec.checksum import partition_for
-from coterie._core.codec.reader import LogReader
-from coterie._core.codec.writer import encode_sized
+from coterie._core.codec.batch import LogReader, encode_sized
+from coterie._core.codec.compression import partition_for
 from coterie.errors import CoterieError
 from coterie.server.context import Context
 from coterie.server.services.data.partition import PartitionLog

@@ -7,7 +7,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar
 
-from coterie._core.codec.checksum import java_hash
+from coterie._core.codec.compression import java_hash
 from coterie.log.consumer_protocol import Subscription
 from coterie.ordering import java_order
 

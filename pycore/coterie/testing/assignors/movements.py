@@ -5,7 +5,7 @@ Source: AbstractStickyAssignor.PartitionMovements.
 
 from __future__ import annotations
 
-from coterie._core.codec.checksum import java_hash
+from coterie._core.codec.compression import java_hash
 from coterie.testing.assignors.base import TopicPartition, spread
 
 __all__ = ["Movements"]

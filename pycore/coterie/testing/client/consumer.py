@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from coterie._core.testing.positions import earliest
+from coterie._core.testing.clients import earliest
 from coterie.arguments import function, milliseconds, sequence, text, walked, within
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.classic_membership import ClassicMembership

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coterie._core.testing.positions import earliest
+from coterie._core.testing.clients import earliest
 from coterie.testing.client.commits import Commits
 from coterie.testing.client.errors import DisconnectError, OffsetOutOfRangeError, error_of
 from coterie.testing.client.metadata import Metadata

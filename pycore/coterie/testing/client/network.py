@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coterie._core.testing.network import Connection, Host, Sent
+from coterie._core.testing.clients import Connection, Host, Sent
 from coterie.testing.client.errors import DisconnectError, error_of
 from coterie.testing.client.settings import Settings
 from coterie.testing.cluster.cluster import Cluster

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from coterie._core.codec.checksum import java_hash
+from coterie._core.codec.compression import java_hash
 from coterie.arguments import function, text, whole
 from coterie.errors import ArgumentError, shown
 from coterie.testing.client.commits import offsets_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from coterie._core.testing.positions import AssignedPartitions, PartitionState
+from coterie._core.testing.clients import AssignedPartitions, PartitionState
 from coterie.testing.client.errors import IllegalStateError, NoOffsetForPartitionError
 from coterie.testing.cluster.topics import TopicPartition
 from coterie.values import OffsetAndMetadata

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coterie._core.coordinator.outputs import response_of
-from coterie._core.testing.network import ClientRequest
+from coterie._core.coordinator.runtime import response_of
+from coterie._core.testing.clients import ClientRequest
 from coterie.arguments import LATEST_MS, called, function, milliseconds, sequence, text, within
 from coterie.coordinator.config import CLASSIC_ONLY
 from coterie.coordinator.group_coordinator import GroupCoordinator

@@ -8,8 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from coterie._core.coordinator.outputs import response_of
-from coterie._core.coordinator.sink import CallerLog
+from coterie._core.coordinator.runtime import CallerLog, response_of
 from coterie.coordinator.group_coordinator import GroupCoordinator
 from coterie.coordinator.pending import Pending
 from coterie.coordinator.requests import Compiled, compile_values

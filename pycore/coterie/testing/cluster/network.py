@@ -8,7 +8,7 @@ A timeout has a timer only when the response can no longer come by itself.
 
 from __future__ import annotations
 
-from coterie._core.testing.network import Host
+from coterie._core.testing.clients import Host
 from coterie.schedule import Schedule
 from coterie.values import Error
 

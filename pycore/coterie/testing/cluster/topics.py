@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
-from coterie._core.testing.positions import LogEnds
+from coterie._core.testing.clients import LogEnds
 from coterie.arguments import text, within
 from coterie.errors import ArgumentError, shown
 

@@ -1,9 +1,7 @@
-"""Batches of a log and their records as C structs. See batch.pyx.
+"""Batches of records: found, checked and read from bytes; written to bytes."""
+from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint32_t, uint8_t
 
-A `Batch` borrows the bytes that it was framed from. A `Record` borrows from its batch, or from the
-decompressed bytes that `Records` owns until the next `read`.
-"""
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+# ---- batches of a log and their records as C structs ---------------------------------------------
 
 cdef enum Frame:
     FRAME_BATCH = 0          # a whole batch

@@ -1,23 +1,32 @@
-"""The keys and values of a log, and the consumer protocol, from bytes to plain dicts and back.
+"""Keys and values of the offsets topic, by the table of messages.
 
-The layouts come from the table of messages (``coterie/schemas.txt``), by the version of the key.
-Only the members of a group are known by name here, because the bytes inside them are decoded, too,
-and because Redpanda, which writes the same records, has a version before each of them (its
-group_metadata.cc). Its layout is tried where Kafka's does not fit.
-Knows single records; knows no batches and no state. Cost: see `decode` and `encode`; the layouts of
-all versions are made at import.
+What a key is, whether a value can be read, subscriptions of the consumer protocol, and group
+metadata as named tuples.
+Source: GroupMetadataManager.scala (readMessageKey, readGroupMessageValue).
 """
+from collections import namedtuple
 from libc.stdint cimport int16_t, uint8_t
+from libc.stdlib cimport free
 
 from coterie._core.checks cimport bytes_of, dict_of, flag_of, int64_of, int64_or_none
-from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, read_i16, remaining
-from coterie._core.codec.decode cimport KEY, VALUE, Reading, read_struct, reading
-from coterie._core.codec.encode cimport Writing, begin, end, put_i16, write_struct, written
-from coterie._core.codec.layout cimport MAX_FIELDS, Layout, struct_of
+from coterie._core.codec.cursor cimport OK, TRUNCATED, Cursor, Status, load_i16, read_i16, remaining
+from coterie._core.codec.layout cimport (
+    KEY, MAX_FIELDS, VALUE, Layout, Reading, Writing, begin, end, put_i16, read_struct, read_text,
+    reading, struct_of, write_struct, written)
 from coterie._core.codec.walk cimport MAX_VERSIONS, Rows, Span, Versions, walk, walk_value
 
 from coterie.errors import ArgumentError, CorruptData, shown
 from coterie.schemas import SECTIONS
+
+
+# ---- schema --------------------------------------------------------------------------------------
+# The keys and values of a log, and the consumer protocol, from bytes to plain dicts and back. The
+# layouts come from the table of messages (``coterie/schemas.txt``), by the version of the key. Only
+# the members of a group are known by name here, because the bytes inside them are decoded, too, and
+# because Redpanda, which writes the same records, has a version before each of them (its
+# group_metadata.cc). Its layout is tried where Kafka's does not fit. Knows single records; knows no
+# batches and no state. Cost: see `decode` and `encode`; the layouts of all versions are made at
+# import.
 
 cdef enum:
     MAX_KEYS = 64                 # key versions; Kafka has 24
@@ -310,3 +319,91 @@ def encode_subscription(subscription):
 def encode_assignment(assignment):
     """Encode a member's assignment from ``version`` and ``data``; None gives no bytes."""
     return encode_protocol(assignment, "assignment", ASSIGNMENTS)
+
+
+# ---- the topics that a group's consumers subscribe to, as Kafka's coordinator reads them ---------
+# Reads only the topics of a subscription, with version 0's layout, by `walk`. Knows no group and no
+# member. Cost: a text for each topic. Sources: GroupMetadata.computeSubscribedTopics,
+# ConsumerProtocol.java.
+# Rules: docs/rules/coordinator.md#protocols.
+
+cdef Layout VERSION_0 = subscription_layout(0)
+cdef int TOPICS = slot_of(VERSION_0, "topics")
+
+
+cdef Readable read_topics(bytes metadata, set topics) except *:
+    """Add the topics of a subscription, read with version 0's layout whatever its version.
+
+    If the bytes end inside a number, Kafka catches its exception: CUT_SHORT. If a string or an
+    array is null, or longer than the rest, Kafka does not: UNREADABLE.
+    """
+    cdef Span fields[MAX_FIELDS]
+    cdef Rows rows = [TOPICS, 0, 0, 0, False, NULL]
+    cdef int16_t version
+    cdef Cursor cur
+    cdef Status status
+    cdef int i
+    cur.at, cur.end = <const unsigned char*>metadata, <const unsigned char*>metadata + len(metadata)
+    if read_i16(&cur, &version) != OK or version < 0:
+        return CUT_SHORT
+    status = walk(&cur, &VERSION_0.plan, fields, &rows)
+    try:
+        if rows.failed:
+            raise MemoryError
+        if status != OK:
+            return CUT_SHORT if status == TRUNCATED else UNREADABLE
+        for i in range(rows.count):
+            topics.add(read_text(rows.spans[i].at, rows.spans[i].size))
+        return READ
+    finally:
+        free(rows.spans)
+
+
+def consumer_topics(subscriptions not None, str protocol):
+    """Return the topics that a group of protocol type ``consumer`` subscribes to."""
+    cdef bytes subscription
+    cdef set topics = set()
+    if not subscriptions:
+        return frozenset()
+    if protocol is None:
+        return None
+    for subscription in subscriptions:
+        if read_topics(subscription, topics) != READ:
+            return None
+    return frozenset(topics)
+
+
+# ---- group value ---------------------------------------------------------------------------------
+# A group metadata value as Kafka's loader reads it: what a missing, empty or null field means. The
+# load of a log and the replay both use it, so they agree. Knows one value; knows no earlier ones
+# and no clock. Cost: a named tuple for each member.
+# Source: GroupMetadataManager.readGroupMessageValue, GroupMetadata.loadGroup. Rules:
+# docs/rules/offsets.md#load.
+
+GroupValue = namedtuple(
+    "GroupValue", "protocol_type generation protocol leader current_state_timestamp members",
+    module=__name__)
+GroupValue.__doc__ = """A group; an empty protocol type is None."""
+MemberValue = namedtuple(
+    "MemberValue",
+    "member_id group_instance_id client_id client_host session_timeout_ms rebalance_timeout_ms "
+    "subscription assignment", module=__name__)
+MemberValue.__doc__ = """A member of a group."""
+
+
+def read_group_value(bytes value not None):
+    """Decode a group metadata value of any known version."""
+    cdef tuple row = value_row(KEY_GROUP, value)
+    cdef bint one_timeout = load_i16(value) == 0
+    protocol_type, generation, protocol, leader, timestamp_ms, rows = row[:6]
+    members = [member_value(member, one_timeout) for member in rows]
+    if leader is None and members:
+        leader = members[0].member_id
+    return GroupValue(protocol_type or None, generation, protocol, leader, timestamp_ms, members)
+
+
+cdef object member_value(tuple row, bint one_timeout):
+    _, member_id, instance_id, client_id, client_host, rebalance_ms, session_ms = row[:7]
+    return MemberValue(
+        member_id, instance_id, client_id, client_host, session_ms,
+        session_ms if one_timeout else rebalance_ms, row[7], row[8])

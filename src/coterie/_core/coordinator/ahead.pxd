@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
 from coterie._core.coordinator.runtime cimport CONSUMER, Group, Runtime
-from coterie._core.coordinator.trace cimport Event
+from coterie._core.coordinator.offsets cimport Event
 from coterie._core.structures.slots cimport coterie_prefetch
 
 cdef extern from "Python.h":

@@ -1,21 +1,11 @@
 """A group coordinator: its components, and its entries."""
 from libc.stdint cimport int32_t, int64_t
-
-from coterie._core.coordinator.admin cimport Admin
-from coterie._core.coordinator.classic.joins cimport Joins
-from coterie._core.coordinator.classic.members cimport Members
-from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
-from coterie._core.coordinator.classic.rebalance cimport Rebalances
-from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
-from coterie._core.coordinator.consumer.classic_members cimport ClassicMembers
-from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
+from coterie._core.coordinator.offsets cimport Admin, Election, Event, Offsets, Trace
+from coterie._core.coordinator.classic.protocol cimport ClassicProtocol, Joins, Members, Rebalances
+from coterie._core.coordinator.consumer.requests cimport ReplayedAdmin, ReplayedOffsets
+from coterie._core.coordinator.consumer.heartbeat cimport ClassicMembers
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
-from coterie._core.coordinator.election cimport Election
-from coterie._core.coordinator.offset_store cimport OffsetStore
-from coterie._core.coordinator.offsets cimport Offsets
-from coterie._core.coordinator.outputs cimport Outputs
-from coterie._core.coordinator.runtime cimport Runtime
-from coterie._core.coordinator.trace cimport Event, Trace
+from coterie._core.coordinator.runtime cimport OffsetStore, Outputs, Runtime
 
 cdef class Coordinator:
     cdef Runtime runtime

@@ -13,32 +13,22 @@ from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.checks cimport begin_change, end_use
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
-from coterie._core.coordinator.admin cimport Admin
+from coterie._core.coordinator.offsets cimport (
+    AHEAD, Admin, Election, Event, Offsets, Trace, desugar, fetch_ahead)
 from coterie._core.coordinator.ahead cimport LookUp, look_ahead
 from coterie._core.coordinator.classic.group cimport GroupMetadata
-from coterie._core.coordinator.classic.joins cimport Joins
-from coterie._core.coordinator.classic.members cimport Members
-from coterie._core.coordinator.classic.protocol cimport ClassicProtocol
-from coterie._core.coordinator.classic.rebalance cimport Rebalances
-from coterie._core.coordinator.consumer.admin cimport ReplayedAdmin
-from coterie._core.coordinator.consumer.classic_members cimport ClassicMembers
-from coterie._core.coordinator.consumer.describe cimport group_row
+from coterie._core.coordinator.classic.protocol cimport ClassicProtocol, Joins, Members, Rebalances
+from coterie._core.coordinator.consumer.requests cimport ReplayedAdmin, ReplayedOffsets, group_row
+from coterie._core.coordinator.consumer.heartbeat cimport ClassicMembers, register_heartbeats
 from coterie._core.coordinator.consumer.group cimport ConsumerGroup, ConsumerMember
-from coterie._core.coordinator.consumer.offsets cimport ReplayedOffsets
 from coterie._core.coordinator.consumer.protocol cimport ConsumerProtocol
-from coterie._core.coordinator.election cimport Election
-from coterie._core.coordinator.offset_store cimport OffsetStore
-from coterie._core.coordinator.offsets cimport Offsets
-from coterie._core.coordinator.outputs cimport RESPONSE, OutputRow, Outputs
-from coterie._core.coordinator.runtime cimport NO_GROUP, AppendOp, Decider, Group, Runtime
-from coterie._core.coordinator.sink cimport Batch, MemoryLog, Sink, batch_of
-from coterie._core.coordinator.trace cimport AHEAD, Event, Trace, desugar, fetch_ahead
+from coterie._core.coordinator.runtime cimport (
+    NO_GROUP, RESPONSE, AppendOp, Batch, Decider, Group, MemoryLog, OffsetStore, OutputRow, Outputs,
+    Runtime, Sink, batch_of)
 from coterie._core.structures.timers cimport TimerWheel
 
 from collections.abc import MutableSequence
-
-from coterie._core.coordinator.partitions import STATES
-from coterie._core.coordinator.runtime import Thrown
+from coterie._core.coordinator.runtime import STATES, Thrown
 from coterie.errors import CoterieError, TraceError, shown
 from coterie.operations import NUMBER
 
@@ -67,6 +57,7 @@ cdef class Coordinator:
         if self.runtime.replaying:
             self.consumer = ConsumerProtocol(self.runtime, self.store, self.rebalances, self.joins,
                                              settings)
+            register_heartbeats(self.consumer)
             self.classic_members = ClassicMembers(self.runtime, self.consumer, self.joins)
             self.election.consumer = self.consumer
             self.replayed_offsets = ReplayedOffsets(self.runtime, self.store, self.consumer,

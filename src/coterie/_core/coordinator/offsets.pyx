@@ -1,26 +1,307 @@
-"""OffsetCommit, TxnOffsetCommit, markers of transactions, OffsetFetch, for groups of every type.
+"""Offsets, clean-up, administration and elections of the coordinator up to Kafka 3.9.
 
-A row of a commit is ((topic, partition), offset, leader epoch, metadata, commit time or None,
-expiry or -1). The protocol of the group checks the member; the OffsetMap decides what is pending
-and what readers see. Here are the limits of metadata and the appends. Cost: O(1) a partition.
-Source: GroupCoordinator.scala, GroupMetadataManager.scala, OffsetMetadataManager.java.
-Rules: docs/rules/coordinator.md#commits, docs/rules/offsets.md#plain-commits to #fetch.
+A load folds the log as a replay does; offsets come from its last state, groups from each protocol's
+own module. One bad record stops the load of a partition. Traces are played here, row by row.
+Source: GroupCoordinator.scala, GroupMetadataManager.scala.
 """
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdlib cimport free, realloc
 
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.coordinator.codes cimport (
-    ILLEGAL_GENERATION, NONE, OFFSET_METADATA_TOO_LARGE, UNKNOWN_SERVER_ERROR,
-    UNSTABLE_OFFSET_COMMIT, commit_error)
-from coterie._core.coordinator.offset_store cimport OffsetStore
-from coterie._core.coordinator.records cimport LONGEST, commit_batch, utf8_length
+    COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE,
+    OFFSET_METADATA_TOO_LARGE, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT, commit_error)
 from coterie._core.coordinator.runtime cimport (
-    EVERY_TYPE, FINISHED, NO_GROUP, NOT_WRITTEN, AppendOp, AppendStatus, Group, Runtime, describe)
-from coterie._core.coordinator.sink cimport FAILED, Batch, batch_of
+    EVERY_TYPE, FAILED, FINISHED, LOADING, LONGEST, NOT_WRITTEN, NO_GROUP, NO_OWNER, NO_TIMER,
+    OWNED, RESIGNED, AppendOp, AppendStatus, Batch, Component, Group, GroupProtocol, OffsetStore,
+    Partitions, Runtime, batch_of, commit_batch, describe, partition_of, tombstones, utf8_length)
+from coterie._core.fold.fold import (
+    PartitionFold, offset_columns, pending_commits, take as take_batch)
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset
 
-from coterie.errors import ArgumentError
+from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError, shown
 from coterie.operations import NUMBER
+
+
+# ---- from the records of a partition to its offsets, as after an election ------------------------
+# The records go through the fold that also replays logs. Its last state becomes offsets here, and
+# groups in each protocol's own module. It knows no rule of a group. One bad record stops the load:
+# then nothing of the partition is loaded. Cost: one pass over the log, one over its last state.
+# Source: GroupMetadataManager.scala (doLoadGroupsAndOffsets). Rules: docs/rules/offsets.md#load.
+
+def fold_log(log):
+    """Return the fold of a log, from which each component reads its groups."""
+    fold = PartitionFold(on_fault="load")
+    for base_offset, producer_id, _, transactional, control, records in log:
+        rows = [(base_offset + i, -1, key, value) for i, (key, value) in enumerate(records)]
+        take_batch(fold, rows, producer_id=producer_id, transactional=transactional,
+                   control=control)
+        if fold.failed:
+            fault = fold.faults[len(fold.faults) - 1]
+            raise CorruptData(f"{fault.detail}, in the batch at {base_offset}", kind=fault.kind)
+    return fold
+
+
+@cython.final
+cdef class LoadFilter:
+    """Which groups are loaded: those of one partition, or of all loading partitions."""
+
+    cdef int32_t count
+    cdef int32_t partition             # -1: all that are loading
+    cdef bint others                   # whether those not in `exceptions` are loading
+    cdef dict exceptions
+
+    def __cinit__(self, int32_t count, int32_t partition, bint others, dict exceptions not None):
+        if count < 1:
+            raise ValueError("a topic has at least one partition")
+        self.count = count
+        self.partition = partition
+        self.others = others
+        self.exceptions = exceptions
+
+    def __call__(self, str group_id not None):
+        cdef int32_t number = partition_of(group_id, self.count)
+        if self.partition >= 0:
+            return number == self.partition
+        state = self.exceptions.get(number)
+        return self.others if state is None else state == LOADING
+
+
+def rows_of_partitions(rows, load_filter not None):
+    """Yield the batches that have a record of a group that is loaded.
+
+    Markers belong to every partition, and so does a record whose key names no group: Kafka's loader
+    reads it in whichever partition it lies.
+    """
+    for row in rows:
+        if row[4]:
+            yield row
+            continue
+        for key, _ in row[5]:
+            group_id = group_id_of(key)
+            if group_id is None or load_filter(group_id):
+                yield row
+                break
+
+
+cdef str group_id_of(bytes key):
+    """Return the group that a key names, or None."""
+    cdef int size
+    if key is None or len(key) < 4:
+        return None
+    size = int.from_bytes(key[2:4], "big", signed=True)
+    return decode_utf8(key[4:4 + size]) if 0 <= size <= len(key) - 4 else None
+
+
+cdef OffsetMap map_of(dict maps, str group_id):
+    offsets = maps.get(group_id)
+    if offsets is None:
+        offsets = maps[group_id] = OffsetMap.__new__(OffsetMap)
+    return <OffsetMap?>offsets
+
+
+def replayed_offsets(rows):
+    """Return offsets by group id as Kafka 4 replays them: a tombstone also removes what is pending.
+
+    Slower than the fold, and only different where there are transactions.
+    """
+    cdef dict maps = {}
+    cdef OffsetMap offsets
+    for base_offset, producer_id, _, transactional, control, records in rows:
+        for key, value in records:
+            if control:
+                for offsets in maps.values():
+                    offsets.complete_txn(producer_id, key[2:4] == b"\0\1")
+                continue
+            if key is None or len(key) < 2 or key[:2] not in (b"\0\0", b"\0\1"):
+                continue
+            fields = decode_key(key)["data"]
+            offsets = map_of(maps, fields["group"])
+            place = (fields["topic"], fields["partition"])
+            if value is None:
+                offsets.drop([place])
+                continue
+            fields = decode_value(1, value)["data"]
+            entry = make_offset(
+                fields["offset"], fields.get("leaderEpoch", -1), fields["metadata"],
+                fields["commitTimestamp"], fields.get("expireTimestamp", -1), base_offset)
+            if transactional:
+                offsets.undecided(producer_id)[place] = entry
+            else:
+                offsets.set_offset(place, entry)
+    return {group_id: offsets for group_id, offsets in maps.items() if offsets.has_any()}
+
+
+def offsets_of(fold):
+    """Return the offsets of a fold by group id, including those of undecided transactions."""
+    cdef dict maps = {}
+    cdef Py_ssize_t start = 0, end
+    if not isinstance(fold, PartitionFold):
+        raise TypeError(f"fold must be a PartitionFold, not {type(fold).__name__}")
+    columns = offset_columns(fold)
+    keys, texts = columns["keys"].tobytes(), columns["metadata"].tobytes()
+    for bounds, partition, offset, epoch, end, commit_ms, expire_ms, position in zip(
+            columns["bounds"].tolist(), columns["partition"].tolist(), columns["offset"].tolist(),
+            columns["leader_epoch"].tolist(), columns["metadata_end"].tolist(),
+            columns["commit_timestamp"].tolist(), columns["expire_timestamp"].tolist(),
+            columns["batch_offset"].tolist()):
+        group_id, topic = decode_utf8(keys[bounds[0]:bounds[1]]), decode_utf8(
+            keys[bounds[2]:bounds[3]])
+        map_of(maps, group_id).set_offset((topic, partition), make_offset(
+            offset, epoch, decode_utf8(texts[start:end]), commit_ms, expire_ms, position))
+        start = end
+    for producer_id, (group_id, topic, partition), values in pending_commits(fold):
+        map_of(maps, group_id).undecided(producer_id)[topic, partition] = make_offset(
+            values.offset, values.leader_epoch, decode_utf8(values.metadata),
+            values.commit_timestamp, values.expire_timestamp, values.batch_offset)
+    return {group_id: maps[group_id] for group_id in sorted(maps)}
+
+
+# ---- partitions of the offsets topic: given up, and loaded after an election ---------------------
+# Each component drops its own groups (`Component.resigned`) and reads its own from the folded log
+# (`read_log`, then `loaded` once all could read theirs). The offsets come last; a group that has
+# only offsets is added then. It knows no rule of a group.
+# Source: GroupCoordinator.scala (onElection, onResignation), GroupMetadataManager.scala. Rules:
+# docs/rules/coordinator.md#election.
+
+cdef int32_t partition_in(Election self, tuple details) except? -7:
+    """Return the partition that an operation names; -1: all."""
+    cdef int32_t partition = -1 if details is None or details[0] is None else details[0]
+    self.runtime.partitions.check(partition)
+    return partition
+
+
+cdef int decide_resign(component, int op, int64_t id, Group group, str group_id,
+                       int32_t generation_id, str member_id, str instance,
+                       tuple details) except -1:
+    return (<Election>component).resign(partition_in(component, details))
+
+
+cdef int decide_begin_load(component, int op, int64_t id, Group group, str group_id,
+                           int32_t generation_id, str member_id, str instance,
+                           tuple details) except -1:
+    return (<Election>component).begin_load(partition_in(component, details))
+
+
+cdef int decide_finish_load(component, int op, int64_t id, Group group, str group_id,
+                            int32_t generation_id, str member_id, str instance,
+                            tuple details) except -1:
+    return (<Election>component).finish_load(partition_in(component, details))
+
+
+cdef int decide_failover(component, int op, int64_t id, Group group, str group_id,
+                         int32_t generation_id, str member_id, str instance,
+                         tuple details) except -1:
+    (<Election>component).resign(-1)
+    (<Election>component).begin_load(-1)
+    return (<Election>component).finish_load(-1)
+
+
+@cython.final
+cdef class Election:
+    """Gives up and loads partitions, with their groups."""
+
+    def __cinit__(self, Runtime runtime not None, OffsetStore store not None):
+        self.runtime = runtime
+        self.store = store
+        runtime.register("resign", self, decide_resign, NO_GROUP)
+        runtime.register("begin_load", self, decide_begin_load, NO_GROUP)
+        runtime.register("finish_load", self, decide_finish_load, NO_GROUP)
+        runtime.register("failover", self, decide_failover, NO_GROUP)
+
+    cdef int begin_load(self, int32_t partition) except -1:
+        """Start loading a partition that was given up; otherwise do nothing."""
+        return self.runtime.partitions.change(partition, RESIGNED, LOADING)
+
+    cdef int finish_load(self, int32_t partition) except -1:
+        if not self.runtime.partitions.is_loading(partition):
+            raise CoterieError("no load is under way: finish_load comes after begin_load, "
+                               "which is ignored unless resign came first")
+        return self.load_log(partition)
+
+    cdef int resign(self, int32_t partition) except -1:
+        if self.runtime.writes is not None:
+            self.runtime.writes.give_up(partition)     # what waits is answered by its groups
+        for component in self.runtime.components:
+            (<Component?>component).resigned(partition)
+        self.store.resigned(partition, self.runtime.partitions.count)
+        self.runtime.partitions.change(partition, OWNED, RESIGNED)
+        self.runtime.partitions.change(partition, LOADING, RESIGNED)
+
+    cdef int load_log(self, int32_t partition) except -1:
+        """Read the log; the partitions are owned afterwards, even if the load failed."""
+        cdef Partitions partitions = self.runtime.partitions
+        cdef list components = self.runtime.components, contents = []
+        cdef dict maps
+        if self.consumer is not None:
+            return self.load_replayed(partition)
+        rows, load_filter = self.runtime.sink.read(), None
+        if partition >= 0 or partitions.exceptions:
+            load_filter = LoadFilter(partitions.count, partition, partitions.others == LOADING,
+                                     dict(partitions.exceptions))
+            rows = rows_of_partitions(rows, load_filter)
+        self.load_error = None
+        try:
+            fold = fold_log(rows)
+            contents = [(<Component?>component).read_log(fold) for component in components]
+            maps = offsets_of(fold)
+            fold = None                    # as much memory again as the groups
+        except CorruptData as error:
+            self.load_error = str(error)
+        partitions.change(partition, LOADING, OWNED)
+        if self.load_error is None:
+            for component, content in zip(components, contents):
+                (<Component?>component).loaded(content, load_filter)
+            self.load_offsets(maps, load_filter)
+
+    cdef int load_replayed(self, int32_t partition) except -1:
+        """Load as the replaying coordinator does; partitions that cannot be read are given up."""
+        cdef Partitions partitions = self.runtime.partitions
+        cdef dict maps = {}
+        rows, load_filter = list(self.runtime.sink.read()), None
+        if partition >= 0 or partitions.exceptions:
+            load_filter = LoadFilter(partitions.count, partition, partitions.others == LOADING,
+                                     dict(partitions.exceptions))
+            rows = list(rows_of_partitions(rows, load_filter))
+        self.load_error = None
+        try:
+            fold = fold_log(rows)
+            if any(row[3] and not row[4] for row in rows):     # there are transactions
+                maps = replayed_offsets(rows)
+            else:
+                maps = offsets_of(fold)
+            fold = None
+        except CorruptData as error:
+            self.load_error = str(error)
+        self.load_error = self.consumer.load(rows, load_filter) or self.load_error
+        if self.load_error is not None:
+            partitions.change(partition, LOADING, OWNED)
+            return self.resign(partition)
+        partitions.change(partition, LOADING, OWNED)
+        for group_id, offsets in maps.items():
+            if load_filter is None or load_filter(group_id):
+                self.store.put(<str?>group_id, <OffsetMap?>offsets)
+        for component in self.runtime.components:
+            (<Component?>component).loaded({}, load_filter)    # its groups are there already
+
+    cdef int load_offsets(self, dict maps, object load_filter) except -1:
+        """Take over the offsets of the groups that pass the filter."""
+        for group_id, offsets in maps.items():
+            if load_filter is None or load_filter(group_id):
+                self.store.put(<str?>group_id, <OffsetMap?>offsets)
+                if self.runtime.find(<str?>group_id) is None:
+                    self.runtime.protocol_of(None).create_group(<str?>group_id)
+
+
+# ---- offsets -------------------------------------------------------------------------------------
+# OffsetCommit, TxnOffsetCommit, markers of transactions, OffsetFetch, for groups of every type.
+# A row of a commit is ((topic, partition), offset, leader epoch, metadata, commit time or None,
+# expiry or -1). The protocol of the group checks the member; the OffsetMap decides what is pending
+# and what readers see. Here are the limits of metadata and the appends. Cost: O(1) a partition.
+# Source: GroupCoordinator.scala, GroupMetadataManager.scala, OffsetMetadataManager.java.
+# Rules: docs/rules/coordinator.md#commits, docs/rules/offsets.md#plain-commits to #fetch.
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text)
@@ -260,3 +541,293 @@ cdef class Offsets:
                         (key[0], key[1], entry.offset, entry.leader_epoch, entry.metadata,
                          error))
         return self.runtime.respond(id, OFFSET_FETCH, NONE, tuple(rows))
+
+
+# ---- admin ---------------------------------------------------------------------------------------
+# OffsetDelete, DeleteGroups, the clean-up of expired offsets, ListGroups, for every group type.
+# Each removal writes tombstones, sorted by topic and partition, in one batch a group. The protocol
+# of a group decides what may be removed, and when the group ends. Cost: a clean-up and a ListGroups
+# are one pass over the groups.
+# Source: GroupCoordinator.scala, GroupMetadataManager.scala (cleanupGroupMetadata). Rules:
+# docs/rules/coordinator.md#deletion, docs/rules/offsets.md#clean-up.
+
+OFFSET_DELETE, DELETE_GROUPS = NUMBER["offset_delete"], NUMBER["delete_groups"]
+LIST_GROUPS = NUMBER["list_groups"]
+
+
+cdef int decide_offset_delete(component, int op, int64_t id, Group group, str group_id,
+                              int32_t generation_id, str member_id, str instance,
+                              tuple details) except -1:
+    return (<AdminOperations>component).delete_offsets(id, group, group_id, details)
+
+
+cdef int decide_delete_groups(component, int op, int64_t id, Group group, str group_id,
+                              int32_t generation_id, str member_id, str instance,
+                              tuple details) except -1:
+    return (<AdminOperations>component).delete_groups(id, details)
+
+
+cdef int decide_delete_partitions(component, int op, int64_t id, Group group, str group_id,
+                                  int32_t generation_id, str member_id, str instance,
+                                  tuple details) except -1:
+    return (<AdminOperations>component).delete_partitions(details)
+
+
+cdef int decide_cleanup(component, int op, int64_t id, Group group, str group_id,
+                        int32_t generation_id, str member_id, str instance,
+                        tuple details) except -1:
+    return (<AdminOperations>component).clean_up()
+
+
+cdef int decide_list_groups(component, int op, int64_t id, Group group, str group_id,
+                            int32_t generation_id, str member_id, str instance,
+                            tuple details) except -1:
+    return (<AdminOperations>component).list_groups(id, details)
+
+
+cdef dict partitions_by_topic(tuple keys):
+    """The partitions of each topic among (topic, partition) pairs."""
+    cdef dict found = {}
+    for topic, partition in keys:
+        found.setdefault(topic, set()).add(partition)
+    return found
+
+
+cdef class AdminOperations(Component):
+    """The operations that remove offsets and groups, and list groups; each release decides them."""
+
+    cdef int join_operations(self, Runtime runtime, OffsetStore store, settings) except -1:
+        """Register the operations, and the kind of the clean-up's timer."""
+        self.join_runtime(runtime, 1)
+        runtime.register("offset_delete", self, decide_offset_delete, EVERY_TYPE)
+        runtime.register("delete_groups", self, decide_delete_groups, NO_GROUP)
+        runtime.register("delete_partitions", self, decide_delete_partitions, NO_GROUP)
+        runtime.register("cleanup", self, decide_cleanup, NO_GROUP)
+        runtime.register("list_groups", self, decide_list_groups, NO_GROUP)
+        self.store = store
+        self.check_interval_ms = settings["offsets.retention.check.interval.ms"]
+
+    cdef int delete_offsets(self, int64_t id, Group group, str group_id, tuple keys) except -1:
+        raise NotImplementedError
+
+    cdef int delete_groups(self, int64_t id, tuple group_ids) except -1:
+        raise NotImplementedError
+
+    cdef int delete_partitions(self, tuple keys) except -1:
+        raise NotImplementedError
+
+    cdef int clean_up(self) except -1:
+        raise NotImplementedError
+
+    cdef int list_groups(self, int64_t id, tuple details) except -1:
+        raise NotImplementedError
+
+
+@cython.final
+cdef class Admin(AdminOperations):
+    """Removal of offsets and groups, and the list of groups. The clean-up has a timer."""
+
+    def __cinit__(self, Runtime runtime not None, OffsetStore store not None, settings):
+        self.join_operations(runtime, store, settings)
+        if settings["coterie.cleanup"] == "periodic":
+            self.arm_clean_up()
+
+    cdef int arm_clean_up(self) except -1:
+        """Arm the clean-up's timer, in the slot without an owner."""
+        self.runtime.arm(NO_TIMER, self.first_kind, NO_OWNER, self.check_interval_ms)
+
+    cdef int fired(self, int kind, object owner) except -1:
+        # Armed before the clean-up, so that the rhythm does not depend on what it does.
+        self.arm_clean_up()
+        return self.clean_up()
+
+    cdef int delete_offsets(self, int64_t id, Group group, str group_id, tuple keys) except -1:
+        cdef int error = self.runtime.partitions.refusal(group_id, False)
+        cdef dict errors = {key: NONE for key in keys}
+        cdef OffsetMap offsets
+        cdef list eligible
+        if error == NONE:
+            error = GROUP_ID_NOT_FOUND if group is None else (
+                self.runtime.protocol_of(group).check_offset_delete(group, errors))
+        if error != NONE:
+            return self.runtime.respond(id, OFFSET_DELETE, error, None)
+        eligible = [key for key, code in errors.items() if code == NONE]
+        if eligible:
+            offsets = self.store.find(group_id)
+            self.write_tombstones(group, [] if offsets is None else offsets.drop(eligible))
+        return self.runtime.respond(id, OFFSET_DELETE, NONE, tuple(errors.items()))
+
+    cdef int delete_groups(self, int64_t id, tuple group_ids) except -1:
+        cdef int error
+        cdef Group group
+        cdef OffsetMap offsets
+        cdef list rows = []
+        for group_id in dict.fromkeys(group_ids):
+            error = self.runtime.partitions.refusal(group_id, True)
+            if error == NONE:
+                group = self.runtime.find(group_id)
+                error = GROUP_ID_NOT_FOUND if group is None else (
+                    self.runtime.protocol_of(group).delete_group(group))
+            if error == NONE:
+                offsets = self.store.find(group_id)
+                self.write_tombstones(
+                    group, [] if offsets is None else offsets.drop(offsets.keys()))
+            rows.append((group_id, error))
+        return self.runtime.respond(id, DELETE_GROUPS, NONE, tuple(rows))
+
+    cdef int delete_partitions(self, tuple keys) except -1:
+        cdef dict gone = partitions_by_topic(keys)
+        cdef OffsetMap offsets
+        for group in self.runtime.all_groups():
+            offsets = self.store.find((<Group>group).group_id)
+            self.write_tombstones(group, [] if offsets is None else offsets.drop(
+                offsets.keys_among(gone) + offsets.pending_among(gone)))
+
+    cdef int clean_up(self) except -1:
+        cdef OffsetMap offsets
+        cdef GroupProtocol protocol
+        for group in self.runtime.all_groups():
+            offsets = self.store.find((<Group>group).group_id)
+            protocol = self.runtime.protocol_of(group)
+            self.write_tombstones(
+                group, [] if offsets is None else protocol.expire(group, offsets))
+
+    cdef int write_tombstones(self, Group group, list removed) except -1:
+        """Append the tombstones of removed offsets, and of the group if it ends now."""
+        cdef GroupProtocol protocol = self.runtime.protocol_of(group)
+        cdef OffsetMap offsets = self.store.find(group.group_id)
+        cdef list group_keys = protocol.end_group(group, offsets is not None and offsets.has_any())
+        cdef Batch batch
+        removed.sort()
+        batch = tombstones(group.group_id, removed, [] if group_keys is None else group_keys)
+        if group_keys is not None:
+            self.store.drop(group.group_id)
+            protocol.drop_group(group)
+        if batch.count:
+            return self.runtime.append(describe(
+                AppendOp.__new__(AppendOp), "tombstones", batch))
+
+    cdef int list_groups(self, int64_t id, tuple details) except -1:
+        cdef set names = {state.lower() for state in details[0]}
+        cdef list rows = []
+        cdef tuple row
+        cdef int error = NONE
+        for group in self.runtime.all_groups():
+            row = self.runtime.protocol_of(group).overview(group)
+            if not names or row[2].lower() in names:
+                rows.append(row)
+        if self.runtime.partitions.is_loading(-1):
+            error = COORDINATOR_LOAD_IN_PROGRESS
+        return self.runtime.respond(id, LIST_GROUPS, error, tuple(rows))
+
+
+# ---- A trace, compiled once into rows of 40 bytes with interned names ----------------------------
+# An event without details needs no Python object when it is played. It knows no operation: the rows
+# go to the coordinator as they are. Cost: one row an event.
+# Rules: docs/rules/trace-format.md#defaults.
+
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall()
+
+cdef enum:
+    MOST_DETAILS = 1 << 16             # that are looked up; commits have details of their own
+
+
+@cython.final
+cdef class Trace:
+    """A compiled trace: rows with interned names. Made by :func:`coterie.load_trace`."""
+
+    def __cinit__(self, dict header not None):
+        self.header = header
+        self.objects = [None]
+        self.index = {None: 0}
+        self.lines = []
+
+    def __dealloc__(self):
+        free(self.events)
+
+    def __len__(self):
+        return self.count
+
+    cdef int32_t intern(self, name) except -1:
+        if name is not None and type(name) is not str:
+            if not isinstance(name, str):
+                raise ArgumentError(f"member_id must be a string, not {shown(name)}")
+            self.objects.append(name)        # a reference: a text of its own, equal to no other
+            return <int32_t>len(self.objects) - 1
+        index = self.index.get(name)
+        if index is None:
+            index = self.index[name] = len(self.objects)
+            self.objects.append(name)
+        return index
+
+    cdef int32_t intern_details(self, int op, tuple details) except -1:
+        """The place of details; equal ones of an operation are mostly one object."""
+        cdef tuple key = (op, details)
+        cdef int32_t index = <int32_t>len(self.objects)
+        try:
+            found = self.index.get(key)
+        except TypeError:                    # a dict of partitions: no hash
+            found = key = None
+        if found is not None:
+            return found
+        self.objects.append(details)
+        if key is not None and self.details_count < MOST_DETAILS:
+            self.details_count += 1
+            self.index[key] = index
+        return index
+
+    def add(self, int line, int64_t at_ms, int op, int64_t id, str group_id,
+            int32_t generation_id, member_id, str instance, tuple details):
+        """Append an event."""
+        cdef Event* events
+        cdef Py_ssize_t capacity
+        if self.count == self.capacity:
+            capacity = 2 * self.capacity + 64
+            events = <Event*>realloc(self.events, capacity * sizeof(Event))
+            if events == NULL:
+                raise MemoryError
+            self.events = events
+            self.capacity = capacity
+        cdef Event* event = &self.events[self.count]
+        event.at_ms = at_ms
+        event.id = id
+        event.op = op
+        event.generation_id = generation_id
+        event.group = self.intern(group_id)
+        event.member = self.intern(member_id)
+        event.instance = self.intern(instance)
+        event.details = 0 if details is None else self.intern_details(op, details)
+        self.lines.append(line)
+        self.count += 1
+        self.last_id = max(self.last_id, id)
+
+    def requests(self):
+        """Yield (line, at, op, id, group, generation, member, instance, details)."""
+        cdef Py_ssize_t n
+        cdef Event event
+        for n in range(self.count):
+            event = self.events[n]
+            yield (self.lines[n], event.at_ms, event.op, event.id, self.objects[event.group],
+                   event.generation_id, self.objects[event.member],
+                   self.objects[event.instance], self.objects[event.details])
+
+
+cdef object desugar(value, dict member_ids):
+    """Replace each MemberOf (coordinator/fields.py) in a value by the id that it refers to."""
+    if type(value) is tuple:
+        Py_EnterRecursiveCall(b" in a trace's details")
+        try:
+            return tuple([desugar(item, member_ids) for item in value])
+        finally:
+            Py_LeaveRecursiveCall()
+    if type(value) is dict:
+        return {desugar(key, member_ids): item for key, item in value.items()}
+    request_id = getattr(value, "request_id", None)
+    if request_id is None:
+        return value
+    member_id = member_ids.get(request_id)
+    if not member_id:
+        raise TraceError(f"member_id_of: request {request_id} has been told no member id by now")
+    return member_id

@@ -1,12 +1,233 @@
-"""Clock, timers, dispatch, outputs and appends, shared by the components of a coordinator."""
+"""What all protocols of a coordinator share: dispatch, timers, outputs, the log, stored offsets."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
-from coterie._core.coordinator.outputs cimport Outputs
-from coterie._core.coordinator.partitions cimport Partitions
-from coterie._core.coordinator.sink cimport Batch, Sink
+from coterie._core.codec.cursor cimport load_i32, store
+from coterie._core.codec.layout cimport Writing, put_i16, put_i32, put_i64, reserve
 from coterie._core.structures.offsets cimport OffsetMap
 from coterie._core.structures.timers cimport TimerWheel
+
+# ---- encode the records of offsets; inline helpers for those of groups ---------------------------
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text)
+    const uint8_t* PyUnicode_1BYTE_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+
+cdef enum:
+    LONGEST = 0x7FFF               # bytes of a string: its length is an int16, also on the wire
+
+cdef int put_other_string(Writing* w, str text) except -1
+cdef Py_ssize_t begin_offset(Writing* w, str group_id, tuple key) except -1
+cdef Batch commit_batch(str group_id, tuple rows, list entries)
+cdef Batch tombstones(str group_id, list keys, list group_keys)
+cdef Py_ssize_t utf8_length(str text) except -2
+
+cdef inline void copy(uint8_t* to, const uint8_t* raw, Py_ssize_t size) noexcept:
+    """Copy bytes. Most texts are short: two moves, which may overlap, cost less than a call."""
+    cdef Py_ssize_t n
+    if size > 16:
+        memcpy(to, raw, size)
+    elif size >= 8:
+        memcpy(to, raw, 8)
+        memcpy(to + size - 8, raw + size - 8, 8)
+    else:
+        for n in range(size):
+            to[n] = raw[n]
+
+
+cdef inline int put_raw(Writing* w, const void* raw, Py_ssize_t size) except -1:
+    copy(reserve(w, size), <const uint8_t*>raw, size)
+
+
+cdef inline int put_string(Writing* w, str text) except -1:
+    cdef Py_ssize_t size
+    if text is None:
+        return put_i16(w, -1)
+    if not PyUnicode_IS_COMPACT_ASCII(text) or PyUnicode_GET_LENGTH(text) > LONGEST:
+        return put_other_string(w, text)
+    size = PyUnicode_GET_LENGTH(text)
+    put_i16(w, <int16_t>size)
+    return put_raw(w, PyUnicode_1BYTE_DATA(text), size)
+
+
+cdef inline int put_bytes(Writing* w, bytes raw) except -1:
+    put_i32(w, <int32_t>PyBytes_GET_SIZE(raw))
+    return put_raw(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+
+
+cdef inline Py_ssize_t begin_record(Writing* w) except -1:
+    """Reserve the sizes; return where they are."""
+    cdef Py_ssize_t at = w.size
+    put_i64(w, -1)
+    return at
+
+
+cdef inline void end_key(Writing* w, Py_ssize_t at) noexcept:
+    store(w.data + at, w.size - at - 8, 4)
+
+
+cdef inline void end_value(Writing* w, Py_ssize_t at) noexcept:
+    store(w.data + at + 4, w.size - at - 8 - load_i32(w.data + at), 4)
+
+# ---- outputs -------------------------------------------------------------------------------------
+
+cdef enum Kind:
+    RESPONSE = 0
+    TRANSITION = 1
+    APPEND = 2
+    UNANSWERED = 3
+    GROUP = 4                      # a consumer group changed its state, epochs or size
+    MEMBER = 5                     # one of its members was reconciled, or fenced for a cause
+
+cdef enum Why:
+    REPLACED = 0
+    DROPPED = 1
+
+cdef enum State:                   # of a group; the order of STATE_NAMES in runtime.pyx
+    EMPTY = 0
+    PREPARING_REBALANCE = 1
+    COMPLETING_REBALANCE = 2
+    STABLE = 3
+    DEAD = 4
+    MAX_STATES = 5
+
+cdef tuple STATE_NAMES
+
+cdef enum GroupState:              # of a consumer group; the order of CONSUMER_GROUP_STATES
+    EMPTY_GROUP = 0
+    ASSIGNING = 1
+    RECONCILING = 2
+    STABLE_GROUP = 3
+    NO_GROUP_LEFT = 4
+    CLASSIC_INSTEAD = 5
+
+cdef tuple CONSUMER_GROUP_STATES
+
+cdef enum:
+    RECONCILED = -1                # of a member; it was not fenced
+
+cdef enum CauseCode:               # as events.Cause
+    BY_JOIN = 0
+    BY_METADATA_CHANGED = 1
+    BY_LEADER_REJOIN = 2
+    BY_LEAVE = 3
+    BY_SESSION_TIMEOUT = 4
+    BY_REBALANCE_TIMEOUT = 5
+    BY_SYNC_TIMEOUT = 6
+    BY_STATIC_RETURN = 7
+    BY_APPEND_FAILED = 8
+    BY_SIZE = 9
+    BY_FAILOVER = 10
+    BY_COMPLETED = 11
+    BY_CLEANUP = 12
+
+cdef struct OutputRow:                # 32 bytes
+    int64_t at_ms
+    int64_t id                     # of the request; a transition's generation, a record's offset,
+    #                                a member's epoch; a group's epoch << 32 | target epoch
+    PyObject* payload              # owned, or NULL
+    int16_t kind
+    int16_t op                     # its number; of a transition: from << 8 | to; a GroupState
+    int32_t code                   # the error; a transition's cause; why unanswered; a record's
+    #                                byte in its batch; why a member was fenced, or RECONCILED;
+    #                                the members of a group
+
+cdef class Outputs:
+    cdef OutputRow* rows
+    cdef readonly Py_ssize_t count
+    cdef Py_ssize_t capacity
+
+    cdef object event(self, Py_ssize_t n)
+    cpdef clear(self)
+    cdef tuple only_answer(self, int64_t id)
+    cdef object take_answer(self, int64_t id)
+    cdef int reserve(self, Py_ssize_t count) except -1
+    cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
+                  object payload) except -1
+
+# ---- which partitions of the offsets topic a coordinator owns: declarations ----------------------
+
+cdef enum Availability:
+    OWNED = 0
+    RESIGNED = 1
+    LOADING = 2
+
+cdef class Partitions:
+    cdef readonly int32_t count
+    cdef readonly int others           # state of all partitions except
+    cdef readonly dict exceptions      # partition -> availability
+
+    cdef int check(self, int32_t partition) except -1
+    cdef int state_of(self, partition) except -1
+    cdef int refusal(self, str group_id, bint empty_is_valid) except -2
+    cdef bint is_loading(self, int32_t partition) except -1
+    cdef int change(self, int32_t partition, int before, int after) except -1
+
+cdef int32_t partition_of(str group_id, int32_t count) except -1
+
+# ---- the logs that a coordinator writes to: declarations -----------------------------------------
+
+cdef enum:
+    LATER = -1                     # the append is finished by `complete`
+    FAILED = -2                    # nothing was appended; `failure` is the reason
+
+cdef class Batch:                  # appended as a whole
+    cdef str group_id              # of the records; None: a marker, or from a log
+    cdef readonly int64_t base_offset          # once it is in a log; before, -1
+    cdef int64_t producer_id
+    cdef int16_t epoch
+    cdef bint transactional
+    cdef bint control
+    cdef Py_ssize_t count          # of its records
+    cdef bytes data                # of each: size of key, size of value (-1: null), key, value
+
+    cdef tuple pair(self, Py_ssize_t at)
+    cdef Py_ssize_t after(self, Py_ssize_t at) noexcept
+    cdef tuple pairs(self)
+    cdef tuple row(self)
+
+cdef Batch new_batch(str group_id, Py_ssize_t count, bytes data)
+cdef Batch batch_of(object records)
+
+cdef class Sink:
+    cdef readonly object failure   # what a caller's log raised, until `take_failure`
+
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3
+    cdef bint at_once(self) noexcept
+    cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1
+    cdef object read(self)
+
+cdef class MemoryLog(Sink):
+    cdef list batches              # of Batch, by offset
+    cdef readonly int64_t end
+
+    cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1
+
+cdef class CallerLog(Sink):
+    cdef object write              # row of a batch -> offset, or None: later
+    cdef object rows               # () -> rows of all batches
+
+cdef class DirectLog(Sink):
+    cdef object write              # the fields of a batch -> offset
+    cdef object rows               # () -> rows of all batches
+
+# ---- the offsets of all groups: declarations -----------------------------------------------------
+
+cdef class OffsetStore:
+    cdef dict maps                 # group id -> OffsetMap
+    cdef dict open_groups          # producer id -> {group id: None}: undecided transactions
+
+    cdef OffsetMap find(self, str group_id)
+    cdef OffsetMap map_of(self, str group_id)
+    cdef int put(self, str group_id, OffsetMap offsets) except -1
+    cdef int drop(self, str group_id) except -1
+    cdef int open_transaction(self, int64_t producer_id, str group_id) except -1
+    cdef int resigned(self, int32_t partition, int32_t count) except -1
+
+# ---- clock, timers, dispatch, outputs and appends, shared by the components of a coordinator -----
 
 cdef enum:
     NO_TIMER = -1

@@ -1,30 +1,645 @@
-"""What the components of a coordinator share: clock, timers, groups, dispatch, outputs, appends.
+"""What all protocols of a coordinator share: dispatch, timers, outputs, the log, stored offsets.
 
-It knows no rule of a group. One wheel stands for both purgatories of Kafka: timers fire by
-deadline, then in the order of arming. A timer's key holds its kind, which names the component, and
-the slot of its owner. An operation goes to the component that registered for it and for the type
-of the group. An append finishes within the call, or later if it is deferred or in flight.
-Cost of a dispatch: one look-up of the group, none if the last request was of the same group.
-Source: GroupCoordinator.scala, DelayedOperation.scala.
-Rules: docs/rules/coordinator.md#timers, #group-status and #failed-appends.
+Components register the operations that they decide, by the type of the group. Each answer,
+transition and appended record becomes a row of the outputs, in order. An append that does not
+finish at once is settled later. It knows no rule of a group.
+Source: GroupCoordinator.scala, GroupMetadataManager.scala (storeGroup, partitions).
 """
 cimport cython
+import coterie.events as events
+import coterie.operations as operations
+import coterie.values as values
+from bisect import bisect_left
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t
+from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
 from libc.stdlib cimport free, realloc
+from operator import attrgetter
 
+from coterie._core.checks cimport within
+from coterie._core.codec.compression cimport coterie_java_hash, coterie_partition_for
+from coterie._core.codec.cursor cimport load_i32
+from coterie._core.codec.layout cimport (
+    Writing, begin as begin_writing, end, put_i16, put_i32, put_i64, written as bytes_of)
 from coterie._core.coordinator.codes cimport (
-    KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION)
-from coterie._core.coordinator.outputs cimport APPEND, RESPONSE, UNANSWERED, Outputs
-from coterie._core.coordinator.partitions cimport Partitions
-from coterie._core.coordinator.sink cimport FAILED, LATER, Batch, MemoryLog, Sink
-from coterie._core.structures.offsets cimport OffsetMap
+    COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID, KAFKA_STORAGE_ERROR, NONE, NOT_COORDINATOR,
+    UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION)
+from coterie._core.structures.collector cimport PyObject_GC_UnTrack
+from coterie._core.structures.expiry cimport NO_TIME
+from coterie._core.structures.offsets cimport Offset, OffsetMap
 from coterie._core.structures.timers cimport TimerWheel
 
-from coterie.errors import ArgumentError, CoterieError
+from coterie.errors import ArgumentError, CoterieError, shown
 from coterie.operations import NUMBER, OPERATIONS
 
+
+# ---- encode the records of offsets and their tombstones ------------------------------------------
+# Versions as Kafka 2.3 to 3.9 write them: key 1; value 1 with an explicit expiry, else 3. It knows
+# no group: callers pass the encoded keys of a group's own records. Cost: one pass, one copy.
+# Source: GroupMetadataManager.scala. Rules: docs/rules/log-format.md#keys.
+
+cdef int put_other_string(Writing* w, str text) except -1:
+    cdef bytes raw
+    raw = text.encode("utf-8", "replace")      # as Java writes a lone surrogate: one "?"
+    if PyBytes_GET_SIZE(raw) > LONGEST:
+        # Only in a text from a log, where each byte that was no UTF-8 became three, as in Kafka.
+        raise Thrown(f"a string of {PyBytes_GET_SIZE(raw)} bytes fits into no record "
+                     f"(at most {LONGEST}): {text[:40]!r}...")
+    put_i16(w, <int16_t>PyBytes_GET_SIZE(raw))
+    return put_raw(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+
+
+cdef Py_ssize_t begin_offset(Writing* w, str group_id, tuple key) except -1:
+    """Begin the record of an offset: its key."""
+    cdef Py_ssize_t at = begin_record(w)
+    put_i16(w, 1)
+    put_string(w, group_id)
+    put_string(w, <str?>key[0])
+    put_i32(w, <int32_t>key[1])
+    end_key(w, at)
+    return at
+
+
+cdef int put_offset(Writing* w, str group_id, tuple key, Offset entry) except -1:
+    cdef bint explicit = entry.expire_timestamp != NO_TIME
+    cdef Py_ssize_t at = begin_offset(w, group_id, key)
+    put_i16(w, 1 if explicit else 3)
+    put_i64(w, entry.offset)
+    if not explicit:
+        put_i32(w, entry.leader_epoch)
+    put_string(w, entry.metadata)
+    put_i64(w, entry.commit_timestamp)
+    if explicit:
+        put_i64(w, entry.expire_timestamp)
+    end_value(w, at)
+
+
+cdef Batch commit_batch(str group_id, tuple rows, list entries):
+    """Encode a commit. A row's first field is its key; an entry of None is left out."""
+    cdef Writing w
+    cdef Py_ssize_t n, count = 0
+    begin_writing(&w)
+    try:
+        for n in range(len(rows)):
+            if entries[n] is not None:
+                put_offset(&w, group_id, <tuple?>(<tuple?>rows[n])[0], <Offset?>entries[n])
+                count += 1
+        return new_batch(group_id, count, bytes_of(&w))
+    finally:
+        end(&w)
+
+
+cdef Batch tombstones(str group_id, list keys, list group_keys):
+    """Encode tombstones: of offsets, and of a group's own records by their encoded keys."""
+    cdef Writing w
+    cdef Py_ssize_t at
+    begin_writing(&w)
+    try:
+        for key in keys:
+            begin_offset(&w, group_id, <tuple?>key)
+        for raw in group_keys:
+            at = begin_record(&w)
+            put_raw(&w, PyBytes_AS_STRING(<bytes?>raw), PyBytes_GET_SIZE(<bytes>raw))
+            end_key(&w, at)
+        return new_batch(group_id, len(keys) + len(group_keys), bytes_of(&w))
+    finally:
+        end(&w)
+
+
+cdef Py_ssize_t utf8_length(str text) except -2:
+    """Return the bytes of its UTF-8; -1: a lone surrogate has none."""
+    if PyUnicode_IS_COMPACT_ASCII(text):
+        return PyUnicode_GET_LENGTH(text)
+    try:
+        return len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        return -1
+
+
+# ---- the output of a coordinator: rows of 32 bytes, made into objects on request -----------------
+# The answer to a heartbeat is a row and nothing else. Rows become events (coterie.events) or the
+# dicts of trace lines. It decides nothing. Cost: O(1) a row.
+
+CONSUMER_GROUP_STATES = (          # by GroupState: type and state
+    ("consumer", "Empty"), ("consumer", "Assigning"), ("consumer", "Reconciling"),
+    ("consumer", "Stable"), ("none", None), ("classic", None))
+STATE_NAMES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+cdef enum:
+    NO_REQUEST = -1
+
+cdef dict ERRORS = {int(error): error for error in values.Error}
+cdef dict CAUSES = {cause.value: cause for cause in events.Cause}
+cdef dict WHY = {REPLACED: "replaced", DROPPED: "dropped"}
+# By operation number: the name, and the function that makes the response.
+cdef tuple NAMES = tuple(operations.OPERATIONS)
+cdef tuple ANSWERS = tuple([row.answer for row in operations.OPERATIONS.values()])
+
+
+@cython.final
+@cython.no_gc                      # payloads are texts, numbers and bytes: no reference cycles
+cdef class Outputs:
+    """The outputs of a coordinator, in order: rows of 32 bytes, made into objects on request."""
+    # Payloads are hidden from the garbage collector, which would visit all of them again and again
+    # while a long trace is played.
+
+    def __dealloc__(self):
+        self.clear()
+        free(self.rows)
+
+    def __len__(self):
+        return self.count
+
+    cdef int reserve(self, Py_ssize_t count) except -1:
+        """Have room for so many rows."""
+        cdef OutputRow* rows
+        if count <= self.capacity:
+            return 0
+        rows = <OutputRow*>realloc(self.rows, count * sizeof(OutputRow))
+        if rows == NULL:
+            raise MemoryError
+        self.rows = rows
+        self.capacity = count
+        return 0
+
+    cdef int push(self, int kind, int64_t at_ms, int64_t id, int op, int code,
+                  object payload) except -1:
+        cdef OutputRow* row
+        cdef PyObject* reference = NULL
+        if self.count == self.capacity:
+            self.reserve(2 * self.capacity + 64)
+        if payload is not None:
+            if type(payload) is tuple:
+                PyObject_GC_UnTrack(payload)
+            Py_INCREF(payload)
+            reference = <PyObject*>payload
+        row = &self.rows[self.count]
+        row.at_ms = at_ms
+        row.id = id
+        row.kind = kind
+        row.op = op
+        row.code = code
+        row.payload = reference
+        self.count += 1
+        return 0
+
+    cpdef clear(self):
+        """Forget every row."""
+        cdef Py_ssize_t n, count = self.count
+        self.count = 0
+        for n in range(count):
+            Py_XDECREF(self.rows[n].payload)
+
+    cdef tuple only_answer(self, int64_t id):
+        """Return the error and payload of this request and drop the rows, if it alone was answered.
+
+        None if it was not answered, if another one was, too, or if one never will be. A request
+        that is parked may complete another one: a new member's join completes a follower's sync.
+        """
+        cdef Py_ssize_t n, row = -1
+        cdef tuple answer
+        for n in range(self.count):
+            if self.rows[n].kind == UNANSWERED:
+                return None
+            if self.rows[n].kind == RESPONSE:
+                if row >= 0 or self.rows[n].id != id:
+                    return None
+                row = n
+        if row < 0:
+            return None
+        answer = (self.rows[row].code, payload_of(&self.rows[row]))
+        self.clear()
+        return answer
+
+    cdef object take_answer(self, int64_t id):
+        """Return the payload of this request's answer; only answers to other requests stay.
+
+        None if it was answered without a payload, or not at all.
+        """
+        cdef Py_ssize_t n, left = 0, count = self.count
+        cdef object answer = None
+        cdef OutputRow row
+        for n in range(count):
+            row = self.rows[n]
+            if row.kind == UNANSWERED or (row.kind == RESPONSE and row.id != id):
+                self.rows[left] = row
+                left += 1
+                continue
+            if row.kind == RESPONSE and row.payload != NULL:
+                answer = <object>row.payload
+            Py_XDECREF(row.payload)
+        self.count = left
+        return answer
+
+    cdef object event(self, Py_ssize_t n):
+        """Return a row as an event."""
+        # A copy: making the event may run a finalizer that calls the coordinator, and then the rows
+        # may move.
+        cdef OutputRow row = self.rows[n]
+        cdef Batch batch
+        payload = None if row.payload == NULL else <object>row.payload
+        if row.kind == RESPONSE:
+            return events.Response(row.at_ms, row.id, NAMES[row.op],
+                                   ANSWERS[row.op](ERRORS[row.code], payload))
+        if row.kind == TRANSITION:
+            group_id, member_id = payload if type(payload) is tuple else (payload, None)
+            return events.Transition(
+                row.at_ms, group_id, STATE_NAMES[row.op >> 8], STATE_NAMES[row.op & 255],
+                row.id, CAUSES[row.code], member_id)
+        if row.kind == APPEND:
+            batch = <Batch?>payload
+            key, value = batch.pair(row.code)
+            return events.Append(row.at_ms, group_of(batch, key), key, value, row.id)
+        if row.kind == GROUP:
+            group_type, state = CONSUMER_GROUP_STATES[row.op]
+            return events.ConsumerGroupChange(row.at_ms, payload, group_type, state, row.id >> 32,
+                                              <int32_t><uint32_t>row.id, row.code)
+        if row.kind == MEMBER and row.code == RECONCILED:
+            return events.MemberReconciled(row.at_ms, *payload, row.id)
+        if row.kind == MEMBER:
+            return events.MemberFenced(row.at_ms, *payload, row.id, CAUSES[row.code])
+        return events.Unanswered(row.at_ms, row.id, NAMES[row.op], WHY[row.code])
+
+    def events(self):
+        """Return each row as an event of :mod:`coterie.events`."""
+        cdef Py_ssize_t n
+        return [self.event(n) for n in range(self.count)]
+
+    def taken(self, bint with_events):
+        """Return the answers as (request's id, number of the error, payload, event)."""
+        cdef Py_ssize_t n
+        cdef list answers = []
+        cdef OutputRow row
+        for n in range(self.count):
+            row = self.rows[n]
+            if row.kind == RESPONSE:
+                answers.append((row.id, row.code, payload_of(&row),
+                                self.event(n) if with_events else None))
+            elif row.kind == UNANSWERED or with_events:
+                answers.append((row.id if row.kind == UNANSWERED else NO_REQUEST, None, None,
+                                self.event(n) if with_events else None))
+        return answers
+
+    def lines(self):
+        """Yield each row as the dict of a trace's output line, if such a line exists."""
+        cdef Py_ssize_t n = 0
+        while n < self.count:              # a caller may clear the rows between two lines
+            event = self.event(n) if self.rows[n].kind not in (UNANSWERED, MEMBER) else None
+            n += 1
+            if event is not None:
+                yield event.as_dict()
+
+    def causes(self):
+        """Return (at, group id, from, to, generation, cause, member id) of each transition."""
+        return [(event.at, event.group_id, event.from_, event.to, event.generation_id,
+                 event.cause, event.member_id)
+                for event in self.events() if isinstance(event, events.Transition)]
+
+
+cdef object group_of(Batch batch, bytes key):
+    """Return the group of a record; a batch over several groups has it in each key."""
+    if batch.group_id is not None:
+        return batch.group_id
+    return key[4:4 + int.from_bytes(key[2:4], "big")].decode("utf-8", "replace")
+
+
+cdef inline object payload_of(OutputRow* row):
+    return None if row.payload == NULL else <object>row.payload
+
+
+def response_of(op, error, payload):
+    """Return the response of an operation, as one of :mod:`coterie.values`."""
+    return ANSWERS[op](ERRORS[error], payload)
+
+
+# ---- which partitions of the offsets topic a coordinator owns, has given up, or is loading -------
+# A group belongs to the partition that Kafka finds by the hash of its id. Usually all partitions
+# are in one state; only exceptions are stored. It knows no groups. Cost: O(1) a request.
+# Source: GroupMetadataManager.scala (partitionFor, ownedPartitions, loadingPartitions). Rules:
+# docs/rules/coordinator.md#group-status, docs/rules/log-format.md#partition-of-a-group.
+
+STATES = ("owned", "resigned", "loading")      # by Availability
+
+
+cdef int32_t partition_of(str group_id, int32_t count) except -1:
+    """Return the partition of the offsets topic of a group."""
+    cdef bytes raw = group_id.encode("utf-8", "surrogatepass")
+    return coterie_partition_for(coterie_java_hash(raw, len(raw)), count)
+
+
+@cython.final
+cdef class Partitions:
+    """The partitions of the offsets topic; at first all are owned."""
+
+    def __cinit__(self, int32_t count):
+        if count < 1:
+            raise ArgumentError(f"a topic has at least one partition, not {count}")
+        self.count = count
+        self.exceptions = {}
+
+    cdef int check(self, int32_t partition) except -1:
+        """Refuse a partition that the topic does not have; -1 stands for all."""
+        if partition >= self.count:
+            raise ArgumentError(f"partition must be from 0 to {self.count - 1}, not {partition}")
+
+    cdef int state_of(self, partition) except -1:
+        return self.exceptions.get(partition, self.others)
+
+    cdef int refusal(self, str group_id, bint empty_is_valid) except -2:
+        """Return the error that refuses a request for this group, or NONE."""
+        if group_id is None or (not empty_is_valid and not group_id):
+            return INVALID_GROUP_ID
+        cdef int state = self.others
+        if self.exceptions:
+            state = self.state_of(partition_of(group_id, self.count))
+        if state == OWNED:
+            return NONE
+        return COORDINATOR_LOAD_IN_PROGRESS if state == LOADING else NOT_COORDINATOR
+
+    cdef bint is_loading(self, int32_t partition) except -1:
+        """Whether this partition is loading; -1: whether any is."""
+        if partition >= 0:
+            return self.state_of(partition) == LOADING
+        return LOADING in self.exceptions.values() or (
+            self.others == LOADING and <int32_t>len(self.exceptions) < self.count)
+
+    cdef int change(self, int32_t partition, int before, int after) except -1:
+        """Change the state of a partition (-1: of each) from `before` to `after`."""
+        if partition >= 0:
+            if self.state_of(partition) == before:
+                self.exceptions[partition] = after
+        else:
+            if self.others == before:
+                self.others = after
+            for number, state in self.exceptions.items():
+                if state == before:
+                    self.exceptions[number] = after
+        self.exceptions = {number: state for number, state in self.exceptions.items()
+                           if state != self.others}
+
+
+# ---- the logs that a coordinator writes to -------------------------------------------------------
+# A coordinator gives its records to a sink, and reads them from it when a partition is loaded. The
+# log in memory is for tests; a log of the caller's may be a file or a topic; a direct log takes the
+# bytes of a batch. A sink knows no group. Cost: one call a batch.
+
+cdef enum:
+    SIZES = 8                      # bytes before a record: the sizes of its key and its value
+
+cdef object BASE_OFFSET = attrgetter("base_offset")
+cdef int64_t LATEST_OFFSET = <int64_t>1 << 62  # later offsets still fit an int64
+
+
+@cython.final
+@cython.no_gc                      # bytes and numbers: no reference cycles
+cdef class Batch:
+    """Records that are appended as a whole, as bytes; pairs are made on request."""
+
+    cdef tuple pair(self, Py_ssize_t at):
+        """Return key and value of the record that begins at this byte."""
+        cdef const uint8_t* record = <const uint8_t*>PyBytes_AS_STRING(self.data) + at
+        cdef int32_t key = load_i32(record), value = load_i32(record + 4)
+        return (bytes_or_none(record + SIZES, key),
+                bytes_or_none(record + SIZES + max(key, 0), value))
+
+    cdef Py_ssize_t after(self, Py_ssize_t at) noexcept:
+        """Return where the next record begins."""
+        cdef const uint8_t* record = <const uint8_t*>PyBytes_AS_STRING(self.data) + at
+        return at + SIZES + max(load_i32(record), 0) + max(load_i32(record + 4), 0)
+
+    cdef tuple pairs(self):
+        """Return key and value of each record."""
+        cdef Py_ssize_t at = 0
+        cdef list pairs = []
+        for _ in range(self.count):
+            pairs.append(self.pair(at))
+            at = self.after(at)
+        return tuple(pairs)
+
+    cdef tuple row(self):
+        return (self.base_offset, self.producer_id, self.epoch, self.transactional, self.control,
+                self.pairs())
+
+
+cdef object bytes_or_none(const uint8_t* raw, int32_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>raw, size)
+
+
+cdef Batch new_batch(str group_id, Py_ssize_t count, bytes data):
+    """Make a batch without a producer, not yet in a log."""
+    cdef Batch made = Batch.__new__(Batch)
+    made.group_id = group_id
+    made.base_offset = -1
+    made.producer_id = -1
+    made.epoch = -1
+    made.count = count
+    made.data = data
+    return made
+
+
+cdef Batch batch_of(object records):
+    """Make a batch of records that are pairs."""
+    cdef list parts = []
+    cdef bytes key, value
+    for pair in records:
+        key, value = pair
+        parts += [size_of(key), size_of(value), key or b"", value or b""]
+    return new_batch(None, len(records), b"".join(parts))
+
+
+cdef bytes size_of(bytes raw):
+    cdef int32_t size = -1 if raw is None else <int32_t>PyBytes_GET_SIZE(raw)
+    return (<object>size).to_bytes(4, "big", signed=True)
+
+
+cdef class Sink:
+    """The interface of a log for a coordinator."""
+
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
+        """Write one batch; return its offset, LATER or FAILED. Offset -1: at the end."""
+        raise NotImplementedError
+
+    cdef bint at_once(self) noexcept:
+        """Whether every append finishes within the call."""
+        return False
+
+    cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
+        """Refuse, before any change, an offset at which there can be no batch."""
+        return 0
+
+    cdef object read(self):
+        """Return the rows of all batches, in log order."""
+        raise NotImplementedError
+
+
+@cython.final
+cdef class MemoryLog(Sink):
+    """A log in memory, ordered by offset."""
+
+    def __cinit__(self):
+        self.batches = []
+
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
+        cdef Py_ssize_t place = self.place(batch.count, base_offset)
+        batch.base_offset = self.end if base_offset < 0 else base_offset
+        if place == len(self.batches):
+            self.batches.append(batch)
+        else:
+            self.batches.insert(place, batch)
+        self.end = max(self.end, batch.base_offset + max(batch.count, 1))
+        return batch.base_offset
+
+    cdef int check(self, Py_ssize_t count, int64_t base_offset) except -1:
+        self.place(count, base_offset)
+
+    cdef bint at_once(self) noexcept:
+        return True
+
+    cdef object read(self):
+        return [(<Batch?>batch).row() for batch in self.batches]
+
+    cdef Py_ssize_t place(self, Py_ssize_t count, int64_t base_offset) except -1:
+        """Return the position of a batch with so many records; it must not overlap another."""
+        cdef Py_ssize_t at
+        cdef Batch other
+        if base_offset > LATEST_OFFSET:
+            raise ArgumentError(f"base_offset must be at most {LATEST_OFFSET}, not {base_offset}")
+        if base_offset < 0 or base_offset >= self.end:
+            return len(self.batches)
+        at = bisect_left(self.batches, base_offset, key=BASE_OFFSET)
+        if at < len(self.batches):
+            other = <Batch?>self.batches[at]
+            if other.base_offset < base_offset + count:
+                raise ArgumentError(f"base_offset {base_offset}: a batch stands at "
+                                    f"{other.base_offset} already")
+        if at > 0:
+            other = <Batch?>self.batches[at - 1]
+            if other.base_offset + other.count > base_offset:
+                raise ArgumentError(f"base_offset {base_offset} lies within the batch at "
+                                    f"{other.base_offset}")
+        return at
+
+
+@cython.final
+cdef class CallerLog(Sink):
+    """A log of the caller's: a function that appends a batch, and one that reads all batches."""
+
+    def __cinit__(self, write, rows):
+        self.write = write
+        self.rows = rows
+
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
+        cdef int64_t position
+        try:
+            offset = self.write(batch.row())
+            if offset is None:
+                return LATER
+            if type(offset) is not int or not 0 <= offset <= LATEST_OFFSET:
+                raise ArgumentError("append must return the offset of the batch, or None if it "
+                                    f"finishes later, not {shown(offset)}")
+            position = offset
+            return position
+        except BaseException as error:     # Ctrl-C, too: only the append has failed
+            if self.failure is None or not isinstance(error, Exception):
+                self.failure = error
+            return FAILED
+
+    cdef object read(self):
+        return self.rows()
+
+
+@cython.final
+cdef class DirectLog(Sink):
+    """A log that takes the bytes of a batch and has written them when ``write`` returns."""
+
+    def __cinit__(self, write, rows):
+        self.write = write
+        self.rows = rows
+
+    cdef bint at_once(self) noexcept:
+        return True
+
+    cdef int64_t append(self, Batch batch, int64_t base_offset) except -3:
+        cdef int64_t position
+        try:
+            position = within(
+                self.write(batch.group_id, batch.data, batch.count, batch.producer_id,
+                           batch.epoch, batch.transactional, batch.control),
+                "the offset of a batch", 0, LATEST_OFFSET)
+            return position
+        except BaseException as error:     # as in CallerLog
+            if self.failure is None or not isinstance(error, Exception):
+                self.failure = error
+            return FAILED
+
+    cdef object read(self):
+        return self.rows()
+
+
+# ---- offset store --------------------------------------------------------------------------------
+# The offsets of groups of every type, beside the groups, as in Kafka's OffsetMetadataManager. It
+# knows no group: the group's protocol decides whether a member may commit, and when offsets expire.
+# A group without commits takes no memory here. O(1) for a group; giving up a partition is one pass
+# over the group ids.
+# Source: OffsetMetadataManager.java. Rules: docs/rules/offsets.md#data.
+
+@cython.final
+cdef class OffsetStore:
+    """Committed and pending offsets by group id, and which transactions are undecided."""
+
+    def __cinit__(self):
+        self.maps = {}
+        self.open_groups = {}
+
+    cdef OffsetMap find(self, str group_id):
+        """Return the offsets of a group; None if there were no commits."""
+        return <OffsetMap>self.maps.get(group_id)
+
+    cdef OffsetMap map_of(self, str group_id):
+        """Return the offsets of a group; create an empty map if there is none."""
+        offsets = self.maps.get(group_id)
+        if offsets is None:
+            offsets = self.maps[group_id] = OffsetMap.__new__(OffsetMap)
+        return <OffsetMap>offsets
+
+    cdef int put(self, str group_id, OffsetMap offsets) except -1:
+        """Set the offsets of a group, with its undecided transactions."""
+        self.maps[group_id] = offsets
+        for producer_id in offsets.pending_by_producer:
+            self.open_transaction(producer_id, group_id)
+
+    cdef int drop(self, str group_id) except -1:
+        """Forget the offsets of a group that ends; an unfinished append then has no effect."""
+        self.maps.pop(group_id, None)
+
+    cdef int open_transaction(self, int64_t producer_id, str group_id) except -1:
+        """Remember that the producer's next marker decides offsets of the group."""
+        self.open_groups.setdefault(producer_id, {})[group_id] = None
+
+    cdef int resigned(self, int32_t partition, int32_t count) except -1:
+        """Forget the groups of a partition of the offsets topic; -1: all."""
+        if partition < 0:
+            self.maps = {}
+            self.open_groups = {}
+            return 0
+        self.maps = {group_id: offsets for group_id, offsets in self.maps.items()
+                     if partition_of(group_id, count) != partition}
+        self.open_groups = {
+            producer: left for producer, groups in self.open_groups.items()
+            if (left := {group_id: None for group_id in groups
+                         if partition_of(group_id, count) != partition})}
+
+
+# ---- runtime -------------------------------------------------------------------------------------
+# What the components of a coordinator share: clock, timers, groups, dispatch, outputs, appends. It
+# knows no rule of a group. One wheel stands for both purgatories of Kafka: timers fire by deadline,
+# then in the order of arming. A timer's key holds its kind, which names the component, and the slot
+# of its owner. An operation goes to the component that registered for it and for the type of the
+# group. An append finishes within the call, or later if it is deferred or in flight. Cost of a
+# dispatch: one look-up of the group, none if the last request was of the same group.
+# Source: GroupCoordinator.scala, DelayedOperation.scala. Rules: docs/rules/coordinator.md#timers,
+# #group-status and #failed-appends.
 
 class Thrown(CoterieError):
     """Kafka's code throws here; as in Kafka, earlier changes are not undone."""
@@ -161,7 +776,7 @@ cdef class AppendOp:
 
 
 cdef class Writes:
-    """Writes that are not committed: its methods are in `consumer/pending.pyx`."""
+    """Writes that are not committed: its methods are in `consumer/protocol.pyx`."""
 
     cdef bint blocks(self, str group_id) except -1:
         raise NotImplementedError

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t
 
 from coterie._core.codec.cursor cimport NEGATIVE, OK, Cursor, Status, read_i32, read_string16
-from coterie._core.codec.decode cimport skip_tags
+from coterie._core.codec.layout cimport skip_tags
 from coterie._core.fast_path.texts cimport Text, read_text
 
 cdef struct MemberHeader:

@@ -11,7 +11,7 @@ from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.commit cimport KEY_OFFSET_MAX, Commit, read_commit_key, read_commit_value
 from coterie._core.fold.keyindex cimport KEY_NOT_REQUESTED, KeyIndex, key_number
 from coterie._core.fold.keytable cimport coterie_equal, coterie_keyhash, coterie_prefetch
-from coterie._core.fold.record_rows cimport BatchRow
+from coterie._core.fold.record_scan cimport BatchRow
 
 
 cdef inline bint is_of_another_group(KeyIndex* index, const Batch* batch, int64_t until_ms,

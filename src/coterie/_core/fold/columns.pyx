@@ -17,17 +17,15 @@ from coterie._core.codec.batch cimport (
     read_marker)
 from coterie._core.checks cimport buffer_of, within
 from coterie._core.fold.commit cimport (
-    KEY_ENDS, KEY_GROUP, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value, is_newer_key,
-    read_commit_value)
+    KEY_ENDS, KEY_GROUP, KEY_OFFSET_MAX, VALUE_V3_SIZE, Commit, check_group_value, grown_columns,
+    is_newer_key, names_from, read_commit_value)
 from coterie._core.codec.cursor cimport OK, Cursor, Status, load_i16, load_i32, load_i64
-from coterie._core.fold.column_block cimport grown_columns
 from coterie._core.fold.keytable cimport coterie_equal, coterie_prefetch
-from coterie._core.fold.name_columns cimport names_from
 from coterie._core.fold.names cimport (
     NAMES_MIN, Names, Recent, name_number, names_forget, names_free, names_init, names_of,
     recent_of)
 from coterie._core.codec.record cimport record_v2
-from coterie._core.fold.record_rows cimport (
+from coterie._core.fold.record_scan cimport (
     BYTES_A_ROW, FAULTY, GROUP, GROUP_TOMBSTONE, MARKER, NEWER, OFFSET, OFFSET_TOMBSTONE, UNKNOWN)
 
 import numpy as np

@@ -11,7 +11,8 @@ from libc.stdlib cimport free, realloc
 
 from coterie._core.codec.batch cimport AHEAD, V2_HEADER, Batch, Record
 from coterie._core.fold.commit cimport (
-    KEY_ENDS, KEY_OFFSET_MAX, Commit, is_of_4x, read_commit_key, read_commit_value)
+    KEY_ENDS, KEY_OFFSET_MAX, Commit, Stamp, Tracks, is_of_4x, read_commit_key, read_commit_value,
+    track_key)
 from coterie._core.codec.cursor cimport OK, Cursor, load_i16, load_i32
 from coterie._core.fold.keytable cimport (
     Entry, Table, Value, coterie_is_ascii, coterie_keyhash, coterie_prefetch, prefetch_entry,
@@ -21,7 +22,6 @@ from coterie._core.fold.place_cache cimport (
 from coterie._core.codec.record cimport record_v2
 from coterie._core.fold.history_buffer cimport (
     HistoryBuffer, buffer_commit, buffer_plain, buffer_truncate)
-from coterie._core.fold.tracks cimport Stamp, Tracks, track_key
 
 cdef enum:
     FULL = 96                    # enough to hide the latency of memory, and fits the L1 cache

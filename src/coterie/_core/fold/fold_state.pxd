@@ -1,21 +1,66 @@
-"""The state of a fold as C code sees it: FoldState, for the modules that change and read it.
-
-``apply_records`` applies records to it, ``fold`` scans bytes into it, ``merge`` joins two,
-``partial`` reads one and ``dump`` turns one into values that pickle.
-"""
+"""The state of a fold: the last record of each key, open transactions, counts and faults."""
 from libc.stdint cimport int64_t
 
-from coterie._core.codec.batch cimport Batch, Records
+from coterie._core.codec.batch cimport Batch, Record, Records
+from coterie._core.fold.commit cimport Tracks
 from coterie._core.fold.commit_queue cimport Queue
 from coterie._core.fold.deferred_groups cimport DeferredGroups
-from coterie._core.fold.group_filter cimport GroupFilter
 from coterie._core.fold.history cimport History
 from coterie._core.fold.history_buffer cimport HistoryBuffer
-from coterie._core.fold.keytable cimport Table
+from coterie._core.fold.keytable cimport Table, Value
 from coterie._core.fold.place_cache cimport PlaceCache
-from coterie._core.fold.record_kind cimport ParsedRecords
-from coterie._core.fold.survey cimport Survey
-from coterie._core.fold.tracks cimport Tracks
+from coterie._core.fold.record_kind cimport ParsedRecord, ParsedRecords
+
+# ---- the open transactions of a piece of log, and their markers ----------------------------------
+
+cdef object producer_of(dict producers, int64_t producer_id)
+
+# Add a commit of a transaction; `value` NULL: a tombstone. `tracks` may be NULL here and below.
+cdef int add_pending_commit(object producer, int64_t index, const Value* value,
+                            const Record* record, Tracks* tracks) except -1
+
+# Apply a marker: a COMMIT applies the pending commits; either type drops them and decides their
+# rows in `history`, which may be None.
+cdef int end_transaction(dict producers, int64_t producer_id, bint committed, Table* table,
+                         Tracks* tracks, History history, int64_t seq) except -1
+
+# Apply the pending commits, except those of the keys `excluded`.
+cdef int apply_committed(object producer, object excluded, Table* table, Tracks* tracks,
+                         int64_t seq) except -1
+
+# ---- the facts that a fold collects for a second reading -----------------------------------------
+
+cdef class Survey:
+    cdef readonly dict open              # producer -> number of its first record
+    cdef readonly dict ended             # producer -> (marker, number, ms), its first one
+
+    cdef int begin_piece(self) except -1
+    cdef int add_open(self, int64_t producer_id, const ParsedRecord* parsed, Py_ssize_t count,
+                      int64_t number) except -1
+    cdef int add_end(self, object producer_id, int marker, object number, object ms) except -1
+
+# ---- the filter of a fold of some groups only ----------------------------------------------------
+
+cdef enum BatchMatch:
+    NONE_MATCH = 0               # no record is of a requested group, and none has a fault
+    ALL_MATCH = 1                # all are, or may be: see the rule of names that are not ASCII
+    SOME_MATCH = 2               # or this code cannot decide: each record must be looked at
+
+cdef struct GroupFilter:
+    Table names                  # of the requested groups, as UTF-8
+    bint non_ascii               # one of the names is not ASCII
+
+cdef int filter_add(GroupFilter* group_filter, object names) except -1
+
+# `until_ms` is -1 or more: records later than that do not match. Sets `has_records_of_4x` if one
+# `is_of_4x`, whatever its group and time.
+cdef BatchMatch match_batch(const GroupFilter* group_filter, const Batch* batch,
+                            int64_t until_ms, bint* has_records_of_4x) noexcept nogil
+
+cdef bint excludes(const GroupFilter* group_filter, const Record* record,
+                   const ParsedRecord* parsed) noexcept nogil
+
+# ---- fold state ----------------------------------------------------------------------------------
 
 cdef enum OnFault:
     SKIP = 0

@@ -1,12 +1,27 @@
-"""The commits of a piece of log with their outcomes: what the fold adds. See history.pyx.
-
-A history that is passed to these functions may be None: then they do nothing.
-"""
+"""The history of a partition: each commit and each generation of its groups, as rows."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from coterie._core.codec.batch cimport Record
-from coterie._core.fold.keytable cimport Value
+from coterie._core.codec.walk cimport Rows, Span
 from coterie._core.fold.history_buffer cimport HistoryBuffer
+from coterie._core.fold.keytable cimport Value
+
+# ---- group metadata as the fold adds it to a group's log -----------------------------------------
+
+cdef class GroupView:
+    cdef bytes value
+    cdef Span protocol_type, protocol, leader
+    cdef int32_t generation
+    cdef int64_t state_timestamp
+    cdef Rows members
+
+    cdef inline const Span* member(self, int32_t number) noexcept
+    cdef dict by_id(self)
+
+cdef int add_generation(object log, object log_offset, object timestamp,
+                        GroupView view) except -1
+
+# ---- the commits of a piece of log with their outcomes: what the fold adds -----------------------
 
 cdef struct PendingCommit:       # packed in bytes; its key and its metadata follow
     int64_t log_offset
@@ -38,3 +53,8 @@ cdef int64_t row_number(History history) noexcept
 # (first_seq, producer id, its Producer there, its Producer here or None), None if it had a marker
 # here.
 cdef int absorb_history(History history, History later, list markers) except -1
+
+# ---- A history as values that pickle, for the dump of its fold -----------------------------------
+
+cdef tuple dump_history(History history)
+cdef History restore_history(tuple state)

@@ -7,11 +7,9 @@ may be one to Kafka. Recent names cost one comparison, and a partition of theirs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
-
-from coterie._core.codec.cursor cimport load_i32
+from coterie._core.codec.cursor cimport OK, load_i32
 from coterie._core.fold.commit cimport (
     KEY_ENDS, Commit, canonical, commit_key, read_commit_key)
-from coterie._core.codec.cursor cimport OK
 from coterie._core.fold.keytable cimport (
     Table, coterie_is_ascii, coterie_keyhash, table_free, table_init, table_intern)
 from coterie._core.fold.place_cache cimport (

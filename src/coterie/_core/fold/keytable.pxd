@@ -6,7 +6,7 @@ offset key; other tables use the index alone, to number names.
 
 An entry is a function of what came before the scanned piece. `base_seq` is the last record that
 set or removed the value unconditionally; after it, only markers of transactions can have set it.
-So two pieces compose (`merge.pyx`), and the result does not depend on where a log is cut.
+So two pieces compose (`fold.pyx`), and the result does not depend on where a log is cut.
 
 A tombstone leaves pending commits to their marker in Kafka 3.x. The coordinator of 4.x removes them
 (OffsetMetadataManager.replay). Only a later record may show which of the two wrote a log, so an

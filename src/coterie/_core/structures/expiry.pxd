@@ -1,5 +1,11 @@
-"""When offsets expire: declarations."""
+"""Which commits have expired: one rule for arrays of times."""
 from libc.stdint cimport int64_t, uint64_t
+
+# ---- checks of columns: declarations -------------------------------------------------------------
+
+cdef object column_of(object values, str name, int type_number)
+
+# ---- when offsets expire: declarations -----------------------------------------------------------
 
 cdef enum:
     NO_TIME = -1                   # no expiry of its own

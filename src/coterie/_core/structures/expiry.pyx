@@ -1,16 +1,49 @@
-"""When offsets expire: the rule of a group, and the expired offsets of whole columns.
+"""Which commits have expired: one rule for arrays of times.
 
-It knows no map of offsets and no clock: times are arguments. Cost: `expired` is one pass over the
-columns without the GIL, `expiry_rule` is O(1).
-Source: GroupMetadata.scala (removeExpiredOffsets). Rules: docs/rules/offsets.md#expiration.
+Times are int64 milliseconds; -1 is no time of its own. Arrays of another type are converted where
+no value changes, and refused where one would.
+Source: GroupMetadata.scala (getExpiredOffsets).
 """
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, intptr_t, uint8_t
 
 from coterie._core.checks cimport int64_of
-from coterie._core.structures.arguments cimport column_of
-from coterie._core.structures.arrays cimport NPY_INT64
+from coterie._core.structures.arrays cimport NPY_INT64, PyArray_EMPTY, is_column, need_arrays
 
 from coterie.errors import ArgumentError
+
+
+# ---- checks of columns of whole numbers that callers pass, done once at the edge -----------------
+# Single values are checked in `checks`. A column that would have to be changed is refused.
+# Cost: one call a column, nothing an element, unless the column has another integer type.
+
+cdef object column_of(object values, str name, int type_number):
+    """Return a contiguous column of this type (NPY_INT64); a lossy change is refused."""
+    need_arrays()
+    if is_column(values, type_number):
+        return values
+    import numpy as np
+
+    cdef intptr_t rows = 0
+    cdef object dtype = PyArray_EMPTY(1, &rows, type_number, 0).dtype
+    try:
+        column = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} must be a column of integers: {error}") from None
+    if column.ndim != 1 or (column.dtype.kind not in "iu" and column.size):
+        raise ArgumentError(f"{name} must be a column of integers, not {column.dtype} "
+                            f"of {column.ndim} dimensions")
+    if column.size:
+        bounds = np.iinfo(dtype)
+        if column.min() < bounds.min or column.max() > bounds.max:
+            raise ArgumentError(f"{name} must fit {bounds.bits} bits: it has {column.min()} "
+                                f"to {column.max()}")
+    return np.ascontiguousarray(column, dtype=dtype)
+
+
+# ---- when offsets expire: the rule of a group, and the expired offsets of whole columns ----------
+# It knows no map of offsets and no clock: times are arguments. Cost: `expired` is one pass over the
+# columns without the GIL, `expiry_rule` is O(1).
+# Source: GroupMetadata.scala (removeExpiredOffsets). Rules: docs/rules/offsets.md#expiration.
 
 cdef extern from "expired.h":
     void coterie_expired(const int64_t* base_ms, const int64_t* expire_ms, size_t count,

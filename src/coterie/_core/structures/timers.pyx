@@ -14,7 +14,7 @@ from libc.stdint cimport (
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from coterie._core.structures.arguments cimport column_of
+from coterie._core.structures.expiry cimport column_of
 from coterie._core.structures.arrays cimport (
     NPY_INT64, PyArray_EMPTY, data_of, need_arrays)
 from coterie._core.checks cimport int64_of

@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from coterie._core.structures.arguments cimport column_of
+from coterie._core.structures.expiry cimport column_of
 from coterie._core.structures.arrays cimport (
     NPY_INT32, NPY_INT64, NPY_UINT64, PyArray_EMPTY, PyArray_ZEROS, data_of, need_arrays, size_of)
 from coterie._core.checks cimport items_of, text_of

@@ -12,11 +12,9 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, uint8_t
 from coterie._core.checks cimport buffer_of, flag_of, int32_of, text_or_none, within
 from coterie._core.codec.cursor cimport (
     OK, Status, read_i16, read_i32, read_string16, remaining)
-from coterie._core.codec.decode cimport (
-    FRAME, Reading, read_struct, read_text, reading, refused, skip_tags)
-from coterie._core.codec.encode cimport (
-    Writing, begin, end, put_i16, put_i32, put_text16, put_uvarint, write_struct, written)
-from coterie._core.codec.layout cimport Layout
+from coterie._core.codec.layout cimport (
+    FRAME, Layout, Reading, Writing, begin, end, put_i16, put_i32, put_text16, put_uvarint,
+    read_struct, read_text, reading, refused, skip_tags, write_struct, written)
 from coterie._core.collector cimport PyGC_Disable, PyGC_Enable
 
 from coterie.errors import ArgumentError, WireError

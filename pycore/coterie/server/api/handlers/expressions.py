@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie._core.coordinator.consumer.regexes import engine
+from coterie._core.coordinator.consumer.values import engine
 
 __all__ = ["InvalidExpression", "compiled"]
 

@@ -6,9 +6,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from coterie._core.codec.checksum import crc32c
-from coterie._core.codec.reader import CODECS, LogReader
-from coterie._core.codec.writer import encode_batch
+from coterie._core.codec.batch import CODECS, LogReader, encode_batch
+from coterie._core.codec.compression import crc32c
 from coterie.errors import CoterieError
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coterie._core.codec.reader import LogReader, LogRecord
+from coterie._core.codec.batch import LogReader, LogRecord
 from coterie.server.services.data.batches import (
     ZSTD,
     Corrupt,

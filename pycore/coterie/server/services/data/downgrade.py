@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from coterie._core.codec.reader import CODECS, LogBatch, LogReader
-from coterie._core.codec.writer import encode_message_set
+from coterie._core.codec.batch import CODECS, LogBatch, LogReader, encode_message_set
 from coterie.server.services.data.batches import ZSTD
 
 __all__ = ["CannotDowngrade", "downgraded"]

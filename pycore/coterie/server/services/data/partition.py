@@ -10,8 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from coterie._core.codec.reader import LogReader
-from coterie._core.codec.writer import encode_batch, encode_marker, encode_sized
+from coterie._core.codec.batch import LogReader, encode_batch, encode_marker, encode_sized
 from coterie.server.services.data.batches import header, stamped
 from coterie.server.services.data.checks import Refused, checked
 from coterie.server.services.data.producers import AbortedTxn, Producers

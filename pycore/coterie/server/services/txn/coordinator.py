@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from coterie._core.codec.checksum import partition_for
-from coterie._core.codec.reader import LogReader
+from coterie._core.codec.batch import LogReader
+from coterie._core.codec.compression import partition_for
 from coterie.server.clock import Timer
 from coterie.server.context import Context
 from coterie.server.services.data.topics import OFFSETS_TOPIC, STATE_TOPIC, Topics

@@ -1,33 +1,225 @@
-"""One classic group and its members: fields, transitions, votes.
+"""Groups of the classic protocol: members, states, votes, and their records.
 
-Fields and methods have Kafka's names in snake_case. Where Kafka uses the order of a hash map, the
-order here is that in which members were added; a static member with a new id is added again, last.
-It knows no timers, requests, offsets or clock. Cost: O(1) a member, O(members) a generation.
-Source: GroupMetadata.scala, MemberMetadata.scala. Rules: docs/rules/coordinator.md#states.
+Source: GroupMetadata.scala, MemberMetadata.scala.
 """
 cimport cython
-from cpython.ref cimport Py_INCREF
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Next
+from cpython.ref cimport PyObject, Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+from libc.string cimport memcpy
 
 from coterie._core.checks cimport (
-    int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
+    bytes_of, int32_of, int64_of, pairs_of, text_of, text_or_none, texts_of)
+from coterie._core.codec.layout cimport Writing, begin, end, put_i16, put_i32, put_i64, written
+from coterie._core.codec.schema cimport READ, UNREADABLE, Readable, read_topics
 from coterie._core.coordinator.codes cimport FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
-from coterie._core.coordinator.outputs cimport (
-    COMPLETING_REBALANCE, DEAD, EMPTY, MAX_STATES, PREPARING_REBALANCE, STABLE, STATE_NAMES)
-from coterie._core.coordinator.classic.member cimport MemberMetadata, a_member
-from coterie._core.coordinator.classic.member_table cimport (
-    clear_members, coterie_same_text, find_member, first_member, has_member, list_members,
-    next_member, pop_member, put_member)
-from coterie._core.coordinator.classic.subscribed_topics cimport topics_of
-from coterie._core.coordinator.runtime cimport CLASSIC, NO_TIMER, Group, Request
-from coterie._core.codec.subscription cimport READ, UNREADABLE, Readable
+from coterie._core.coordinator.runtime cimport (
+    CLASSIC, COMPLETING_REBALANCE, DEAD, EMPTY, MAX_STATES, NO_TIMER, PREPARING_REBALANCE, STABLE,
+    STATE_NAMES, Batch, Group, Request, begin_record, end_key, end_value, new_batch, put_bytes,
+    put_raw, put_string)
+from coterie._core.coordinator.runtime import Garbage, Thrown
 from coterie._core.structures.votes cimport ProtocolCounts, most_voted
 
-from coterie._core.coordinator.runtime import Garbage, Thrown
-from coterie.errors import CoterieError
-from coterie.values import GroupOverview, GroupSummary
+from coterie.errors import ArgumentError, CoterieError, shown
+from coterie.values import GroupOverview, GroupSummary, MemberSummary
 
+
+# ---- one member of a classic group, and a member id that was handed out --------------------------
+# It knows neither timers nor a clock: the fields for them belong to the coordinator. Cost: O(1), a
+# look-up of metadata is O(protocols).
+# Source: MemberMetadata.scala. Rules: docs/rules/coordinator.md#groups-and-members.
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text)
+    uint8_t* PyUnicode_1BYTE_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
+
+cdef enum:
+    DIGITS = 8                     # of a member's number, at least
+    LARGEST = 99999999             # number with this many digits
+
+
+@cython.final
+cdef class PendingId:
+    """A member id that was handed out; the owner of its timer."""
+
+    def __cinit__(self, str group_id, str member_id):
+        self.group_id = group_id
+        self.member_id = member_id
+        self.timer = NO_TIMER
+
+
+@cython.final
+@cython.no_gc                      # it has the id of its group, not the group: no reference cycles
+cdef class MemberMetadata:
+    """A member of a group, with Kafka's fields (``MemberMetadata.scala``)."""
+
+    def __cinit__(self):
+        self.member_id = self.client_id = self.client_host = ""
+        self.protocols = ()
+        self.assignment = b""
+        self.timer = NO_TIMER
+
+    def __init__(self, member_id, group_instance_id, client_id, client_host,
+                 rebalance_timeout_ms, session_timeout_ms, protocol_type, protocols,
+                 assignment=b""):
+        if self.group_id is not None:
+            raise CoterieError(f"{self.member_id!r} is a member of {self.group_id!r} already")
+        self.member_id = text_of(member_id, "member_id")
+        self.group_instance_id = text_or_none(group_instance_id, "group_instance_id")
+        self.client_id = text_of(client_id, "client_id")
+        self.client_host = text_of(client_host, "client_host")
+        self.protocol_type = text_or_none(protocol_type, "protocol_type")
+        self.protocols = pairs_of(protocols, "protocols")
+        self.rebalance_timeout_ms = int32_of(rebalance_timeout_ms, "rebalance_timeout_ms")
+        self.session_timeout_ms = int32_of(session_timeout_ms, "session_timeout_ms")
+        self.assignment = bytes_of(assignment, "assignment")
+
+    @property
+    def is_static_member(self):
+        """Whether it has a group instance id."""
+        return self.group_instance_id is not None
+
+    @property
+    def is_awaiting_join(self):
+        """Whether its JoinGroup waits for an answer."""
+        return self.awaiting_join is not None
+
+    @property
+    def is_awaiting_sync(self):
+        """Whether its SyncGroup waits for an answer."""
+        return self.awaiting_sync is not None
+
+    def matches(self, protocols):
+        """Whether these are the member's protocols: the same names and bytes in the same order."""
+        return self.protocols == pairs_of(protocols, "protocols")
+
+    def metadata(self, protocol):
+        """Return its metadata for a protocol; CoterieError if it does not support the protocol."""
+        return self.metadata_of(text_of(protocol, "protocol"))
+
+    cdef bytes metadata_of(self, str protocol):
+        for entry in self.protocols:
+            if (<tuple?>entry)[0] == protocol:
+                return (<tuple?>entry)[1]
+        raise Thrown(f"member {self.member_id} does not support protocol {protocol!r}")
+
+    def vote(self, candidates):
+        """Return the first of its names that is a candidate; CoterieError if none is."""
+        cdef tuple names = texts_of(candidates, "candidates")
+        for name, _ in self.protocols:
+            if name in names:
+                return name
+        raise CoterieError(f"member {self.member_id} supports none of the candidates")
+
+    def summary(self, protocol=None):
+        """Describe it; metadata and assignment only with a protocol."""
+        return MemberSummary(
+            self.member_id, self.group_instance_id, self.client_id, self.client_host,
+            b"" if protocol is None else self.metadata(protocol),
+            b"" if protocol is None else self.assignment)
+
+    def __repr__(self):
+        return f"MemberMetadata({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
+
+
+cdef MemberMetadata new_member(str member_id, str instance, tuple protocols, str protocol_type,
+                               int32_t rebalance_ms, int32_t session_ms):
+    """Make a member of checked values."""
+    cdef MemberMetadata member = MemberMetadata.__new__(MemberMetadata)
+    member.member_id = member_id
+    member.group_instance_id = instance
+    member.protocols = protocols
+    member.protocol_type = protocol_type
+    member.rebalance_timeout_ms = rebalance_ms
+    member.session_timeout_ms = session_ms
+    return member
+
+
+cdef MemberMetadata a_member(object value):
+    if not isinstance(value, MemberMetadata):
+        raise ArgumentError(f"member must be a MemberMetadata, not {shown(value)}")
+    return <MemberMetadata?>value
+
+
+cdef str numbered_id(str prefix, int64_t number):
+    """Return PREFIX-N, the ids of members in traces."""
+    cdef Py_ssize_t size, n
+    cdef uint8_t* text
+    if not PyUnicode_IS_COMPACT_ASCII(prefix) or number > LARGEST:
+        return f"{prefix}-{number:08d}"
+    size = PyUnicode_GET_LENGTH(prefix)
+    member_id = PyUnicode_New(size + 1 + DIGITS, 127)
+    text = PyUnicode_1BYTE_DATA(member_id)
+    memcpy(text, PyUnicode_1BYTE_DATA(prefix), size)
+    text[size] = c"-"
+    for n in range(size + DIGITS, size, -1):
+        text[n] = <uint8_t>(c"0" + number % 10)
+        number //= 10
+    return <str>member_id
+
+
+# ---- the topics that the members of a group subscribe to, read from their metadata ---------------
+# The metadata read last is remembered with its topics, since groups come and go and subscribe to
+# the same topics. It knows no state of a group. Cost: members with the same metadata object are
+# read once in a row; each other costs a look-up of the bytes.
+# Source: GroupMetadata.scala (computeSubscribedTopics). Rules: docs/rules/coordinator.md#states.
+
+cdef enum:
+    SHORT = 4096                   # bytes of metadata that is remembered, at most
+    MANY = 1024                    # entries
+
+cdef dict TOPICS_BY_METADATA = {}
+cdef frozenset NO_TOPICS = frozenset()
+
+
+cdef int remember(bytes metadata, object topics) except -1:
+    if len(metadata) <= SHORT:
+        if len(TOPICS_BY_METADATA) >= MANY:
+            TOPICS_BY_METADATA.clear()
+        TOPICS_BY_METADATA[metadata] = topics
+
+
+cdef frozenset topics_of(const MemberTable* members, str protocol_name, Readable* status):
+    """Return the topics of all members; None, with a status, if some metadata is unreadable."""
+    cdef set union = None
+    cdef bytes last = None, metadata
+    cdef object first = NO_TOPICS, topics
+    cdef MemberMetadata member
+    cdef Py_ssize_t place = 0
+    status[0] = READ
+    while (member := next_member(members, &place)) is not None:
+        metadata = member.metadata_of(protocol_name)
+        if metadata is last:
+            continue
+        topics = TOPICS_BY_METADATA.get(metadata)
+        if topics is None:
+            topics = set()
+            status[0] = read_topics(metadata, topics)
+            if status[0] != READ:
+                return None
+            topics = frozenset(topics)
+            remember(metadata, topics)
+        if last is None:
+            first = topics
+        else:
+            if union is None:
+                union = set(first)
+            union |= topics
+        last = metadata
+    return first if union is None else frozenset(union)
+
+
+# ---- one classic group and its members: fields, transitions, votes -------------------------------
+# Fields and methods have Kafka's names in snake_case. Where Kafka uses the order of a hash map, the
+# order here is that in which members were added; a static member with a new id is added again,
+# last. It knows no timers, requests, offsets or clock. Cost: O(1) a member, O(members) a
+# generation.
+# Source: GroupMetadata.scala, MemberMetadata.scala. Rules: docs/rules/coordinator.md#states.
 
 cdef dict NOBODY = {}              # shared by groups whose field has no entry
 
@@ -458,3 +650,103 @@ cdef MemberMetadata static_member(GroupMetadata group, str instance):
     if member is None:
         raise Thrown(f"no member has the id of the instance {instance!r:.60}")
     return member
+
+
+# ---- encode the metadata record of a classic group -----------------------------------------------
+# Versions as Kafka 2.3 to 3.9 write them: key 2, value 3. It knows neither offsets nor appends.
+# Cost: one pass over the members, one copy.
+# Source: GroupMetadataManager.scala. Rules: docs/rules/log-format.md#keys.
+
+cdef int put_key(Writing* w, str group_id) except -1:
+    put_i16(w, 2)
+    return put_string(w, group_id)
+
+
+cdef bytes group_key(str group_id):
+    cdef Writing w
+    begin(&w)
+    try:
+        put_key(&w, group_id)
+        return written(&w)
+    finally:
+        end(&w)
+
+
+cdef int put_group(Writing* w, GroupMetadata group, dict assignments) except -1:
+    cdef MemberMetadata member
+    cdef Py_ssize_t place = 0, at_assignment = 0
+    cdef Py_ssize_t at = begin_record(w)
+    put_key(w, group.group_id)
+    end_key(w, at)
+    put_i16(w, 3)
+    put_string(w, group.protocol_type or "")
+    put_i32(w, group.generation_id)
+    put_string(w, group.protocol_name)
+    put_string(w, group.leader_id)
+    put_i64(w, group.current_state_timestamp)
+    put_i32(w, group.members.count)
+    while (member := next_member(&group.members, &place)) is not None:
+        put_string(w, member.member_id)
+        put_string(w, member.group_instance_id)
+        put_string(w, member.client_id)
+        put_string(w, member.client_host)
+        put_i32(w, member.rebalance_timeout_ms)
+        put_i32(w, member.session_timeout_ms)
+        put_bytes(w, member.metadata_of(group.protocol_name))
+        put_bytes(w, member.assignment if assignments is None else assignment_of(
+            assignments, member.member_id, &at_assignment))
+    end_value(w, at)
+
+
+cdef bytes assignment_of(dict assignments, str member_id, Py_ssize_t* place):
+    """Return a leader's assignment for a member.
+
+    Most leaders list the members in the order of their JoinGroup response, so the entry at `place`
+    (0 at first) is tried before a look-up.
+    """
+    cdef PyObject* key = NULL
+    cdef PyObject* value = NULL
+    cdef Py_ssize_t after = place[0]
+    if PyDict_Next(assignments, &after, &key, &value) and (
+            PyUnicode_CheckExact(<object>key) and coterie_same_text(<object>key, member_id)):
+        place[0] = after
+        assignment = <object>value
+    else:
+        assignment = assignments.get(member_id)
+    return <bytes?>assignment if assignment is not None else b""
+
+
+cdef Batch group_batch(GroupMetadata group, dict assignments):
+    """Encode a group; `assignments` maps member ids to bytes; None: use those of the members."""
+    cdef Writing w
+    begin(&w)
+    try:
+        put_group(&w, group, assignments)
+        return new_batch(group.group_id, 1, written(&w))
+    finally:
+        end(&w)
+
+
+cdef Batch empty_group_batch(GroupMetadata group, Batch before):
+    """Encode a group that has just begun, as Kafka 4 writes it, behind other records."""
+    cdef Writing w
+    cdef Py_ssize_t at
+    begin(&w)
+    try:
+        if before is not None:
+            put_raw(&w, PyBytes_AS_STRING(before.data), PyBytes_GET_SIZE(before.data))
+        at = begin_record(&w)
+        put_key(&w, group.group_id)
+        end_key(&w, at)
+        put_i16(&w, 3)
+        put_string(&w, "")
+        put_i32(&w, 0)
+        put_string(&w, None)
+        put_string(&w, None)
+        put_i64(&w, group.current_state_timestamp)
+        put_i32(&w, 0)
+        end_value(&w, at)
+        return new_batch(group.group_id, 1 + (0 if before is None else before.count),
+                         written(&w))
+    finally:
+        end(&w)

@@ -1,11 +1,14 @@
-"""A consumer group and its members, and what each record does to them."""
+"""Consumer groups: their members, counts and records, and the replay of these records."""
 from libc.stdint cimport int32_t, int64_t
 
+from coterie._core.codec.layout cimport Writing
 from coterie._core.coordinator.consumer.assignors cimport Subscriber
-from coterie._core.coordinator.consumer.image cimport MetadataImage
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Names, Resolved, TopicId)
+    Assignment, MemberFields, MetadataImage, Names, Resolved, TopicId)
 from coterie._core.coordinator.runtime cimport Group
+from coterie._core.structures.offsets cimport OffsetMap
+
+# ---- A consumer group and its members, and what each record does to them -------------------------
 
 cdef enum MemberState:             # as a record has it
     STABLE_MEMBER = 0
@@ -127,3 +130,12 @@ cdef Record tombstone(int kind, str name)
 cdef list group_tombstones(ConsumerGroup group)
 cdef Record epoch_record(int32_t epoch, int64_t digest)
 cdef Record target_epoch_record(int32_t epoch)
+
+# ---- records of consumer groups as bytes ---------------------------------------------------------
+
+cdef int put_records(Writing* w, str group_id, list records) except -1
+
+# ---- copies of consumer groups: declarations -----------------------------------------------------
+
+cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1
+cdef OffsetMap copied_offsets(OffsetMap offsets)

@@ -1,25 +1,38 @@
-"""A consumer group and its members; each record that the log may hold, replayed.
+"""Consumer groups: their members, counts and records, and the replay of these records.
 
-State changes in ``apply`` alone: live, in a load and in a replay of a log. What would take a walk
-over all members is counted while records are applied: subscriptions, votes of assignors, members
-that are reconciled, owners of partitions. Makes no record and knows no clock.
-Source: modern/consumer/ConsumerGroup.java, ConsumerGroupMember.java,
-GroupMetadataManager.java (replay).
+A record changes a group in one place, in a load as after an append.
+Source: ConsumerGroup.java, GroupMetadataManager.java (replay).
 """
 cimport cython
-from libc.stdint cimport int32_t
+from base64 import urlsafe_b64decode
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int16_t, int32_t, uint32_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
-from coterie._core.coordinator.consumer.image cimport MetadataImage
-from coterie._core.coordinator.consumer.topic_use cimport count_targets, own, release
+from coterie._core.codec.cursor cimport coterie_be32, load_i32, store
+from coterie._core.codec.layout cimport Writing, put_i16, put_i32, put_i64, put_uvarint, reserve
+from coterie._core.codec.layout import decode_utf8
+from coterie._core.codec.schema import decode_key, decode_value
+from coterie._core.coordinator.consumer.assignors cimport copied_uses, count_targets, own, release
 from coterie._core.coordinator.consumer.values cimport (
-    Assignment, MemberFields, Resolved, add_count, no_names, no_partitions, utf16_before,
-    utf16_sorted)
-from coterie._core.coordinator.outputs cimport (
-    ASSIGNING, CONSUMER_GROUP_STATES, EMPTY_GROUP, RECONCILING, STABLE_GROUP)
-from coterie._core.coordinator.runtime cimport CONSUMER, OTHER, Group
+    Assignment, ClassicPart, MemberFields, MetadataImage, Resolved, TopicId, add_count,
+    new_assignment, no_names, no_partitions, utf16_before, utf16_sorted)
+from coterie._core.coordinator.runtime cimport (
+    ASSIGNING, CONSUMER, CONSUMER_GROUP_STATES, EMPTY_GROUP, OTHER, RECONCILING, STABLE_GROUP,
+    Group, PyUnicode_1BYTE_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_COMPACT_ASCII, put_raw)
 from coterie._core.structures.collector cimport PyObject_GC_UnTrack
+from coterie._core.structures.offsets cimport OffsetMap
 
 from coterie.errors import CorruptData
+
+
+# ---- A consumer group and its members; each record that the log may hold, replayed ---------------
+# State changes in ``apply`` alone: live, in a load and in a replay of a log. What would take a walk
+# over all members is counted while records are applied: subscriptions, votes of assignors, members
+# that are reconciled, owners of partitions. Makes no record and knows no clock.
+# Source: modern/consumer/ConsumerGroup.java, ConsumerGroupMember.java, GroupMetadataManager.java
+# (replay).
 
 cdef dict NOTHING = {}             # of all groups: where most have nothing, until they have
 
@@ -437,3 +450,461 @@ cdef Record target_epoch_record(int32_t epoch):
     cdef Record record = new_record(TARGET_EPOCH, None, None)
     record.epoch = epoch
     return record
+
+
+# ---- records of consumer groups from their bytes, for a load -------------------------------------
+# What no consumer group is concerned by is None: offsets, unknown kinds. A value that cannot be
+# read, or of an unknown version, is CorruptData, as Kafka's serde throws.
+# Source: GroupCoordinatorRecordSerde.java. Rules: docs/rules/log-format.md#keys.
+
+# A group takes 8 bytes for each partition of a topic, so a damaged number must not count.
+LAST_PARTITION = 9_999_999
+
+# Versions of the keys that make a group of another type.
+OTHER_GROUPS = dict.fromkeys((10, 11, 12, 13, 14), "share") | dict.fromkeys(
+    (17, 18, 19, 20, 21, 22, 23), "streams")
+OTHER_EPOCHS = (11, 17)            # without the record of its epoch there is no such group
+
+
+cdef Assignment assignment_of(list rows, MetadataImage image):
+    """An assignment of decoded rows; of a topic that comes twice the last counts."""
+    cdef dict by_topic = {}
+    for row in rows:
+        numbers = sorted(set(row["partitions"]))
+        if numbers:
+            if numbers[0] < 0 or max(numbers) > LAST_PARTITION:
+                raise CorruptData(f"no topic has partitions {numbers[0]} to {max(numbers)}")
+            by_topic[image.topic_id(urlsafe_b64decode(row["topicId"] + "=="))] = numbers
+    return assignment_from(by_topic)
+
+
+def assignment_from(dict by_topic not None):
+    """Make an assignment of sorted partitions by TopicId; each topic has some."""
+    cdef list ordered
+    cdef int32_t* ends
+    cdef int32_t* partitions
+    cdef int32_t count = 0, total = 0
+    cdef Py_ssize_t n
+    if not by_topic:
+        return no_partitions()
+    ordered = sorted(by_topic, key=order_of)
+    for numbers in by_topic.values():
+        total += <int32_t>len(numbers)
+    ends = <int32_t*>malloc((len(ordered) + total) * sizeof(int32_t))
+    if ends == NULL:
+        raise MemoryError
+    partitions = ends + len(ordered)
+    try:
+        for n in range(len(ordered)):
+            for number in by_topic[ordered[n]]:
+                partitions[count] = number
+                count += 1
+            ends[n] = count
+        return new_assignment(ordered, ends, partitions)
+    finally:
+        free(ends)
+
+
+def order_of(TopicId topic not None):
+    return topic.upper, topic.lower
+
+
+def parse_record(bytes key, bytes value, MetadataImage image not None):
+    """Return (group id, Record) of a record of a consumer group or a classic one; else None."""
+    cdef int kind
+    cdef Record record
+    cdef Current current
+    if key is None or len(key) < 2:
+        return None
+    kind = int.from_bytes(key[:2], "big", signed=True)
+    if kind in (0, OFFSET):
+        return decode_key(key)["data"]["group"], (
+            tombstone(OFFSET, None) if value is None else new_record(OFFSET, None, None))
+    if kind in OTHER_GROUPS and (value is not None or kind in OTHER_EPOCHS):
+        size = int.from_bytes(key[2:4], "big")
+        return decode_utf8(key[4:4 + size]), (
+            tombstone(OTHER_GROUP, None) if value is None
+            else new_record(OTHER_GROUP, OTHER_GROUPS[kind], None))
+    if kind not in (CLASSIC_GROUP, GROUP_EPOCH, PARTITION_METADATA, MEMBER, TARGET_EPOCH, TARGET,
+                    CURRENT, REGEX):
+        return None
+    fields = decode_key(key)["data"]
+    group_id = fields.get("groupId", fields.get("group"))
+    name = fields.get("memberId", fields.get("regularExpression"))
+    if value is None:
+        return group_id, tombstone(kind, name)
+    record = new_record(kind, name, None)
+    if kind in (CLASSIC_GROUP, PARTITION_METADATA):
+        return group_id, record
+    data = decode_value(kind, value)["data"]
+    if kind == GROUP_EPOCH:
+        record.epoch = data["epoch"]
+        record.hash = data.get("metadataHash", 0)
+    elif kind == TARGET_EPOCH:
+        record.epoch = data["assignmentEpoch"]
+    elif kind == TARGET:
+        record.value = assignment_of(data["topicPartitions"], image)
+    elif kind == CURRENT:
+        current = Current.__new__(Current)
+        current.epoch, current.previous_epoch = data["memberEpoch"], data["previousMemberEpoch"]
+        current.state = data["state"] if data["state"] in (0, 1, 2) else 127
+        current.assigned = assignment_of(data["assignedPartitions"], image)
+        current.revoking = assignment_of(data["partitionsPendingRevocation"], image)
+        record.value = current
+    elif kind == REGEX:
+        record.value = resolved_of(data)
+    else:
+        record.value = fields_of(data, image)
+    return group_id, record
+
+
+cdef Resolved resolved_of(dict data):
+    cdef Resolved made = Resolved.__new__(Resolved)
+    made.topics = frozenset(data["topics"])
+    made.version, made.at_ms = data["version"], data["timestamp"]
+    return made
+
+
+cdef MemberFields fields_of(dict data, MetadataImage image):
+    cdef MemberFields made = MemberFields.__new__(MemberFields)
+    cdef ClassicPart part
+    made.instance_id, made.rack_id = data["instanceId"], data["rackId"]
+    made.client_id, made.client_host = data["clientId"], data["clientHost"]
+    made.names = image.names_of(tuple(data["subscribedTopicNames"]))
+    made.regex = data["subscribedTopicRegex"]
+    made.rebalance_timeout_ms = data["rebalanceTimeoutMs"]
+    made.assignor = data["serverAssignor"]
+    classic = data.get("classicMemberMetadata")
+    if classic is not None:
+        part = made.classic = ClassicPart.__new__(ClassicPart)
+        part.session_timeout_ms = classic["sessionTimeoutMs"]
+        part.protocols = tuple([(one["name"], one["metadata"])
+                                for one in classic["supportedProtocols"]])
+    return made
+
+
+# ---- encode the records of consumer groups: keys 2 to 8 and 16, values of version 0 --------------
+# Cost: one pass, one copy. The layouts are those of the table of messages (``schemas.txt``), which
+# a test holds these functions to; a heartbeat of a large group cannot pay for a walk over the
+# table.
+# Source: GroupCoordinatorRecordHelpers.java. Rules: docs/rules/log-format.md#keys.
+
+cdef inline int put_short(Writing* w, str text) except -1:
+    """A string of a key: two bytes of length."""
+    cdef bytes raw
+    if PyUnicode_IS_COMPACT_ASCII(text):
+        put_i16(w, <int16_t>PyUnicode_GET_LENGTH(text))
+        return put_raw(w, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
+    raw = text.encode("utf-8", "replace")
+    put_i16(w, <int16_t>PyBytes_GET_SIZE(raw))
+    return put_raw(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+
+
+cdef inline int put_compact(Writing* w, str text) except -1:
+    """A string of a value, which may be null."""
+    cdef bytes raw
+    if text is None:
+        return put_uvarint(w, 0)
+    if PyUnicode_IS_COMPACT_ASCII(text):
+        put_uvarint(w, <unsigned int>(PyUnicode_GET_LENGTH(text) + 1))
+        return put_raw(w, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
+    raw = text.encode("utf-8", "replace")
+    put_uvarint(w, <unsigned int>(PyBytes_GET_SIZE(raw) + 1))
+    return put_raw(w, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+
+
+cdef inline int put_i8(Writing* w, int value) except -1:
+    reserve(w, 1)[0] = <uint8_t>value
+
+
+cdef int put_partitions(Writing* w, Assignment assignment) except -1:
+    cdef Py_ssize_t n
+    cdef int32_t at, start = 0
+    cdef uint8_t* to
+    cdef uint32_t raw
+    put_uvarint(w, <unsigned int>(assignment.topic_count + 1))
+    for n in range(assignment.topic_count):
+        put_raw(w, PyBytes_AS_STRING((<TopicId>assignment.topics[n]).raw), 16)
+        put_uvarint(w, <unsigned int>(assignment.ends[n] - start + 1))
+        to = reserve(w, 4 * (assignment.ends[n] - start))
+        for at in range(start, assignment.ends[n]):
+            raw = coterie_be32(<uint32_t>assignment.partitions[at])
+            memcpy(to, &raw, 4)
+            to += 4
+        put_uvarint(w, 0)
+        start = assignment.ends[n]
+
+
+cdef int put_classic(Writing* w, ClassicPart part) except -1:
+    """The tagged field of a member: null too is written."""
+    cdef bytes body
+    put_uvarint(w, 1)
+    put_uvarint(w, 0)
+    if part is None:
+        put_uvarint(w, 1)
+        return put_i8(w, 0)
+    body = classic_part(part)
+    put_uvarint(w, <unsigned int>PyBytes_GET_SIZE(body))
+    return put_raw(w, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+
+
+cdef bytes classic_part(ClassicPart part):
+    cdef list parts = [b"\x01", part.session_timeout_ms.to_bytes(4, "big", signed=True),
+                       uvarint(len(part.protocols) + 1)]
+    for name, metadata in part.protocols:
+        raw = name.encode("utf-8", "replace")
+        parts += [uvarint(len(raw) + 1), raw, uvarint(len(metadata) + 1), metadata, b"\0"]
+    parts.append(b"\0")
+    return b"".join(parts)
+
+
+cdef bytes uvarint(unsigned int value):
+    cdef list parts = []
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+cdef int put_value(Writing* w, Record record) except -1:
+    cdef MemberFields fields
+    cdef Current current
+    cdef Resolved resolved
+    if record.kind == CLASSIC_GROUP:
+        return put_raw(w, PyBytes_AS_STRING(<bytes>record.value),
+                       PyBytes_GET_SIZE(<bytes>record.value))
+    put_i16(w, 0)
+    if record.kind == CURRENT:
+        current = <Current>record.value
+        put_i32(w, current.epoch)
+        put_i32(w, current.previous_epoch)
+        put_i8(w, current.state)
+        put_partitions(w, current.assigned)
+        put_partitions(w, current.revoking)
+    elif record.kind == TARGET:
+        put_partitions(w, <Assignment>record.value)
+    elif record.kind == MEMBER:
+        fields = <MemberFields>record.value
+        put_compact(w, fields.instance_id)
+        put_compact(w, fields.rack_id)
+        put_compact(w, fields.client_id)
+        put_compact(w, fields.client_host)
+        put_uvarint(w, <unsigned int>(len(fields.names.ordered) + 1))
+        for name in fields.names.ordered:
+            put_compact(w, <str>name)
+        put_compact(w, fields.regex)
+        put_i32(w, fields.rebalance_timeout_ms)
+        put_compact(w, fields.assignor)
+        return put_classic(w, fields.classic)
+    elif record.kind == TARGET_EPOCH:
+        put_i32(w, record.epoch)
+    elif record.kind == GROUP_EPOCH:
+        put_i32(w, record.epoch)
+        if record.hash:
+            put_uvarint(w, 1)
+            put_uvarint(w, 0)
+            put_uvarint(w, 8)
+            return put_i64(w, record.hash)
+    elif record.kind == REGEX:
+        resolved = <Resolved>record.value
+        put_uvarint(w, <unsigned int>(len(resolved.topics) + 1))
+        for name in utf16_sorted(resolved.topics):
+            put_compact(w, <str>name)
+        put_i64(w, resolved.version)
+        put_i64(w, resolved.at_ms)
+    return put_uvarint(w, 0)                   # no tagged field
+
+
+cdef int put_records(Writing* w, str group_id, list records) except -1:
+    """Write the records of a group, each behind the sizes of its key and its value."""
+    cdef Record record
+    cdef Py_ssize_t at, first = w.size, size = 0
+    cdef uint8_t* to
+    for record in records:
+        at = w.size
+        if size == 0:
+            put_i64(w, -1)
+            put_i16(w, <int16_t>record.kind)
+            put_short(w, group_id)
+            size = w.size - at
+        else:                                  # but for sizes and kind the same bytes
+            to = reserve(w, size)
+            memcpy(to, w.data + first, size)
+            store(to, -1, 8)
+            store(to + 8, record.kind, 2)
+        if record.name is not None:
+            put_short(w, record.name)
+        store(w.data + at, w.size - at - 8, 4)
+        if not record.tombstone:
+            put_value(w, record)
+            store(w.data + at + 4, w.size - at - 8 - load_i32(w.data + at), 4)
+
+
+# ---- copies --------------------------------------------------------------------------------------
+# Copies of consumer groups: what a failed write takes back, and what readers see until then.
+# What records say is copied. The metadata's refresh deadline is not: in Kafka it is no part of the
+# timeline and stays when a write fails. Cost: one pass over members, partitions and subscriptions.
+# Source: ConsumerGroup.java, ModernGroup.java (their timeline fields).
+
+cdef int copy_state(ConsumerGroup source, ConsumerGroup target) except -1:
+    """Make the target what the source is."""
+    cdef ConsumerMember member, copied
+    target.epoch, target.metadata_hash = source.epoch, source.metadata_hash
+    target.target_epoch, target.revision = source.target_epoch, source.revision
+    target.instances, target.resolved = dict(source.instances), dict(source.resolved)
+    target.names_count, target.regex_count = dict(source.names_count), dict(source.regex_count)
+    target.topic_count = dict(source.topic_count)
+    target.assignor_count = dict(source.assignor_count)
+    target.counted_epoch, target.stable_count = source.counted_epoch, source.stable_count
+    target.uses = copied_uses(source.uses)
+    target.classic_count, target.homogeneous = source.classic_count, source.homogeneous
+    target.has_partition_metadata = source.has_partition_metadata
+    target.members, target.absent = {}, {}
+    target.order = []
+    for member in source.order:
+        copied = copied_member(member)
+        target.order.append(copied)
+        target.members[member.member_id] = copied
+    for member in source.absent.values():
+        target.absent[member.member_id] = copied_member(member)
+
+
+cdef ConsumerMember copied_member(ConsumerMember member):
+    """A copy of a member without its timers."""
+    cdef ConsumerMember copied = new_member(member.member_id)
+    copied.fields, copied.state, copied.present = member.fields, member.state, member.present
+    copied.instance_id = member.instance_id
+    copied.epoch, copied.previous_epoch = member.epoch, member.previous_epoch
+    copied.assigned, copied.revoking = member.assigned, member.revoking
+    copied.target, copied.previous = member.target, member.previous
+    return copied
+
+
+cdef OffsetMap copied_offsets(OffsetMap offsets):
+    """A copy of a group's offsets; None without them. An Offset itself does not change."""
+    cdef OffsetMap copied
+    if offsets is None:
+        return None
+    copied = OffsetMap.__new__(OffsetMap)
+    copied.count = offsets.count
+    copied.topics = {topic: dict(partitions) for topic, partitions in offsets.topics.items()}
+    copied.pending_by_producer = {producer: dict(undecided) for producer, undecided in
+                                  offsets.pending_by_producer.items()}
+    return copied
+
+
+# ---- the state of a consumer group as the records of a log have it -------------------------------
+# A replay applies records with the code that a load and a live coordinator use: those of a log in
+# order, or the last record of each key. It differs in one point: nothing is refused. A log that a
+# broker would not load, because a partition has two owners or a removed member still has a target,
+# is shown as it is.
+# Source: ConsumerGroup.java, GroupMetadataManager.java (replay).
+
+# The default of group.consumer.assignors; a log does not have the setting.
+cdef tuple ASSIGNORS = ("uniform", "range")
+
+
+@cython.final
+cdef class ReplayedGroup:
+    """A consumer group that takes the records of a log, one by one."""
+
+    cdef MetadataImage image
+    cdef ConsumerGroup group
+
+    def __cinit__(self):
+        self.image = MetadataImage()
+        self.group = new_group("", AS_RECORDED)
+
+    def take(self, bytes key not None, bytes value):
+        """Apply a record; return its member id or regular expression, None: it has neither."""
+        cdef Record record
+        parsed = parse_record(key, value, self.image)
+        if parsed is None:
+            return None
+        record = parsed[1]
+        self.group.apply(record, None)
+        return record.name
+
+    @property
+    def state(self):
+        """The state's name."""
+        return self.group.state
+
+    @property
+    def group_epoch(self):
+        """The epoch of the last epoch record, 0 before the first."""
+        return self.group.epoch
+
+    @property
+    def metadata_hash(self):
+        """The hash of the subscribed topics' metadata; 0: no such topic exists."""
+        return self.group.metadata_hash
+
+    @property
+    def target_assignment_epoch(self):
+        """The epoch for which the target assignment was computed."""
+        return max(self.group.target_epoch, 0)
+
+    @property
+    def assignor(self):
+        """The assignor with the most votes; without votes the first of Kafka's default."""
+        return preferred(self.group.assignor_count, ASSIGNORS)
+
+    @property
+    def votes(self):
+        """The number of members that name an assignor."""
+        return sum(self.group.assignor_count.values())
+
+    @property
+    def subscribed_topics(self):
+        """The names of the topics that members name, and of their resolved expressions."""
+        return frozenset(self.group.topic_count)
+
+    @property
+    def regular_expressions(self):
+        """Resolved regular expression -> topic names."""
+        return {
+            regex: list(utf16_sorted((<Resolved>self.group.resolved[regex]).topics))
+            for regex in utf16_sorted(self.group.resolved)}
+
+    def member(self, str member_id not None):
+        """Return the row of a member, None: there is no such member."""
+        found = self.group.members.get(member_id)
+        return None if found is None else member_row(found)
+
+    def members(self):
+        """Return the rows of all members, by member id."""
+        return [member_row(member) for member in self.group.order]
+
+
+cdef dict member_row(ConsumerMember member):
+    cdef MemberFields fields = member.fields
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": fields.instance_id,
+        "client_id": fields.client_id,
+        "client_host": fields.client_host,
+        "session_timeout_ms":
+            None if fields.classic is None else fields.classic.session_timeout_ms,
+        "rebalance_timeout_ms": fields.rebalance_timeout_ms,
+        "subscription": None,      # as a classic member has them
+        "assignment": None,
+        "rack_id": fields.rack_id,
+        "member_epoch": member.epoch,
+        "previous_member_epoch": member.previous_epoch,
+        "member_state": member.state,
+        "subscribed_topics": list(fields.names.ordered),
+        "subscribed_regex": fields.regex or None,
+        "server_assignor": fields.assignor,
+        "upgraded": fields.classic is None,
+        "current_assignment": rows_of(member.assigned),
+        "pending_revocation": rows_of(member.revoking),
+        "target_assignment": rows_of(member.target),
+    }
+
+
+cdef list rows_of(Assignment assignment):
+    if assignment is None:
+        return []
+    return [(raw, list(partitions)) for raw, partitions in assignment.rows()]

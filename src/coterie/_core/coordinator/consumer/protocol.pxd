@@ -1,15 +1,74 @@
-"""Consumer groups of a coordinator: their state, timers, and what other components ask of them."""
+"""The consumer protocol (KIP-848): its groups, timers and pending writes, and their load."""
 from libc.stdint cimport int32_t, int64_t
 
 from coterie._core.coordinator.classic.group cimport GroupMetadata
-from coterie._core.coordinator.classic.joins cimport Joins
-from coterie._core.coordinator.classic.rebalance cimport Rebalances
+from coterie._core.coordinator.classic.protocol cimport Joins, Rebalances
 from coterie._core.coordinator.consumer.group cimport (
     ConsumerGroup, ConsumerMember, Subscriptions, Timers)
-from coterie._core.coordinator.consumer.image cimport MetadataImage
-from coterie._core.coordinator.consumer.values cimport ClassicPart
-from coterie._core.coordinator.offset_store cimport OffsetStore
-from coterie._core.coordinator.runtime cimport Group, GroupProtocol
+from coterie._core.coordinator.consumer.values cimport ClassicPart, MetadataImage
+from coterie._core.coordinator.runtime cimport (
+    AppendOp, AppendStatus, Batch, Group, GroupProtocol, OffsetStore, Runtime, Writes)
+from coterie._core.structures.offsets cimport OffsetMap
+
+# ---- writes that are not committed: what waits for them, and what was there before ---------------
+
+cdef class PendingWrites(Writes)
+
+cdef class Waiting:                # it is completed once: by a commit, a failure, or in time
+    cdef PendingWrites writes      # whose timer it has; None: it waits no longer
+    cdef Py_ssize_t slot
+    cdef int64_t timer
+
+    cdef int complete(self, int error) except -1
+    cdef int completed(self, int error) except -1
+
+cdef class Answer(Waiting):
+    cdef Runtime runtime
+    cdef int64_t id
+    cdef int op
+    cdef int code
+    cdef object payload
+    cdef object refused            # the payload with an error, or a list: keys that each get it
+
+cdef class Before:
+    cdef Group group               # what had the id, or None
+    cdef ConsumerGroup state       # a copy of it; itself, if it only went; None: no consumer group
+    cdef OffsetMap offsets         # a copy, or None
+
+cdef class Write:
+    cdef AppendOp op
+    cdef set partitions            # of the offsets topic
+    cdef dict before               # group id -> Before, of each group that it changes
+    cdef list waiting              # for its commit
+    cdef list offsets              # Offsets, which get its position
+    cdef list gone                 # classic groups that end with its commit
+    cdef bint in_log
+
+cdef class PendingWrites(Writes):
+    cdef ConsumerProtocol consumer
+    cdef int64_t provisional       # the last position before the log has the offset
+
+    cdef int32_t place_of(self, str group_id) except -1
+    cdef int64_t next_position(self) except -1
+    cdef Write last(self, set partitions)
+    cdef set places_of(self, tuple group_ids)
+    cdef int wrote_in(self, int32_t partition, int error) except -1
+    cdef int keep(self, Write write, str group_id) except -1
+    cdef int join(self, Write write, str group_id) except -1
+    cdef Before before_of(self, str group_id, bint copied)
+    cdef int add_waiting(self, Write write, Waiting waiting) except -1
+    cdef Before seen_before(self, str group_id)
+    cdef OffsetMap committed_offsets(self, str group_id)
+    cdef int wait(self, tuple group_ids, Waiting waiting) except -1
+    cdef int commit(self) except -1
+    cdef int fail(self, Write failed, int error) except -1
+    cdef int put_back(self, str group_id, Before before) except -1
+    cdef int take_out(self, Group group) except -1
+    cdef set group_ids(self)
+
+cdef PendingWrites pending_writes(ConsumerProtocol protocol)
+
+# ---- protocol ------------------------------------------------------------------------------------
 
 cdef enum TimerKind:
     SESSION = 0
@@ -50,7 +109,15 @@ cdef class Touched:
     cdef str group_id
     cdef Shape before
 
+cdef class ConsumerProtocol
+
+# What the modules above decide of timers and tasks (heartbeat.pyx, `register_heartbeats`).
+ctypedef int (*ExpireMember)(ConsumerProtocol protocol, Timers timers, int kind) except -1
+ctypedef int (*RunTasks)(ConsumerProtocol protocol) except -1
+
 cdef class ConsumerProtocol(GroupProtocol):
+    cdef ExpireMember expire_member
+    cdef RunTasks run_tasks
     cdef readonly MetadataImage image
     cdef Subscriptions subscriptions
     cdef OffsetStore store
@@ -101,3 +168,19 @@ cdef class ConsumerProtocol(GroupProtocol):
     cdef object expires_since(self, Group group)
     cdef bint subscribes(self, Group group, str topic) except -1
     cdef tuple listed(self, str group_id)
+
+# ---- writes --------------------------------------------------------------------------------------
+
+cdef int write_records(ConsumerProtocol protocol, str group_id, list records) except *
+cdef Write begin_write(ConsumerProtocol protocol, str kind, Batch batch, AppendStatus status,
+                       tuple group_ids)
+cdef Batch encoded(ConsumerProtocol protocol, str group_id, list records)
+cdef int show_member(ConsumerProtocol protocol, str group_id, str member_id, int32_t epoch,
+                     int code) except -1
+cdef int write_all(ConsumerProtocol protocol, list writes) except *
+cdef int respond_committed(ConsumerProtocol protocol, tuple group_ids, int64_t id, int op, payload,
+                           refused) except -1
+
+# ---- load groups of every type: replay the records of the log in their order ---------------------
+
+cdef object load_groups(ConsumerProtocol protocol, rows, load_filter)

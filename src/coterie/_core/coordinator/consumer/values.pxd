@@ -1,6 +1,8 @@
-"""Values of the consumer protocol that never change: topic ids, assignments, subscriptions."""
+"""Values of consumer groups: assignments, member fields, regular expressions, topic metadata."""
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
+
+# ---- values of the consumer protocol that never change: topic ids, assignments, subscriptions ----
 
 cdef class TopicId:                # one object for each id of a coordinator
     cdef readonly bytes raw        # 16 bytes
@@ -60,3 +62,24 @@ cdef Names no_names()
 cdef tuple utf16_sorted(object texts)
 cdef bint utf16_before(str one, str other) except -1
 cdef int add_count(dict counts, object name, int by) except -1
+
+# ---- the metadata image: topics by name and id, brokers, hashes ----------------------------------
+
+cdef class MetadataImage:
+    cdef readonly dict topics      # by name: TopicId
+    cdef dict ids                  # every id that was ever met: bytes -> TopicId
+    cdef dict racks                # broker id -> rack or None
+    cdef dict hashes               # of topics, by name
+    cdef int64_t stamp             # changes with whatever a hash of names depends on
+    cdef readonly int64_t version
+    cdef readonly int64_t version_with_new_topics
+    cdef dict names                # the one object of each set of names
+
+    cdef TopicId topic_id(self, bytes raw)
+    cdef Names names_of(self, tuple texts)
+    cdef set update(self, object brokers, object deleted, object topics)
+    cdef int forget_hash(self, str name) except -1
+    cdef int forget_hashes(self) except -1
+    cdef int64_t hash_of(self, object names) except? -7
+    cdef int64_t hash_of_names(self, Names names) except? -7
+    cdef bytes described(self, TopicId topic)

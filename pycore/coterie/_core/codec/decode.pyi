@@ -1,1 +1,0 @@
-"""Bytes to plain Python values by a layout; used by compiled code only."""

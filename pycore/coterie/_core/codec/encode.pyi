@@ -1,1 +1,0 @@
-"""Plain Python values to bytes by a layout; used by compiled code only."""

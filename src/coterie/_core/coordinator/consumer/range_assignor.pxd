@@ -1,3 +1,0 @@
-"""The assignor ``range``."""
-
-cdef int assign_range(list subscribers, bint homogeneous) except -1
