@@ -239,7 +239,7 @@ def create_locked(target: Path, make: Callable[[], None], made: Path) -> Iterato
 def _locked(path: Path, until: contextlib.ExitStack, flags: int = fcntl.LOCK_EX) -> bool:
     """Lock a file or folder until a stack ends; return whether it is locked and still exists."""
     with contextlib.suppress(OSError):
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         until.callback(os.close, file)  # closing releases the lock
         fcntl.flock(file, flags)
         return path.exists()

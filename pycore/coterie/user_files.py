@@ -1,8 +1,9 @@
-"""Read the files that a user names: any size or kind of file, with bounded memory.
+"""Read files of any size or kind, with bounded memory.
 
-A file may be endless (``/dev/zero``) or of another kind than intended. So a file that is parsed as
-a whole has a maximum size, and a file that is read line by line a maximum length of its lines. A
-pipe, as of ``<(command)``, is read as a file is. Errors do not contain the path: callers add it.
+A file that a user names may be endless (``/dev/zero``) or of another kind than intended. So a file
+that is parsed as a whole has a maximum size, and a file that is read line by line a maximum length
+of its lines. A pipe, as of ``<(command)``, is read as a file is. A file that nobody has named, as
+in the folder of a log, has to be regular. Errors do not contain the path: callers add it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from typing import IO
 
 from coterie.errors import ArgumentError, CoterieError
 
-__all__ = ["FileTooLarge", "open_lines", "read_bytes", "read_regular", "read_text"]
+__all__ = [
+    "FileTooLarge",
+    "open_lines",
+    "open_regular",
+    "read_bytes",
+    "read_regular",
+    "read_text",
+    "regular_file",
+]
 
 FILE_BYTES_MAX = 256 << 20  # the end offsets of 100,000 partitions, 50 times
 LINE_LENGTH_MAX = 64 << 20  # in characters; one request of a request log is a line
@@ -46,13 +55,26 @@ def read_bytes(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:
 
 
 def read_regular(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:
-    """Read a whole file that coterie wrote; a pipe in its place, which may have no end, is refused.
+    """Read a whole file as :func:`read_bytes`; raise OSError if it is not regular."""
+    with open_regular(path) as file:
+        return read_limited(file, max_bytes)
 
-    Raises as :func:`read_bytes`.
+
+def open_regular(path: str | Path) -> io.BufferedReader:
+    """Open a file to read it; raise OSError if it is not regular."""
+    return open(path, "rb", opener=regular_file)
+
+
+def regular_file(path: str | Path, flags: int, mode: int = 0o666) -> int:
+    """Open a file as ``os.open``; raise OSError if it is not regular.
+
+    A pipe, a device or a socket in the place of a file is not waited for.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):
+    number = os.open(path, flags | os.O_NONBLOCK, mode)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return read_bytes(path, max_bytes)
+    return number
 
 
 def check_private(file: io.RawIOBase, what: str, path: str | Path) -> None:
@@ -66,7 +88,7 @@ def check_private(file: io.RawIOBase, what: str, path: str | Path) -> None:
         raise ArgumentError(f"{what}: others may read it; run chmod 600 {path}")
 
 
-def read_limited(file: io.RawIOBase, max_bytes: int) -> bytes:
+def read_limited(file: io.RawIOBase | io.BufferedReader, max_bytes: int) -> bytes:
     """Read an open file to its end; see :func:`read_bytes`."""
     blocks, size = [], 0
     while block := file.read(min(BLOCK_BYTES, max_bytes + 1 - size)):

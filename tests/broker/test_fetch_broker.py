@@ -2,8 +2,8 @@
 
 import pytest
 
-from coterie.cluster.copy_state import read_copy_state
 from coterie.log.batch_headers import batch_headers
+from coterie.log.copy_state import read_copy_state
 from coterie.log.folders import find_segments
 from support.broker.kafka_broker import running_broker
 from support.commandline import coterie_ok, fails

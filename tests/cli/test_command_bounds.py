@@ -13,8 +13,8 @@ from coterie.cli import expire, fetch, growth, undo
 from coterie.cli.logs import trust_notes
 from coterie.cli.outfile import whole_file
 from coterie.cli.outfolder import whole_folder
-from coterie.cluster.copy_state import CopyState
 from coterie.insight.questions.undo import FIELDS, SAME
+from coterie.log.copy_state import CopyState
 from coterie.log.folders import Listing, Segment
 from coterie.times import format_time
 from support.commandline import coterie, coterie_ok, fails

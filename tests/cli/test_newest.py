@@ -8,7 +8,7 @@ import pytest
 
 from coterie.cli import newest
 from coterie.cli.failures import Failed
-from coterie.cluster.copy_state import CopyState, write_copy_state
+from coterie.log.copy_state import CopyState, write_copy_state
 from coterie.log.folders import find_segments
 from coterie.replay.engine import HERE
 from coterie.times import format_time

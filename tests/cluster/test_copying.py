@@ -10,10 +10,10 @@ pytest.importorskip("aiokafka")
 from coterie import ConfigError
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, addresses_of
-from coterie.cluster.copy_state import STATE_FILE, read_copy_state
 from coterie.cluster.copying import CopyPlan, copy_partitions
 from coterie.cluster.errors import ClusterError
 from coterie.errors import LogError
+from coterie.log.copy_state import STATE_FILE, read_copy_state
 from coterie.log.folders import find_segments
 from coterie.messages import LogReader, partition_for
 from coterie.server import Broker

@@ -9,9 +9,9 @@ pytest.importorskip("aiokafka")
 
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, addresses_of
-from coterie.cluster.copy_state import read_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, _Copying, copy_partitions
 from coterie.cluster.errors import ClusterError
+from coterie.log.copy_state import read_copy_state
 from coterie.server import Broker
 from support.server.copies import QUICK, copy, follow_orders
 from support.server.groups_of_a_broker import copied, produce, stored

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("aiokafka")
 
 from coterie import wire
-from coterie.cluster.copy_state import read_copy_state
+from coterie.log.copy_state import read_copy_state
 from coterie.messages import encode_batch
 from support.commandline import coterie, fails
 from support.server.groups_of_a_broker import TOPIC, copied

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("aiokafka")
 
-from coterie.cluster.copy_state import CopyState, LogStartMove
 from coterie.cluster.errors import ClusterError, Unavailable
 from coterie.cluster.lanes import CopiedPartition, Lane, fetched_rows
 from coterie.cluster.segments import PartitionCopy
+from coterie.log.copy_state import CopyState, LogStartMove
 from coterie.messages import encode_batch
 from support.cluster.leader import Leader, batches
 from support.log_writer import batch, commit

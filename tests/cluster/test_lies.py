@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("aiokafka")
 
 from coterie.cluster import lanes
-from coterie.cluster.copy_state import read_copy_state
 from coterie.cluster.copying import CopyObserver
 from coterie.cluster.errors import ClusterError, Unavailable
+from coterie.log.copy_state import read_copy_state
 from support.cluster.leader import batches, copied
 
 END, PER_RESPONSE = 8, 3

@@ -10,10 +10,10 @@ pytest.importorskip("aiokafka")
 
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import TopicView
-from coterie.cluster.copy_state import CopyState, write_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, _Copying
 from coterie.cluster.errors import Unavailable
 from coterie.cluster.segments import PartitionCopy
+from coterie.log.copy_state import CopyState, write_copy_state
 from support.cluster.leader import batches
 
 SEGMENTS, WRITTEN_MS, STAYS_MS = 5, 100_000, 1_000

@@ -11,11 +11,11 @@ pytest.importorskip("aiokafka")
 from coterie.cluster import copying, lanes, segments
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, addresses_of
-from coterie.cluster.copy_state import STATE_FILE, read_copy_state
 from coterie.cluster.copying import CopyObserver, CopyPlan, copy_partitions
 from coterie.cluster.errors import ClusterError, MadeAgain
 from coterie.cluster.segments import Batches, PartitionCopy, sound_batches
 from coterie.errors import LogError
+from coterie.log.copy_state import STATE_FILE, read_copy_state
 from coterie.messages import encode_batch, partition_for
 from coterie.server import Broker
 from support.cluster.leader import Leader, batches, copied

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from coterie.insight.offsets.end_offsets import SAMPLES_FILE, SAMPLES_HEADING
+from coterie.log.copy_state import CopyState, write_copy_state
 from coterie.log.folders import find_segments
 from coterie.server.admin.http_messages import HttpRequest, Refusal
 from coterie.watch import snapshot
@@ -143,12 +144,14 @@ def test_metrics_and_rows_have_the_types_that_their_readers_expect(tmp_path):
 def test_a_watcher_that_ends_reads_no_further_partition(tmp_path):
     log = log_of(tmp_path / "log")
     shutil.copytree(log.folder, log.home / "__consumer_offsets-1")
+    watcher = watcher_of(log)
+    begin = watcher._partition
 
-    def topic_id_of(segment):
+    def begin_and_end(number):
         watcher.stopping = True
+        return begin(number)
 
-    lists = functools.partial(find_segments, [log.home])
-    watcher = Watcher(lists, None, lambda line: None, topic_id_of)
+    watcher._partition = begin_and_end
     watcher.step()
     assert list(watcher.partitions) == [0]
     assert len(list(watcher.answers())) == 1
@@ -157,51 +160,87 @@ def test_a_watcher_that_ends_reads_no_further_partition(tmp_path):
 # ---- topics that are made again
 
 
-def commits_after(folder, ids, data=None):
-    """The commits that a watcher counts, and its rebuilds, of a log that has one more each step.
+def id_of_broker(folder, topic_id):
+    """Let a partition's folder be of a topic, as a broker says it; None: it does not."""
+    text = "" if topic_id is None else f"version: 0\ntopic_id: {topic_id * 22}"
+    (folder / "partition.metadata").write_text(text)
+
+
+def id_of_copy(folder, topic_id):
+    """Let it be of a topic, as ``fetch`` says it."""
+    write_copy_state(folder, CopyState("t", 0, "c", topic_id, 0, 0, 0))
+
+
+def commits_after(folder, ids, data=None, is_of=id_of_broker):
+    """The commits that a watcher counts, its rebuilds, and in which steps it says that a topic is
+    another, of a log that has one more each step.
 
     ``ids``: of the topic, at each step.
     """
-    log, known = GrowingLog(folder), iter(ids)
+    log, lines, steps = GrowingLog(folder), [], []
     lists = functools.partial(find_segments, [log.home])
-    watcher = Watcher(lists, data, lambda line: None, lambda segment: next(known))
+    watcher = Watcher(lists, data, lines.append)
     batches = each(0, *(commit(at, at) for at in range(len(ids))))
     counted = []
-    for count in range(1, len(ids) + 1):
+    for count, topic_id in enumerate(ids, start=1):
         log.put([(0, b"".join(batches[:count]))])
+        is_of(log.folder, topic_id)
         watcher.step()
         counted.append(sum(watched_totals(watcher)["commits"].values()))
+        steps += [count for _ in lines]
+        lines.clear()
     watcher.close()
-    return counted, watcher.health().rebuilds
+    return counted, watcher.health().rebuilds, steps
 
 
 @pytest.mark.parametrize(
-    ("ids", "counted", "rebuilds"),
+    ("ids", "counted", "again"),
     [
-        (["x", "x", "x"], [1, 2, 3], 0),
-        ([None, None, None], [1, 2, 3], 0),
-        ([None, "x", "x"], [1, 2, 3], 0),  # brokers that have ids now
-        (["x", None, "x"], [1, 2, 3], 0),
-        (["x", "y", "y"], [1, 1 + 2, 1 + 3], 1),  # the records of the new topic are others
-        (["x", None, "y"], [1, 2, 2 + 3], 1),
-        (["x", "y", "z"], [1, 1 + 2, 1 + 2 + 3], 2),
+        (["x", "x", "x"], [1, 2, 3], []),
+        ([None, None, None], [1, 2, 3], []),
+        ([None, "x", "x"], [1, 2, 3], []),  # brokers that have ids now
+        (["x", None, "x"], [1, 2, 3], []),
+        (["x", "y", "y"], [1, 1 + 2, 1 + 3], [2]),  # the records of the new topic are others
+        (["x", None, "y"], [1, 2, 2 + 3], [3]),
+        (["x", "y", "z"], [1, 1 + 2, 1 + 2 + 3], [2, 3]),
     ],
 )
+@pytest.mark.parametrize("is_of", [id_of_broker, id_of_copy])
 def test_records_of_a_topic_that_was_made_again_are_counted_beside_those_before(
-    tmp_path, ids, counted, rebuilds
+    tmp_path, ids, counted, again, is_of
 ):
-    assert commits_after(tmp_path / "log", ids) == (counted, rebuilds)
+    found = commits_after(tmp_path / "log", ids, is_of=is_of)
+    assert found == (counted, len(again), again)
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "counted"), [("x", "x", 1), ("x", "y", 2), ("x", None, 1)]
+    ("lives", "counted", "again"),
+    [("xx", [1, 1], []), ("xy", [1, 2], [1]), ("x-", [1, 1], []), ("x-y", [1, 1, 2], [1])],
 )
 def test_a_watcher_knows_after_its_start_whether_the_topic_was_made_again(
-    tmp_path, first, then, counted
+    tmp_path, lives, counted, again
 ):
-    data = tmp_path / "data"
-    assert commits_after(tmp_path / "before", [first], data) == ([1], 0)
-    assert commits_after(tmp_path / "after", [then], data) == ([counted], 0)
+    for number, (topic_id, count) in enumerate(zip(lives, counted, strict=True)):
+        ids = [None if topic_id == "-" else topic_id]
+        found = commits_after(tmp_path / str(number), ids, tmp_path / "data")
+        assert found == ([count], 0, again if number == len(lives) - 1 else [])
+
+
+def test_one_line_is_about_all_partitions_of_a_topic_that_was_made_again(tmp_path):
+    log = log_of(tmp_path / "log")
+    others = [log.home / f"__consumer_offsets-{number}" for number in (1, 2)]
+    for other in others:
+        shutil.copytree(log.folder, other)
+    lines = []
+    watcher = Watcher(functools.partial(find_segments, [log.home]), None, lines.append)
+    for topic_id in "xy":
+        for folder in (log.folder, *others):
+            id_of_broker(folder, topic_id)
+        watcher.step()
+    assert lines == [
+        "partition 0 and 2 more: the topic was deleted and created again; it is read anew, and "
+        "totals go on"
+    ]
 
 
 def test_the_topic_of_a_snapshot_is_read_as_it_was_written(tmp_path):

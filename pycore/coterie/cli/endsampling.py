@@ -18,6 +18,7 @@ from coterie.log.folders import Segment, find_segments, read_segment
 from coterie.log.mapped import intact
 from coterie.state.partial import scan
 from coterie.state.rows import pending_rows, visible_offsets
+from coterie.user_files import open_regular, regular_file
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -56,13 +57,15 @@ class EndSampler:
         self._topics: set[str] = set()
         self.has_read = False
         self._reported_topics: set[str] = set()
-        if self.path.exists() and not self.path.is_file():
-            raise Failed(f"{self.path}: is not a regular file; move it away")
-        with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as file:
-            data = file.read(len(HEADING))
-            if not HEADING.startswith(data) and not data.startswith(OLD_HEADING):
-                heading = HEADING.decode().strip()
-                raise Failed(f"{self.path}: has another heading than {heading}; move it away")
+        data = b""
+        try:
+            with contextlib.suppress(FileNotFoundError), open_regular(self.path) as file:
+                data = file.read(len(HEADING))
+        except OSError as error:
+            raise Failed(f"{self.path}: cannot be read: {error.strerror}; move it away") from None
+        if not HEADING.startswith(data) and not data.startswith(OLD_HEADING):
+            heading = HEADING.decode().strip()
+            raise Failed(f"{self.path}: has another heading than {heading}; move it away")
 
     async def read_copy(self, partitions: tuple[int, ...]) -> None:
         """Take the commits that the copy has already; call it once, before :meth:`take`."""
@@ -91,7 +94,7 @@ class EndSampler:
             for place, offset in sorted(found.items())
         ]
         self._extend_old_form()
-        with open(self.path, "ab+") as file:
+        with open(self.path, "ab+", opener=regular_file) as file:
             end = file.seek(0, os.SEEK_END)
             start = max(end - LONGEST_LINE_BYTES, 0)
             file.seek(start)
@@ -103,7 +106,7 @@ class EndSampler:
 
     def _extend_old_form(self) -> None:
         """Write a file of the form before anew, with log start offsets that are not known."""
-        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError), open_regular(self.path) as file:
             if file.readline() != OLD_HEADING:
                 return
             with atomic_write(self.path) as aside, aside.open("wb") as new:
@@ -115,7 +118,7 @@ class EndSampler:
         if self._keep_ms is None:
             return
         since_ms = now_ms - self._keep_ms
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             file.readline()
             if not is_before(file.readline(), since_ms - self._keep_ms // 3):
                 return

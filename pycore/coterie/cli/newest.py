@@ -8,9 +8,9 @@ import click
 
 from coterie.cli.failures import Failed
 from coterie.cli.progress import TerminalProgress
-from coterie.cluster.copy_state import complete_until_ms
 from coterie.insight.asking import PartitionAnswer, QuestionRequest, find_asker
 from coterie.insight.questions import time_range
+from coterie.log.copy_state import complete_until_ms
 from coterie.log.folders import Listing, Log
 from coterie.replay.engine import HERE, Where
 from coterie.times import format_time

@@ -125,7 +125,6 @@ def command(
         login = None if basic_auth is None else login_of(Path(basic_auth))
     except ArgumentError as error:
         raise click.UsageError(str(error)) from None
-    from coterie.cluster.copy_state import topic_id_of
     from coterie.watch.running import Options, watch
     from coterie.watch.watcher import Watcher
 
@@ -138,7 +137,7 @@ def command(
         from coterie.cli.watchedcluster import following, list_copy
 
         with copy_folder(folder) as copied:
-            watcher = Watcher(partial(list_copy, copied), folder, say_line, topic_id_of)
+            watcher = Watcher(partial(list_copy, copied), folder, say_line)
             watch(
                 watcher,
                 options,
@@ -150,7 +149,7 @@ def command(
     for log in logs:
         if folder is not None and folder.resolve().is_relative_to(Path(log).resolve()):
             raise click.UsageError(f"--data {data} is inside {log}; choose a folder outside")
-    watch(Watcher(list_log, folder, say_line, topic_id_of), options)
+    watch(Watcher(list_log, folder, say_line), options)
 
 
 def say_line(line: str) -> None:

@@ -19,19 +19,19 @@ from typing import Any
 
 from coterie._core.codec.compression import partition_for
 from coterie.cluster.cluster import Backoff, Cluster, TopicView
-from coterie.cluster.copy_state import (
-    STATE_FILE,
-    CopyState,
-    put_aside,
-    read_copy_state,
-    write_copy_state,
-)
 from coterie.cluster.errors import ClusterError, Damaged, MadeAgain, NoTopic, Unavailable
 from coterie.cluster.lanes import CopiedPartition, Lane, fetch_request, fetched_rows
 from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
 from coterie.cluster.stopping import run_until
 from coterie.cluster.thinning import drop_replaced, old_segments, thin
 from coterie.errors import CoterieError, LogError
+from coterie.log.copy_state import (
+    STATE_FILE,
+    CopyState,
+    put_aside,
+    read_copy_state,
+    write_copy_state,
+)
 from coterie.log.folders import SEGMENT_FILE, TOPIC
 
 __all__ = ["CopyObserver", "CopyPlan", "CopyResult", "copy_partitions"]

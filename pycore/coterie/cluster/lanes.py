@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coterie.cluster.connections import Connection
-from coterie.cluster.copy_state import CopyState
 from coterie.cluster.end_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 from coterie.cluster.errors import ClusterError, Damaged, NoPermission, Unavailable, refusal
 from coterie.cluster.responses import rows_by_place
 from coterie.cluster.segments import Batches, PartitionCopy, sound_batches
+from coterie.log.copy_state import CopyState
 from coterie.values import Error
 
 __all__ = ["CopiedPartition", "Lane", "fetch_request", "fetched_rows"]

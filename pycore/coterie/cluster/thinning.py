@@ -22,6 +22,7 @@ import numpy as np
 from coterie.atomic_file import sync
 from coterie.cluster.errors import Unavailable, refusal
 from coterie.log.batch_headers import batch_headers, sound_headers
+from coterie.user_files import open_regular
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,7 +158,7 @@ def are_left(left: NDArray[Any], data: bytes, known: NDArray[Any]) -> bool:
 
 def headers_of(file: Path) -> NDArray[Any]:
     """Return the headers of a segment's batches."""
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         if not os.fstat(opened.fileno()).st_size:
             return batch_headers(b"")
         with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -21,6 +21,7 @@ from coterie._core.codec.batch import LogReader, batch_boundaries
 from coterie.errors import LogError
 from coterie.log.mapped import MappedSegment, intact, truncated
 from coterie.ordering import partition_order
+from coterie.user_files import open_regular
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -390,7 +391,7 @@ def read_segment(
         The file cannot be read or decompressed, or was truncated meanwhile.
     """
     try:
-        with open(segment.path, "rb") as file:
+        with open_regular(segment.path) as file:
             size = segment.size
             if os.fstat(file.fileno()).st_size < size:
                 raise truncated(segment.path)

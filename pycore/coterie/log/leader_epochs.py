@@ -18,6 +18,7 @@ import numpy as np
 
 from coterie.log.batch_headers import NO_EPOCH
 from coterie.log.trust import named
+from coterie.user_files import FileTooLarge, read_regular
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,9 +68,9 @@ def checkpoint_spans(folder: str, end_offset: int) -> list[EpochSpan]:
     ``end_offset`` are left out: the checkpoint was copied later than the segments.
     """
     try:
-        with open(os.path.join(folder, CHECKPOINT), encoding="ascii") as file:
-            lines = file.read(CHECKPOINT_BYTES_MAX).split("\n")
-    except (OSError, ValueError):
+        data = read_regular(os.path.join(folder, CHECKPOINT), CHECKPOINT_BYTES_MAX)
+        lines = data.decode("ascii").replace("\r\n", "\n").split("\n")
+    except (OSError, ValueError, FileTooLarge):
         return []
     entries = [ENTRY.fullmatch(line) for line in lines[2:] if line]
     if lines[0] != "0" or None in entries:

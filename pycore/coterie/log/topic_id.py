@@ -1,7 +1,8 @@
-"""The id of the topic that a partition's folder is of, from the broker's ``partition.metadata``.
+"""The id of the topic that a partition's folder is of.
 
-A topic that was deleted and created again has the same name and another id. Kafka writes the file
-since 2.8. Of two topics, the one with the newer records is today's.
+A topic that was deleted and created again has the same name and another id. A broker has it in
+``partition.metadata``, which Kafka writes since 2.8, and a copy of ``fetch`` in ``fetch.json``. Of
+two topics, the one with the newer records is today's.
 Source: PartitionMetadataFile, PartitionMetadataReadBuffer.
 """
 
@@ -10,12 +11,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coterie._core.codec.batch import LogReader
+from coterie.errors import LogError
+from coterie.log.copy_state import read_copy_state
 from coterie.log.mapped import intact
 from coterie.log.trust import named
 from coterie.ordering import partition_order
+from coterie.user_files import FileTooLarge, read_regular
 
 if TYPE_CHECKING:
     from coterie.log.folders import Listing, Segment
@@ -32,13 +37,21 @@ def topic_id_of(segments: Iterable[Segment]) -> str | None:
     for segment in segments:
         if segment.partition is None:
             return None
-        try:
-            path = os.path.join(os.path.dirname(segment.path), FILE)
-            with open(path, encoding="ascii") as file:
-                found = CONTENT.fullmatch(file.read(METADATA_BYTES_MAX))
-        except (OSError, ValueError):
-            return None
+        return _id_in(os.path.dirname(segment.path))
+    return None
+
+
+def _id_in(folder: str) -> str | None:
+    try:
+        text = read_regular(os.path.join(folder, FILE), METADATA_BYTES_MAX).decode("ascii")
+        found = CONTENT.fullmatch(text)
         return found[1] if found and found[1] != NO_ID else None
+    except FileNotFoundError:
+        with suppress(LogError):
+            state = read_copy_state(folder)
+            return None if state is None else state.topic_id
+    except (OSError, ValueError, FileTooLarge):
+        pass
     return None
 
 

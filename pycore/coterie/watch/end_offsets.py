@@ -21,6 +21,7 @@ from coterie.insight.offsets.end_offsets import (
 from coterie.insight.offsets.log_starts import OUT_OF_RANGE
 from coterie.insight.questions.lag import AHEAD, OK
 from coterie.log.folders import Listing, unreadable
+from coterie.user_files import open_regular
 
 HEADINGS = (SAMPLES_HEADING, OLD_SAMPLES_HEADING)
 NOT_KNOWN = Sample(None, None)
@@ -59,7 +60,7 @@ class EndOffsets:
 
     def _read_file(self, path: str) -> bool:
         try:
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 status = os.fstat(file.fileno())
                 size, (number, known, heading) = status.st_size, self._read.get(path, (0, 0, ""))
                 is_same = number == status.st_ino and known <= size  # it may be written anew

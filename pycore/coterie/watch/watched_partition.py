@@ -36,10 +36,14 @@ class WatchedPartition:
         self.live: LivePartition | None = None
         self.carried: Totals = nothing()
         self.gone = {} if mark is None else mark.gone  # group -> since when, as of an answer
-        self.topic_id: str | None = None
+        self.topic_id = None if mark is None else mark.topic_id
         self.rebuilds = 0
         self._answer: Answer | None = None  # is of ``live``, unless that has taken more
         self._is_current = False
+
+    def is_of_other(self, topic_id: str | None) -> bool:
+        """Whether a topic is another than the one before; False if either is not known."""
+        return None not in (topic_id, self.topic_id) and topic_id != self.topic_id
 
     def step(self, segments: Sequence[Segment], topic_id: str | None = None) -> int:
         """Read what is new; return its bytes. ``topic_id``: of the topic; None: not known.
@@ -53,8 +57,7 @@ class WatchedPartition:
         is_whole = self.live is not None
         try:
             if self.live is not None:
-                is_same = None in (topic_id, self.topic_id) or topic_id == self.topic_id
-                growths = self.files.grown(segments) if is_same else None
+                growths = None if self.is_of_other(topic_id) else self.files.grown(segments)
                 if growths is None:
                     self.rebuilds += 1
                     self.mark = self._mark_now()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.errors import CoterieError
 from coterie.log.folders import Listing, Segment
+from coterie.log.topic_id import CREATED_AGAIN, topic_id_of
 from coterie.log.trust import named
 from coterie.replay.parallel_scan import resting_collector
 from coterie.watch import snapshot
@@ -74,9 +75,6 @@ class Watcher:
         The folder of the snapshots; None: nothing is stored.
     say
         Prints a line for the operator.
-    topic_id_of
-        Returns the id of the topic that a segment is of; None: not known. A topic that is made
-        again has another, and its records are counted from the first one on.
 
     Attributes
     ----------
@@ -98,12 +96,10 @@ class Watcher:
         list_log: Callable[[], Listing],
         data: Path | None,
         say: Callable[[str], None],
-        topic_id_of: Callable[[Segment], str | None] = lambda _: None,
     ) -> None:
         self.list_log = list_log
         self.data = data
         self.say = say
-        self.topic_id_of = topic_id_of
         self.marks: dict[int | None, Mark] = {}  # of partitions that are gone, without ``data``
         self.partitions: dict[int | None, WatchedPartition] = {}
         self.listing = Listing((), ())
@@ -123,6 +119,7 @@ class Watcher:
     def step(self) -> int:
         """Read what is new; return its bytes. A partition that cannot be read is tried again."""
         failures: dict[str, str] = {}
+        again: list[int | None] = []  # partitions of a topic that was created again
         size = 0
         try:
             self.listing = self.list_log()
@@ -135,13 +132,16 @@ class Watcher:
                 for number, segments in by_number.items():
                     if self.stopping:
                         break
+                    topic_id, partition = topic_id_of(segments), self._partition(number)
+                    if partition.is_of_other(topic_id):
+                        again.append(number)
                     try:
-                        new = self._partition(number).step(segments, self.topic_id_of(segments[0]))
+                        new = partition.step(segments, topic_id)
                     except CoterieError as error:
                         failures[named(number)] = str(error)
                         self.version += 1
                         continue
-                    damage = self.partitions[number].files.damage
+                    damage = partition.files.damage
                     if damage is not None:
                         failures[named(number)] = damage
                     size += new
@@ -153,6 +153,9 @@ class Watcher:
                     self.version += 1
             except CoterieError as error:
                 failures[END_OFFSETS] = str(error)
+        if again:
+            more = f" and {len(again) - 1} more" if len(again) > 1 else ""
+            self.say(f"{named(again[0])}{more}: {CREATED_AGAIN}; it is read anew, and totals go on")
         for name, text in failures.items():
             if self.failures.get(name) != text:
                 self.say(text)

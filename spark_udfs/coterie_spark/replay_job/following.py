@@ -23,6 +23,7 @@ from coterie.log.folders import find_segments
 from coterie.replay.pieces import join_pieces
 from coterie.state.partial import PartialState, merge
 from coterie.state.schemas import SCHEMAS
+from coterie.user_files import open_regular, read_regular
 from coterie_spark.replay_job import joining, merging, plan, scanning, writing
 from coterie_spark.replay_job.closures import unfit_workers_reported
 from coterie_spark.replay_job.driver import bounded_batches, cores_of, in_task
@@ -83,7 +84,8 @@ class FollowedPartition(merging.PartitionMerge):
 def stored_state(file: Path) -> PartialState:
     """Return a stored state; raise CoterieError if it is gone or damaged."""
     try:
-        return PartialState.from_bytes(file.read_bytes())
+        with open_regular(file) as opened:
+            return PartialState.from_bytes(opened.read())
     except (OSError, CoterieError) as error:
         raise CoterieError(f"{file}: {getattr(error, 'strerror', error)}; {ANEW}") from None
 
@@ -160,14 +162,18 @@ class Follower:
     def read(self) -> dict[str, Any] | None:
         """Return what was written about the last batch; None if there is nothing."""
         try:
-            text = (self.folder / BATCH).read_text()
+            text = read_regular(self.folder / BATCH)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise CoterieError(f"{self.folder / BATCH}: {error.strerror}; {ANEW}") from None
         try:
             known: dict[str, Any] = json.loads(text)
-            return known
-        except ValueError:
-            raise CoterieError(f"{self.folder / BATCH}: is damaged; {ANEW}") from None
+            if type(known["batch"]) is int:
+                return known
+        except (ValueError, TypeError, KeyError):
+            pass
+        raise CoterieError(f"{self.folder / BATCH}: is damaged; {ANEW}")
 
     def write(self, batch: Mapping[str, Any]) -> None:
         """Make a batch the last one."""

@@ -32,6 +32,7 @@ from coterie.log.folders import (
 )
 from coterie.log.mapped import intact
 from coterie.replay.parallel_scan import weight
+from coterie.user_files import open_regular
 from coterie_spark.replay_job.plan import SPARK_PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def read_range(segment: Segment, start: int, end: int | None = None) -> memoryvi
         if segment.compression is not None or stop - start >= MAP_FROM_BYTES:
             size = min(segment.size, os.stat(segment.path).st_size)
             return memoryview(read_segment(replace(segment, size=size)))[start:end]
-        with open(segment.path, "rb") as file:
+        with open_regular(segment.path) as file:
             file.seek(start)
             return memoryview(file.read(stop - start))
     except OSError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coterie.atomic_file import atomic_write
 from coterie.errors import LogError
-from coterie.log.folders import Listing, Segment
+from coterie.log.folders import Listing
 from coterie.user_files import FileTooLarge, read_regular
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "complete_until_ms",
     "put_aside",
     "read_copy_state",
-    "topic_id_of",
     "write_copy_state",
 ]
 
@@ -123,15 +122,6 @@ def read_copy_state(folder: str | Path) -> CopyState | None:
         raise LogError(
             f"{path}: not the state of a copy ({error}); fetch into another folder"
         ) from None
-
-
-def topic_id_of(segment: Segment) -> str | None:
-    """Return the id of the topic of a copied segment; None: not known, as of no copy."""
-    try:
-        state = read_copy_state(Path(segment.path).parent)
-    except LogError:
-        return None
-    return None if state is None else state.topic_id
 
 
 def complete_until_ms(listing: Listing) -> int | None:

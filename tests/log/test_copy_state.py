@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from coterie.cluster.copy_state import (
+from coterie.errors import LogError
+from coterie.log.copy_state import (
     STATE_FILE,
     CopyState,
     LogStartMove,
@@ -14,7 +15,6 @@ from coterie.cluster.copy_state import (
     read_copy_state,
     write_copy_state,
 )
-from coterie.errors import LogError
 from coterie.log.folders import TOPIC, Listing, find_segments
 from support.commandline import coterie_ok
 from support.golden_data import log
@@ -137,7 +137,7 @@ def test_copies_of_earlier_topics_of_the_name_are_put_aside_by_their_ids(tmp_pat
 
 
 def test_the_latest_moves_of_a_log_are_kept(monkeypatch):
-    monkeypatch.setattr("coterie.cluster.copy_state.MOVES_MAX", 2)
+    monkeypatch.setattr("coterie.log.copy_state.MOVES_MAX", 2)
     state = CopyState(TOPIC, 3, "c", None, 0, 0, 0)
     for at in (1, 2, 3):
         state = state.moved(at, 9, at * 1_000)
