@@ -70,7 +70,9 @@ def consumer(*topics, **fields):
 
 def removed(removals, first=()):
     rows = [row for theirs in removals for row in theirs]
-    return SimpleNamespace(rows=lambda: iter(rows), first_commits=lambda: iter(first))
+    return SimpleNamespace(
+        rows=lambda: iter(rows), first_commits=lambda: iter(first), groups_with_transactions=set
+    )
 
 
 def told(theirs, *, others=(), lines=(), of=None, events=(), first=()):
@@ -82,7 +84,7 @@ def told(theirs, *, others=(), lines=(), of=None, events=(), first=()):
     view = SimpleNamespace(
         histories={} if of is None else {"g": of},
         newer_by_group={},
-        fold=SimpleNamespace(producers={}, follows_4x=False),
+        fold=SimpleNamespace(follows_4x=False),
         is_complete_at=lambda at_ms: True,
     )
     keys = [(("g", "other", at), log_offset) for at, log_offset in enumerate(first)]

@@ -7,7 +7,15 @@ import pytest
 
 from coterie.insight.questions import expire, explain, undo
 from coterie.messages import decode_value, encode_value
-from support.insight.lives import commit, life, member, written
+from support.insight.lives import (
+    OF_4X,
+    commit,
+    in_transaction,
+    life,
+    member,
+    transaction_end,
+    written,
+)
 from support.insight.models import question_rows
 from support.log_writer import commit_key
 
@@ -124,8 +132,7 @@ def test_old_offsets_may_expire_as_an_empty_group_rebalances(
         life(empty + 15_000 + joined_ms, 3, member("n")),
     ]
     if newer:
-        appends.insert(0, (T0 - 1, b"\0\3\0\5other", encode_value(3, {
-            "version": 0, "data": {"epoch": 1, "metadataHash": 1}})))  # fmt: skip
+        appends.insert(0, OF_4X)
     texts, undone, rules = answers(tmp_path, *appends)
     assert "expired as the group rebalanced" in texts[0] or newer or joined_ms > DAY
     assert ("not expired" in texts[0]) == (newer or joined_ms > DAY)
@@ -151,3 +158,49 @@ def test_a_group_without_offsets_goes_at_the_next_check(commits, tmp_path):
     without = "it had no offsets, so the broker's next check removed it, or a tool deleted it"
     assert (without in row["cause"]) != commits
     assert "expired" in row["cause"] or not commits
+
+
+END = transaction_end(T0 + GONE - 1, commit=False)
+OPEN = in_transaction(commit(T0 + 2_500, {0: 7}))
+NOT_WHILE_OPEN = (
+    "deleted by a tool or with their topic, not expired: Kafka 4.x expires none while a "
+    "transaction with commits of {} is open"
+)
+TOGETHER = (
+    "expired or deleted 8.0 d after the group became empty; an undecided transaction may keep "
+    "the group"
+)
+
+
+@pytest.mark.parametrize(
+    ("sign", "between", "lost", "text", "undone", "rule"),
+    [
+        ([OF_4X], [OPEN], (0,), NOT_WHILE_OPEN.format("them"), "deleted", "deleted"),
+        ([OF_4X], [OPEN], (0, 1), NOT_WHILE_OPEN.format("1 of them"), "deleted", "deleted"),
+        ([OF_4X], [OPEN], (1,), "expired or deleted 8.0 d after the group became empty",
+         "expired", "empty_since"),
+        ([OF_4X], [OPEN, END], (0, 1), TOGETHER, "expired", "empty_since"),
+        # A tombstone removed what was pending; the transaction itself is still open.
+        ([OF_4X], [OPEN, commit(T0 + 2_600, {0: None}), commit(T0 + 2_700, {0: 8})], (0, 1),
+         TOGETHER, "expired", "empty_since"),
+        # GroupMetadata.removeExpiredOffsets looks at no pending commits of transactions.
+        ([], [OPEN], (0, 1), TOGETHER, "expired", "empty_since"),
+    ],
+)  # fmt: skip
+def test_only_kafka_4x_expires_no_offset_with_a_pending_commit(
+    sign, between, lost, text, undone, rule, tmp_path
+):
+    texts, reasons, rules = answers(
+        tmp_path,
+        *sign,
+        MEMBERS,
+        commit(T0 + 1_000, {0: 5, 1: 6}),
+        *between,
+        life(T0 + 3_000, 2, state_ms=T0 + 3_000),
+        commit(T0 + GONE, dict.fromkeys(lost)),
+    )
+    assert texts[-1] == text
+    assert reasons >= {undone}
+    assert rules >= {rule}
+    assert ({"expired"} <= reasons) == (undone == "expired")
+    assert ({"empty_since"} <= rules) == (rule == "empty_since")

@@ -17,7 +17,7 @@ from coterie.log.folders import find_segments
 from coterie.state.partial import ScanOptions
 from support.commandline import coterie_ok
 from support.golden_data import GOLDEN, log
-from support.log_writer import batch, commit_key, commit_value, group_key, group_value
+from support.log_writer import batch, commit_key, commit_value, group_key, group_value, marker
 
 FIRST_MS = 1_000_000
 STEPS = st.lists(
@@ -163,6 +163,61 @@ def test_a_removal_has_all_of_the_commit_before_it_wherever_that_is_read(
         (1, 7, 2, 5, 12, 0, 8),
         (1, 8, 5, 6, 14, None, None),
     ]
+
+
+def pending_in_model(steps):
+    """Log offset -> whether a transaction had committed the key that this tombstone removes."""
+    pending, found = set(), {}
+    for at, (producer, what, partition) in enumerate(steps):
+        if what == "tombstone":
+            found[at] = any(key == partition for _, key in pending)
+            pending = {(owner, key) for owner, key in pending if key != partition}
+        elif what == "commit" and producer:
+            pending.add((producer, partition))
+        elif what == "marker":
+            pending = {(owner, key) for owner, key in pending if owner != producer}
+    return found
+
+
+def batch_of(at, producer, what, partition):
+    if what == "marker":
+        return marker(at, producer, FIRST_MS + at, commit=at % 2)
+    inside = {"producer_id": producer, "transactional": True} if what == "commit" else {}
+    value = None if what == "tombstone" else commit_value(at, -1, b"", FIRST_MS + at)
+    key = commit_key(1, b"g", b"t", partition)
+    return batch(at, [(FIRST_MS + at, key, value)], **(inside if producer else {}))
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 2), st.sampled_from(["commit", "tombstone", "marker"]), st.integers(0, 1)
+        ),
+        max_size=20,
+    ),
+    seams=st.sets(st.integers(1, 19), max_size=4),
+)
+def test_a_removal_knows_the_transactions_that_had_committed_its_offset(
+    steps, seams, tmp_path_factory
+):
+    place = tmp_path_factory.mktemp("removals") / "__consumer_offsets-0"
+    place.mkdir()
+    batches = [batch_of(at, *step) for at, step in enumerate(steps)]
+    for begin, end in pairwise([0, *sorted(at for at in seams if at < len(steps)), len(steps)]):
+        (place / f"{begin:020}.log").write_bytes(b"".join(batches[begin:end]))
+    listing = find_segments([place])
+    removed = KeyRemovals()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_reader, "READ_PIECE_BYTES", 150)  # two batches
+        for segment, context in zip(listing.segments, contexts(listing), strict=True):
+            part = KeyRemovals()
+            log_reader.feed(log_reader.read_pieces([segment], ScanOptions(), context), [part])
+            removed.absorb(part)
+    expected = pending_in_model(steps)
+    found = {row.tombstone.log_offset: row.pending for row in removed.rows()}
+    assert found == {at: expected[at] for at in found}
+    in_transactions = any(producer and what == "commit" for producer, what, _ in steps)
+    assert removed.groups_with_transactions() == ({"g"} if in_transactions else set())
 
 
 def contexts(listing):

@@ -44,8 +44,13 @@ def batch(
 
 def marker(base_offset, producer_id, time, *, commit):
     """The control batch that ends a producer's transaction."""
-    pair = (time, struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0))
+    pair = end_of_transaction(time, commit=commit)
     return batch(base_offset, [pair], producer_id=producer_id, transactional=True, control=True)
+
+
+def end_of_transaction(time, *, commit):
+    """The record of a marker."""
+    return time, struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0)
 
 
 def text(data):

@@ -5,7 +5,13 @@ The message schemas encode the values; other tests check the schemas against Kaf
 
 from coterie.messages import encode_value
 from coterie.testing import assignment, subscription
-from support.log_writer import batch, commit_key, commit_value, group_key
+from support.log_writer import (
+    batch,
+    commit_key,
+    commit_value,
+    end_of_transaction,
+    group_key,
+)
 
 
 def member(member_id, **fields):
@@ -50,19 +56,34 @@ def commit(at_ms, offsets, group=b"g", topic=b"t"):
     ]
 
 
+PRODUCER = {"producer_id": 7, "transactional": True}
+EPOCH = encode_value(3, {"version": 0, "data": {"epoch": 1, "metadataHash": 1}})
+OF_4X = -1, b"\0\3\0\5other", EPOCH  # a record that only Kafka 4.x writes
+
+
+def in_transaction(records):
+    """The records of a request as a transaction's batch, for `written`."""
+    return PRODUCER | {"records": records}
+
+
+def transaction_end(at_ms, *, commit):
+    """The end of that transaction."""
+    return PRODUCER | {"records": [end_of_transaction(at_ms, commit=commit)], "control": True}
+
+
 def written(folder, *appends, number=0, epochs=None, first_offset=0):
     """Write a batch for each record or list of records as a partition; return the topic's folder.
 
-    ``epochs`` has the leader epoch of each batch. A log with a ``first_offset`` above 0 has lost
-    what was before it.
+    A dict has all arguments of ``batch``. ``epochs`` has the leader epoch of each batch. A log with
+    a ``first_offset`` above 0 has lost what was before it.
     """
     place = folder / f"__consumer_offsets-{number}"
     place.mkdir(parents=True)
     offset, data = first_offset, b""
     for index, append in enumerate(appends):
-        records = append if isinstance(append, list) else [append]
-        epoch = 0 if epochs is None else epochs[index]
-        data += batch(offset, records, leader_epoch=epoch)
-        offset += len(records)
+        fields = {"records": [append]} if isinstance(append, tuple) else append
+        fields = {"records": fields} if isinstance(fields, list) else fields
+        data += batch(offset, leader_epoch=0 if epochs is None else epochs[index], **fields)
+        offset += len(fields["records"])
     (place / f"{first_offset:020}.log").write_bytes(data)
     return folder

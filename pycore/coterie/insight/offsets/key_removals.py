@@ -1,8 +1,8 @@
 """The removals of offsets: what was committed before each, and what after it.
 
 A removal is a tombstone of a key that had a commit, or of a key whose commit the log has lost. A
-tombstone after a tombstone removes nothing. State: an element for each removal, and the first
-commit of each key in a part of the log.
+tombstone after a tombstone removes nothing. State: an element for each removal, the first commit of
+each key in a part of the log, and the transactions of each key (``pending_keys``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from coterie.insight.offsets.commit_findings import (
     select,
     store_firsts,
 )
+from coterie.insight.offsets.pending_keys import NEVER, UNDECIDED, PendingKeys
 from coterie.insight.records.commit_deltas import absorb_keys
 from coterie.insight.records.key_index import Key, Keys, Table
 from coterie.insight.records.record_columns import (
@@ -63,6 +64,8 @@ class KeyRemoval(NamedTuple):
         The time of the record of that commit; -1: not known.
     resumed : Place or None
         The next commit of the key; None: there is none.
+    pending : bool
+        Whether an undecided transaction had committed it, too.
     """
 
     key: Key
@@ -73,6 +76,7 @@ class KeyRemoval(NamedTuple):
     expire_ms: int | None
     committed_ms: int
     resumed: Place | None
+    pending: bool = False
 
     @property
     def removed_ms(self) -> int | None:
@@ -86,12 +90,14 @@ class KeyRemovals:
 
     COLUMNS: ClassVar = frozenset(
         {*VALUE.values(), "previous_row", *(f"previous_{name}" for name in START)}
+        | PendingKeys.COLUMNS
     )
 
     keys: Keys = field(default_factory=Keys)
     events: list[dict[str, Array]] = field(default_factory=list)  # removals and commits after them
     first: Table = field(default_factory=lambda: Table(gone=(np.bool_, True), **PLACES))
     last: Table = field(default_factory=lambda: Table(**dict.fromkeys(VALUE, (np.int64, -1))))
+    pending: PendingKeys = field(default_factory=PendingKeys)
     files: list[str] = field(default_factory=list)
 
     def take(self, commits: RecordColumns) -> None:
@@ -104,14 +110,15 @@ class KeyRemovals:
             return
         effective, gone, previous = commits.effective, commits.tombstone, commits.previous
         store_firsts(self.first, commits)
+        pending = self.pending.take(commits)
         rows = np.flatnonzero(effective & ((previous == TOMBSTONE) != gone))
         if len(rows):
-            self._put(commits, rows)
+            self._put(commits, rows, *pending)
         rows = np.flatnonzero(effective)
         for name, column in VALUE.items():
             self.last[name][commits.key[rows]] = commits.columns[column][rows]
 
-    def _put(self, commits: RecordColumns, rows: Array) -> None:
+    def _put(self, commits: RecordColumns, rows: Array, pending: Array, least: Array) -> None:
         """Add removals, and commits after them."""
         known, gone = commits.previous[rows] == COMMIT, commits.tombstone
         at = commits.previous_row[rows]
@@ -125,6 +132,8 @@ class KeyRemovals:
                 "key": commits.key[rows].astype(np.int64),
                 "gone": gone[rows],
                 "known": known,
+                "pending": pending[rows],
+                "least": least[rows],
                 **before,
                 **places_of(commits, rows),
             }
@@ -145,8 +154,10 @@ class KeyRemovals:
         count = int(resumes.sum())
         unknown = {name: np.full(count, -1, np.int64) for name in BEFORE}
         numbers = keys[occurring]
-        resumed |= {"key": numbers[resumes], "known": np.zeros(count, np.bool_), **unknown}
+        flags = dict.fromkeys(("known", "pending"), np.zeros(count, np.bool_))
+        resumed |= {"key": numbers[resumes], "least": np.full(count, UNDECIDED), **flags, **unknown}
         self.events.append(resumed)
+        until = self.pending.absorb(later.pending, keys)
         for events in later.events:
             of_key = entries[events["key"]]
             is_first = events["gone"] & ~events["known"]  # the key's first record in the part
@@ -156,6 +167,7 @@ class KeyRemovals:
             columns |= {f"before_{name}": earlier_values[name][events["key"]] for name in VALUE}
             for name, column in columns.items():
                 joined[name] = np.where(follows, column, events[name])
+            joined["pending"] = events["pending"] | (until[events["key"]] > events["least"])
             self.events.append(select(joined, ~(is_first & (of_key["before"] == TOMBSTONE))))
         self.last.put_rows(later.last, occurring, numbers)
         begins = np.flatnonzero(entries["before"] == NO_RECORD)
@@ -165,11 +177,12 @@ class KeyRemovals:
         """Return the removals as columns, by key and in log order.
 
         ``key`` numbers keys; ``PLACE`` is of the tombstone, ``before_*`` of the commit before it if
-        ``known``, ``after_*`` of the commit after it if ``resumed``.
+        ``known``, ``after_*`` of the commit after it if ``resumed``; ``pending``: an undecided
+        transaction had committed the offset, too.
         """
         if not self.events:
             return {}
-        names = ("key", "gone", "known", *BEFORE, *PLACE)
+        names = ("key", "gone", "known", "pending", *BEFORE, *PLACE)
         events = {name: np.concatenate([one[name] for one in self.events]) for name in names}
         events = select(events, np.argsort(events["key"], kind="stable"))
         rows = np.flatnonzero(events["gone"])
@@ -191,8 +204,9 @@ class KeyRemovals:
         count = len(columns["key"])
         places = [self._places(columns, prefix, count) for prefix in ("", "after_")]
         before = zip(*(columns[name].tolist() for name in BEFORE), strict=True)
-        flags = (columns[name].tolist() for name in ("key", "known", "resumed"))
-        for key, known, resumed, was, tombstone, after in zip(*flags, before, *places, strict=True):
+        flags = (columns[name].tolist() for name in ("key", "known", "resumed", "pending"))
+        rows = zip(*flags, before, *places, strict=True)
+        for key, known, resumed, pending, was, tombstone, after in rows:
             offset, committed_ms, log_offset, commit_ms, expire_ms = (
                 was if known else (None, -1, None, None, -1)
             )
@@ -205,6 +219,7 @@ class KeyRemovals:
                 None if expire_ms == -1 else expire_ms,
                 committed_ms,
                 after if resumed else None,
+                pending,
             )
 
     def first_commits(self) -> Iterator[tuple[Key, int]]:
@@ -213,6 +228,11 @@ class KeyRemovals:
         places = self.first["log_offset"][rows].tolist()
         for (_, key), log_offset in zip(self.keys.items(rows.tolist()), places, strict=True):
             yield key, log_offset
+
+    def groups_with_transactions(self) -> set[str]:
+        """Return the groups that transactions have committed offsets of."""
+        rows = np.flatnonzero(self.pending.keys["until"] != NEVER)
+        return {group for _, (group, _, _) in self.keys.items(rows.tolist())}
 
     def _places(self, columns: Mapping[str, Array], prefix: str, count: int) -> Iterator[Place]:
         fields = (columns[prefix + name].tolist() for name in PLACE)

@@ -11,7 +11,9 @@ topic was deleted. In short (the rules of expiry: docs/rules/offsets.md#expirati
 - Since 2.4, offsets of topics that a group with members does not subscribe to expire. 2.4 to 2.8.1,
   3.0.0 and 3.1.0 remove them in any state with members (KAFKA-13636). So while an empty group waits
   for the members of its next generation, all of its old offsets may expire.
-- In 4.x, an offset with an undecided transactional commit does not expire; the others do.
+- In 4.x, an offset with an undecided transactional commit does not expire; the others do. If one of
+  the offsets that went at a moment had such a commit, a deletion removed them. Up to 3.9, the
+  commits of transactions do not count: they only keep the group.
 - No tool deletes offsets of a topic that a group with members subscribes to, nor any offset of
   another type of group with members.
 """
@@ -33,16 +35,20 @@ from coterie.state.rows import metadata_row, simple_row
 
 EVERY_COMMIT = {"empty_commit", "not_subscribed", "standalone"}
 PROTECTED = {"subscribed", "members"}  # no tool deletes such offsets
-EXPLICIT, REBALANCE, UNKNOWN = "explicit", "rebalance", "unknown"
+EXPLICIT, PENDING, REBALANCE = "explicit", "pending_transaction", "rebalance"
+UNKNOWN = "unknown"
 JOIN_MS = 300_000  # how long members may take to join if the next generation has none
 LAST_BEFORE_2_1 = 1  # the version of the values of groups that Kafka wrote before 2.1
 Row = dict[str, Any]
 
 
-def expiry_of(head: Row, offset: Mapping[str, Any]) -> tuple[str, int, bool]:
+def expiry_of(
+    head: Row, offset: Mapping[str, Any], *, pending: bool = False
+) -> tuple[str, int, bool]:
     """Return an offset's expiry rule, the start of its retention, and whether it never expires.
 
-    The rule of an offset whose commit is not in the log is not known.
+    The rule of an offset whose commit is not in the log is not known. ``pending``: an undecided
+    transaction retains it, as in Kafka 4.x.
     """
     if offset["commit_timestamp"] is None:
         return UNKNOWN, -1, True
@@ -57,6 +63,8 @@ def expiry_of(head: Row, offset: Mapping[str, Any]) -> tuple[str, int, bool]:
         return "members", -1, True
     if rule == "not_subscribed" and offset["topic"] in (topics or ()):
         return "subscribed", -1, True
+    if pending:
+        return PENDING, -1, True
     base_ms = offset["commit_timestamp"] if rule in EVERY_COMMIT else since_ms
     return rule if offset["expire_timestamp"] is None else EXPLICIT, base_ms, False
 
@@ -91,6 +99,8 @@ class GroupBefore:
         Whether members may have been joining it, as it was empty.
     may_be_before_2_1 : bool
         Whether its records may be of Kafka 2.0 or earlier.
+    pending : bool
+        Whether an undecided transaction had committed one of them, so Kafka 4.x expired none.
     """
 
     head: Row
@@ -98,6 +108,7 @@ class GroupBefore:
     keeps_offsets: bool = False
     is_rebalancing: bool = False
     may_be_before_2_1: bool = False
+    pending: bool = False
 
     @property
     def stayed(self) -> bool:
@@ -114,8 +125,10 @@ class GroupBefore:
             "commit_timestamp": 0 if commit_ms is None else commit_ms,
             "expire_timestamp": own_ms,
         }
-        rule, base_ms, retained = expiry_of(self.head, offset)
+        rule, base_ms, retained = expiry_of(self.head, offset, pending=self.pending)
         deleted = rule not in PROTECTED
+        if rule == PENDING:
+            return Way(rule, base_ms, retained, False, deleted)
         if not is_known and (rule in EVERY_COMMIT or (retained and self.may_be_before_2_1)):
             return Way(UNKNOWN, -1, True, True, deleted)
         is_overdue = own_ms is not None and removed_ms >= own_ms
@@ -136,23 +149,24 @@ def group_before(view: PartitionView, removal: Removal) -> GroupBefore:
     """Return a group as it was before it lost offsets."""
     history = view.histories.get(removal.group)
     head = head_before(view, removal.group, removal.log_offset)
+    newest = is_of_4x(view)
+    pending = newest and any(row.pending for row in removal.rows)
     if history is None:
-        return GroupBefore(head)
+        return GroupBefore(head, pending=pending)
     rows = history.generations
     at = _index(rows, removal.log_offset)
     after = _index(rows, removal.last_offset)
     value = history.records[at - 1].value if at else None
-    newest = is_of_4x(view)
     following = rows[after] if after < len(rows) else None
     ended = following is not None and following["tombstone"] and _is_at_once(following, removal)
-    holds = newest and bool(view.fold.producers)  # transactions hold offsets in 4.x
     is_waiting = not newest and head["protocol_type"] == "consumer" and head["state"] == "Empty"
     return GroupBefore(
         head,
         ended,
-        removal.left > 0 and not ended and not holds,
+        removal.left > 0 and not ended and not (newest and removal.has_transactions),
         is_waiting and following is not None and _joins(following, removal, history.state(after)),
         value is not None and int.from_bytes(value[:2]) <= LAST_BEFORE_2_1,
+        pending,
     )
 
 

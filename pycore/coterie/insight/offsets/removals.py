@@ -56,6 +56,8 @@ class Removal:
         The removed offsets, one by one.
     left : int
         How many offsets the group had after it, as far as the log shows.
+    has_transactions : bool
+        Whether transactions commit offsets of the group, at any time.
     """
 
     group: str
@@ -70,6 +72,7 @@ class Removal:
     resumed: tuple[Resumption, ...] = ()
     rows: tuple[KeyRemoval, ...] = ()
     left: int = 0
+    has_transactions: bool = False
 
     @property
     def count(self) -> int:
@@ -86,8 +89,13 @@ def removals_of(removed: KeyRemovals) -> dict[str, list[Removal]]:
     by_group: dict[str, list[KeyRemoval]] = {}
     for row in sorted(removed.rows(), key=lambda row: row.tombstone.log_offset):
         by_group.setdefault(row.key[0], []).append(row)
-    counts = offset_counts(removed) if by_group else {}
-    return {group: list(_by_moment(group, rows, counts[group])) for group, rows in by_group.items()}
+    if not by_group:
+        return {}
+    counts, in_transactions = offset_counts(removed), removed.groups_with_transactions()
+    return {
+        group: list(_by_moment(rows, counts[group], group in in_transactions))
+        for group, rows in by_group.items()
+    }
 
 
 class OffsetCount:
@@ -124,21 +132,24 @@ def offset_counts(removed: KeyRemovals) -> defaultdict[str, OffsetCount]:
     return counts
 
 
-def _by_moment(group: str, rows: list[KeyRemoval], count: OffsetCount) -> Iterator[Removal]:
+def _by_moment(
+    rows: list[KeyRemoval], count: OffsetCount, has_transactions: bool
+) -> Iterator[Removal]:
     """Join the neighbours of a moment."""
     times = [row.tombstone.timestamp for row in rows]
     begin = 0
     for end in range(1, len(rows) + 1):
         if end == len(rows) or abs(times[end] - times[end - 1]) > MOMENT_MS:
-            yield _removal(group, rows[begin:end], count.after(rows[end - 1].tombstone.log_offset))
+            left = count.after(rows[end - 1].tombstone.log_offset)
+            yield _removal(rows[begin:end], left, has_transactions)
             begin = end
 
 
-def _removal(group: str, rows: list[KeyRemoval], left: int) -> Removal:
+def _removal(rows: list[KeyRemoval], left: int, has_transactions: bool) -> Removal:
     partitions: dict[str, dict[int, int]] = {}
     resumed: list[Resumption] = []
     for row in rows:
-        _, topic, partition = row.key
+        group, topic, partition = row.key
         partitions.setdefault(topic, {})[partition] = -1 if row.offset is None else row.offset
         if row.resumed is not None:
             resumed.append(Resumption(topic, partition, *row.resumed))
@@ -157,4 +168,5 @@ def _removal(group: str, rows: list[KeyRemoval], left: int) -> Removal:
         tuple(sorted(resumed, key=attrgetter("log_offset"))),
         tuple(rows),
         left,
+        has_transactions,
     )

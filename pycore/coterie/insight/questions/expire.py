@@ -20,7 +20,13 @@ import numpy as np
 from coterie._core.structures.expiry import expired
 from coterie.insight.groups import epochs
 from coterie.insight.offsets.key_removals import KeyRemovals
-from coterie.insight.offsets.removal_reasons import UNKNOWN, expiry_of, group_before, is_of_4x
+from coterie.insight.offsets.removal_reasons import (
+    PENDING,
+    UNKNOWN,
+    expiry_of,
+    group_before,
+    is_of_4x,
+)
 from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.aggregates import Aggregate, aggregates_of
 from coterie.insight.records.partition_view import PartitionView, RecordFilter
@@ -51,7 +57,7 @@ FIELDS = {
     "expires_at": "timestamp",  # null: never, as things stand
     "remaining_ms": "int64",  # from now to expires_at; below 0: it is overdue
     "removed_at": "timestamp",  # of the tombstone
-    "pending": "bool",  # an undecided transaction holds another commit of it
+    "pending": "bool",  # an undecided transaction holds another commit, or did at the removal
     "what_if": [{"retention_ms": "int64", "expires_at": "timestamp", "expired": "bool"}],
 }
 REMOVED, EXPIRED, DUE, KEPT = STATUSES = ("removed", "expired", "due", "kept")
@@ -152,9 +158,7 @@ def standing(
 ) -> OffsetState:
     """Return the state of a present offset; ``holds``: transactions hold offsets (4.x)."""
     is_pending = (group, offset["topic"], offset["partition"]) in undecided
-    rule, base_ms, retained = expiry_of(head, offset)
-    if holds and is_pending and not retained:
-        rule, retained = "pending_transaction", True
+    rule, base_ms, retained = expiry_of(head, offset, pending=holds and is_pending)
     return OffsetState(group, head, offset, rule, base_ms, retained, is_pending, None)
 
 
@@ -177,7 +181,7 @@ def removed(view: PartitionView, removals: KeyRemovals, retention_ms: int) -> It
                     "expire_timestamp": row.expire_ms,
                 }
                 state = group, before.head, offset, rule, way.base_ms, way.retained
-                yield OffsetState(*state, False, row.tombstone.timestamp)
+                yield OffsetState(*state, row.pending, row.tombstone.timestamp)
 
 
 def idle_since(
@@ -293,7 +297,7 @@ def without_offsets(
         "state": head["state"],
         "idle_since": idle.get(group),
         "status": EXPIRED if empty else KEPT,
-        "rule": "no_offsets" if empty else "pending_transaction" if pending else "members",
+        "rule": "no_offsets" if empty else PENDING if pending else "members",
         "pending": pending,
         "what_if": [],
     }

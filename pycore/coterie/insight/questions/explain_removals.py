@@ -225,8 +225,12 @@ def elapsed(removal: Removal, before: GroupBefore, ways: Sequence[Way]) -> tuple
     """Return how long after which event offsets were removed, and whether any retention is longer.
 
     As text, and None if that is not known. Retention counts from when the group became empty, or
-    from the last commit of these offsets.
+    from the last commit of these offsets. While a transaction is undecided, it does not count.
     """
+    if before.pending:
+        count = sum(row.pending for row in removal.rows)
+        of = "them" if count == len(ways) else f"{count} of them"
+        return f"Kafka 4.x expires none while a transaction with commits of {of} is open", True
     base_ms, event = removal.committed_ms, "their last commit"
     head = before.head
     empty_ms = head["current_state_timestamp"] if head["state"] == "Empty" else None

@@ -15,7 +15,7 @@ import numpy as np
 from coterie._core.codec.layout import decode_utf8
 from coterie._core.fold import fold as partial
 from coterie.insight.offsets.key_removals import KeyRemovals
-from coterie.insight.offsets.removal_reasons import is_of_4x
+from coterie.insight.offsets.removal_reasons import expiry_of, is_of_4x
 from coterie.insight.offsets.topic_ids import TopicIds
 from coterie.insight.questions.expire import DEFAULT_RETENTION_MS
 from coterie.insight.questions.undo_notes import note, removed_since
@@ -25,6 +25,7 @@ from coterie.insight.records.partition_view import PartitionView, RecordFilter
 from coterie.ordering import key_order
 from coterie.state.partial import Tracking
 from coterie.state.rows import head_rows, pending_rows
+from coterie.times import MAX_MS
 
 NAME = "undo"
 REMOVALS, TOPIC_IDS = "undo.removals", "undo.topic_ids"  # aggregates
@@ -95,7 +96,7 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
     heads = head_rows(view.fold, ())
     simple = {group for group, _, _ in latest}
     pending = {(group, row["topic"], row["partition"]) for group, _, row in pending_rows(view.fold)}
-    held = pending if is_of_4x(view) else set()  # OffsetMetadataManager.cleanupExpiredOffsets
+    held = pending if is_of_4x(view) else set()
     found = aggregates_of(view, aggregates, parameters)
     removed = removed_since(view, found[REMOVALS], parameters.at_ms, parameters.retention_ms)
     renewed = found[TOPIC_IDS].changed()
@@ -130,8 +131,8 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
             "rewound_at": rewound_at,
             "offset_by_record_times": other_offset(key, offset, by_times),
             "expires_at": None
-            if offset is None or head is None or key in held
-            else expires_at_ms(head, parameters),
+            if offset is None or head is None
+            else expires_at_ms(head, topic, parameters, pending=key in held),
             "removed_at": None if gone is None else gone.at_ms,
             "removal": None if gone is None else gone.reason,
             "note": note(gone, before, last, has_new_id=key in renewed),
@@ -153,16 +154,17 @@ def other_offset(key: Key, offset: int | None, by_times: dict[Key, int] | None) 
     return by_times.get(key, -1)
 
 
-def expires_at_ms(head: dict[str, Any], parameters: Parameters) -> int | None:
+def expires_at_ms(
+    head: dict[str, Any], topic: str, parameters: Parameters, *, pending: bool
+) -> int | None:
     """Return when a restored offset would expire, given the group's state at the end of the log.
 
     Known only for an Empty group whose record has the time since when it is empty. Its offsets
     expire by that time, even if they were committed later (``GroupMetadata.removeExpiredOffsets``).
     """
-    since: int | None = head["current_state_timestamp"]
-    if head["type"] != "classic" or head["state"] != "Empty" or since is None:
-        return None
-    return since + parameters.retention_ms if head["protocol_type"] else None
+    restored = {"topic": topic, "commit_timestamp": MAX_MS, "expire_timestamp": None}
+    rule, since_ms, _ = expiry_of(head, restored, pending=pending)
+    return since_ms + parameters.retention_ms if rule == "empty_since" else None
 
 
 def rewound_keys(view: PartitionView, parameters: Parameters) -> dict[Key, tuple[int, int]]:
