@@ -15,6 +15,7 @@ ISO = re.compile(
 LOG_ZONE = re.compile(r"Z|[+-]\d\d:?\d\d", re.ASCII)
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAX_MS = (1 << 63) - 1
+MAX_DURATION_MS = ((1 << 31) - 1) * 60_000  # of offsets.retention.minutes: 4,085 years
 FORMS = "write 2026-01-31T14:05:00Z, with +02:00 for another zone, or epoch milliseconds"
 
 
@@ -152,8 +153,9 @@ def parse_duration(text: str) -> int:
         raise ValueError(f"{text!r} is no duration; write 7d, 1h30m, 10s or 250ms")
     units = ("d", "h", "m", "s", "ms")
     length = sum(int(n or 0) * UNITS_MS[u] for n, u in zip(match.groups(), units, strict=True))
-    if length > MAX_MS:
-        raise ValueError(f"{text!r} is longer than any time; write 7d or 1h30m")
+    if length > MAX_DURATION_MS:
+        longest = format_duration(MAX_DURATION_MS)
+        raise ValueError(f"{text!r} is longer than {longest}, Kafka's longest retention; write 7d")
     return length
 
 

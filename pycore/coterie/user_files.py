@@ -3,7 +3,9 @@
 A file that a user names may be endless (``/dev/zero``) or of another kind than intended. So a file
 that is parsed as a whole has a maximum size, and a file that is read line by line a maximum length
 of its lines. A pipe, as of ``<(command)``, is read as a file is. A file that nobody has named, as
-in the folder of a log, has to be regular. Errors do not contain the path: callers add it.
+in the folder of a log, has to be regular. Text may be compressed by gzip or zstd, and in UTF-8 or,
+after a byte order mark, UTF-16: the first bytes decide, whatever the file's name. Errors do not
+contain the path: callers add it.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ import gzip
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from coterie.errors import ArgumentError, CoterieError
 
 __all__ = [
     "FileTooLarge",
+    "NotText",
     "open_lines",
     "open_regular",
     "read_bytes",
@@ -34,10 +38,16 @@ FILE_BYTES_MAX = 256 << 20  # the end offsets of 100,000 partitions, 50 times
 LINE_LENGTH_MAX = 64 << 20  # in characters; one request of a request log is a line
 BLOCK_BYTES = 1 << 20
 ZSTD = 4  # number of the codec
+ZSTD_MAGIC, GZIP_MAGIC = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+MARKED = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 class FileTooLarge(CoterieError):
     """A file, or one of its lines, is larger than the limit."""
+
+
+class NotText(CoterieError):
+    """A file is not text, or its compressed form is damaged."""
 
 
 def read_bytes(path: str | Path, max_bytes: int = FILE_BYTES_MAX) -> bytes:
@@ -99,31 +109,64 @@ def read_limited(file: io.RawIOBase | io.BufferedReader, max_bytes: int) -> byte
     return b"".join(blocks)
 
 
-def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """Read a whole text file; raise UnicodeDecodeError, or as :func:`read_bytes`."""
-    return read_bytes(path).decode(encoding)
+def read_text(path: str | Path) -> str:
+    """Read a whole text file.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    FileTooLarge
+        It has more than ``FILE_BYTES_MAX``, or is that large without its compression.
+    NotText
+        It is not text.
+    """
+    with _opened(path) as file:
+        encoding = _encoding(file)
+        return read_limited(file, FILE_BYTES_MAX).decode(encoding)
 
 
 @contextlib.contextmanager
-def open_lines(path: Path) -> Iterator[Iterator[str]]:
-    """Open a text file and yield an iterator over its lines; ``.gz``, ``.zst`` are decompressed.
+def open_lines(path: Path, errors: str = "strict") -> Iterator[Iterator[str]]:
+    """Open a text file and yield an iterator over its lines.
 
-    A ``.zst`` file is decompressed as a whole, in memory. The iterator raises FileTooLarge for a
-    line of more than ``LINE_LENGTH_MAX`` characters.
+    A file that zstd compressed is decompressed as a whole, in memory. The iterator raises as
+    :func:`read_text`, and FileTooLarge for a line of more than ``LINE_LENGTH_MAX`` characters.
+    ``errors``: what to do with bytes that are not text, as of ``bytes.decode``.
     """
-    openers: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".zst": _open_zst}
-    opener = openers.get(path.suffix, open)
-    with opener(path, "rt", encoding="utf-8") as file:
-        yield _lines(file)
+    with _opened(path) as file, io.TextIOWrapper(file, _encoding(file), errors) as text:
+        yield _lines(text)
 
 
-def _open_zst(path: Path, mode: str, encoding: str) -> IO[str]:
-    from coterie._core.codec.compression import decompress
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[io.BufferedReader[Any]]:
+    """Open a file without its compression; turn what shows that it is not text into NotText."""
+    with open(path, "rb") as file:
+        start = file.peek(len(ZSTD_MAGIC))
+        try:
+            if start.startswith(ZSTD_MAGIC):
+                from coterie._core.codec.compression import decompress
 
-    return io.TextIOWrapper(io.BytesIO(decompress(ZSTD, read_bytes(path))), encoding)
+                data = decompress(ZSTD, read_limited(file, FILE_BYTES_MAX))
+                yield io.BufferedReader(io.BytesIO(data))
+            elif start.startswith(GZIP_MAGIC):
+                with io.BufferedReader(gzip.GzipFile(fileobj=file)) as unzipped:
+                    yield unzipped
+            else:
+                yield file
+        except UnicodeDecodeError as error:
+            byte, encoding = error.object[error.start], error.encoding.upper()
+            raise NotText(f"not text: the byte 0x{byte:02x} is not {encoding}") from error
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise NotText(f"its compressed form is damaged ({error}); copy it again") from error
 
 
-def _lines(file: IO[str]) -> Iterator[str]:
+def _encoding(file: io.BufferedReader[Any]) -> str:
+    start = file.peek(3)
+    return next((name for mark, name in MARKED if start.startswith(mark)), "utf-8")
+
+
+def _lines(file: io.TextIOWrapper) -> Iterator[str]:
     number = 1
     while line := file.readline(LINE_LENGTH_MAX):
         if len(line) == LINE_LENGTH_MAX and line[-1] != "\n":

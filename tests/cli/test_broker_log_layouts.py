@@ -99,6 +99,21 @@ def test_a_log_without_a_line_that_is_understood_fails_with_an_example(
     fails(command, evicted, option, log, *output, says=says)
 
 
+def test_one_file_may_have_the_lines_of_both_logs(evicted, tmp_path):
+    body = logged("LEAVE_GROUP", 2, {"groupId": "g", "memberId": "b-1"}, {"errorCode": 0}, 9_500)
+    log = tmp_path / "kafka.log"
+    log.write_text(f"{body}\n{STRIMZI}")
+    assert "evicted [server log]" in coterie_ok("explain", evicted, "--server-log", log).stdout
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_log_in_another_encoding_is_read(evicted, tmp_path, encoding):
+    """PowerShell redirects to UTF-16; a broker in a container without a locale writes Latin-1."""
+    server = tmp_path / "server.log"
+    server.write_text(f"{STRIMZI}2026-01-01 00:00:09,500 INFO Größe [x-0]\n", encoding)
+    assert "evicted [server log]" in coterie_ok("explain", evicted, "--server-log", server).stdout
+
+
 def test_an_empty_log_only_says_nothing(evicted, tmp_path):
     (tmp_path / "server.log").write_text("")
     ran = coterie_ok("explain", evicted, "--server-log", tmp_path / "server.log")

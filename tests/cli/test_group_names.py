@@ -5,6 +5,7 @@ import pytest
 from coterie.cli.failures import Failed
 from coterie.cli.groupnames import chosen_groups
 from coterie.log.folders import find_segments
+from support.commandline import coterie, coterie_ok, fails
 from support.log_writer import commit, each
 
 IDS = ("pay", "payroll", "pay*", "test-1")
@@ -64,3 +65,24 @@ def test_patterns_need_a_log_on_plain_paths_and_ids_do_not():
     for requested, excluded in ((["p*"], []), ([], ["pay"]), (["pay"], ["test-1"])):
         with pytest.raises(Failed, match="need a log on plain paths"):
             chosen_groups(requested, paths, excluded=excluded)
+
+
+@pytest.mark.parametrize("command", ["records", "replay", "explain", "groups"])
+def test_an_unknown_group_fails_whatever_is_done_with_it(command, listing, tmp_path):
+    log, out = listing.segments[0].path, tmp_path / "out"
+    more = {"replay": ("--out", out, "--format", "json"), "groups": ("--describe",)}
+    for names in (["gone"], ["pay", "gone"], ["pay*", "gone"]):
+        chosen = [word for name in names for word in ("--group", name)]
+        ran = coterie(command, log, *more.get(command, ()), *chosen)
+        assert (ran.returncode, "gone" in ran.stderr) == (1, True)
+        assert not out.exists()
+    excluded = ("--group", "gone", "--group", "pay", "--group-exclude", "gone")
+    if command != "groups":
+        coterie_ok(command, log, *more.get(command, ()), *excluded)
+
+
+def test_a_group_that_begins_after_a_time_is_none_before(tmp_path, listing):
+    log, out = listing.segments[0].path, tmp_path / "out"
+    fails("replay", log, "--out", out, "--group", "test-1", "--at", 2, says="'test-1' up to 1970")
+    assert not out.exists()
+    assert coterie_ok("records", log, "--group", "test-1", "--until", 2).stdout == ""

@@ -145,3 +145,13 @@ def test_metrics_since_a_real_clock_went_back_count_what_was_committed_then():
     ran = coterie_ok("metrics", folder / "log", *times, "--group", "payments")
     assert sum(map(int, COMMITS[1](ran.stdout))) == made
     assert "would not count" in ran.stderr
+
+
+@pytest.mark.parametrize("command", ["audit", "explain", "growth", "expire"])
+def test_a_since_after_the_newest_record_is_reported(command, log):
+    records = coterie_ok("records", log / "log").stdout.splitlines()
+    newest = max(json.loads(line)["timestamp"] for line in records)
+    for since_ms, has_note in ((newest, False), (newest + 1, True)):
+        ran = coterie(command, log / "log", "--since", since_ms)
+        assert ("after the newest record" in ran.stderr) == has_note
+        assert ran.stderr.count("the log has nothing since") == has_note

@@ -217,8 +217,7 @@ def test_the_command_says_one_line_for_each_wrong_file_and_runs_the_others(tmp_p
         "coterie: text.json: not JSON: Expecting property name enclosed in double quotes:"
         " line 1 column 2 (char 1)",
         "coterie: deep.json: nested too deeply",
-        "coterie: bytes.json: not text: 'utf-8' codec can't decode byte 0xff in position 0:"
-        " invalid start byte",
+        "coterie: bytes.json: not text: the byte 0xff is not UTF-8",
         "coterie: missing.json: No such file or directory",
         "1 run, 6 failed",
     ]

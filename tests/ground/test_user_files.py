@@ -4,11 +4,20 @@ import gzip
 import io
 import os
 
+import cramjam
 import pytest
 
 from coterie import user_files
 from coterie.errors import ArgumentError
-from coterie.user_files import FileTooLarge, check_private, open_lines, read_bytes, read_limited
+from coterie.user_files import (
+    FileTooLarge,
+    NotText,
+    check_private,
+    open_lines,
+    read_bytes,
+    read_limited,
+    read_text,
+)
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10])
@@ -58,6 +67,56 @@ def test_lines_have_a_greatest_length_with_or_without_their_end(tmp_path, monkey
         too_long = pytest.raises(FileTooLarge, match=f"line {number} is longer than 8 bytes")
         with too_long, open_lines(path) as lines:
             list(lines)
+
+
+def plain(data):
+    return data
+
+
+def zstd(data):
+    return bytes(cramjam.zstd.compress(data))
+
+
+@pytest.mark.parametrize("compress", [plain, gzip.compress, zstd])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", ["file", "file.gz"])
+def test_text_is_read_by_its_first_bytes_whatever_the_name(tmp_path, compress, encoding, name):
+    path = tmp_path / name
+    path.write_bytes(compress("größe\n2\n".encode(encoding)))
+    assert read_text(path) == "größe\n2\n"
+    with open_lines(path) as lines:
+        assert list(lines) == ["größe\n", "2\n"]
+    path.write_bytes(compress(b""))
+    assert read_text(path) == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"a\n\xe9\n", "not text: the byte 0xe9 is not UTF-8"),
+        (b"\xff\xfea\0b", "not text: the byte 0x62 is not UTF-16"),
+        (gzip.compress(b"a\n" * 100)[:20], "its compressed form is damaged"),
+        (gzip.compress(b"a\n")[:-1] + b"x", "its compressed form is damaged"),
+        (gzip.compress(b"a\n")[:4] + bytes(20), "its compressed form is damaged"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_words(tmp_path, data, says):
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    with pytest.raises(NotText, match=says):
+        read_text(path)
+    with pytest.raises(NotText, match=says), open_lines(path) as lines:
+        list(lines)
+
+
+def test_text_is_as_large_as_without_its_compression(tmp_path, monkeypatch):
+    monkeypatch.setattr(user_files, "FILE_BYTES_MAX", 100)
+    path = tmp_path / "file"
+    path.write_bytes(gzip.compress(bytes(100)))
+    assert read_text(path) == "\0" * 100
+    path.write_bytes(gzip.compress(bytes(101)))
+    with pytest.raises(FileTooLarge, match="larger than 100 bytes"):
+        read_text(path)
 
 
 def test_a_private_file_is_read_by_its_owner_only_and_one_of_root_by_its_group(

@@ -260,6 +260,8 @@ def partition_answers(
     options.notes.extend(options.clocks.notes())
     if at_ms is not None and newest_ms >= 0:
         options.notes.extend(beyond_notes(at_ms, newest_ms))
+    if request.since_ms is not None and newest_ms >= 0:
+        options.notes.extend(beyond_notes(request.since_ms, newest_ms, is_since=True))
 
 
 def say_no_group(at_ms: int | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -118,9 +117,7 @@ def read_kind(names: Iterable[str], read: Reader, zone: str) -> Iterator[BrokerL
 def read_one(name: str, read: Reader, zone: str, log: LogReader) -> Iterator[BrokerLogLine]:
     """Yield the lines about groups in one log."""
     try:
-        with open_lines(Path(name)) as lines:
+        with open_lines(Path(name), errors="replace") as lines:
             yield from read(lines, zone, log)
-    except (UnicodeDecodeError, EOFError, zlib.error) as error:
-        raise Failed(f"{name}: cannot be read as text ({error}); copy it again") from error
     except CoterieError as error:
         raise Failed(f"{name}: {error}") from error

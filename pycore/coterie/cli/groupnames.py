@@ -69,15 +69,35 @@ def remaining(
     return left
 
 
-def known_groups(log: Log, where: Where) -> set[str]:
-    """Return the ids of all groups with a record in the log."""
+def check_present(
+    requested: Iterable[str],
+    chosen: frozenset[str] | None,
+    present: Iterable[str | None],
+    at_ms: int | None = None,
+) -> None:
+    """Raise for a requested group, neither a pattern nor excluded, without a record up to a time.
+
+    ``chosen``: as of :func:`chosen_groups`.
+    """
+    if chosen is None:
+        return
+    from coterie.insight.asking import missing_groups  # with numpy, which is slow to import
+
+    missing = chosen.intersection(requested).difference(present)
+    error = missing_groups(missing, frozenset(), at_ms)
+    if error is not None:
+        raise error
+
+
+def known_groups(log: Log, where: Where, at_ms: int | None = None) -> set[str]:
+    """Return the ids of all groups with a record in the log, up to a time."""
     from coterie.insight.asking import QuestionRequest, find_asker
     from coterie.insight.questions import group_names  # needs numpy, which is slow to import
 
     with TerminalProgress() as progress:
         engine, master, conf = where
         request = QuestionRequest(
-            group_names.NAME, group_names.Parameters(), log, master=master, conf=conf
+            group_names.NAME, group_names.Parameters(), log, at_ms=at_ms, master=master, conf=conf
         )
         parts = find_asker(engine)(request, progress)
         return {row["group_id"] for part in parts for row in part.rows}

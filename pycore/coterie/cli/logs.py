@@ -185,13 +185,16 @@ def say_left_alone(listing: Listing) -> None:
     say_each(filter(None, [topics_note(listing)]))
 
 
-def beyond_notes(at_ms: int, newest_ms: int) -> list[str]:
-    """Return a note if a time is after the newest record of the log."""
+def beyond_notes(at_ms: int, newest_ms: int, *, is_since: bool = False) -> list[str]:
+    """Return a note if a time is after the newest record of the log; ``is_since``: of --since."""
     if at_ms <= newest_ms:
         return []
+    effect = "what is shown is as of that, and may have changed since"
+    if is_since:
+        effect = "the log has nothing since"
     return [
         f"{format_time(at_ms)} is after the newest record of the log, {format_time(newest_ms)}: "
-        "what is shown is as of that, and may have changed since"
+        f"{effect}"
     ]
 
 

@@ -7,7 +7,7 @@ import sys
 import click
 
 from coterie.cli.failures import say
-from coterie.cli.groupnames import chosen_groups
+from coterie.cli.groupnames import check_present, chosen_groups
 from coterie.cli.logs import Logs, logs_argument, say_each, say_left_alone
 from coterie.cli.params import (
     at_option,
@@ -18,7 +18,7 @@ from coterie.cli.params import (
     until_option,
 )
 from coterie.log.folders import read_segment
-from coterie.log.records import FaultHandler, JsonLines, segment_records
+from coterie.log.records import FaultHandler, JsonLines, group_of, segment_records
 from coterie.printable import printable
 
 LINES_AT_ONCE = 2_000
@@ -81,6 +81,7 @@ def command(
     out = sys.stdout.buffer  # JSON is UTF-8 in any locale
     at_terminal = sys.stdout.isatty()
     encoder = JsonLines()
+    present: set[str | None] = set()
     for segment in listing.segments:
         lines: list[str] = []
         requested = ranges.get(segment.partition)
@@ -91,6 +92,8 @@ def command(
             groups=only,
             on_fault=fault_printer(segment.name),
         ):
+            if only is not None:
+                present.add(group_of(row))
             if requested and not requested.has(row["timestamp"], row["offset"]):
                 continue
             line = encoder.line(row)
@@ -104,3 +107,4 @@ def command(
     if encoder.with_unknown_fields:
         say(f"coterie: {unknown_fields(encoder.with_unknown_fields)}")
     say_left_alone(listing)
+    check_present(groups, only, present)

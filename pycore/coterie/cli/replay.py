@@ -7,7 +7,7 @@ from time import perf_counter
 import click
 
 from coterie.cli.failures import say
-from coterie.cli.groupnames import chosen_groups
+from coterie.cli.groupnames import check_present, chosen_groups, known_groups
 from coterie.cli.logs import Logs, logs_argument
 from coterie.cli.nopandas import without_pandas
 from coterie.cli.outfolder import whole_folder
@@ -104,6 +104,9 @@ def command(
             ):
                 request = ReplayRequest(log, folder, form, options, master, conf)
                 summary = replay(request, progress)
+                if isinstance(log, Listing) and summary.groups < len(chosen or ()):
+                    known = known_groups(log, Where(engine, master, conf), at_ms)
+                    check_present(groups, chosen, known, at_ms)
                 for line in summary.notes:
                     progress.notice(line)
     except ModuleNotFoundError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,12 +39,10 @@ def unreadable(path: Path, error: Exception) -> str:
     what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, RecursionError):
         what = "nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        what = f"not text: {error}"
     return f"{path}: {what}"
 
 
-READ_ERRORS = (OSError, EOFError, ValueError, RecursionError, CoterieError, zlib.error)
+READ_ERRORS = (OSError, ValueError, RecursionError, CoterieError)
 
 
 def write_lines(path: Path, lines: Any, *, overwrite: bool, inputs: Iterable[str]) -> None:

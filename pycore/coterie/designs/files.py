@@ -53,8 +53,6 @@ def read_json(path: Path) -> Any:
             raise
         message = "no such file, and no scenario of that name: see coterie designs list"
         raise CoterieError(message) from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not text: {error}") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
 

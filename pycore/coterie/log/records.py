@@ -153,7 +153,7 @@ def segment_records(
                     on_fault(batch.position, batch.base_offset, "marker", None, detail)
             else:
                 row["key"], row["value"] = _decoded(batch, record, on_fault)
-            if groups is None or _group_of(row) in groups:
+            if groups is None or group_of(row) in groups:
                 yield row
     _report_faults(reader, reported, on_fault)
 
@@ -237,7 +237,8 @@ def _raw(data: bytes, error: str) -> dict[str, Any]:
     return {"version": version, "raw": data, "error": error}
 
 
-def _group_of(row: dict[str, Any]) -> str | None:
+def group_of(row: dict[str, Any]) -> str | None:
+    """Return the group of a record; None: it is of none, or its key cannot be read."""
     data = (row.get("key") or {}).get("data") or {}
     group: str | None = data.get("group", data.get("groupId"))
     return group

@@ -19,7 +19,7 @@ from coterie.errors import CoterieError
 from coterie.log_layouts import LogReader
 from coterie.wire.logged import as_logged
 
-__all__ = ["Exchange", "as_kafka_logs_it", "by_the_table", "exchanges"]
+__all__ = ["COMPLETED", "Exchange", "as_kafka_logs_it", "by_the_table", "exchanges"]
 
 COMPLETED = "Completed request:"
 _COMPLETED = re.compile(rf"{COMPLETED} ?(?=\{{)")

@@ -32,7 +32,7 @@ from coterie.insight.groups.causes import RECORDS, in_words, who
 from coterie.insight.offsets.rewinds import OUTSIDE, UNKNOWN, WHO
 from coterie.log_layouts import LogReader
 from coterie.wire.apis import name_of
-from coterie.wire.exchanges import Exchange, as_kafka_logs_it, by_the_table, exchanges
+from coterie.wire.exchanges import COMPLETED, Exchange, as_kafka_logs_it, by_the_table, exchanges
 
 JOINED, SEEN, REFUSED, COMMITTED = "joined", "seen", "refused", "committed"
 # The text of a client without a reason, and of one that joins again with its new member id.
@@ -56,10 +56,13 @@ def read_server_log(
     """Yield the coordinator's lines of a server log; other lines are skipped.
 
     ``zone``: the time zone of the log; see ``coterie.times.LogClock``. ``log`` counts the lines
-    that are understood, and those about groups that are not.
+    that are understood, and those about groups that are not. A line of a request log is neither.
     """
     log = log or LogReader(zone)
     for number, line in enumerate(lines, 1):
+        if COMPLETED in line:
+            log.pass_over(number, line, missed=False)
+            continue
         is_coordinators = OF_COORDINATOR.search(line) is not None
         if not is_coordinators and log.understood:
             continue

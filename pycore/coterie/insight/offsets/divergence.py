@@ -24,7 +24,7 @@ from coterie.insight.records.partition_view import PartitionView
 from coterie.insight.records.record_columns import COMMIT, TOMBSTONE, Array, RecordColumns
 from coterie.ordering import java_order, place_order
 from coterie.state.assignments import assignments
-from coterie.user_files import FileTooLarge, read_text
+from coterie.user_files import read_text
 
 DIVERGENCE = "divergence"
 Row = dict[str, Any]
@@ -73,7 +73,7 @@ def read_live(path: str | os.PathLike[str]) -> dict[str, Row]:
         document = json.loads(read_text(name))
     except OSError as error:
         raise CoterieError(f"{name}: cannot be read: {error.strerror}") from error
-    except FileTooLarge as error:
+    except CoterieError as error:
         raise CoterieError(f"{name}: {error}") from None
     except ValueError as error:
         raise CoterieError(f"{name}: not JSON: {error}") from error

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from coterie.errors import CoterieError
 from coterie.times import parse_time
-from coterie.user_files import FileTooLarge, read_text
+from coterie.user_files import read_text
 
 LINE = re.compile(r"([^,]+):(-?\d+):(-?\d*)")
 OFFSET_NAMES = ("offset", "end_offset", "log_end_offset")
@@ -67,12 +67,10 @@ def read_end_offsets(path: str | os.PathLike[str]) -> EndOffsets:
     """
     name = os.fspath(path)
     try:
-        text = read_text(name, encoding="utf-8-sig")
+        text = read_text(name)
     except OSError as error:
         raise CoterieError(f"{name}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CoterieError(f"{name}: not text: {error}") from error
-    except FileTooLarge as error:
+    except CoterieError as error:
         raise CoterieError(f"{name}: {error}") from None
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if not first:
