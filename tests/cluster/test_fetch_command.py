@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 import pytest
-import trustme
 
 pytest.importorskip("aiokafka")
 
 from coterie.cluster.cluster import addresses_of
 from coterie.messages import partition_for
 from coterie.server import Broker
+from support.cluster.secure_listeners import USERS, jaas, tls_of, write_certificates
 from support.commandline import (
     COTERIE,
     coterie_ok,
@@ -23,9 +23,7 @@ from support.server.groups_of_a_broker import TOPIC, commit_offsets, copied, sto
 from support.server.sockets import free_port
 
 SETTINGS = {"offsets.topic.num.partitions": 4}
-USERS = {"alice": "alice-secret"}
 ONE_TRY = "default.api.timeout.ms=1\nretry.backoff.ms=1\n"
-JAAS = 'org.apache.kafka.common.security.{0}Module required username="{1}" password="{2}";'
 
 
 @pytest.fixture
@@ -204,9 +202,11 @@ MECHANISMS = {"PLAIN": "plain.PlainLogin", "SCRAM-SHA-256": "scram.ScramLogin",
               "SCRAM-SHA-512": "scram.ScramLogin"}  # fmt: skip
 
 
-def login(mechanism, password="alice-secret", protocol="SASL_PLAINTEXT"):
-    jaas = JAAS.format(MECHANISMS[mechanism], "alice", password)
-    return f"security.protocol={protocol}\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas}\n"
+def login(mechanism, *password):
+    config = jaas(MECHANISMS[mechanism], *password)
+    return (
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={config}\n"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -263,21 +263,12 @@ def test_a_client_without_login_is_told_of_the_listener(with_login, tmp_path, cl
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificates")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    trustme.CA().cert_pem.write_to_path(folder / "other-ca.pem")
-    for name in ("server", "client"):
-        made = authority.issue_cert("127.0.0.1", common_name=name)
-        made.private_key_pem.write_to_path(folder / f"{name}-key.pem")
-        for pem in (*made.cert_chain_pems, made.private_key_pem):
-            pem.write_to_path(folder / f"{name}.pem", append=True)
-    return folder
+    return write_certificates(folder, server=["127.0.0.1"], client=["127.0.0.1"])
 
 
 @pytest.fixture(scope="module")
 def with_tls(files):
-    tls = {"cert": files / "server.pem", "key": files / "server-key.pem"}
-    tls["client_ca"] = files / "ca.pem"
+    tls = tls_of(files, "server", client_ca=files / "ca.pem")
     listen = ["ssl://127.0.0.1:0", "127.0.0.1:0"]
     with Broker(SETTINGS, topics={"orders": 1}, listen=listen, tls=tls) as made:
         made.host = made.addresses[0]

@@ -10,20 +10,15 @@ import ssl
 import threading
 
 import pytest
-import trustme
 
 pytest.importorskip("aiokafka")
 
 from coterie.cluster import cluster, connections
 from coterie.cluster.client_config import DEFAULTS
 from coterie.server import Broker
+from support.cluster.secure_listeners import USERS, jaas, tls_of, write_certificates
 from support.commandline import coterie, coterie_process, fails
 
-USERS = {"alice": "alice-secret"}
-JAAS = (
-    "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="alice" password="alice-secret";'
-)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 QUICK = "socket.connection.setup.timeout.ms=400\nretry.backoff.ms=1\n"
 
@@ -32,19 +27,7 @@ QUICK = "socket.connection.setup.timeout.ms=400\nretry.backoff.ms=1\n"
 def files(tmp_path_factory):
     """An authority, another one, and certificates of a server for 127.0.0.1 and for other names."""
     folder = tmp_path_factory.mktemp("certificates")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    trustme.CA().cert_pem.write_to_path(folder / "other-ca.pem")
-    for name, hosts in (("here", ["127.0.0.1"]), ("elsewhere", ["kafka-1.example", "10.0.0.7"])):
-        made = authority.issue_cert(*hosts)
-        made.private_key_pem.write_to_path(folder / f"{name}-key.pem")
-        for pem in made.cert_chain_pems:
-            pem.write_to_path(folder / f"{name}.pem", append=True)
-    return folder
-
-
-def tls_of(files, name="here", **more):
-    return {"cert": files / f"{name}.pem", "key": files / f"{name}-key.pem", **more}
+    return write_certificates(folder, here=["127.0.0.1"], elsewhere=["kafka-1.example", "10.0.0.7"])
 
 
 @pytest.fixture
@@ -52,7 +35,7 @@ def listeners(files):
     """A listener of each protocol, by its name; clients are processes: it prints lines, too."""
     listen = [f"{protocol.lower()}://127.0.0.1:0" for protocol in PROTOCOLS]
     settings = {"offsets.topic.num.partitions": 1}
-    options = {"listen": listen, "sasl_users": USERS, "tls": tls_of(files)}
+    options = {"listen": listen, "sasl_users": USERS, "tls": tls_of(files, "here")}
     with Broker(settings, topics={"orders": 1}, **options) as broker:
         yield dict(zip(PROTOCOLS, broker.addresses, strict=True))
 
@@ -65,7 +48,7 @@ def reach(files, tmp_path):
         mechanism = (
             () if any("sasl.mechanism" in line for line in more) else ["sasl.mechanism=PLAIN"]
         )
-        lines = [f"security.protocol={protocol}", *mechanism, JAAS, *more]
+        lines = [f"security.protocol={protocol}", *mechanism, f"sasl.jaas.config={jaas()}", *more]
         file = tmp_path / "client.properties"
         file.write_text("\n".join([*lines, f"ssl.truststore.location={files / ca}", ""]))
         options = ("--topic", "orders", "--out", tmp_path / "copy", "--command-config", file)
@@ -114,7 +97,7 @@ def test_a_certificate_of_other_hosts_is_named_with_them(files, reach):
 
 
 def test_a_listener_that_requires_a_certificate_of_the_client_says_so(files, reach):
-    tls = tls_of(files, client_ca=files / "ca.pem")
+    tls = tls_of(files, "here", client_ca=files / "ca.pem")
     with Broker(topics={}, listen=["ssl://127.0.0.1:0"], tls=tls) as broker:
         without = reach(broker.addresses[0], "SSL", QUICK, run=coterie_process)
         assert without.endswith("it requires a certificate: ssl.keystore.location names it")
