@@ -109,6 +109,12 @@ def test_removals_are_those_of_the_records_one_by_one(steps, tmp_path_factory):
         aggregate = {"removals": (view.record_filter, KeyRemovals())}
         removed = run_aggregates(view, aggregate)["removals"]
     assert in_model_form(removals_of(removed)) == modelled(steps)
+    firsts = {}
+    for offset, (_, group, topic, partition, committed) in enumerate(steps):
+        firsts.setdefault((group, topic, partition), None if committed is None else offset)
+    assert dict(removed.first_commits()) == {
+        key: at for key, at in firsts.items() if at is not None
+    }
 
 
 @given(steps=STEPS, rolls=st.sets(st.integers(1, 29), max_size=5))

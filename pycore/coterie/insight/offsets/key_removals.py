@@ -225,9 +225,8 @@ class KeyRemovals:
     def first_commits(self) -> Iterator[tuple[Key, int]]:
         """Yield the keys whose first record is a commit, with its log offset."""
         rows = np.flatnonzero(~self.first["gone"])
-        places = self.first["log_offset"][rows].tolist()
-        for (_, key), log_offset in zip(self.keys.items(rows.tolist()), places, strict=True):
-            yield key, log_offset
+        for number, key in self.keys.items(rows.tolist()):
+            yield key, int(self.first["log_offset"][number])
 
     def groups_with_transactions(self) -> set[str]:
         """Return the groups that transactions have committed offsets of."""

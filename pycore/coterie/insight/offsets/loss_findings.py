@@ -92,8 +92,7 @@ class Losses:
         yield from self.skip_rows(view)
         yield from (stall_row(view, stall, owners) for stall, owners in self.owned_stalls(view))
         if self.thresholds.open_ms is not None:
-            transactions = list(self.open_transactions())
-            yield from open_rows(transactions, end_of(view), self.thresholds.open_ms)
+            yield from open_rows(self.open_transactions(), end_of(view), self.thresholds.open_ms)
 
     def skip_rows(self, view: PartitionView) -> Iterator[Row]:
         """Yield the findings about records that were skipped, or repeated after a removal."""
@@ -300,23 +299,20 @@ def owners_of(view: PartitionView, stall: Stall) -> list[Owner]:
     return list(dict.fromkeys(owners))
 
 
-def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) -> Iterator[Row]:
+def open_rows(
+    transactions: Iterable[OpenTransaction], end_ms: int, open_ms: int
+) -> Iterator[Row]:
     """Yield a finding for each group whose offsets wait for the end of a transaction.
 
     A younger transaction counts, too, if the partition has no later record: then its age is not
     known.
     """
-    groups: dict[int, list[str]] = {}
-    for transaction in transactions:
-        groups.setdefault(transaction.producer_id, []).append(transaction.group)
     for transaction in transactions:
         since_ms = transaction.since_ms
         if since_ms >= 0 and end_ms - since_ms < open_ms and transaction.until_ms < end_ms:
             continue
         since = "an unknown time" if since_ms < 0 else format_time(since_ms)
         places = [f"{shortened(key[1])}-{key[2]}" for key, _ in transaction.offsets]
-        others = [group for group in groups[transaction.producer_id] if group != transaction.group]
-        also = f"; also of {few(others)}" if others else ""
         ((_, topic, partition), offset), *more = transaction.offsets
         yield {
             "kind": OPEN_TRANSACTION,
@@ -326,7 +322,7 @@ def open_rows(transactions: list[OpenTransaction], end_ms: int, open_ms: int) ->
             "partition": None if more else partition,
             "offset": None if more else offset,
             "detail": f"producer {transaction.producer_id} (epoch {transaction.producer_epoch}) "
-            f"holds {counted(len(places), 'offset')} since {since}: {few(places)}{also}",
+            f"holds {counted(len(places), 'offset')} since {since}: {few(places)}",
             "count": transaction.commits,
             "timestamp": None if since_ms < 0 else since_ms,
             "log_offset": transaction.log_offset,

@@ -41,6 +41,7 @@ from coterie.insight.records.record_columns import (
     RecordColumns,
     is_early,
 )
+from coterie.ordering import key_order
 
 NAME = "growth"
 WEIGHTS = "weights"
@@ -125,7 +126,10 @@ def aggregates(
 
 
 def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]]:
-    """Yield one row a group, topic and kind (and span of time), the most bytes first."""
+    """Yield one row a group, topic and kind (and span of time), the most bytes first.
+
+    Rows of as many bytes are in the order of their names.
+    """
     weights: TopicWeights = aggregates_of(view, aggregates, parameters)[WEIGHTS]
     all_rows = list(weights.rows(view.number))
     if view.groups is None and weights.empty_bytes > 0:
@@ -135,6 +139,8 @@ def rows(view: PartitionView, parameters: Parameters) -> Iterator[dict[str, Any]
             | {"offsets_partition": view.number, "kind": "empty_batch"}
             | {"bytes": weights.empty_bytes, "too_often": False, "open_transactions": []}
         )
+    order = key_order()
+    all_rows.sort(key=lambda row: order((row["group_id"] or "", row["topic"] or "", 0)))
     yield from sorted(all_rows, key=lambda row: (row["time"] or 0, -row["bytes"]))
 
 
