@@ -36,6 +36,8 @@ UV      := $(VENV)/bin/uv
 # Packages come by uv, which takes a fifth of pip's time, or by pip where uv cannot be had or fails.
 install = { test -x $(UV) && $(UV) pip install -q --python $(PY) --native-tls $(1); } \
           || $(PIP) install $(1)
+# A step of the build: its name, then its time.
+step = echo "coterie: $(1)"; SECONDS=0; $(2); echo "coterie: $(1): $$SECONDS s"
 PYTEST  ?= -q
 WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
@@ -68,22 +70,22 @@ all: build
 env: $(VENV)/.env
 $(VENV)/.env: pyproject.toml tools/check_machine.py
 	@$(PYTHON) tools/check_machine.py
-	@echo "coterie: creating $(VENV), with what builds the library (once)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install uv 2> /dev/null || true
-	@$(call install,'pip>=25.1' -r <($(PY) tools/needs.py build))  # pip reads groups
+	@$(call step,creating $(VENV) with the packages of the build (once),\
+	    $(PIP) install uv 2> /dev/null || true; \
+	    $(call install,'pip>=25.1' -r <($(PY) tools/needs.py build)))  # pip reads groups
 	@touch $@
 
 # ---- build: again when a compiled source changed, or a Python module came or went ------------
 build: $(VENV)/.env build/modules  # what it runs with comes while it is compiled
 	@$(MAKE) -s --no-print-directory -j2 $(VENV)/.built $(VENV)/.needs
 $(VENV)/.built: $(VENV)/.env $(COMPILED) build/modules
-	@echo "coterie: building"
-	@$(PIP) install --no-build-isolation --check-build-dependencies --no-deps -e .
+	@$(call step,compiling the library,\
+	    $(PIP) install --no-build-isolation --check-build-dependencies --no-deps -e .)
 	@touch $@
 $(VENV)/.needs: $(VENV)/.env
-	@echo "coterie: installing what it runs with (once)"
-	@$(call install,-r <($(PY) tools/needs.py run))
+	@$(call step,installing the packages of its users (once),\
+	    $(call install,-r <($(PY) tools/needs.py run)))
 	@touch $@
 build/modules: FORCE
 	@mkdir -p build
@@ -92,8 +94,7 @@ build/modules: FORCE
 # What developers need besides: tests, linters, type checkers (once).
 dev: $(VENV)/.dev
 $(VENV)/.dev: pyproject.toml $(VENV)/.env
-	@echo "coterie: installing what tests and checks need (once)"
-	@$(call install,--group dev)
+	@$(call step,installing the packages of tests and checks (once),$(call install,--group dev))
 	@touch $@
 
 # Both in one, for .ci/run: all packages come while the library is compiled.
