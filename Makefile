@@ -21,6 +21,7 @@
 #   make test-lowest   all tests with the lowest dependencies that pyproject.toml allows
 #   make answers       what is answered to 2,000 random and all golden logs, against what is recorded
 #   make large         every command over logs of real size (MB=3000 of all together)
+#   make kafka-release VERSION=4.5.0  what a release of Kafka has that nobody has decided
 #   make faults        make faults in a copy, and see which the tests catch (N=40 SEED=7)
 
 SHELL   := /bin/bash
@@ -63,7 +64,7 @@ COMPILED := CMakeLists.txt pyproject.toml tools/stub_docs.py tools/transpile.py 
 MODULES  := $(shell find pycore spark_udfs -name '*.py' -o -name '*.pyi' -o -name py.typed | sort)
 
 .PHONY: all env build dev ready installed replay test test-server test-designs test-clients test-browser test-spark test-package test-suites test-all lint types docs sanitize bench bench-full fuzz wheel clean \
-        test-pythons test-lowest faults large spark-home chart-library pictures answers FORCE
+        test-pythons test-lowest faults large kafka-release spark-home chart-library pictures answers FORCE
 all: build
 
 # ---- environment: created once, installed again when pyproject.toml changes ------------------
@@ -199,6 +200,11 @@ MB ?= 3000
 LARGE ?= --spark
 large: build dev
 	@$(KEEPING) $(PY) tools/large.py --mb $(MB) $(LARGE)
+
+# What a release of Kafka has otherwise than coterie: docs/rules/releases.md. Maven brings its jars, or
+# FROM has them: a folder or a jar.
+kafka-release: build
+	@$(PY) tools/kafka_release.py $(VERSION) $(if $(FROM),--from $(FROM))
 
 # N faults, drawn by SEED, in copies of the sources; which tests catch each. FAULTS="--rooms cli log"
 # draws in some rooms, "--only ID" plants one again, "--list" only shows what is drawn.

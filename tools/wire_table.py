@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "pycore"))
 from coterie.schemas import LAST, sections, versions_of  # noqa: E402
 
 REQUEST = ("request", "response")
+# Fields that a release renamed in all versions -> the name in the table, up to which version.
+RENAMED = {("TxnOffsetCommitRequest", "generationIdOrMemberEpoch"): ("generationId", 5)}
 KEY_VERSIONS = (0, 0)  # of a record's key, which has no versions of its own
 
 
@@ -42,16 +44,22 @@ def of_jar(path):
     found = {}
     with zipfile.ZipFile(path) as jar:
         for name in sorted(jar.namelist()):
-            match = re.fullmatch(r"common/message/(\w+)(Request|Response|Key|Value)\.json", name)
+            match = re.fullmatch(r"common/message/(\w+?)(Request|Response|Key|Value)?\.json", name)
             if match:
                 text = re.sub(r"^\s*//.*$", "", jar.read(name).decode("utf-8"), flags=re.M)
                 message = json.loads(text)
-                if message["validVersions"] != "none" and "apiKey" in message:
-                    part = match[2].lower()
+                if has_stable_version(message):
+                    part = (match[2] or "message").lower()
                     named = match[1] if part in REQUEST else snake_case(match[1])
-                    parts = found.setdefault(named, (message["apiKey"], {}))[1]
+                    parts = found.setdefault(named, (message.get("apiKey", 0), {}))[1]
                     parts[part] = of_schema(message)
-    return {name: api for name, api in found.items() if len(api[1]) == len(REQUEST)}
+    return {name: api for name, api in found.items() if len(api[1]) == 2 or "message" in api[1]}
+
+
+def has_stable_version(message):
+    """Whether a version of a message is neither dropped nor one that may still change."""
+    first, last = versions_of(message["validVersions"])
+    return first <= last - message.get("latestVersionUnstable", False)
 
 
 def snake_case(name):
@@ -65,9 +73,19 @@ def of_schema(message):
     structs = {s["name"]: s["fields"] for s in message.get("commonStructs", ())}
 
     def fields_of(fields):
-        return [one(field) for field in fields]
+        return [one(*named) for field in fields for named in by_name(field)]
 
-    def one(f):
+    def by_name(f):
+        """Give a field as the table names it: by its former name in the versions of that."""
+        name = f["name"][0].lower() + f["name"][1:]
+        versions = f.get("versions", f.get("taggedVersions"))
+        former, last = RENAMED.get((message["name"], name), (None, None))
+        if former:
+            first = versions_of(versions)[0]
+            return [(former, f"{first}-{last}", f), (name, f"{last + 1}+", f)]
+        return [(name, versions, f)]
+
+    def one(name, versions, f):
         kind = f["type"]
         array, base = kind.startswith("[]"), kind.removeprefix("[]")
         inner = f.get("fields") or structs.get(base)
@@ -75,9 +93,8 @@ def of_schema(message):
         default = f.get("default")
         if kind == "struct" and "tag" in f and default is None and not is_request:
             default = "null"  # to Kafka an empty struct: it always writes the tag of such a field
-        name = f["name"][0].lower() + f["name"][1:]
         return [
-            *(name, kind, f.get("versions", f.get("taggedVersions"))),
+            *(name, kind, versions),
             *(f.get("nullableVersions"), f.get("flexibleVersions")),
             *(f.get("tag"), f.get("taggedVersions"), default),
             fields_of(inner) if inner is not None else None,
@@ -213,19 +230,18 @@ def text_of(apis, old):
 
 
 def difference(table, apis):
-    """Say what the table has otherwise than a release, which may lack versions."""
+    """Give where the table differs from a release, which may lack versions, and how."""
     for name, (key, valid, flexible, both) in apis.items():
         if name not in table:
-            yield f"{name}: not in the table"
+            yield name, "is not in the table"
             continue
         own = table[name]
         own_valid = cut(span_text(own[1]), valid)
         if (own[0], own_valid, own[2]) != (key, valid, flexible):
-            yield f"{name}: {own[:3]} in the table, {(key, valid, flexible)} in the source"
+            yield name, f"is {own[:3]} in the table, {(key, valid, flexible)} in the source"
         for direction, fields in both.items():
             mine = narrowed(own[3][direction], KEY_VERSIONS if direction == "key" else valid)
-            if mine != fields:
-                yield f"{name} {direction}: {first_other(mine, fields)}"
+            yield from other_fields(mine, fields, f"{name}.{direction}")
 
 
 def narrowed(fields, within):
@@ -240,14 +256,19 @@ def narrowed(fields, within):
     return found
 
 
-def first_other(mine, theirs):
-    """Say which field is the first that differs."""
-    for a, b in zip(mine, theirs, strict=False):
-        if a != b:
-            if a[:6] == b[:6]:
-                return f"{a[0]}: {first_other(a[6], b[6])}"
-            return f"{a[:6]} in the table, {b[:6]} in the source"
-    return f"{len(mine)} fields in the table, {len(theirs)} in the source"
+def other_fields(mine, theirs, path):
+    """Give the fields that differ, or that only one side has, by their paths."""
+    ours, other = ({field[0]: field for field in fields} for fields in (mine, theirs))
+    if ours.keys() == other.keys() and list(ours) != list(other):
+        yield path, f"has the order {list(ours)} in the table, {list(other)} in the source"
+    for name in [*other, *(name for name in ours if name not in other)]:
+        a, b, where = ours.get(name), other.get(name), f"{path}.{name}"
+        if a is None or b is None:
+            yield where, "is not in the table" if a is None else "is only in the table"
+        elif a[:6] != b[:6]:
+            yield where, f"is {a[1:6]} in the table, {b[1:6]} in the source"
+        elif a[6]:
+            yield from other_fields(a[6], b[6], where)
 
 
 def own_table():
@@ -286,7 +307,7 @@ def main():
         for release in read(path):
             names = {name: api for name, api in release.items() if name in table}
             compared |= names.keys()
-            problems += difference(table, of_release(names))
+            problems += [f"{at} {what}" for at, what in difference(table, of_release(names))]
     print("\n".join(problems) or f"{len(compared)} messages, nothing differs")
     return 1 if problems else 0
 
@@ -299,7 +320,7 @@ def of_release(release):
 def of_api(api):
     """Give one API of a source, as ``gather`` does."""
     key, parts = api
-    first = parts.get("request") or parts["value"]
+    first = parts.get("request") or parts.get("value") or parts["message"]
     valid, flexible = versions_of(first["valid"]), versions_of(first["flexible"])
     both = {
         part: normal(schema["fields"], KEY_VERSIONS if part == "key" else valid)

@@ -130,7 +130,7 @@ def test_a_frame_too_short_for_a_header_is_refused(size):
 
 
 def test_an_error_says_what_its_header_said():
-    with pytest.raises(wire.WireError, match="ApiVersions has versions 0 to 4, not 99") as caught:
+    with pytest.raises(wire.WireError, match="ApiVersions has versions 0 to 5, not 99") as caught:
         wire.decode_request(b"\0\x12\0\x63\0\0\0\7\0\1c\0")
     request = caught.value.request
     assert (request.api_key, request.api_version, request.correlation_id) == (18, 99, 7)

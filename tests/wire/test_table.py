@@ -42,10 +42,9 @@ def test_the_table_is_what_both_releases_say(tool, capsys, monkeypatch):
     assert {api.name for api in wire.APIS.values()} >= set(tables()["4.1.1"]["apis"])
 
 
-@pytest.mark.parametrize("release", ["3.9.1", "4.1.1"])
-def test_the_table_is_what_the_clients_jar_says(tool, capsys, monkeypatch, release):
+@pytest.mark.parametrize(("release", "count"), [("3.9.1", 52), ("4.1.1", 65), ("4.4.0", 68)])
+def test_the_table_is_what_the_clients_jar_says(tool, capsys, monkeypatch, release, count):
     jar = jar_of("kafka-clients", release)
-    count = len(wire.APIS) - (release == "3.9.1")  # ListClientMetricsResources there
     assert told(tool, capsys, monkeypatch, jar) == (0, f"{count} messages, nothing differs\n")
 
 
@@ -92,8 +91,10 @@ def test_the_table_is_written_from_the_schemas(tool, capsys, monkeypatch, tmp_pa
     assert sum("request" in section.parts for section in written.values()) == 38
     records = [name for name, section in schemas.SECTIONS.items() if "request" not in section.parts]
     assert list(written)[38:] == records
+    table = schemas.sections(text)
     for name, section in written.items():
-        assert section == schemas.sections(text)[name]
+        if section.last == table[name].last:  # others have versions that are newer than the sources
+            assert section == table[name]
 
 
 def every_name(fields):
@@ -119,7 +120,7 @@ def body_of_all(fields):
         field[0]: [body_of_all(field[-1])] if field[1] == "[]struct" else body_of_all(field[-1])
         for field in fields
         if field[-1]
-    }
+    } | {field[0]: b"" for field in fields if field[1] == "records"}
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -1,4 +1,4 @@
-"""The settings of a Kafka broker, 3.9 and 4.1: check names, and values of settings without effect.
+"""The settings of a Kafka broker, 3.9 to 4.4: check names, and values of settings without effect.
 
 They are in ``broker_settings.txt``, one a line: name, type and bounds, the versions that have it.
 """
@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from coterie.errors import ConfigError, shown
 
-__all__ = ["is_known", "refuse_unknown", "refuse_wrong_value"]
+__all__ = [
+    "Setting",
+    "is_known",
+    "of_release",
+    "refuse_unknown",
+    "refuse_wrong_value",
+    "setting_of",
+]
 
 _NAMES = Path(__file__).with_name("broker_settings.txt")
 # Names with these beginnings belong to mechanisms, plugins and Confluent's own broker.
@@ -23,24 +30,35 @@ _WHOLE = re.compile("[+-]?[0-9]{1,19}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-class _Setting(NamedTuple):
-    """The type of a setting, by Kafka's name, and its bounds."""
+class Setting(NamedTuple):
+    """The type of a setting, by Kafka's name, and its bounds, as text."""
 
     type: str
     least: str = ""
     most: str = ""
 
 
-@cache
-def _settings() -> dict[str, _Setting]:
-    """Return the settings by their names."""
+def setting_of(kind: str) -> Setting:
+    """Parse a type with its bounds, such as ``INT[0,10]``."""
+    return Setting(*re.split(r"[\[,\]]", kind)[:3])
+
+
+def of_release(release: str | None = None) -> dict[str, Setting]:
+    """Return the settings of a release, or for None of all, by their names."""
     lines = _NAMES.read_text(encoding="ascii").splitlines()
     rows = (line.split() for line in lines if not line.startswith("#"))
-    return {name: _Setting(*re.split(r"[\[,\]]", kind)[:3]) for name, kind, *_ in rows}
+    return {
+        name: setting_of(kind)
+        for name, kind, *in_releases in rows
+        if release is None or release in in_releases
+    }
+
+
+_settings = cache(of_release)
 
 
 def is_known(name: str) -> bool:
-    """Whether a broker of Kafka 3.9 or 4.1 has a setting of this name."""
+    """Whether a broker of Kafka 3.9, 4.1 or 4.4 has a setting of this name."""
     return name.startswith(_PREFIXES) or name in _settings()
 
 
@@ -69,7 +87,7 @@ def refuse_wrong_value(name: str, value: Any) -> None:
     ConfigError
         The value cannot be that of the setting; the message is Kafka's.
     """
-    setting = _settings().get(name, _Setting("STRING"))
+    setting = _settings().get(name, Setting("STRING"))
     text = str(value).strip()
     if setting.type == "BOOLEAN":
         if text.lower() not in ("true", "false"):

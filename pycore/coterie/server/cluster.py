@@ -141,7 +141,7 @@ class Cluster(Context):
     @cached_property
     def group_configs(self) -> GroupConfigs:
         """The settings of single groups."""
-        return GroupConfigs(self.config, self.groups)
+        return GroupConfigs(self.config, self.groups, self.release.name)
 
     @cached_property
     def transactions(self) -> TransactionCoordinator:

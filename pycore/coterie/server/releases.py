@@ -26,6 +26,7 @@ __all__ = [
 METADATA_VERSION, KRAFT_VERSION = "metadata.version", "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 GROUP_VERSION, TRANSACTION_VERSION = "group.version", "transaction.version"
+_SHARE_VERSION, _STREAMS_VERSION = "share.version", "streams.version"
 
 
 class Release(NamedTuple):
@@ -66,13 +67,33 @@ RELEASES: Mapping[str, Release] = {
             ELR_VERSION: (0, 1),
             KRAFT_VERSION: (0, 1),
             METADATA_VERSION: (7, 27),  # IBP_3_3_IV3 to IBP_4_1_IV1
-            "share.version": (0, 1),
+            _SHARE_VERSION: (0, 1),
         },
         levels={
             GROUP_VERSION: 1,
             TRANSACTION_VERSION: 2,
             ELR_VERSION: 1,
             METADATA_VERSION: 27,
+        },
+    ),
+    # A new cluster of 4.4 has share and streams groups on, too; here they are off.
+    "4.4": Release(
+        "4.4",
+        behaviours=REPLAYING[-1:],
+        features={
+            GROUP_VERSION: (0, 1),
+            TRANSACTION_VERSION: (0, 2),
+            ELR_VERSION: (0, 1),
+            KRAFT_VERSION: (0, 1),
+            METADATA_VERSION: (7, 33),  # IBP_3_3_IV3 to IBP_4_4_IV1
+            _SHARE_VERSION: (0, 2),
+            _STREAMS_VERSION: (0, 1),
+        },
+        levels={
+            GROUP_VERSION: 1,
+            TRANSACTION_VERSION: 2,
+            ELR_VERSION: 1,
+            METADATA_VERSION: 33,
         },
     ),
 }
@@ -87,6 +108,7 @@ def release_of(name: Any) -> Release:
         There is none of this name.
     """
     if not isinstance(name, str) or name not in RELEASES:
-        names = " or ".join(map(repr, RELEASES))
+        *first, last = map(repr, RELEASES)
+        names = f"{', '.join(first)} or {last}"
         raise ArgumentError(f"kafka must be {names}, not {shown(name)}")
     return RELEASES[name]

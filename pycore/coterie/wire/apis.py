@@ -16,11 +16,6 @@ from coterie.wire.exchanges import Exchange
 __all__ = ["READERS", "name_of"]
 
 Groups = dict[str, dict[str, Any]]
-NEWER_ERRORS = {  # of protocols that this coordinator does not have
-    130: "STREAMS_INVALID_TOPOLOGY",
-    131: "STREAMS_INVALID_TOPOLOGY_EPOCH",
-    132: "STREAMS_TOPOLOGY_FENCED",
-}
 Step = tuple[dict[str, Any], dict[str, Any] | None]
 
 
@@ -29,7 +24,7 @@ def name_of(code: Any) -> str:
     try:
         return Error(code or 0).name
     except ValueError:
-        return NEWER_ERRORS.get(code, Error.UNKNOWN_SERVER_ERROR.name)
+        return Error.UNKNOWN_SERVER_ERROR.name
 
 
 def _present(**fields: Any) -> dict[str, Any]:
@@ -181,7 +176,9 @@ def _commit(e: Exchange, groups: Groups) -> Iterator[Step]:
     event = _present(
         op="txn_offset_commit" if transactional else "offset_commit",
         group_id=q["groupId"],
-        generation_id=q.get("generationId" if transactional else "generationIdOrMemberEpoch"),
+        generation_id=q.get(
+            "generationId" if transactional and e.version < 6 else "generationIdOrMemberEpoch"
+        ),
         member_id=q.get("memberId"),
         group_instance_id=q.get("groupInstanceId"),
         producer_id=q.get("producerId"),

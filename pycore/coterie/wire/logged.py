@@ -16,7 +16,11 @@ from coterie.schemas import SECTIONS
 
 __all__ = ["Logged", "as_logged"]
 
-_FORMER = {"generationIdOrMemberEpoch": "generationId"}  # as brokers before 3.5 wrote it
+# Kafka 3.5 renamed the field of OffsetCommit, 4.4 that of TxnOffsetCommit, in all versions.
+_OTHER_NAME = {
+    "generationIdOrMemberEpoch": "generationId",
+    "generationId": "generationIdOrMemberEpoch",
+}
 _EMPTY: dict[str, Any] = {"string": "", "bytes": "", "records": "", "bool": False, "struct": None}
 
 
@@ -34,9 +38,9 @@ class Logged(dict[str, Any]):
         super().__init__(entry)
         self._fields, self.version = fields, version
         for name, field in fields.items():
-            former = _FORMER.get(name)
-            if former in entry and name not in entry:
-                self[name] = entry[former]
+            other = _OTHER_NAME.get(name)
+            if other in entry and name not in entry and self.has(name):
+                self[name] = entry[other]
             elif field[8] and name in entry:
                 self[name] = _nested(entry[name], field, version)
 

@@ -159,14 +159,15 @@ class Call:
 
     def drop(self, why: str) -> None:
         """Close the connection without a response, as a broker does, and log the reason."""
-        self._log("closed", f"{why}; its connection closes without an answer")
+        self.log("closed", f"{why}; its connection closes without an answer")
         self.close()
 
     def leave_silent(self, why: str) -> None:
         """Never respond, as a broker does, and log the reason; the connection stays open."""
-        self._log("silent", f"{why}: as by a broker it is never answered")
+        self.log("silent", f"{why}: as by a broker it is never answered")
 
-    def _log(self, kind: str, what: str) -> None:
+    def log(self, kind: str, what: str) -> None:
+        """Log a line about this request, at a limited rate for each kind and API."""
         host, name = self.connection.client_host, NAMES[self.api_key]
         who = f"{host}: {name} {self.api_version} of client {quoted(self.client_id)}"
         self.cluster.log_limited((kind, self.api_key), f"{who} {what}")

@@ -18,6 +18,7 @@ __all__ = [
     "in_partitions",
     "message_of",
     "of_each",
+    "share_states",
     "top",
 ]
 
@@ -208,6 +209,20 @@ def alter_users(body: Body, version: int, error: int) -> Body:
     """Refuse each user of AlterUserScramCredentials."""
     users = dict.fromkeys(entry["name"] for entry in body["deletions"] + body["upsertions"])
     return {"results": [_entry(error, user=user) for user in users]}
+
+
+def share_state(body: Body, version: int, error: int) -> Body:
+    """Refuse each partition of a request to a share coordinator."""
+    return {"results": [share_states(topic, error, message_of(error)) for topic in body["topics"]]}
+
+
+def share_states(topic: Body, error: int, message: str) -> Body:
+    """Refuse each partition of one topic of such a request."""
+    partitions = [
+        {"partition": row["partition"], "errorCode": error, "errorMessage": message}
+        for row in topic["partitions"]
+    ]
+    return {"topicId": topic["topicId"], "partitions": partitions}
 
 
 def metadata(body: Body, version: int, error: int) -> Body:

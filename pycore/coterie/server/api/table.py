@@ -1,11 +1,12 @@
 """The table of served APIs: key, versions, handler and error response.
 
-The rows have the versions of a broker 3.9.1; ``_OF_4_1`` has those of 4.1.1 that differ.
+The rows have the versions of a broker 3.9.1; ``_OF_4_1`` and ``_OF_4_4`` have those of 4.1.1 and
+4.4.0 that differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from coterie.server.api import refusals
@@ -131,22 +132,54 @@ _OF_4_1 = {
 }  # fmt: skip
 _NAMES_OF_4_1 = {74: "ListConfigResources"}
 _ADDED_BY_4_1 = (
-    Served(76, "ShareGroupHeartbeat", 1, 1, "unsupported:share_group_heartbeat"),
-    Served(77, "ShareGroupDescribe", 1, 1, "unsupported:refuse_to_describe",
+    Served(76, "ShareGroupHeartbeat", 1, 1, "unsupported:refuse_share_groups"),
+    Served(77, "ShareGroupDescribe", 1, 1, "unsupported:refuse_share_groups",
            of_each("groupIds", "groups", _GROUP)),
 )  # fmt: skip
+# The versions of a broker 4.4.0 where they differ from those of 4.1.1, and the APIs of share and
+# streams groups, which are refused: their features are off.
+_OF_4_4 = {
+    2: (1, 11), 8: (2, 10), 9: (1, 10), API_VERSIONS: (0, 5), 27: (1, 2), 28: (0, 6), 35: (1, 5),
+    42: (0, 3),
+}  # fmt: skip
+_share, _streams = "unsupported:refuse_share_groups", "unsupported:refuse_streams_groups"
+_ADDED_BY_4_4 = (
+    Served(78, "ShareFetch", 1, 2, _share),
+    Served(79, "ShareAcknowledge", 1, 2, _share),
+    Served(83, "InitializeShareGroupState", 0, 0, _share, refusals.share_state),
+    Served(84, "ReadShareGroupState", 0, 0, _share, refusals.share_state),
+    Served(85, "WriteShareGroupState", 0, 1, _share, refusals.share_state),
+    Served(86, "DeleteShareGroupState", 0, 0, _share, refusals.share_state),
+    Served(87, "ReadShareGroupStateSummary", 0, 1, _share, refusals.share_state),
+    Served(88, "StreamsGroupHeartbeat", 0, 1, _streams),
+    Served(89, "StreamsGroupDescribe", 0, 1, _streams, of_each("groupIds", "groups", _GROUP)),
+    Served(90, "DescribeShareGroupOffsets", 0, 1, _share, of_each("groups", "groups", _GROUP)),
+    Served(91, "AlterShareGroupOffsets", 0, 0, _share),
+    Served(92, "DeleteShareGroupOffsets", 0, 0, _share),
+    Served(93, "StreamsGroupTopologyDescriptionUpdate", 0, 0, _streams),
+)  # fmt: skip
 
+
+def _next_release(
+    served: Mapping[int, Served],
+    versions: Mapping[int, tuple[int, int]],
+    added: Iterable[Served],
+    names: Mapping[int, str],
+) -> dict[int, Served]:
+    """Return the rows of a release by those of the one before it and what differs."""
+    rows = dict(served) | {row.key: row for row in added}
+    for key, (first, last) in versions.items():
+        rows[key] = rows[key]._replace(first=first, last=last)
+    for key, name in names.items():
+        rows[key] = rows[key]._replace(name=name)
+    return rows
+
+
+_KAFKA_4_1 = _next_release(SERVED, _OF_4_1, _ADDED_BY_4_1, _NAMES_OF_4_1)
 SERVED_BY: Mapping[str, Mapping[int, Served]] = {  # by the name of the release
     "3.9": SERVED,
-    "4.1": {
-        key: row._replace(
-            name=_NAMES_OF_4_1.get(key, row.name),
-            first=_OF_4_1.get(key, (row.first, row.last))[0],
-            last=_OF_4_1.get(key, (row.first, row.last))[1],
-        )
-        for key, row in SERVED.items()
-    }
-    | {row.key: row for row in _ADDED_BY_4_1},
+    "4.1": _KAFKA_4_1,
+    "4.4": _next_release(_KAFKA_4_1, _OF_4_4, _ADDED_BY_4_4, {}),
 }
 
 
@@ -161,4 +194,4 @@ KEYS: Mapping[str, int] = {
 
 def refusal(key: int, version: int, body: dict[str, Any], error: int) -> dict[str, Any] | None:
     """Return the error response for a whole request; None: the request has no response."""
-    return SERVED_BY["4.1"][key].refuse(body, version, error)
+    return SERVED_BY["4.4"][key].refuse(body, version, error)

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping
 
 from coterie.server.config import Settings
 from coterie.server.services.data.topic_configs import (
+    BOOLEAN,
     INT,
+    LIST,
+    LONG,
     STRING,
     InvalidConfig,
     TopicConfig,
@@ -18,12 +21,12 @@ from coterie.server.services.data.topic_configs import (
 )
 from coterie.server.services.groups import Groups
 
-__all__ = ["GroupConfigs"]
+__all__ = ["GroupConfigs", "known_of"]
 
 _HEARTBEAT, _SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 _EFFECTIVE = (_SESSION, _HEARTBEAT)
 _ISOLATION = ("read_committed", "read_uncommitted")
-_ROWS = (
+_OF_4_1 = (
     TopicConfig(_HEARTBEAT, INT, "5000", f"group.{_HEARTBEAT}", 1),
     TopicConfig(_SESSION, INT, "45000", f"group.{_SESSION}", 1),
     TopicConfig("share.auto.offset.reset", STRING, "latest"),
@@ -35,6 +38,26 @@ _ROWS = (
     TopicConfig("streams.num.standby.replicas", INT, "0", None, 0),
     TopicConfig("streams.session.timeout.ms", INT, "45000", None, 1),
 )
+_OF_4_4 = (
+    *_OF_4_1,
+    TopicConfig("errors.deadletterqueue.copy.record.enable", BOOLEAN, "false"),
+    TopicConfig("errors.deadletterqueue.topic.name", STRING, ""),
+    TopicConfig("share.assignment.interval.ms", INT, "1000", None, 0),
+    TopicConfig("share.delivery.count.limit", INT, "5", None, 2),
+    TopicConfig("share.partition.max.record.locks", INT, "2000", None, 100),
+    TopicConfig("share.renew.acknowledge.enable", BOOLEAN, "true"),
+    TopicConfig("streams.acceptable.recovery.lag", LONG, "10000", None, 0),
+    TopicConfig("streams.assignment.interval.ms", INT, "1000", None, 0),
+    TopicConfig("streams.initial.rebalance.delay.ms", INT, "3000", None, 0),
+    TopicConfig("streams.num.warmup.replicas", INT, "2", None, 0),
+    TopicConfig("streams.rack.aware.assignment.tags", LIST, ""),
+    TopicConfig("streams.task.offset.interval.ms", INT, "60000", None, 1),
+)
+
+
+def known_of(release: str) -> tuple[TopicConfig, ...]:
+    """Return the settings that groups have in a release of Kafka."""
+    return _OF_4_4 if release == "4.4" else _OF_4_1
 
 
 class GroupConfigs:
@@ -46,12 +69,12 @@ class GroupConfigs:
         The settings that a group may have; their defaults are the broker's.
     """
 
-    def __init__(self, config: Settings, groups: Groups) -> None:
+    def __init__(self, config: Settings, groups: Groups, release: str) -> None:
         self._config, self._groups = config, groups
         self._configs: dict[str, dict[str, str]] = {}
         self.known: dict[str, TopicConfig] = {
             row.name: row if row.server is None else row._replace(default=str(config[row.server]))
-            for row in _ROWS
+            for row in known_of(release)
         }
 
     def __iter__(self) -> Iterator[str]:

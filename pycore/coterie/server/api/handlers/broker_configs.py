@@ -66,6 +66,7 @@ _OF_RELEASE: dict[str, dict[str, str | None]] = {
         "offsets.commit.required.acks": None,
     },
 }
+_OF_RELEASE["4.4"] = _OF_RELEASE["4.1"]
 
 
 def of_broker(call: Call) -> list[Body]:

@@ -16,13 +16,22 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _ADVERTISED_FIRST = {0: 0}
 # The first version that may list a feature whose minimum is 0; older clients fail to parse it.
 _MINIMUM_0_SINCE = 4
+_NO_NODE = -1
 
 
 def api_versions(call: Call) -> None:
-    """Answer ApiVersions; since version 3, the client's name and version must be well-formed."""
+    """Answer ApiVersions, unless the client has a malformed name or means another node.
+
+    Its name and version are there since version 3, the node that it means (KIP-1242) since 5.
+    """
     software = (call.body["clientSoftwareName"], call.body["clientSoftwareVersion"])
     if call.api_version >= 3 and not all(_SOFTWARE.fullmatch(text) for text in software):
         return call.answer({"errorCode": int(Error.INVALID_REQUEST)})
+    cluster_id, node_id = call.body["clusterId"], call.body["nodeId"]
+    if (cluster_id is None) != (node_id == _NO_NODE):
+        return call.answer({"errorCode": int(Error.INVALID_REQUEST)})
+    if cluster_id is not None and (cluster_id, node_id) != (call.cluster.cluster_id, call.node.id):
+        return call.answer({"errorCode": int(Error.REBOOTSTRAP_REQUIRED)})
     release = call.cluster.release.name
     keys = [
         {

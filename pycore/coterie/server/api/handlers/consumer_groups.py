@@ -91,7 +91,7 @@ def consumer_group_describe(call: Call) -> Slices | None:
     """Describe groups of the consumer protocol, in slices; each has its own error."""
     group_ids, groups = call.body["groupIds"], call.cluster.groups
     if not call.cluster.has_consumer_groups:
-        return refuse_to_describe(call)
+        return refuse_to_describe(call, group_ids)
     operations = operations_on_a_group(call)
 
     def ask(group_id: str, answered: Callable[[Row, int], None]) -> None:

@@ -16,8 +16,13 @@ __all__ = ["list_offsets", "offset_for_leader_epoch"]
 Body = dict[str, Any]
 _Position = tuple[int, int, int]  # timestamp, offset, leader epoch
 
-LATEST, EARLIEST, LATEST_TIME, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-_SINCE = {LATEST: 1, EARLIEST: 1, LATEST_TIME: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+LATEST, EARLIEST, LATEST_TIME, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(
+    -1, -7, -1
+)
+_SINCE = {
+    LATEST: 1, EARLIEST: 1, LATEST_TIME: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}  # fmt: skip
 _CONSUMER = -1
 _READ_COMMITTED = 1
 _NOTHING: _Position = (-1, -1, -1)
@@ -108,7 +113,7 @@ def _by_time(log: PartitionLog, timestamp: int, end: int) -> _Position:
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch, start = log.leader_epochs[0]
         return -1, log.log_start_offset, epoch if start <= log.log_start_offset else -1
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOTHING  # there is no tiered storage
     position = log.latest() if timestamp == LATEST_TIME else log.offset_at(timestamp)
     return position if position is not None and position[1] < end else _NOTHING

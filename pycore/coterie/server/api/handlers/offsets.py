@@ -6,7 +6,7 @@ Source: ``KafkaApis.scala``, ``GroupCoordinatorAdapter.scala`` and the response 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from coterie.operations import NUMBER
@@ -18,15 +18,54 @@ from coterie.values import Error
 __all__ = ["offset_commit", "offset_delete", "offset_fetch", "txn_offset_commit"]
 
 Row = tuple[Any, ...]
-Refused = dict[str, list[Row]]  # topic -> (partition, error)
+_Found = tuple[str | None, Row, Sequence[int]]  # name, the fields that name it, partitions
 _COMMIT, _TXN_COMMIT = NUMBER["offset_commit"], NUMBER["txn_offset_commit"]
 _FETCH, _DELETE = NUMBER["offset_fetch"], NUMBER["offset_delete"]
 _INT64 = 1 << 64
-_UNKNOWN = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
+_UNKNOWN, _UNKNOWN_ID = int(Error.UNKNOWN_TOPIC_OR_PARTITION), int(Error.UNKNOWN_TOPIC_ID)
 _GROUP_ENTRIES = 10  # reading a group costs as much as so many of its offsets
 _PAIR = 2  # a row of a partition and its error
 _SEVERAL_SINCE = 8  # version of OffsetFetch that names several groups
-_NO_TOPIC_ID = (None,)  # the topic id, a field of later versions
+# The versions of OffsetCommit and OffsetFetch, and of TxnOffsetCommit, that name topics by ids.
+_IDS_SINCE, _IDS_IN_TXN_SINCE = 10, 6
+_NOT_COMMITTED = (-1, -1, "")  # offset, leader epoch and metadata
+
+
+class _Topics:
+    """The topics of a request: their names, and the errors of their partitions.
+
+    A topic is the fields that name it, in the request as in the response: its name, and in some
+    APIs its id, of which a version has one.
+    """
+
+    def __init__(self, call: Call, *, by_ids: bool = False) -> None:
+        self.known, self.by_ids = call.cluster.topics, by_ids
+        self.errors: dict[Row, list[Row]] = {}  # topic -> (partition, error)
+        self._named: dict[str, Row] = {}
+
+    def find(self, topic: Row) -> tuple[str, int, int]:
+        """Return a topic's name, its partition count, and the error of any other partition.
+
+        An unknown topic is in the response even if the request names none of its partitions.
+        """
+        found = self.known.by_id(topic[1]) if self.by_ids else self.known.get(topic[0])
+        if found is None:
+            self.errors.setdefault(topic, [])
+            return "", 0, _UNKNOWN_ID if self.by_ids else _UNKNOWN
+        self._named[found.name] = topic
+        return found.name, len(found.partitions), _UNKNOWN
+
+    def refuse(self, topic: Row, number: int, error: int) -> None:
+        """Note the error of a partition."""
+        self.errors.setdefault(topic, []).append((number, error))
+
+    def entries(self, name: str) -> list[Row]:
+        """Return the list of a known topic's errors, to be extended."""
+        return self.errors.setdefault(self._named[name], [])
+
+    def rows(self) -> list[Row]:
+        """Return the topics of the response."""
+        return [(*topic, entries) for topic, entries in self.errors.items()]
 
 
 def offset_commit(call: Call) -> Slices:
@@ -36,10 +75,11 @@ def offset_commit(call: Call) -> Slices:
     """
     group_id, generation_id, member_id, instance, retention_ms, topics = call.row
     expiry = -1 if retention_ms == -1 else _wrapped(call.cluster.now_ms + retention_ms)
-    refused: Refused = {}
+    requested = _Topics(call, by_ids=call.api_version >= _IDS_SINCE)
     accepted, pace = [], Pace()
-    for name, _, partitions in topics:
-        count = _count(call, name, refused)
+    for *named, partitions in topics:
+        topic = tuple(named)
+        name, count, error = requested.find(topic)
         for run in runs(partitions):
             if pace.is_over(len(run)):
                 yield
@@ -48,14 +88,14 @@ def offset_commit(call: Call) -> Slices:
                     stamp = None if timestamp == -1 else timestamp
                     accepted.append(((name, number), offset, epoch, metadata or "", stamp, expiry))
                 else:
-                    refused.setdefault(name, []).append((number, _UNKNOWN))
+                    requested.refuse(topic, number, error)
     if not accepted:
-        return call.answer((0, _by_name(refused, _NO_TOPIC_ID)))
+        return call.answer((0, requested.rows()))
     if call.api_version == 0:
         return call.refuse(Error.UNSUPPORTED_VERSION)
 
     def answered(error: int, rows: Any) -> None:
-        call.run(_answer_topics(call, refused, rows, lambda topics: (0, topics), _NO_TOPIC_ID))
+        call.run(_answer_topics(call, requested, rows, lambda topics: (0, topics)))
 
     groups = call.cluster.groups
     details: tuple[Any, ...] = (tuple(accepted), -1, -1)
@@ -69,13 +109,16 @@ def txn_offset_commit(call: Call) -> Slices:
 
     The partitions are checked in slices.
     """
-    transactional_id, group_id, producer, epoch, generation_id, member_id, instance, topics = (
-        call.row
-    )
-    refused: Refused = {}
+    transactional_id, group_id, producer, epoch, generation_id, member_epoch, *rest = call.row
+    member_id, instance, topics = rest
+    by_ids = call.api_version >= _IDS_IN_TXN_SINCE
+    if by_ids:
+        generation_id = member_epoch
+    requested = _Topics(call, by_ids=by_ids)
     accepted, pace = [], Pace()
-    for name, partitions in topics:
-        count = _count(call, name, refused)
+    for *named, partitions in topics:
+        topic = tuple(named)
+        name, count, refusal = requested.find(topic)
         for run in runs(partitions):
             if pace.is_over(len(run)):
                 yield
@@ -84,9 +127,9 @@ def txn_offset_commit(call: Call) -> Slices:
                     key = (name, number)
                     accepted.append((key, offset, leader_epoch, metadata or "", None, -1))
                 else:
-                    refused.setdefault(name, []).append((number, _UNKNOWN))
+                    requested.refuse(topic, number, refusal)
     if not accepted:
-        return call.answer((0, _by_name(refused)))
+        return call.answer((0, requested.rows()))
     groups = call.cluster.groups
     number = groups.partition_for(group_id)
     log = groups.log.partition(number)
@@ -111,10 +154,10 @@ def txn_offset_commit(call: Call) -> Slices:
     if error:
         keys = [row[0] for row in accepted]
         errors = [(key, error) for key in (keys if groups.replays else dict.fromkeys(keys))]
-        return (yield from _answer_topics(call, refused, errors, lambda topics: (0, topics)))
+        return (yield from _answer_topics(call, requested, errors, lambda topics: (0, topics)))
 
     def answered(error: int, rows: Any) -> None:
-        call.run(_answer_topics(call, refused, rows, lambda topics: (0, topics)))
+        call.run(_answer_topics(call, requested, rows, lambda topics: (0, topics)))
 
     return groups.ask_row(
         _TXN_COMMIT, group_id, generation_id, member_id, instance,
@@ -132,15 +175,10 @@ def offset_fetch(call: Call) -> Slices:
     if version == 0:  # offsets in ZooKeeper
         return call.refuse(Error.UNSUPPORTED_VERSION)
     if version < _SEVERAL_SINCE:
-        requested = [(group_id, topics, None, -1)]
+        requested = [(group_id, _found(call, topics), None, -1)]
     else:
         requested = [
-            (
-                group_id,
-                None if topics is None else [(name, numbers) for name, _, numbers in topics],
-                member_id,
-                member_epoch,
-            )
+            (group_id, _found(call, topics), member_id, member_epoch)
             for group_id, member_id, member_epoch, topics in groups
         ]
         if not requested:
@@ -159,7 +197,9 @@ def offset_fetch(call: Call) -> Slices:
     replays = call.cluster.groups.replays
     for group_id, topics, member_id, member_epoch in requested:
         keys: list[tuple[str, int]] = []
-        for name, numbers in topics or ():
+        for name, _, numbers in topics or ():
+            if name is None:
+                continue
             for run in runs(numbers):
                 if pace.is_over(len(run)):
                     yield
@@ -175,42 +215,74 @@ def offset_fetch(call: Call) -> Slices:
         yield from _answer_offsets(call, requested, outcomes)
 
 
+def _found(call: Call, topics: Iterable[Row] | None) -> list[_Found] | None:
+    """Return the topics that a group's offsets are fetched of; those of unknown ids come last."""
+    if topics is None:
+        return None
+    by_ids, known = call.api_version >= _IDS_SINCE, call.cluster.topics
+    found: list[_Found] = []
+    unknown: list[_Found] = []
+    for *topic, numbers in topics:
+        name = topic[0]
+        if by_ids:
+            topic_of_id = known.by_id(topic[1])
+            name = None if topic_of_id is None else topic_of_id.name
+        (unknown if name is None else found).append((name, tuple(topic), numbers))
+    return found + unknown
+
+
 def _answer_offsets(
-    call: Call, requested: list[tuple[str, Any, Any, int]], outcomes: list[tuple[int, Any]]
+    call: Call,
+    requested: list[tuple[str, list[_Found] | None, Any, int]],
+    outcomes: list[tuple[int, Any]],
 ) -> Slices:
     """Answer an OffsetFetch with the error and the rows of each group."""
     version = call.api_version
-    behind = () if version < _SEVERAL_SINCE else _NO_TOPIC_ID
     groups: list[Row] = []
     pace = Pace()
-    for (group_id, names, *_), (error, rows) in zip(requested, outcomes, strict=True):
+    for (group_id, requests, *_), (error, rows) in zip(requested, outcomes, strict=True):
         if pace.is_over(_GROUP_ENTRIES):
             yield
         if version == 1 and error:  # this version has no group-level error
             return call.refuse(error)
         topics: list[Row] = []
-        if call.cluster.groups.replays and names is not None and not error:
+        if call.cluster.groups.replays and requests is not None and not error:
             # Kafka 4 answers each requested topic, repeated ones and those without partitions too.
             left = iter(rows)
-            for name, numbers in names:
-                partitions = []
+            for name, topic, numbers in requests:
+                partitions: list[Row] = []
                 for run in runs(numbers):
-                    partitions += [next(left)[1:] for _ in run]
+                    if name is None:
+                        partitions += [(number, *_NOT_COMMITTED, _UNKNOWN_ID) for number in run]
+                    else:
+                        partitions += [next(left)[1:] for _ in run]
                     if len(run) == SLICE_ENTRIES:
                         yield
-                topics.append((name, *behind, partitions))
+                topics.append((*topic, partitions))
         else:
             by_name: dict[str, list[Row]] = {}
-            for run in runs(rows or ()):
-                for row in run:
+            for some in runs(rows or ()):
+                for row in some:
                     by_name.setdefault(row[0], []).append(row[1:])
-                if len(run) == SLICE_ENTRIES:
+                if len(some) == SLICE_ENTRIES:
                     yield
-            topics = [(name, *behind, partitions) for name, partitions in by_name.items()]
+            topics = _named(call, by_name)
         if version < _SEVERAL_SINCE:
             return call.answer((0, topics, error, ()))
         groups.append((group_id, topics, error))
     return (yield from answer_in_slices(call, lambda some: (0, (), 0, some), groups))
+
+
+def _named(call: Call, by_name: dict[str, list[Row]]) -> list[Row]:
+    """Return the topics of a response; where it has ids, a topic that is gone is left out."""
+    if call.api_version < _SEVERAL_SINCE:
+        return list(by_name.items())
+    if call.api_version < _IDS_SINCE:
+        return [(name, None, partitions) for name, partitions in by_name.items()]
+    known = ((call.cluster.topics.get(name), partitions) for name, partitions in by_name.items())
+    return [
+        (topic.name, topic.topic_id, partitions) for topic, partitions in known if topic is not None
+    ]
 
 
 def offset_delete(call: Call) -> Slices:
@@ -219,10 +291,11 @@ def offset_delete(call: Call) -> Slices:
     The partitions are checked in slices.
     """
     group_id, topics = call.row
-    refused: Refused = {}
+    requested = _Topics(call)
     accepted, pace = [], Pace()
-    for name, partitions in topics:
-        count = _count(call, name, refused)
+    for *named, partitions in topics:
+        topic = tuple(named)
+        name, count, refusal = requested.find(topic)
         for run in runs(partitions):
             if pace.is_over(len(run)):
                 yield
@@ -230,54 +303,31 @@ def offset_delete(call: Call) -> Slices:
                 if 0 <= number < count:
                     accepted.append((name, number))
                 else:
-                    refused.setdefault(name, []).append((number, _UNKNOWN))
+                    requested.refuse(topic, number, refusal)
 
     def answered(error: int, rows: Any) -> None:
         if error:
             return call.answer((error, 0, ()))
-        return call.run(_answer_topics(call, refused, rows, lambda topics: (0, 0, topics)))
+        return call.run(_answer_topics(call, requested, rows, lambda topics: (0, 0, topics)))
 
     call.cluster.groups.ask_row(_DELETE, group_id, -1, None, None, tuple(accepted), answered)
 
 
-def _count(call: Call, name: str, refused: Refused) -> int:
-    """Return the partition count of a topic; 0 if it does not exist.
-
-    An unknown topic is listed in the response even if the request names none of its partitions.
-    """
-    topic = call.cluster.topics.get(name)
-    if topic is None:
-        refused.setdefault(name, [])
-        return 0
-    return len(topic.partitions)
-
-
 def _answer_topics(
-    call: Call,
-    refused: Refused,
-    rows: Sequence[Row],
-    body_with: Callable[[list[Row]], Row],
-    behind: Row = (),
+    call: Call, requested: _Topics, rows: Sequence[Row], body_with: Callable[[list[Row]], Row]
 ) -> Slices:
-    """Answer with the errors of partitions by topic, the refused partitions first.
-
-    ``behind``: the fields after the topic's name.
-    """
+    """Answer with the errors of partitions by topic, the refused partitions first."""
     entries: list[Row] = []
-    topics, last = refused, None
+    last = None
     for run in runs(rows):
         for row in run:
             name, number = row[0]
             if name is not last:
-                last, entries = name, topics.setdefault(name, [])
+                last, entries = name, requested.entries(name)
             entries.append((number, row[1] if len(row) == _PAIR else 0))  # a request row: no error
         if len(run) == SLICE_ENTRIES:
             yield
-    call.answer(body_with(_by_name(topics, behind)))
-
-
-def _by_name(topics: Refused, behind: Row = ()) -> list[Row]:
-    return [(name, *behind, entries) for name, entries in topics.items()]
+    call.answer(body_with(requested.rows()))
 
 
 def _wrapped(value: int) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
 from coterie.server.api.call import Call, Slices
+from coterie.server.api.refusals import share_states
 from coterie.server.api.rows_in_slices import Pace, answer_in_slices
 from coterie.values import Error
 
@@ -18,8 +19,9 @@ __all__ = [
     "describe_log_dirs",
     "elect_leaders",
     "list_partition_reassignments",
+    "refuse_share_groups",
+    "refuse_streams_groups",
     "refuse_to_describe",
-    "share_group_heartbeat",
 ]
 
 _NO_AUTHORIZER = {
@@ -27,6 +29,16 @@ _NO_AUTHORIZER = {
     "errorMessage": "No Authorizer is configured.",
 }
 _LOG_DIR = "memory"
+# Requests to a share coordinator, which is another broker's for all partitions where it is off.
+_SHARE_STATES = {
+    83: "initialize share group state",
+    84: "read share group state",
+    85: "write share group state",
+    86: "delete share group state",
+    87: "read share group state summary",
+}
+# AlterShareGroupOffsets and DeleteShareGroupOffsets; the other refusals have no message.
+_MESSAGES = dict.fromkeys((91, 92), "The version of API is not supported.")
 
 
 def describe_acls(call: Call) -> None:
@@ -57,16 +69,38 @@ def list_partition_reassignments(call: Call) -> None:
     return call.answer({"errorCode": 0, "errorMessage": None, "topics": []})
 
 
-def share_group_heartbeat(call: Call) -> None:
-    """Refuse share groups: the feature ``share.version`` is off, as in a new cluster."""
-    return call.answer({"errorCode": Error.UNSUPPORTED_VERSION})
+def refuse_share_groups(call: Call) -> Slices | None:
+    """Refuse a request about share groups: the feature ``share.version`` is off."""
+    call.log("feature", "is refused: this server has no share groups, so no share consumer works")
+    if call.api_key in _SHARE_STATES:
+        why = f"Unable to {_SHARE_STATES[call.api_key]}: This is not the correct coordinator."
+        topics = (share_states(topic, Error.NOT_COORDINATOR, why) for topic in call.body["topics"])
+        return answer_in_slices(call, lambda rows: {"results": rows}, topics)
+    return _refuse(call)
 
 
-def refuse_to_describe(call: Call) -> Slices:
+def refuse_streams_groups(call: Call) -> Slices | None:
+    """Refuse a request about streams groups: the feature ``streams.version`` is off."""
+    call.log("feature", "is refused: this server has no streams groups (KIP-1071)")
+    return _refuse(call)
+
+
+def _refuse(call: Call) -> Slices | None:
+    """Answer UNSUPPORTED_VERSION for each group that is described, or for the whole request."""
+    body = call.body
+    if "groupIds" in body:
+        return refuse_to_describe(call, body["groupIds"])
+    if "groups" in body:
+        return refuse_to_describe(call, (group["groupId"] for group in body["groups"]))
+    message = _MESSAGES.get(call.api_key)
+    call.answer({"errorCode": Error.UNSUPPORTED_VERSION, "errorMessage": message})
+    return None
+
+
+def refuse_to_describe(call: Call, group_ids: Iterable[str]) -> Slices:
     """Refuse to describe groups of a protocol that is off, each with its own error."""
     groups = (
-        {"groupId": group_id, "errorCode": Error.UNSUPPORTED_VERSION}
-        for group_id in call.body["groupIds"]
+        {"groupId": group_id, "errorCode": Error.UNSUPPORTED_VERSION} for group_id in group_ids
     )
     return answer_in_slices(call, lambda rows: {"groups": rows}, groups)
 

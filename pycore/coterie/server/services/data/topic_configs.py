@@ -1,6 +1,6 @@
 """Topic settings: types, defaults and bounds.
 
-Source: LogConfig, TopicConfig, ServerTopicConfigSynonyms and ConfigDef of Kafka 3.9 and 4.1.
+Source: LogConfig, TopicConfig, ServerTopicConfigSynonyms and ConfigDef of Kafka 3.9, 4.1 and 4.4.
 """
 
 from __future__ import annotations
@@ -138,9 +138,24 @@ _OF_4_1["message.timestamp.after.max.ms"] = _OF_4_1["message.timestamp.after.max
 _OF_4_1["segment.bytes"] = _OF_4_1["segment.bytes"]._replace(least=1048576)
 
 
+_OF_4_4 = _OF_4_1 | {
+    row.name: row
+    for row in (
+        TopicConfig("errors.deadletterqueue.group.enable", BOOLEAN, "false"),
+        TopicConfig(
+            "max.decompressed.message.bytes", INT, "2147483639", "max.decompressed.message.bytes",
+            1, 2147483639,
+        ),
+        TopicConfig("remote.copy.lag.bytes", LONG, "-1", "log.remote.copy.lag.bytes", -1),
+        TopicConfig("remote.copy.lag.ms", LONG, "0", "log.remote.copy.lag.ms", -1),
+    )
+}  # fmt: skip
+_BY_RELEASE = {"3.9": TOPIC_CONFIGS, "4.1": _OF_4_1, "4.4": _OF_4_4}
+
+
 def topic_configs_of(release: str) -> Mapping[str, TopicConfig]:
     """Return the settings of topics in a release of Kafka."""
-    return TOPIC_CONFIGS if release == "3.9" else _OF_4_1
+    return _BY_RELEASE[release]
 
 
 def read_config(known: Mapping[str, TopicConfig], name: str, text: str) -> Any:
