@@ -299,9 +299,7 @@ def owners_of(view: PartitionView, stall: Stall) -> list[Owner]:
     return list(dict.fromkeys(owners))
 
 
-def open_rows(
-    transactions: Iterable[OpenTransaction], end_ms: int, open_ms: int
-) -> Iterator[Row]:
+def open_rows(transactions: Iterable[OpenTransaction], end_ms: int, open_ms: int) -> Iterator[Row]:
     """Yield a finding for each group whose offsets wait for the end of a transaction.
 
     A younger transaction counts, too, if the partition has no later record: then its age is not
