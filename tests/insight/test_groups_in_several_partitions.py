@@ -28,6 +28,7 @@ from support.grown_topic import (
     tombstone,
     write,
 )
+from support.insight.lives import OF_4X
 from support.state.newer_records import put
 
 LINE = re.compile(r"coterie: group 'payments' has records in partitions 13 and 53")
@@ -138,6 +139,21 @@ def test_a_transaction_counts_whose_log_offset_is_lower_than_the_older_partition
         assert "500" in coterie(command[0], log, *command[1:]).stdout
     done = coterie("undo", log, "--group", "payments", "--at", END_MS)
     assert done.stdout.splitlines() == ["t,0,500"]
+
+
+@pytest.mark.parametrize("newest", [committed(GROWN_MS, 500), tombstone(GROWN_MS)])
+def test_a_transaction_of_the_older_partition_is_open_only_for_what_it_alone_has(newest, tmp_path):
+    """The coordinator of the newer partition knows nothing of it, and lets the offsets expire."""
+    stuck = [in_transaction(committed(20 + at, 9, partition=at), commit=None) for at in (0, 2)]
+    older = [OF_4X, *(committed(at, 7, partition=at) for at in (0, 2)), *stuck]
+    newer = [committed(GROWN_MS - 1, 400), newest]
+    log = write(tmp_path / "log", {OLDER: batches(*older), NEWER: batches(*newer)})
+    rows = rows_of("expire", log, "--offsets", "--group", "payments")
+    found = {(row["partition"], row["status"]): (row["pending"], row["rule"]) for row in rows}
+    last = {(0, "due"): (False, "standalone")}
+    if newest[2] is None:
+        last = {(0, "removed"): (False, "deleted")}
+    assert found == last | {(2, "kept"): (True, "pending_transaction")}
 
 
 def test_answers_that_wait_in_a_file_are_the_same(tmp_path, monkeypatch):

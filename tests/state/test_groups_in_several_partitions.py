@@ -20,9 +20,11 @@ from support.grown_topic import (
     story,
     tombstone,
 )
+from support.insight.lives import OF_4X
 
 OTHERS = {OLDER: "only-older", NEWER: "only-newer"}  # stay where they are
-ACTS = ("commit", "commit", "remove", "commit in a transaction", "abort", "generation", "delete")
+ENDS = {"commit in a transaction": True, "abort": False, "stay open": None}
+ACTS = ("commit", "commit", "remove", "generation", "delete", *ENDS)
 acts = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 2)), max_size=8)
 
 
@@ -32,7 +34,7 @@ def record_of(act, partition, turn):
     if act in ("generation", "delete"):
         return generation(turn, turn, None if act == "delete" else [b"m"] * (partition > 0))
     record = committed(turn, turn, partition=partition)
-    return record if act == "commit" else in_transaction(record, commit=act != "abort")
+    return record if act == "commit" else in_transaction(record, commit=ENDS[act])
 
 
 def modelled(history):
@@ -43,14 +45,27 @@ def modelled(history):
             last = None if act == "delete" else turn
         elif act == "remove":
             offsets.pop(partition, None)
-        elif act != "abort":
+        elif act not in ("abort", "stay open"):
             offsets[partition] = turn
     return offsets, last
 
 
+def pending_in(history, of_4x):
+    """Return the pending offsets of one partition, and the keys with a record that counts."""
+    pending, recorded = {}, set()
+    for act, partition, turn in history:
+        if act == "stay open":
+            pending[partition] = turn
+        elif act in ("commit", "remove", "commit in a transaction"):
+            recorded.add(partition)
+        if act == "remove" and of_4x:
+            pending.pop(partition, None)
+    return pending, recorded
+
+
 @settings(max_examples=examples(200), deadline=None)
-@given(acts, acts)
-def test_the_newest_record_of_each_key_counts(older, newer):
+@given(acts, acts, st.booleans())
+def test_the_newest_record_of_each_key_counts(older, newer, of_4x):
     """As if the newer partition's records followed those of the older one, whatever their times."""
     older = [(*act, 1000 + turn) for turn, act in enumerate(older)]
     newer = [(*act, turn) for turn, act in enumerate(newer, 1)]
@@ -59,17 +74,26 @@ def test_the_newest_record_of_each_key_counts(older, newer):
         state.fold(number)
     for number, history in ((OLDER, older), (NEWER, newer)):
         records = [committed(5, 5, group=OTHERS[number]), *(record_of(*act) for act in history)]
+        records += [OF_4X] if of_4x else []
         state.absorb(coterie.scan(batches(*records), partition=number))
     rows = state.groups()
     by_id = {row["group_id"]: row for row in rows}
     assert len(by_id) == len(rows)
     assert [by_id.pop(name)["offsets_partition"] for name in OTHERS.values()] == [OLDER, NEWER]
     offsets, last = modelled(older + newer)
-    if not offsets and last is None:
-        assert by_id == {}
+    pending, _ = pending_in(older, of_4x)
+    later, recorded = pending_in(newer, of_4x)
+    pending = {key: turn for key, turn in pending.items() if key not in recorded} | later
+    if not offsets and last is None and not pending:
+        assert by_id.keys() <= {"other"}  # of the record of 4.x
         return
     row = by_id[GROUP]
     assert {offset["partition"]: offset["offset"] for offset in row["offsets"]} == offsets
+    assert pending == {
+        offset["partition"]: offset["offset"]
+        for producer in row["pending_transactional_offsets"]
+        for offset in producer["offsets"]
+    }
     assert (row["generation"] if row["protocol_type"] else None) == last
     assert row["offsets_partition"] == (NEWER if newer else OLDER)
 

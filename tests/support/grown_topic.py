@@ -8,7 +8,7 @@ OLD_COUNT, COUNT = 50, 60
 OLDER, NEWER = 13, 53  # of GROUP, with each number of partitions
 MINUTE = 60_000
 GROWN_MS = 20 * MINUTE
-PRODUCER = 7
+PRODUCER, STUCK = 7, 8
 assert (partition_for(GROUP, OLD_COUNT), partition_for(GROUP, COUNT)) == (OLDER, NEWER)
 
 
@@ -27,10 +27,13 @@ def generation(time, number, members, *, group=GROUP):
 
 
 def batches(*records):
-    """Return the bytes of batches of one record each; a pair of records is a transaction's."""
+    """Return the bytes of batches of one record each; a dict is a transaction's, with its end."""
     data, at = b"", 0
     for record in records:
-        if isinstance(record, dict):
+        if isinstance(record, dict) and record["commit"] is None:
+            data += batch(at, [record["of"]], producer_id=STUCK, transactional=True)
+            at += 1
+        elif isinstance(record, dict):
             data += batch(at, [record["of"]], producer_id=PRODUCER, transactional=True)
             data += marker(at + 1, PRODUCER, record["of"][0] + 1, commit=record["commit"])
             at += 2
@@ -41,7 +44,7 @@ def batches(*records):
 
 
 def in_transaction(record, *, commit=True):
-    """A record that a transaction writes, and its end."""
+    """A record that a transaction writes, and its end; ``commit`` None: it never ends."""
     return {"of": record, "commit": commit}
 
 

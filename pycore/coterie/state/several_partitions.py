@@ -15,6 +15,7 @@ Rules: docs/log.md#a-group-in-several-partitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie._core.codec.compression import partition_for
@@ -152,6 +153,7 @@ def joined(folds: Folds, new_fold: NewFold, orders: Orders) -> Folds:
         older, *newer = (part_of(by_number[number], new_fold, names, of_4x) for number in order)
         for fold in newer:
             forget_members(older, fold)
+            forget_pending(older, fold)
             absorb(older, fold)
         absorb(whole[order[-1]], older)
     return [(number, whole.get(number, fold)) for number, fold in folds]
@@ -174,10 +176,30 @@ def forget_members(older: PartitionFold, newer: PartitionFold) -> None:
         del older.newer[key]
 
 
-def forget_older_members(fold: PartitionFold) -> None:
-    """Drop the members of a joined log of which a newer partition has any record of the group.
+def forget_pending(older: PartitionFold, newer: PartitionFold) -> None:
+    """Drop the pending commits of keys that a newer partition has a record of, also a tombstone.
 
-    Its log offsets: see ``coterie.log.joined``. Metadata of a classic group replace one another.
+    The marker of their transaction comes in the older partition, whose offsets count no longer.
+    """
+    columns, *_ = dump(newer)
+    has_record = (columns["flags"] != 0) | (columns["base_seq"] >= 0)
+    known, own = set(compress(partial.keys(newer), has_record.tolist())), partial.keys(older)
+    for producer in older.producers.values():
+        producer.pending = {
+            at: value for at, value in producer.pending.items() if own[at] not in known
+        }
+
+
+def forget_older(fold: PartitionFold) -> None:
+    """Drop from a joined log what :func:`joined` drops; its log offsets: ``coterie.log.joined``."""
+    forget_older_members(fold)
+    forget_older_pending(fold)
+
+
+def forget_older_members(fold: PartitionFold) -> None:
+    """Drop the members of groups of which a newer partition has any record.
+
+    Metadata of a classic group replace one another.
     """
     newest = {group: log.last.log_offset >> STEP_BITS for group, log in fold.groups.items()}
     places = [(key, group_of_newer(key), at >> STEP_BITS) for key, (_, at, _) in fold.newer.items()]
@@ -186,6 +208,21 @@ def forget_older_members(fold: PartitionFold) -> None:
     for key, group, place in places:
         if place < newest[group]:
             del fold.newer[key]
+
+
+def forget_older_pending(fold: PartitionFold) -> None:
+    """Drop the pending commits of keys that a newer partition has a record of."""
+    import numpy as np  # not at import: see `kept_columns`
+
+    columns, *_ = dump(fold)
+    committed_at = columns["batch_offset"] * (columns["flags"] != 0)
+    newest = (np.maximum(committed_at, columns["removed_at"]) >> STEP_BITS).tolist()
+    for producer in fold.producers.values():
+        producer.pending = {
+            at: value
+            for at, value in producer.pending.items()
+            if value is None or value.batch_offset >> STEP_BITS >= newest[at]
+        }
 
 
 def part_of(

@@ -150,7 +150,8 @@ def group_before(view: PartitionView, removal: Removal) -> GroupBefore:
     history = view.histories.get(removal.group)
     head = head_before(view, removal.group, removal.log_offset)
     newest = is_of_4x(view)
-    pending = newest and any(row.pending for row in removal.rows)
+    # A joined log does not show which partition's transactions its coordinator knew.
+    pending = newest and not view.is_joined and any(row.pending for row in removal.rows)
     if history is None:
         return GroupBefore(head, pending=pending)
     rows = history.generations

@@ -181,7 +181,8 @@ def removed(view: PartitionView, removals: KeyRemovals, retention_ms: int) -> It
                     "expire_timestamp": row.expire_ms,
                 }
                 state = group, before.head, offset, rule, way.base_ms, way.retained
-                yield OffsetState(*state, row.pending, row.tombstone.timestamp)
+                pending = before.pending and row.pending
+                yield OffsetState(*state, pending, row.tombstone.timestamp)
 
 
 def idle_since(

@@ -24,7 +24,7 @@ from coterie.replay.engine import Progress, Silent
 from coterie.state.consumer_protocol_groups import name_topics
 from coterie.state.partial import ScanOptions, Tracking
 from coterie.state.rows import KEY_GROUP, group_rows, metadata_row
-from coterie.state.several_partitions import forget_older_members
+from coterie.state.several_partitions import forget_older
 
 if TYPE_CHECKING:
     from coterie._core.fold.fold import PartitionFold
@@ -240,7 +240,7 @@ class PartitionView:
                 )
             self._end_in_log_order(record_filter)
             if self.is_joined:
-                forget_older_members(self.logs[record_filter].fold)
+                forget_older(self.logs[record_filter].fold)
         return self.logs[record_filter]
 
     def _end_in_log_order(self, record_filter: RecordFilter) -> None:
