@@ -12,6 +12,7 @@ from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, addresses_of
 from coterie.cluster.copying import CopyPlan, copy_partitions
 from coterie.cluster.errors import ClusterError
+from coterie.cluster.segments import CopyLock
 from coterie.errors import LogError
 from coterie.log.copy_state import STATE_FILE, read_copy_state
 from coterie.log.folders import find_segments
@@ -276,14 +277,17 @@ def test_segments_that_fetch_did_not_write_are_never_appended_to(broker, tmp_pat
 
 
 def test_a_folder_that_another_process_writes_is_refused(broker, tmp_path):
-    from coterie.cluster.segments import PartitionCopy
-
     commit_offsets(broker, "a", 3)
-    with (
-        PartitionCopy(tmp_path / f"{TOPIC}-0"),
-        pytest.raises(LogError, match="another process fetches into it"),
-    ):
-        copy(broker, tmp_path)
+    copy(broker, tmp_path)
+    path = next(tmp_path.glob(f"{TOPIC}-{partition_for('a', 4)}/*.log"))
+    half = path.read_bytes()[:-30]  # it has written so much of a batch yet
+    path.write_bytes(half)
+    with CopyLock(tmp_path) as lock:
+        lock.take()
+        with pytest.raises(LogError, match="another process fetches into it"):
+            copy(broker, tmp_path)
+    assert path.read_bytes() == half
+    assert copy(broker, tmp_path)
 
 
 def test_a_leader_that_has_changed_is_looked_up_again(broker, tmp_path):

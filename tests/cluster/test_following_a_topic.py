@@ -11,6 +11,7 @@ from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, addresses_of
 from coterie.cluster.copying import CopyObserver, CopyPlan, _Copying, copy_partitions
 from coterie.cluster.errors import ClusterError
+from coterie.cluster.segments import CopyLock
 from coterie.log.copy_state import read_copy_state
 from coterie.server import Broker
 from support.server.copies import QUICK, copy, follow_orders
@@ -139,7 +140,7 @@ def test_old_segments_stay_once_their_topic_was_made_again(broker, tmp_path):
     async def run():
         plan = CopyPlan(tmp_path, "orders", (0,), follow=True, segment_bytes=1, keep_ms=1_000)
         async with Cluster(addresses_of(broker.bootstrap_servers), ClientConfig(QUICK)) as cluster:
-            copying = _Copying(cluster, plan, lambda: 1 << 50, CopyObserver())
+            copying = _Copying(cluster, plan, lambda: 1 << 50, CopyObserver(), CopyLock(tmp_path))
             with contextlib.ExitStack() as files:
                 view = await copying._first_view()
                 copying._open(view, files)

@@ -12,7 +12,7 @@ from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import TopicView
 from coterie.cluster.copying import CopyObserver, CopyPlan, _Copying
 from coterie.cluster.errors import Unavailable
-from coterie.cluster.segments import PartitionCopy
+from coterie.cluster.segments import CopyLock, PartitionCopy
 from coterie.log.copy_state import CopyState, write_copy_state
 from support.cluster.leader import batches
 
@@ -75,7 +75,7 @@ def followed(folder, *, view=LEADER_IS_7, now_ms=OLD_MS, answers=(), log_start=0
     plan = CopyPlan(folder, "t", (NUMBER,), follow=True, segment_bytes=1, keep_ms=STAYS_MS)
 
     async def run():
-        copying = _Copying(brokers, plan, lambda: now_ms, observer)
+        copying = _Copying(brokers, plan, lambda: now_ms, observer, CopyLock(folder))
         with contextlib.ExitStack() as open_files:
             copying._open(view, open_files)
             thinning = asyncio.ensure_future(copying._thin(view))

@@ -1,8 +1,10 @@
 """The segments of a copy, also on a disk that fails: what the state may claim."""
 
 import asyncio
+import contextlib
 import errno
 import os
+from random import Random
 
 import pytest
 
@@ -109,6 +111,45 @@ def test_a_segment_is_on_the_disk_before_the_next_one_begins(tmp_path, monkeypat
     assert synced == [2 * size, size]
 
 
+def test_few_segments_are_open_and_those_that_are_closed_are_on_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(segments, "OPEN_MAX", 3)
+    opened, ends, rng = {}, [0] * 7, Random(4)
+    with contextlib.ExitStack() as until_end:
+        made = [PartitionCopy(tmp_path / f"t-{number}", 400, opened) for number in range(7)]
+        for files in made:
+            until_end.enter_context(files)
+            files.begin(0)
+        synced = []
+        monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_ino))
+        for _ in range(60):
+            number = rng.randrange(7)
+            before = {files: files._path.stat().st_ino for files in opened}
+            made[number].append(batches(ends[number], ends[number] + 1), ends[number] + 1)
+            ends[number] += 1
+            assert len(opened) <= 3
+            assert {before[files] for files in before.keys() - opened} <= {*synced}
+    assert not opened
+    for number, end in enumerate(ends):
+        copy = b"".join(file.read_bytes() for file in sorted(made[number].folder.glob("*.log")))
+        assert copy == batches(0, end)
+
+
+def test_an_error_of_the_disk_for_a_segment_that_had_to_be_closed_is_raised(
+    tmp_path, monkeypatch, failing_disk
+):
+    monkeypatch.setattr(segments, "OPEN_MAX", 1)
+    opened = {}
+    first, second = (PartitionCopy(tmp_path / f"t-{n}", opened=opened).__enter__() for n in (0, 1))
+    first.begin(0)
+    first.append(BATCH, 1)
+    second.begin(0)
+    second.close()
+    for sync in (first.sync, first.close):
+        with pytest.raises(OSError, match="Input/output error") as raised:
+            sync()
+        assert raised.value.filename == str(tmp_path / "t-0" / f"{0:020}.log")
+
+
 def test_a_copy_is_closed_once_whatever_happens(tmp_path, monkeypatch):
     files = PartitionCopy(tmp_path / "t-0").__enter__()
     files.begin(0)
@@ -125,9 +166,9 @@ def test_a_copy_is_closed_once_whatever_happens(tmp_path, monkeypatch):
     closed = []
     close = os.close
     monkeypatch.setattr(os, "close", lambda number: (closed.append(number), close(number)))
-    files.close()  # its file is closed already; only the lock is left
+    files.close()  # its file is closed already
     files.close()
-    assert len(closed) == 1
+    assert not closed
 
 
 # ---- partitions of several leaders
@@ -164,16 +205,75 @@ def test_the_progress_of_a_copy_is_that_of_all_its_partitions(tmp_path):
     assert [(state.topic_id, state.cluster_id) for state in states] == [("id-of-t", "c")] * 2
 
 
+class Saves(CopyObserver):
+    """Stops a copy that follows after some responses; records the states that it saves.
+
+    ``now_ms`` rises by ``step_ms`` with each response, and by ``write_ms`` with each state.
+    """
+
+    def __init__(self, monkeypatch, responses, step_ms, write_ms=0):
+        self.left, self.step_ms, self.write_ms = responses, step_ms, write_ms
+        self.now_ms, self.stop = 1_796_133_900_123, asyncio.Event()
+        self.rounds = [[]]  # partition and end of each state, between two responses
+        self._write = copying.write_copy_state
+        monkeypatch.setattr(copying, "write_copy_state", self.save)
+        monkeypatch.setattr(lanes, "PAUSE_S", 0)
+
+    def save(self, folder, state):
+        self.now_ms += self.write_ms
+        self.rounds[-1].append((state.partition, state.complete_until_offset))
+        self._write(folder, state)
+
+    def progress(self, done, total):
+        self.now_ms += self.step_ms
+        self.rounds.append([])
+        self.left -= 1
+        if not self.left:
+            self.stop.set()
+
+
 @pytest.mark.parametrize(
-    ("step_ms", "saves"),  # at the list of offsets, at some of the four responses, at the end
-    [(0, 2), (4_999, 4), (5_000, 6)],
+    ("step_ms", "saved"),  # the ends of the copy: at first, and then after the list and responses
+    [(0, [None]), (2_499, [None, 2, 5]), (2_500, [None, 1, 3, 5]), (5_000, [None, 0, 1, 2, 3, 4])],
 )
-def test_states_are_saved_now_and_then_and_at_the_end(tmp_path, monkeypatch, step_ms, saves):
-    saved = []
-    monkeypatch.setattr(copying, "write_copy_state", lambda *args: saved.append(args))
-    leader = Leader({0: (0, 4)}, *({0: batches(at, at + 1)} for at in range(4)))
-    copied(tmp_path, {0: leader}, lambda: 1_796_133_900_123 + step_ms * answered(leader))
-    assert len(saved) == saves
+def test_states_are_saved_now_and_then_and_at_the_end(tmp_path, monkeypatch, step_ms, saved):
+    each = [{0: {"records": batches(at, at + 1), "highWatermark": at + 1}} for at in range(9)]
+    saves = Saves(monkeypatch, 6, step_ms)
+    leader = Leader({0: (0, 0)}, *each)
+    copied(tmp_path, {0: leader}, lambda: saves.now_ms, saves, saves.stop, follow=True)
+    *found, last = [end for of_round in saves.rounds for _, end in of_round]
+    assert found[: len(saved)] == saved
+    assert last == read_copy_state(tmp_path / "t-0").complete_until_offset >= 5
+
+
+def test_few_states_of_many_are_saved_at_a_time_and_each_in_turn(tmp_path, monkeypatch):
+    """All of them at a time stop the responses of 100,000 partitions for minutes."""
+    ends = dict.fromkeys(range(7), (0, 0))
+    leader = Leader(ends, *[dict.fromkeys(ends, b"")] * 9)
+    saves = Saves(monkeypatch, 7, 5_000, write_ms=200)
+    copied(
+        tmp_path, dict.fromkeys(ends, leader), lambda: saves.now_ms, saves, saves.stop, follow=True
+    )
+    first, *rounds, last = saves.rounds
+    assert [number for number, _ in first] == [*range(7)]
+    assert {len(saved) for saved in rounds} == {3}
+    turns = [number for saved in rounds for number, _ in saved]
+    assert turns == [at % 7 for at in range(len(turns))]
+    assert {number for number, _ in last} == {*range(7)}
+
+
+def test_a_folder_has_its_state_before_its_first_segment(tmp_path, monkeypatch):
+    """A process that was killed in between left a folder that the next one refused."""
+
+    def fail(folder, state):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(copying, "write_copy_state", fail)
+    ends = {0: (0, 0), 1: (0, 2), 2: (7, 7)}
+    leader = Leader(ends, {1: batches(0, 2)})
+    with pytest.raises(OSError, match="No space left"):
+        copied(tmp_path, dict.fromkeys(ends, leader), lambda: 1_000)
+    assert not [*tmp_path.glob("*/*.log")]
 
 
 def test_a_wait_is_said_once_until_the_leader_has_answered(tmp_path):
@@ -316,11 +416,6 @@ def test_the_partitions_of_a_copy_are_in_order_and_the_first_that_is_missing_is_
         copied(tmp_path / "none", leaders, lambda: 1_000, partitions=(16, 7, 9))
 
 
-def answered(leader):
-    """The number of responses to Fetch requests that were given."""
-    return 4 - len(leader.fetched)
-
-
 def test_the_offsets_of_a_segment_fit_into_an_index_of_int32():
     assert segments.SPAN_MAX == 2_147_483_647  # Integer.MAX_VALUE, as LogSegment checks
 
@@ -377,20 +472,6 @@ def test_a_damaged_batch_before_the_last_piece_of_a_segment_cuts_nothing(tmp_pat
     with PartitionCopy(tmp_path) as files:
         assert (files.next_offset, files.cut_bytes) == (4, 0)
     assert path.read_bytes() == data
-
-
-def test_what_another_process_is_writing_is_not_cut(tmp_path):
-    folder = tmp_path / "made" / "with" / "t-0"
-    with PartitionCopy(folder) as files:
-        files.begin(0)
-        files.append(batches(0, 2), 2)
-        path = folder / f"{0:020}.log"
-        half = batches(2, 3)[:30]
-        with path.open("ab") as file:
-            file.write(half)
-        with pytest.raises(LogError, match="another process fetches into it"):
-            PartitionCopy(folder).__enter__()
-        assert path.read_bytes() == batches(0, 2) + half
 
 
 def test_an_empty_segment_says_where_its_copy_goes_on_and_no_segment_does_not(tmp_path):

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from coterie._core.codec.compression import partition_for
 from coterie.cluster.cluster import Backoff, Cluster, TopicView
 from coterie.cluster.errors import ClusterError, Damaged, MadeAgain, NoTopic, Unavailable
 from coterie.cluster.lanes import CopiedPartition, Lane, fetch_request, fetched_rows
-from coterie.cluster.segments import SEGMENT_BYTES, PartitionCopy
+from coterie.cluster.segments import SEGMENT_BYTES, CopyLock, PartitionCopy
 from coterie.cluster.stopping import run_until
 from coterie.cluster.thinning import drop_replaced, old_segments, thin
 from coterie.errors import CoterieError, LogError
@@ -39,6 +40,7 @@ __all__ = ["CopyObserver", "CopyPlan", "CopyResult", "copy_partitions"]
 RESPONSES_BYTES = 64 << 20  # of the responses of all leaders that are awaited at a time
 THIN_BYTES = 1 << 20  # of a response: it comes in time over a slow link
 SAVE_AFTER_MS = 5_000
+SAVE_MS = 500  # of saving at a time; the states of 100,000 partitions take minutes
 THIN_EVERY_S = 60.0
 NOT_WRITTEN = "has segments that coterie fetch did not write; choose another folder"
 
@@ -155,34 +157,42 @@ async def copy_partitions(
     """
     _refuse_other_folders(plan)
     observer, stop = observer or CopyObserver(), stop or asyncio.Event()
-    while True:
-        copying = _Copying(cluster, plan, now_ms, observer)
-        try:
-            with contextlib.ExitStack() as open_files:
-                await run_until(stop, copying.run(open_files))
-            copying.refuse_damage()
-            return copying.results()
-        except MadeAgain as error:
-            if not plan.follow:
-                raise
-            aside = put_aside(plan.out, plan.topic, error.topic_id)
-            what = f"topic {plan.topic} was made again; its copy begins anew"
-            observer.notice(f"{what}; the old one is {', '.join(map(str, aside))}")
+    with CopyLock(plan.out) as lock:
+        while True:
+            copying = _Copying(cluster, plan, now_ms, observer, lock)
+            try:
+                with contextlib.ExitStack() as open_files:
+                    await run_until(stop, copying.run(open_files))
+                copying.refuse_damage()
+                return copying.results()
+            except MadeAgain as error:
+                if not plan.follow:
+                    raise
+                aside = put_aside(plan.out, plan.topic, error.topic_id)
+                what = f"topic {plan.topic} was made again; its copy begins anew"
+                observer.notice(f"{what}; the old one is {', '.join(map(str, aside))}")
 
 
 class _Copying:
     def __init__(
-        self, cluster: Cluster, plan: CopyPlan, now_ms: Callable[[], int], observer: CopyObserver
+        self,
+        cluster: Cluster,
+        plan: CopyPlan,
+        now_ms: Callable[[], int],
+        observer: CopyObserver,
+        lock: CopyLock,
     ) -> None:
         self._cluster, self._plan, self._now_ms, self._observer = cluster, plan, now_ms, observer
+        self._lock = lock
         limit_s = cluster.config.whole("default.api.timeout.ms") / 1000
         self._backoff = Backoff(cluster.config, None if plan.follow else limit_s)
         self._partitions: list[CopiedPartition] = []
         self._waiting: list[CopiedPartition] = []
         self._lanes: dict[asyncio.Task[None], Lane] = {}
         self._connected: set[tuple[int, int]] = set()  # leader and number of each lane
-        self._saved_ms = 0
-        self._saved: set[int] = set()
+        self._saved_ms = now_ms()
+        self._saved: dict[int, CopyState] = {}
+        self._to_save: deque[CopiedPartition] = deque()  # the one that is due next comes first
         self._was_complete = self._is_waiting = False
         self._cluster_id: str | None = None
         self._topic_id: str | None = None
@@ -285,10 +295,12 @@ class _Copying:
 
     def _open(self, view: TopicView, open_files: contextlib.ExitStack) -> None:
         """Open the folders of the partitions, before anything is fetched."""
-        for number in _numbers(self._plan, view):
+        numbers, opened = _numbers(self._plan, view), dict[PartitionCopy, int]()
+        self._lock.take()
+        for number in numbers:
             name = f"{view.name}-{number}"
             folder = self._plan.out / name
-            files = PartitionCopy(folder, self._plan.segment_bytes)
+            files = PartitionCopy(folder, self._plan.segment_bytes, opened)
             open_files.enter_context(files)
             if self._plan.keep_ms is not None:
                 drop_replaced(folder)
@@ -298,7 +310,7 @@ class _Copying:
                 name,
                 files,
                 state,
-                self._new_state(view, number),
+                self._new_state(view, number, folder),
                 leader_epoch=files.leader_epoch,
             )
             open_files.callback(self._save, partition)
@@ -307,11 +319,14 @@ class _Copying:
                 self._observer.notice(f"{name}: {cut}")
             self._partitions.append(partition)
         self._waiting = list(self._partitions)
+        self._to_save.extend(self._partitions)
 
-    def _new_state(self, view: TopicView, number: int) -> Callable[[int], CopyState]:
+    def _new_state(self, view: TopicView, number: int, folder: Path) -> Callable[[int], CopyState]:
         def make(log_start: int) -> CopyState:
             ids = (self._cluster.cluster_id, view.topic_id)
-            return CopyState(view.name, number, *ids, log_start, self._now_ms(), log_start)
+            state = CopyState(view.name, number, *ids, log_start, self._now_ms(), log_start)
+            self._put_state(folder, state)  # before a segment: see `_state_of`
+            return state
 
         return make
 
@@ -403,22 +418,32 @@ class _Copying:
         done = sum(p.position - p.state.first_offset for p in begun if p.state is not None)
         total = sum(p.end - p.state.first_offset for p in begun if p.state is not None)
         self._observer.progress(done, max(done, total))
-        now_ms = self._now_ms()
-        is_due = now_ms - self._saved_ms >= SAVE_AFTER_MS
-        if is_due:
-            self._saved_ms = now_ms
-        for partition in begun:
-            if is_due or partition.number not in self._saved:  # a state first: see `_state_of`
-                self._save(partition)
+        self._save_some()
         if not self._was_complete and all(p.is_complete for p in self._partitions):
             self._was_complete = True
             self._observer.complete(min(_complete_ms(p) for p in self._partitions))
 
+    def _save_some(self) -> None:
+        """Save states now and then, and no longer than a tenth of the time."""
+        began_ms = self._now_ms()
+        if began_ms - self._saved_ms < SAVE_AFTER_MS:
+            return
+        for _ in range(len(self._to_save)):
+            self._save(self._to_save[0])
+            self._to_save.rotate(-1)
+            if self._now_ms() - began_ms >= SAVE_MS:
+                break
+        self._saved_ms = self._now_ms()
+
     def _save(self, partition: CopiedPartition) -> None:
-        if partition.state is not None:
+        state = partition.state
+        if state is not None and state is not self._saved.get(partition.number):
             partition.files.sync()  # the state must not claim what the disk may lose
-            write_copy_state(partition.files.folder, partition.state)
-            self._saved.add(partition.number)
+            self._put_state(partition.files.folder, state)
+
+    def _put_state(self, folder: Path, state: CopyState) -> None:
+        write_copy_state(folder, state)
+        self._saved[state.partition] = state
 
     def refuse_damage(self) -> None:
         """Raise ClusterError if the broker's log is damaged: what follows is not in the copy."""

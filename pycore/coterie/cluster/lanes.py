@@ -238,6 +238,7 @@ class Lane:
                 self._notice(notice)
             if partition.position >= partition.end:
                 partition.complete(requested_ms)
+            await asyncio.sleep(0)  # each may have written files
         self._written([], False)
 
     async def _fetch(self, connection: Connection) -> None:
