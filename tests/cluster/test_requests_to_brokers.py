@@ -6,6 +6,7 @@ import re
 import socket
 import ssl
 import tracemalloc
+import weakref
 from io import BytesIO
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from coterie.cluster import cluster, connection_failures, connections, groups
 from coterie.cluster.client_config import ClientConfig
 from coterie.cluster.cluster import Cluster, TopicView, _topic_of
 from coterie.cluster.connection_failures import Place, not_connected, tls_failure
-from coterie.cluster.connections import FRAME_BYTES_MAX, Connection
+from coterie.cluster.connections import FRAME_BYTES_MAX, SETUP_BYTES_MAX, Connection
 from coterie.cluster.end_offsets import EARLIEST, end_offsets
 from coterie.cluster.errors import ClusterError, NoTopic, Unavailable, refusal
 from coterie.cluster.probing import CLOSED, Spoken
@@ -94,7 +95,7 @@ class Link:
 def test_a_request_to_any_broker_goes_to_one_that_is_connected(monkeypatch):
     links = []
 
-    async def connect(host, port, security, config, setup_s):
+    async def connect(host, port, security, config, setup_s, one_at_a_time):
         links.append(Link((host, port)))
         return links[-1]
 
@@ -237,13 +238,32 @@ def test_a_response_with_more_than_was_requested_takes_no_memory(
 
 def test_a_response_may_have_what_was_requested():
     body = {"topics": [{"partitions": [7] * 2_000}, {"partitions": [7]}]}
-    assert connections.elements_max("Fetch", body) == 3_001
+    assert connections.elements_max("Fetch", body) == 16 * 3_001
     key = connections.BY_NAME["Fetch"].key
     frame = encode_response(key, 11, fetched(9))
-    (topic,) = decode_response(key, 11, frame, elements_max=10).body["responses"]
-    assert len(topic["partitions"]) == 9
+    fields = 2 + 9 * 8  # of the topic, and of its partitions
+    read = decode_response(key, 11, frame, elements_max=fields)
+    assert len(read.body["responses"][0]["partitions"]) == 9
     with pytest.raises(WireError, match="partitions: 9 elements, more than were requested"):
-        decode_response(key, 11, frame, elements_max=9)
+        decode_response(key, 11, frame, elements_max=fields - 1)
+
+
+def test_the_largest_responses_that_are_read_take_a_known_memory():
+    """As many elements as are let in: of structs with few fields, with many, and of numbers."""
+    part = {"partitionIndex": 0, "errorCode": 0, "leaderId": 300, "leaderEpoch": 0}
+    lists = ("replicaNodes", "isrNodes", "offlineReplicas")
+    topic = {"errorCode": 0, "name": "t", "isInternal": True}
+    body = {"brokers": [], "clusterId": "c", "controllerId": 1}
+    for count, numbers in ((15_000, 0), (9_000, 2), (1, 41_000)):
+        parts = [part | dict.fromkeys(lists, [300] * numbers)] * count
+        answer = body | {"topics": [topic | {"partitions": parts}]}
+        frame = encode_response(3, 9, answer)
+        tracemalloc.start()
+        read = decode_response(3, 9, frame, elements_max=connections.ELEMENTS_MAX // 16)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(read.body["topics"][0]["partitions"]) == count
+        assert peak < 12_000_000  # a sixteenth of 0.2 GB
 
 
 # ---- groups
@@ -612,21 +632,110 @@ def test_a_response_belongs_to_the_request_with_its_number(number):
     assert frame_of("Fetch").parse_response_header(frame).correlation_id == number
 
 
+class Frames:
+    """A stream that gives each frame when it is released; ``read``: what is read now."""
+
+    def __init__(self):
+        self.read, self.released = [], asyncio.Event()
+
+    async def readexactly(self, size):
+        self.read.append(size)
+        await self.released.wait()
+
+
+def frame(stream, size, *, is_set_up=True, body=None, lock=None):
+    link = connections._Link("h", 1)
+    link.one_at_a_time = lock or asyncio.Lock()
+    if is_set_up:
+        link.frame_bytes_max = FRAME_BYTES_MAX
+    if body is not None:
+        link._requests.append((1, connections._Frame(connections.BY_NAME["Fetch"], body), None))
+    return link.frame(stream, size)
+
+
 @pytest.mark.parametrize(
-    ("size", "is_read"),
-    [(0, True), (FRAME_BYTES_MAX, True), (FRAME_BYTES_MAX + 1, False), (-1, False)],
-)
-def test_a_frame_is_read_up_to_the_longest_and_no_longer_one(size, is_read):
-    read = []
+    ("size", "is_set_up", "is_read"),
+    [
+        (0, True, True), (FRAME_BYTES_MAX, True, True), (FRAME_BYTES_MAX + 1, True, False),
+        (-1, True, False), (SETUP_BYTES_MAX, False, True), (SETUP_BYTES_MAX + 1, False, False),
+    ],
+)  # fmt: skip
+def test_a_frame_is_read_up_to_the_longest_and_no_longer_one(size, is_set_up, is_read):
+    """Versions of APIs in 120 MB took 1.6 GB, and more than 90 s."""
+
+    async def read():
+        stream = Frames()
+        stream.released.set()
+        if is_read:
+            await frame(stream, size, is_set_up=is_set_up)
+        else:
+            with pytest.raises(ClusterError, match="not Kafka's protocol"):
+                await frame(stream, size, is_set_up=is_set_up)
+        assert stream.read == [size] * is_read
+
+    run(read())
+
+
+def test_frames_that_are_longer_than_requested_come_one_at_a_time():
+    """50 leaders that sent 126 MB each took 6 GB."""
+    requested = connections.UNREQUESTED_BYTES + 5_000_000
+
+    async def read():
+        stream, lock = Frames(), asyncio.Lock()
+        tasks = [
+            asyncio.ensure_future(frame(stream, size, body={"maxBytes": 5_000_000}, lock=lock))
+            for size in (requested, requested + 1, requested + 2, requested)
+        ]
+        await asyncio.sleep(0)
+        assert stream.read == [requested, requested + 1, requested]
+        stream.released.set()
+        await asyncio.gather(*tasks)
+        assert stream.read[3:] == [requested + 2]
+
+    run(read())
+
+
+def test_a_connection_holds_no_response_while_it_waits_for_the_next_one():
+    """The library's loop held the last frame of each connection."""
+    frames = []
+
+    class Waits(Exception):
+        pass
 
     class Stream:
         async def readexactly(self, size):
-            read.append(size)
+            if size != 4:
+                return frames.append(weakref.ref(found := Waits())) or found
+            if frames:
+                assert [frame() for frame in frames] == [None]
+                raise Waits
+            return b"\0\0\0\7"
 
-    bounded = connections._Bounded(Stream())
-    if is_read:
-        run(bounded.readexactly(size))
-    else:
-        with pytest.raises(ClusterError, match="not Kafka's protocol"):
-            run(bounded.readexactly(size))
-    assert read == [size] * is_read
+    async def read():
+        link = connections._Link("h", 1)
+        link._reader, link._handle_frame = Stream(), lambda frame: None
+        with pytest.raises(Waits):
+            await link._read(lambda: link)
+        link._reader = None  # it is not connected
+
+    run(read())
+
+
+def test_an_error_that_stays_holds_no_response():
+    """Each held the frames of its calls, and those the response, until all groups were read."""
+    rows = {"groups": [{"groupId": "other"}]}
+    cluster = Scripted(DescribeGroups=rows)
+    _, failed = run(groups.live_groups(cluster, ["g", "h"]))
+    assert [(e.__traceback__, e.__context__, e.__cause__) for e in failed.values()] == [
+        (None, None, None)
+    ] * 2
+
+
+def test_assignments_that_are_too_large_are_one_line():
+    """One member's assignment of 100 MB took 0.7 GB, if all of its partitions were 0."""
+    member = {"memberId": "m", "clientId": "", "clientHost": ""}
+    member["memberAssignment"] = bytes(groups.ASSIGNMENTS_BYTES_MAX // 2 + 1)
+    row = {"errorCode": 0, "groupId": "g", "groupState": "Stable", "protocolData": "range"}
+    cluster = Scripted(DescribeGroups={"groups": [row | {"members": [member] * 2}]})
+    with pytest.raises(ClusterError, match="group 'g': assignments of 8,388,610 bytes: too many"):
+        run(groups.describe(cluster, "g"))

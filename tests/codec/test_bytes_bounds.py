@@ -17,7 +17,7 @@ from coterie.log.folders import cut_points
 from support import golden_data
 from support.log_writer import batch, commit, varint
 
-GZIP, SNAPPY, LZ4 = 1, 2, 3
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
 def records_of(data):
@@ -383,3 +383,21 @@ def test_an_unknown_key_version_says_the_version_of_its_value_if_it_has_one():
         (b"\0", None, "shorter than a version"),
     ):
         assert decode_value(99, value) == {"version": version, "raw": value, "error": error}
+
+
+def compressed(codec, packed, count):
+    """A batch of a codec with a right checksum."""
+    rest = struct.pack(">hiqqqhii", codec, count - 1, 7, 7, -1, -1, -1, count) + packed
+    return struct.pack(">qiibI", 0, 9 + len(rest), 0, 2, crc32c(rest)) + rest
+
+
+def test_a_batch_has_a_million_records_at_most_and_256_mib_of_them():
+    """20 kB that were made for it took 8 GB."""
+    count, smallest = (1 << 20) + 1, bytes([12, 0, 0, 0, 1, 1, 0])
+    reader = LogReader(compressed(ZSTD, compress(ZSTD, smallest * count), count))
+    assert list(reader) == []
+    assert reader.faults[0].detail == "a batch of more than 1048576 records"
+    claim_of_256_mib_and_a_byte = bytes([0x81, 0x80, 0x80, 0x80, 0x01])
+    reader = LogReader(compressed(SNAPPY, claim_of_256_mib_and_a_byte + bytes(13 << 20), 1))
+    assert list(reader) == []
+    assert "only 268435456 are allowed" in reader.faults[0].detail

@@ -136,6 +136,7 @@ class Cluster:
         self._reached: set[tuple[str, int]] = set()
         self._source = ""  # the broker that gave the addresses of the others
         self._security: Security | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def __aenter__(self) -> Cluster:
         self._security = Security.of(self.config)
@@ -260,7 +261,9 @@ class Cluster:
                 if address not in self._reached:  # half, and of all bootstrap addresses together
                     setup_s /= 2 * len(self._bootstrap)
                 try:
-                    found = await connect(*address, self._security, self.config, setup_s)
+                    found = await connect(
+                        *address, self._security, self.config, setup_s, self._one_at_a_time
+                    )
                 except Unreached as error:
                     if address in self._reached:
                         raise Unavailable(f"{name}{error}") from error

@@ -1,8 +1,9 @@
 """Connections to brokers: frames of ``coterie.wire`` over the client library's connections.
 
 aiokafka opens the connection, with TLS and SASL, and pairs responses with requests. It gets frames
-that are already encoded, and gives the frames that come back, unread. A frame that is longer than
-``FRAME_BYTES_MAX`` ends the connection before it is read.
+that are already encoded, and gives the frames that come back, unread. Memory is bounded whatever a
+broker sends: a frame that is longer than ``FRAME_BYTES_MAX`` ends the connection before it is read,
+longer ones than were requested come one at a time, and lists have a limit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -37,8 +38,10 @@ from coterie.wire import APIS, Api, decode_response, encode_request
 __all__ = ["FRAME_BYTES_MAX", "Connection", "Security", "connect"]
 
 FRAME_BYTES_MAX = 128 << 20  # a batch has 100 MiB at most, as a request (socket.request.max.bytes)
-ELEMENTS_MAX = 1_000_000  # a topic of 100,000 partitions with three replicas; 0.5 GB at most
-ELEMENTS_OF_FETCH = 1_000
+SETUP_BYTES_MAX = 1 << 20  # before it is set up: versions of APIs, and tokens of 64 KiB at most
+UNREQUESTED_BYTES = 1 << 20  # of a frame, beyond what was requested, beside other frames
+ELEMENTS_MAX = 2_000_000  # a topic of 100,000 partitions with three replicas
+ELEMENTS_OF_FETCH, FIELDS_OF_FETCH = 1_000, 16
 BY_NAME = {api.name: api for api in APIS.values()}
 NEWEST = {  # later ones have no names of topics, or are for many groups at once
     **{"Fetch": 13, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3},
@@ -52,11 +55,13 @@ logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # errors are ra
 def elements_max(api: str, body: dict[str, Any]) -> int:
     """Return the most elements of lists that a response may have, which bounds its memory.
 
-    A Fetch response has no more partitions than the request, and at most a few brokers.
+    A struct counts once for each of its fields. A Fetch response has no more partitions than the
+    request, and at most a few brokers.
     """
     if api != "Fetch":
         return ELEMENTS_MAX
-    return ELEMENTS_OF_FETCH + sum(len(topic["partitions"]) for topic in body["topics"])
+    partitions = sum(len(topic["partitions"]) for topic in body["topics"])
+    return FIELDS_OF_FETCH * (ELEMENTS_OF_FETCH + partitions)
 
 
 class Security(NamedTuple):
@@ -128,25 +133,13 @@ class _Header(NamedTuple):
     correlation_id: int
 
 
-class _Bounded:
-    """A stream of frames that refuses long ones before it reads them."""
-
-    def __init__(self, stream: asyncio.StreamReader) -> None:
-        self._stream = stream
-
-    async def readexactly(self, size: int) -> bytes:
-        if not 0 <= size <= FRAME_BYTES_MAX:
-            raise FrameTooLong(f"announces a frame of {size:,} bytes: not Kafka's protocol?")
-        return await self._stream.readexactly(size)
-
-    def at_eof(self) -> bool:
-        return self._stream.at_eof()
-
-
 class _Link(AIOKafkaConnection):  # type: ignore[misc]
     """The library's connection, with bounded frames."""
 
     _reader: Any
+    _requests: Any
+    frame_bytes_max = SETUP_BYTES_MAX
+    one_at_a_time: asyncio.Lock
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
@@ -154,10 +147,25 @@ class _Link(AIOKafkaConnection):  # type: ignore[misc]
         found: Mapping[int, tuple[int, int]] = self._versions
         return found
 
-    def _create_reader_task(self) -> asyncio.Task[None]:
-        self._reader = _Bounded(self._reader)
-        task: asyncio.Task[None] = super()._create_reader_task()
-        return task
+    @staticmethod
+    async def _read(reference: Callable[[], _Link]) -> None:
+        """Read frames; unlike the library's, hold none while the next one is waited for."""
+        link = reference()
+        reader = link._reader
+        while True:
+            size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
+            link._handle_frame(await link.frame(reader, size))
+
+    async def frame(self, reader: asyncio.StreamReader, size: int) -> bytes:
+        """Read a frame; refuse a long one before."""
+        if not 0 <= size <= self.frame_bytes_max:
+            raise FrameTooLong(f"announces a frame of {size:,} bytes: not Kafka's protocol?")
+        request = self._requests[0][1] if self._requests else None
+        requested = request.body.get("maxBytes", 0) if isinstance(request, _Frame) else 0
+        if size <= requested + UNREQUESTED_BYTES:
+            return await reader.readexactly(size)
+        async with self.one_at_a_time:
+            return await reader.readexactly(size)
 
 
 class Connection:
@@ -218,9 +226,16 @@ class Connection:
 
 
 async def connect(
-    host: str, port: int, security: Security, config: ClientConfig, setup_s: float
+    host: str,
+    port: int,
+    security: Security,
+    config: ClientConfig,
+    setup_s: float,
+    one_at_a_time: asyncio.Lock,
 ) -> Connection:
     """Connect to a broker, and log in, in ``setup_s`` seconds; half of it again finds out why not.
+
+    ``one_at_a_time``: of the frames that are longer than requested, of all connections.
 
     Raises
     ------
@@ -240,6 +255,7 @@ async def connect(
         ssl_context=security.tls,
         **security.sasl,
     )
+    link.one_at_a_time = one_at_a_time
     try:
         looked_up = _look_up(host, port)
         await asyncio.wait_for(_set_up(looked_up, link), setup_s)
@@ -256,6 +272,7 @@ async def connect(
             await other_listener(place)
             or ClusterError(f"{place.address}: the connection cannot be set up ({what})")
         ) from error
+    link.frame_bytes_max = FRAME_BYTES_MAX
     return Connection(link, place)
 
 

@@ -20,7 +20,14 @@ from typing import Any
 
 from coterie._core.codec.compression import partition_for
 from coterie.cluster.cluster import Backoff, Cluster, TopicView
-from coterie.cluster.errors import ClusterError, Damaged, MadeAgain, NoTopic, Unavailable
+from coterie.cluster.errors import (
+    ClusterError,
+    Damaged,
+    MadeAgain,
+    NoTopic,
+    Unavailable,
+    without_calls,
+)
 from coterie.cluster.lanes import CopiedPartition, Lane, fetch_request, fetched_rows
 from coterie.cluster.segments import SEGMENT_BYTES, CopyLock, PartitionCopy
 from coterie.cluster.stopping import run_until
@@ -369,15 +376,18 @@ class _Copying:
         # A broker answers a Fetch request that waits for records before it reads the next request.
         number = next(n for n in itertools.count(1) if (leader, n) not in self._connected)
         self._connected.add((leader, number))
+        failure = None
         try:
             await lane.run(await self._cluster.connection(leader, number))
         except Unavailable as error:
             lane.error = error
-        except ClusterError:
-            await self._view()  # raises if the reason is that the topic was made again
-            raise
+        except ClusterError as error:
+            failure = without_calls(error)
         finally:
             self._connected.remove((leader, number))
+        if failure is not None:
+            await self._view()  # raises if the reason is that the topic was made again
+            raise failure
 
     def _reap(self) -> Unavailable | None:
         """Take the lanes that have ended; return why partitions go on waiting."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from coterie.errors import CoterieError
 from coterie.values import Error
 from coterie.wire.apis import name_of
@@ -15,7 +17,10 @@ __all__ = [
     "Unavailable",
     "Unreached",
     "refusal",
+    "without_calls",
 ]
+
+Failure = TypeVar("Failure", bound="ClusterError")
 
 
 class ClusterError(CoterieError):
@@ -98,3 +103,12 @@ def refusal(code: int, where: str, needed: str) -> ClusterError:
     what = f"error {code}" if name == "UNKNOWN_SERVER_ERROR" and code != -1 else name
     kind = Unavailable if code in _PASSING else ClusterError
     return kind(f"{where}: the broker answers {what}")
+
+
+def without_calls(error: Failure) -> Failure:
+    """Return an error without the calls it went through: they hold the response that it is about.
+
+    For errors that stay while other responses come.
+    """
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)

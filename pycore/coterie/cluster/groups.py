@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from coterie.cluster.cluster import Cluster
 from coterie.cluster.connections import Connection
-from coterie.cluster.errors import ClusterError, refusal
+from coterie.cluster.errors import ClusterError, refusal, without_calls
 from coterie.cluster.responses import rows_by_place
 from coterie.errors import CorruptData
 from coterie.log.consumer_protocol import owned_partitions
@@ -33,6 +33,7 @@ UNDECIDED = {  # of a commit: the coordinator moved, or its log did not answer i
     Error.NOT_COORDINATOR,
     Error.REQUEST_TIMED_OUT,
 }
+ASSIGNMENTS_BYTES_MAX = 8 << 20  # of a group: two million partitions
 GROUPS_AT_ONCE = 64  # so that no request waits for thousands before it
 
 
@@ -123,6 +124,9 @@ def _consumer_group(row: Row) -> Row:
 
 def _classic_group(row: Row) -> Row:
     is_stable = row["groupState"] == "Stable"
+    size = sum(len(member["memberAssignment"]) for member in row["members"])
+    if size > ASSIGNMENTS_BYTES_MAX:
+        raise ClusterError(f"group {row['groupId']!r}: assignments of {size:,} bytes: too many")
     members = []
     for member in row["members"]:
         found = {
@@ -198,7 +202,7 @@ async def live_groups(
                     return
                 offsets = await committed(cluster, group)
             except ClusterError as error:
-                failed[group] = error
+                failed[group] = without_calls(error)
                 return
         row["offsets"] = [
             {"topic": topic, "partition": number, **fields}

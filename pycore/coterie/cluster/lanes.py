@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 
 from coterie.cluster.connections import Connection
 from coterie.cluster.end_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
-from coterie.cluster.errors import ClusterError, Damaged, NoPermission, Unavailable, refusal
+from coterie.cluster.errors import (
+    ClusterError,
+    Damaged,
+    NoPermission,
+    Unavailable,
+    refusal,
+    without_calls,
+)
 from coterie.cluster.responses import rows_by_place
 from coterie.cluster.segments import Batches, PartitionCopy, sound_batches
 from coterie.log.copy_state import CopyState
@@ -215,7 +222,7 @@ class Lane:
             await self._list(connection)
             await self._fetch(connection)
         except Unavailable as error:
-            self.error = error
+            self.error = without_calls(error)
 
     def unfinished(self) -> list[CopiedPartition]:
         """Return the partitions that go on in another lane."""
@@ -250,8 +257,8 @@ class Lane:
             while True:
                 taken: list[_Taken] = []
                 if pending is not None:
-                    response, pending = await pending, None
-                    taken = self._take(response)
+                    taken = self._take(await pending)
+                    pending = None  # it has the response
                     took_s = clock() - requested_s
                     self._fit(sum(len(part.data) for part in taken), took_s)
                     if not any(part.batches for part in taken) and took_s < self._wait_ms / 1000:

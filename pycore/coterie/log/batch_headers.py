@@ -37,6 +37,7 @@ V2_BYTES = 61  # of a header of magic 2
 LENGTH_AT, EPOCH_AT, MAGIC_AT, V2_CRC_AT, CRC_FROM, DELTA_AT, COUNT_AT = 8, 12, 16, 17, 21, 23, 57
 NO_EPOCH = -1
 LAST_BYTES = 64 << 10
+ROWS = 10_000  # that become Python objects at a time
 
 
 def batch_headers(data: Buffer) -> NDArray[Any]:
@@ -76,7 +77,8 @@ def sound_headers(data: Buffer, *, is_response: bool = False) -> NDArray[Any]:
     headers, view = batch_headers(data), memoryview(data)
     end, offset = 0, -1
     fields = ("position", "size", "base_offset", "last_offset", "crc", "magic")
-    rows = zip(*(headers[name].tolist() for name in fields), strict=True)
+    pieces = (headers[list(fields)][at : at + ROWS] for at in range(0, len(headers), ROWS))
+    rows = (row for piece in pieces for row in piece.tolist())
     for count, (position, size, base, last, crc, magic) in enumerate(rows):
         if 0 <= base <= offset:
             return headers[: max(count - 1, 0)]

@@ -101,7 +101,8 @@ class Codec:
     ) -> Response:
         """Decode the response to a request of that API and version; see ``decode_request``.
 
-        ``elements_max``: of all lists together, which bounds the memory. None: as many as fit.
+        ``elements_max``: of all lists together, which bounds the memory; a struct counts once for
+        each of its fields. None: as many as fit.
 
         Raises
         ------

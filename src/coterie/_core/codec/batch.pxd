@@ -91,6 +91,7 @@ cdef class Records:
     cdef int reserve(self, Py_ssize_t count) except -1 nogil
     cdef int parse_v2(self, const Batch* batch, const uint8_t* at,
                       const uint8_t* end) except -1 nogil
+    cdef int too_many(self) except -1 nogil
     cdef int parse_single(self, const Batch* batch) except -1 nogil
     cdef int parse_wrapper(self, const Batch* batch) except -1
     cdef int parse_inner(self, const uint8_t* at, const uint8_t* end) except -1 nogil

@@ -47,6 +47,10 @@ cdef enum:
     V1_HEADER = 34
     GZIP = 1
     ZSTD = 4
+    # Kafka sets no bounds, but a coordinator appends at most max.message.bytes (1 MiB) before they
+    # are compressed. A batch of 20 kB that was made for it would take 8 GB.
+    RECORDS_MAX = 1 << 20        # of a batch
+    DECOMPRESSED_MAX = 256 << 20 # bytes of a batch
 
 KINDS = (None, "length", "tail", "magic", "crc", "codec", "records", "marker", "key", "value")
 FRAME_DETAIL = {
@@ -251,7 +255,8 @@ cdef class Records:
     cdef const uint8_t* decompressed_from(self, const Batch* batch, const uint8_t* at,
                                           int64_t size, int64_t* out_size) except? NULL:
         cdef const uint8_t[::1] view
-        self.decompressed_data = decompress(batch.codec, at[:size], batch.magic)
+        self.decompressed_data = decompress(batch.codec, at[:size], batch.magic,
+                                            DECOMPRESSED_MAX)
         self.decompressed = True
         view = self.decompressed_data
         out_size[0] = view.shape[0]
@@ -268,6 +273,8 @@ cdef class Records:
             with gil:
                 self.detail = f"the batch says {count} records in {end - at} bytes"
             return FAULT_RECORDS
+        if count > RECORDS_MAX:
+            return self.too_many()
         self.reserve(count)
         for i in range(count):
             if record_v2(&cur, batch, &self.items[i]) != OK:
@@ -280,6 +287,11 @@ cdef class Records:
             return FAULT_RECORDS
         self.count = count
         return NO_FAULT
+
+    cdef int too_many(self) except -1 nogil:
+        with gil:
+            self.detail = f"a batch of more than {RECORDS_MAX} records"
+        return FAULT_RECORDS
 
     cdef int parse_single(self, const Batch* batch) except -1 nogil:
         """Parse a legacy message that is not compressed: it is its own batch."""
@@ -347,6 +359,8 @@ cdef class Records:
                 with gil:
                     self.detail = f"a message of magic {magic}, attributes {at[17]} in a set"
                 return FAULT_RECORDS
+            if self.count == RECORDS_MAX:
+                return self.too_many()
             self.reserve(self.count + 1)
             out = &self.items[self.count]
             out.offset = load_i64(at)

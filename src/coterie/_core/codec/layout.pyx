@@ -452,9 +452,11 @@ cdef object read_list(Reading* r, const Step* step, bint flexible):
         if step.nullable:
             return None
         raise refused(r, <str>step.name, NEGATIVE)
-    if count > r.elements:
+    # A struct counts once for each of its fields, because its memory grows with them.
+    n = <Py_ssize_t>count * (max(1, layout.plan.count) if step.item == STRUCT else 1)
+    if n > r.elements:
         raise broken(r, f"{<str>step.name}: {count} elements, more than were requested")
-    r.elements -= count
+    r.elements -= n
     left = remaining(&r.cur)
     if step.item == STRUCT and r.source == FRAME:
         least = layout.least
