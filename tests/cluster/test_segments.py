@@ -22,6 +22,7 @@ from coterie.messages import encode_batch, partition_for
 from coterie.server import Broker
 from support.cluster.leader import Leader, batches, copied
 from support.commandline import fails
+from support.descriptors import few_more
 from support.log_writer import batch, commit
 from support.server.groups_of_a_broker import TOPIC, commit_offsets
 
@@ -132,6 +133,26 @@ def test_few_segments_are_open_and_those_that_are_closed_are_on_the_disk(tmp_pat
     for number, end in enumerate(ends):
         copy = b"".join(file.read_bytes() for file in sorted(made[number].folder.glob("*.log")))
         assert copy == batches(0, end)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_the_partitions_of_a_topic_share_few_descriptors(tmp_path, monkeypatch, follow):
+    monkeypatch.setattr(segments, "OPEN_MAX", 4)
+    ends, stop = {number: (0, number % 3) for number in range(40)}, asyncio.Event()
+    some = [number for number, (_, end) in ends.items() if end]
+
+    class Complete(CopyObserver):
+        def complete(self, at_ms):
+            stop.set()
+
+    every = {number: batches(0, end) for number, (_, end) in ends.items()}
+    sent = every if follow else {number: every[number] for number in some}
+    leader = Leader(ends, sent, *[dict.fromkeys(ends, b"")] * 9)
+    with few_more(12):
+        copied(tmp_path, dict.fromkeys(ends, leader), lambda: 1, Complete(), stop, follow=follow)
+    for number, data in every.items():
+        assert (tmp_path / f"t-{number}" / f"{0:020}.log").read_bytes() == data
+        assert read_copy_state(tmp_path / f"t-{number}").complete_until_ms == 1
 
 
 def test_an_error_of_the_disk_for_a_segment_that_had_to_be_closed_is_raised(

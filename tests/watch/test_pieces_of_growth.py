@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.errors import LogError
 from coterie.log.folders import find_segments
 from coterie.watch import growth
 from coterie.watch.growth import Growth, PartitionFiles, ends_of_pieces, pieces_of, up_to
@@ -55,6 +56,14 @@ def log(tmp_path):
 
 def grown(log):
     return PartitionFiles().grown(find_segments([log.home]).segments)
+
+
+def test_a_file_that_was_replaced_meanwhile_is_not_read(log):
+    found, path = grown(log), log.folder / f"{0:020}.log"
+    (aside := log.folder / "aside").write_bytes(path.read_bytes())
+    aside.replace(path)
+    with pytest.raises(LogError, match=r"0\.log: was replaced while it was read"):
+        list(pieces_of(found[0]))
 
 
 def places(growths):

@@ -20,6 +20,7 @@ from coterie.watch import snapshot
 from coterie.watch.totals import Mark, nothing
 from coterie.watch.watcher import Watcher
 from coterie.watch.web import Web
+from support.descriptors import few_more
 from support.growing_log import GrowingLog
 from support.insight.compacted_logs import Written
 from support.log_writer import commit, each
@@ -224,6 +225,24 @@ def test_a_watcher_knows_after_its_start_whether_the_topic_was_made_again(
         ids = [None if topic_id == "-" else topic_id]
         found = commits_after(tmp_path / str(number), ids, tmp_path / "data")
         assert found == ([count], 0, again if number == len(lives) - 1 else [])
+
+
+@pytest.mark.parametrize("has_mark", [False, True])
+def test_a_partition_of_many_segments_takes_few_descriptors(tmp_path, has_mark):
+    log, data = GrowingLog(tmp_path / "log"), tmp_path / "data"
+    batches = each(0, *(commit(at, at) for at in range(30)))
+    log.put([(at, one) for at, one in enumerate(batches[: 10 if has_mark else 0])])
+    watcher = watcher_of(log, data)
+    watcher.step()
+    watcher.close()
+    log.put(enumerate(batches))
+    lines = []
+    watcher = watcher_of(log, data, lines)
+    with few_more(10):
+        watcher.step()
+    watcher.close()
+    assert not lines
+    assert sum(watched_totals(watcher)["commits"].values()) == 30
 
 
 def test_one_line_is_about_all_partitions_of_a_topic_that_was_made_again(tmp_path):

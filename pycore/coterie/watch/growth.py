@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from coterie.errors import LogError
 from coterie.log.batch_headers import (
     batch_headers,
     check_of_ends,
@@ -33,12 +34,27 @@ Identity = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Growth:
-    """New whole batches of a segment: its bytes, and where the new ones begin and end."""
+    """New whole batches of a segment, and where they begin and end.
+
+    ``held``: the segment's bytes; None: of the file with a number, which is open only while it is
+    read, because a partition may have thousands of segments.
+    """
 
     segment: Segment
-    data: memoryview
+    held: memoryview | None
     start: int
     end: int
+    file_number: int = 0
+
+    @property
+    def data(self) -> memoryview:
+        """The segment's bytes; raises LogError if another file has taken its place."""
+        if self.held is not None:
+            return self.held
+        data = bytes_of(self.segment)
+        if identity_of(self.segment)[0] != self.file_number:
+            raise LogError(f"{self.segment.path}: was replaced while it was read; read it again")
+        return data
 
 
 @dataclass
@@ -95,7 +111,7 @@ class PartitionFiles:
                     return None
                 if known.identity == identity and (is_last or not known.waiting):
                     continue
-            data = memoryview(read_segment(segment, map_from_bytes=1))
+            data = bytes_of(segment)
             with intact(data):
                 start = 0 if known is None else known.end
                 if known is not None and (
@@ -114,7 +130,8 @@ class PartitionFiles:
             read = ReadSegment(segment.path, end, proof, identity, waiting, is_damaged)
             self.read[number : number + 1] = [read]
             if end > start or known is None:
-                growths.append(Growth(segment, data, start, end))
+                held = None if segment.compression is None else data
+                growths.append(Growth(segment, held, start, end, identity[0]))
         return growths
 
 
@@ -140,6 +157,7 @@ def ends_of_pieces(data: memoryview, start: int, end: int) -> Iterator[int]:
 
 def pieces_of(growth: Growth) -> Iterator[Growth]:
     """Yield a growth piece by piece; the last one also has the bytes that are no batch."""
+    growth = replace(growth, held=growth.data)
     with intact(growth.data):
         ends = [*ends_of_pieces(growth.data, growth.start, growth.end)][:-1]
     for start, end in pairwise([growth.start, *ends, growth.end]):
@@ -151,8 +169,9 @@ def up_to(growths: Sequence[Growth], next_offset: int) -> tuple[list[Growth], li
     """Divide what a log has grown by: batches before a log offset, and those from it on."""
     before: list[Growth] = []
     for number, growth in enumerate(growths):
-        with intact(growth.data):
-            headers = batch_headers(growth.data[growth.start : growth.end])
+        data = growth.data
+        with intact(data):
+            headers = batch_headers(data[growth.start : growth.end])
         after = np.flatnonzero(headers["base_offset"] >= next_offset)
         if len(after):
             at = growth.start + int(headers["position"][after[0]])
@@ -160,6 +179,11 @@ def up_to(growths: Sequence[Growth], next_offset: int) -> tuple[list[Growth], li
             return before + first, [replace(growth, start=at), *growths[number + 1 :]]
         before.append(growth)
     return before, []
+
+
+def bytes_of(segment: Segment) -> memoryview:
+    """Return a segment's bytes, mapped unless it is compressed."""
+    return memoryview(read_segment(segment, map_from_bytes=1))
 
 
 def identity_of(segment: Segment) -> Identity:
