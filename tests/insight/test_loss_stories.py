@@ -174,6 +174,32 @@ def test_the_repair_of_a_reset_skips_only_what_was_never_committed(repaired, ski
     assert all("up to 100 all had been committed before" in row["detail"] for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("repaired", "skipped"),
+    [((100,), None), ((40,), None), ((650, 120), 20), ((None, 50), None), ((750,), 600)],
+    ids=["whole", "beyond", "in part", "by an earliest offset", "not"],
+)
+@pytest.mark.parametrize("removed", [False, True], ids=["reset forward", "removed, then latest"])
+def test_what_a_group_was_set_back_to_is_read_and_not_skipped(removed, repaired, skipped, tmp_path):
+    written(
+        tmp_path,
+        life(START, 1, member("m")),
+        commit(START + 1000, {0: 100}),
+        life(START + 2000, 2),
+        *([commit(START + 50_000, {0: None})] if removed else []),
+        commit(START + 60_000, {0: 700}),
+        life(START + 61_000, 3, member("m")),
+        commit(START + 62_000, {0: 800}),
+        life(START + 63_000, 4),
+        *(commit(START + 64_000 + n, {0: offset}) for n, offset in enumerate(repaired)),
+    )
+    rows = findings(tmp_path, "skip")
+    assert [row["highest_offset"] - row["lowest_offset"] for row in rows] == [skipped] * bool(
+        skipped
+    )
+    assert all(("; set back to 120 later" in row["detail"]) == (skipped == 20) for row in rows)
+
+
 def steady(count, step_ms=1000, partitions=(0, 1, 2), first=0):
     return [
         commit(START + (first + n) * step_ms, {p: (first + n) * 10 for p in partitions})

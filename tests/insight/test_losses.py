@@ -89,7 +89,7 @@ def test_skips_and_stalls_are_those_of_the_slow_models(steps, rate):
 
 @settings(max_examples=examples(150))
 @given(steps=STEPS)
-def test_records_up_to_the_highest_offset_before_are_not_skipped(steps):
+def test_records_are_skipped_from_the_highest_offset_before_to_the_lowest_since(steps):
     written = Life(steps)
     with tempfile.TemporaryDirectory() as home:
         segments = segments_of(written, Path(home))
@@ -108,13 +108,13 @@ def test_records_up_to_the_highest_offset_before_are_not_skipped(steps):
         ]
         expected = {}
         for partition, before, after, log_offset in forward:
-            peak = max(
-                one.offset
-                for one in written.commits
-                if one.key == partition and one.offset is not None and one.log_offset < log_offset
-            )
-            if after > max(before, peak):
-                expected[partition, before, after, log_offset] = after - peak
+            of_key = [
+                one for one in written.commits if one.key == partition and one.offset is not None
+            ]
+            peak = max(one.offset for one in of_key if one.log_offset < log_offset)
+            lowest = min(one.offset for one in of_key if one.log_offset >= log_offset)
+            if lowest > peak:
+                expected[partition, before, after, log_offset] = lowest - peak
         assert found == expected
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from coterie.insight.offsets.peaks import Peaks
 from coterie.insight.offsets.stalls import Stall, Stalls
 from coterie.insight.records.aggregates import columns_of
 from coterie.insight.records.partition_view import PartitionView
-from coterie.insight.records.record_columns import RecordColumns
+from coterie.insight.records.record_columns import Array, RecordColumns
 from coterie.insight.render.tables import shortened
 from coterie.times import format_duration, format_time
 
@@ -102,14 +102,12 @@ class Losses:
             yield from across_removals(removals, peaks, limits.skip_by, limits.rewind_by)
         if SKIP in self.parts:
             jumps = list(self.parts[SKIP].jumps(view))
-            columns = (
-                np.array([jump.at[name] for jump in jumps], np.int64)
-                for name in ("key", "log_offset", "previous_offset")
-            )
-            highest = self.parts["peaks"].before(*columns).tolist()
-            for jump, peak in zip(jumps, highest, strict=True):
-                if jump.at["offset"] - peak >= self.parts[SKIP].skip_by:
-                    yield jump_row(jump, peak)
+            names = ("key", "log_offset", "previous_offset", "offset")
+            columns = [np.array([jump.at[name] for jump in jumps], np.int64) for name in names]
+            spans = never_committed(self.parts["peaks"], *columns)
+            for jump, span in zip(jumps, spans, strict=True):
+                if span.records >= self.parts[SKIP].skip_by:
+                    yield jump_row(jump, span)
 
     def owned_stalls(self, view: PartitionView) -> Iterator[tuple[Stall, list[Owner]]]:
         """Yield the stalls of partitions that a member owned meanwhile, with the owners."""
@@ -142,26 +140,54 @@ def across_removals(
     change = columns["after_offset"] - columns["before_offset"]
     resumed = columns["known"] & columns["resumed"]
     chosen = np.zeros(len(change), np.bool_)
-    highest = columns["before_offset"]
+    spans = [Span(0, 0)] * len(change)
     went_back = set()
     if skip_by is not None and peaks is not None:
-        highest = peaks.before(columns["key"], columns["log_offset"], highest)
-        chosen |= columns["after_offset"] - highest >= skip_by
+        names = ("key", "log_offset", "before_offset", "after_offset")
+        spans = list(never_committed(peaks, *(columns[name] for name in names)))
+        chosen |= np.array([span.records for span in spans], np.int64) >= skip_by
         back = select(columns, resumed & (change < 0))
         went_back = {(*removal.key[:2], removal.removed_ms) for removal in removals.rows(back)}
     if rewind_by is not None:
         chosen |= change <= -rewind_by
     chosen &= resumed
-    peaks_of_chosen = highest[chosen].tolist()
-    found = zip(removals.rows(select(columns, chosen)), peaks_of_chosen, strict=True)
-    for removal, peak in found:
-        yield removal_row(removal, peak, (*removal.key[:2], removal.removed_ms) in went_back)
+    spans = [spans[at] for at in np.flatnonzero(chosen).tolist()]
+    for removal, span in zip(removals.rows(select(columns, chosen)), spans, strict=True):
+        yield removal_row(removal, span, (*removal.key[:2], removal.removed_ms) in went_back)
 
 
-def removal_row(removal: KeyRemoval, peak: int, others_went_back: bool) -> Row:
+class Span(NamedTuple):
+    """The offsets that a step forward passed over and the group never committed.
+
+    They begin at the highest offset before the step, and end where it led, or where the group was
+    set back to later: from there on it reads again.
+    """
+
+    start: int
+    stop: int
+
+    @property
+    def records(self) -> int:
+        """How many there are; not above 0: none."""
+        return self.stop - self.start
+
+    def set_back_text(self, offset: int) -> str:
+        """Return that the group was set back after a step to an offset, as text; or nothing."""
+        return f"; set back to {self.stop} later" if self.stop < offset else ""
+
+
+def never_committed(
+    peaks: Peaks, keys: Array, log_offset: Array, before: Array, offset: Array
+) -> Iterator[Span]:
+    """Yield the span of each of some steps from an offset to another."""
+    highest, lowest = peaks.before(keys, log_offset, before), peaks.after(keys, log_offset, offset)
+    yield from map(Span, highest.tolist(), lowest.tolist())
+
+
+def removal_row(removal: KeyRemoval, span: Span, others_went_back: bool) -> Row:
     """Return the finding about a commit after a removal.
 
-    ``peak``: the highest offset before it. ``others_went_back``: whether other partitions of the
+    ``span``: what it passed over. ``others_went_back``: whether other partitions of the
     topic, removed at the same time, did.
     """
     assert removal.offset is not None  # such a removal is no finding
@@ -169,17 +195,17 @@ def removal_row(removal: KeyRemoval, peak: int, others_went_back: bool) -> Row:
     old, new = removal.offset, removal.resumed.offset
     removed = removed_text([removal.removed_ms])
     doubt = READ_AGAIN + (AS_OTHERS if others_went_back else "")
-    detail = f"committed {peak}, {removed}, resumed near {new}: about {new - peak} records never "
-    detail += f"committed{doubt}"
+    detail = f"committed {span.start}, {removed}, resumed near {new}: about {span.records} records "
+    detail += f"never committed{span.set_back_text(new)}{doubt}"
     if new < old:
         detail = f"from {old}, {removed}, back to {new}, by {old - new}"
-    place = removal.resumed
+    place, ends = removal.resumed, (span.start, span.stop) if new > old else (old, new)
     return {
         "kind": SKIP if new > old else REWIND,
         **({"severity": READ_AGAIN_SEVERITY} if new > old and others_went_back else {}),
         **dict(zip(("group_id", "topic", "partition"), removal.key, strict=True)),
         "detail": detail,
-        **moved(peak if new > old else old, new, place.file, place.position, "removed"),
+        **moved(*ends, place.file, place.position, "removed"),
         "removed_ms": removal.removed_ms,
         "doubt": doubt,
         "offset": new,
@@ -212,8 +238,8 @@ def moved(old: int, new: int, file: str, position: int, how: str) -> Row:
     }
 
 
-def jump_row(jump: Jump, peak: int) -> Row:
-    """Return the finding about a jump; ``peak``: the highest offset before it."""
+def jump_row(jump: Jump, span: Span) -> Row:
+    """Return the finding about a jump; ``span``: what it passed over."""
     at = jump.at
     old, new, step = at["previous_offset"], at["offset"], at["step"]
     if jump.ordinary is None:
@@ -222,13 +248,14 @@ def jump_row(jump: Jump, peak: int) -> Row:
         time = "in an unknown time" if at["ms"] == LONG_MS else f"in {at['ms']} ms"
         why = f"{time}; the group's other steps are at most {jump.ordinary}: a seek"
     reason = why if jump.ordinary is None else "a seek"
-    if peak > old:
-        why += f"; up to {peak} all had been committed before"
+    if span.start > old:
+        why += f"; up to {span.start} all had been committed before"
+    why += span.set_back_text(new)
     return {
         "kind": SKIP,
         **dict(zip(("group_id", "topic", "partition"), jump.key, strict=True)),
         "detail": f"from {old} forward to {new}, by {step}, {why}",
-        **moved(peak, new, jump.file, at["position"], reason),
+        **moved(span.start, span.stop, jump.file, at["position"], reason),
         "why": reason,
         "offset": new,
         "previous_offset": old,

@@ -153,9 +153,10 @@ def skips_text(rows: list[Row], row: Row) -> str:
     passed = counted(sum(one["moved"] for one in rows), "record")
     how = removal_before(rows, "further on") or f"set forward at once, {rows[0]['why']}"
     doubt = max(one.get("doubt", "") for one in rows)
+    back = "; set back later" if any(one["highest_offset"] < one["offset"] for one in rows) else ""
     return (
         f"{places_text(row['partitions'])} {how}: about {passed} never committed: "
-        f"{changes_text(rows)}{doubt}"
+        f"{changes_text(rows)}{back}{doubt}"
     )
 
 
