@@ -9,7 +9,6 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free, realloc
 
 from coterie._core.codec.layout import decode_utf8
-from coterie._core.codec.schema import decode_key, decode_value
 from coterie._core.coordinator.codes cimport (
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE,
     OFFSET_METADATA_TOO_LARGE, UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT, commit_error)
@@ -18,7 +17,7 @@ from coterie._core.coordinator.runtime cimport (
     OWNED, RESIGNED, AppendOp, AppendStatus, Batch, Component, Group, GroupProtocol, OffsetStore,
     Partitions, Runtime, batch_of, commit_batch, describe, partition_of, tombstones, utf8_length)
 from coterie._core.fold.fold import (
-    PartitionFold, offset_columns, pending_commits, take as take_batch)
+    PartitionFold, offset_columns, pending_commits, settle_removed, take as take_batch)
 from coterie._core.structures.offsets cimport Offset, OffsetMap, make_offset
 
 from coterie.errors import ArgumentError, CorruptData, CoterieError, TraceError, shown
@@ -102,36 +101,29 @@ cdef OffsetMap map_of(dict maps, str group_id):
     return <OffsetMap?>offsets
 
 
-def replayed_offsets(rows):
-    """Return offsets by group id as Kafka 4 replays them: a tombstone also removes what is pending.
+def batches_of_4x(rows):
+    """Yield the batches as Kafka 4 replays them: a transaction's tombstone counts at once."""
+    for row in rows:
+        base_offset, producer_id, epoch, transactional, control, records = row
+        if control or not transactional or all(value is not None for _, value in records):
+            yield row
+            continue
+        for at, (key, value) in enumerate(records):
+            yield base_offset + at, producer_id, epoch, value is not None, False, ((key, value),)
 
-    Slower than the fold, and only different where there are transactions.
+
+cdef dict offsets_of_4x(object fold):
+    """Return the offsets of a fold as Kafka 4 replays them: tombstones remove what is pending.
+
+    A transaction stays open in a group of which it no longer holds an offset.
     """
-    cdef dict maps = {}
-    cdef OffsetMap offsets
-    for base_offset, producer_id, _, transactional, control, records in rows:
-        for key, value in records:
-            if control:
-                for offsets in maps.values():
-                    offsets.complete_txn(producer_id, key[2:4] == b"\0\1")
-                continue
-            if key is None or len(key) < 2 or key[:2] not in (b"\0\0", b"\0\1"):
-                continue
-            fields = decode_key(key)["data"]
-            offsets = map_of(maps, fields["group"])
-            place = (fields["topic"], fields["partition"])
-            if value is None:
-                offsets.drop([place])
-                continue
-            fields = decode_value(1, value)["data"]
-            entry = make_offset(
-                fields["offset"], fields.get("leaderEpoch", -1), fields["metadata"],
-                fields["commitTimestamp"], fields.get("expireTimestamp", -1), base_offset)
-            if transactional:
-                offsets.undecided(producer_id)[place] = entry
-            else:
-                offsets.set_offset(place, entry)
-    return {group_id: offsets for group_id, offsets in maps.items() if offsets.has_any()}
+    cdef dict maps
+    holders = [(producer_id, group_id) for producer_id, (group_id, _, _), _ in pending_commits(fold)]
+    settle_removed(fold, True)
+    maps = offsets_of(fold)
+    for producer_id, group_id in holders:
+        map_of(maps, group_id).undecided(producer_id)
+    return maps
 
 
 def offsets_of(fold):
@@ -267,12 +259,7 @@ cdef class Election:
             rows = list(rows_of_partitions(rows, load_filter))
         self.load_error = None
         try:
-            fold = fold_log(rows)
-            if any(row[3] and not row[4] for row in rows):     # there are transactions
-                maps = replayed_offsets(rows)
-            else:
-                maps = offsets_of(fold)
-            fold = None
+            maps = offsets_of_4x(fold_log(batches_of_4x(rows)))
         except CorruptData as error:
             self.load_error = str(error)
         self.load_error = self.consumer.load(rows, load_filter) or self.load_error
