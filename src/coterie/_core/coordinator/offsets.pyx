@@ -118,7 +118,7 @@ cdef dict offsets_of_4x(object fold):
     A transaction stays open in a group of which it no longer holds an offset.
     """
     cdef dict maps
-    holders = [(producer_id, group_id) for producer_id, (group_id, _, _), _ in pending_commits(fold)]
+    holders = [(producer_id, key[0]) for producer_id, key, _ in pending_commits(fold)]
     settle_removed(fold, True)
     maps = offsets_of(fold)
     for producer_id, group_id in holders:
