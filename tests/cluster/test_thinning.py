@@ -260,21 +260,25 @@ def test_batches_that_compaction_has_written_anew_are_left_of_known_ones(tmp_pat
         assert are_left(batch_headers(left), left, batch_headers(known)) is is_left
 
 
-@pytest.mark.parametrize(("log_start", "asked"), [(0, 0), (4, 4), (25, 25)])
+@pytest.mark.parametrize("is_true", [True, False])
+@pytest.mark.parametrize("log_start", [0, 4, 25, RECORDS])
 def test_what_is_fetched_again_begins_with_the_log_and_keeps_its_time(
-    folder, batches, log_start, asked
+    folder, batches, log_start, is_true
 ):
+    """Of a start that is not true, the broker sends what lies before it."""
+    asked = log_start if is_true else 0
     for number, base in enumerate(range(0, 3 * SEGMENT, SEGMENT)):
         os.utime(folder / f"{base:020}.log", (5 + number, 1 + number / 4))
     offsets, fetch = [], broker_of(batches)
 
     async def recorded(offset):
         offsets.append(offset)
-        return await fetch(offset)
+        gone = {"errorCode": 1, "records": None}
+        return gone if offset < asked else await fetch(offset)
 
     old = old_segments(folder, 1_501, least_bytes=1)
     asyncio.run(thin(old, log_start, recorded, "topic-0"))
-    assert offsets == list(range(asked, 3 * SEGMENT, 2))
+    assert offsets == [*([0] if asked else []), *range(asked, 3 * SEGMENT, 2)]
     first = folder / f"{0:020}.log"
     assert first.read_bytes() == b"".join(batches[asked : 3 * SEGMENT])
     assert (first.stat().st_mtime, names(folder)) == (1.5, [0, 3 * SEGMENT])

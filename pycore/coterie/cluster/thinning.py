@@ -23,6 +23,7 @@ from coterie.atomic_file import sync
 from coterie.cluster.errors import Unavailable, refusal
 from coterie.log.batch_headers import batch_headers, sound_headers
 from coterie.user_files import open_regular
+from coterie.values import Error
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +75,8 @@ async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> Non
     old
         The segments.
     log_start
-        The first offset of the broker's log.
+        The first offset of the broker's log. Offsets before it count as gone only if the broker
+        also refuses to send them: no checksum covers what it says of its start.
     fetch
         Requests the batches from an offset on; returns the partition's part of the response.
     name
@@ -87,9 +89,8 @@ async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> Non
     """
     first = old.files[0]
     cleaned, swap = first.with_suffix(CLEANED), first.with_name(f"{old.end:020}{SWAP}")
-    position = max(int(first.stem), log_start)
     try:
-        await write_cleaned(cleaned, position, old, fetch, name)
+        await write_cleaned(cleaned, log_start, old, fetch, name)
         shutil.copystat(old.files[-1], cleaned)  # as old as the newest of them
         swap.touch()
         sync(first.parent)
@@ -103,16 +104,20 @@ async def thin(old: OldSegments, log_start: int, fetch: Fetch, name: str) -> Non
 
 
 async def write_cleaned(
-    path: Path, position: int, old: OldSegments, fetch: Fetch, name: str
+    path: Path, log_start: int, old: OldSegments, fetch: Fetch, name: str
 ) -> None:
-    """Write the batches that the broker has from a position on, up to an end.
+    """Write the batches that the broker has of old segments.
 
     Compaction keeps the offsets of a batch, so each has to be one of those that it replaces.
     """
     known = np.concatenate([headers_of(file) for file in old.files])
+    position = int(old.files[0].stem)
     with path.open("wb") as file:
         while position < old.end:
             row = await fetch(position)
+            if row["errorCode"] == Error.OFFSET_OUT_OF_RANGE and position < log_start:
+                position = log_start
+                continue
             if row["errorCode"]:
                 raise refusal(row["errorCode"], name, "READ")
             data = row["records"] or b""
