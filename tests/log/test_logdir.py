@@ -271,8 +271,7 @@ def test_files_of_one_base_offset_are_one_segment_only_in_a_partition_where_they
 
 def test_only_files_named_as_segments_count_and_those_set_aside_are_passed_over(tmp_path):
     folder = tmp_path / "__consumer_offsets-1"
-    (folder / f"{5:020}.log").mkdir(parents=True)
-    (tmp_path / "__consumer_offsets-2").write_text("no folder")
+    folder.mkdir()
     (tmp_path / "__consumer_offsets-3.0d9bb4-delete").mkdir()
     zero, nine = f"{0:020}", f"{9:020}"
     for name in (f"{zero}.log", f"{zero}.log.gz", f"{nine}.log.zst", "x.log"):

@@ -13,7 +13,7 @@ import re
 import stat
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -264,7 +264,12 @@ def _walk(path: str, aside: list[str]) -> list[Segment]:
             raise LogError(f"{path}: no segment (.log) in it; {ASK_FOR}")
         return segments
     entries = _entries(path)
-    folders = [e for e in entries if PARTITION_FOLDER.fullmatch(e) and _is_dir(path, e)]
+    folders = [
+        e
+        for e in entries
+        if PARTITION_FOLDER.fullmatch(e)
+        and _is_there(os.path.join(path, e), os.path.isdir, "a folder")
+    ]
     aside.extend(os.path.join(path, e) for e in entries if ASIDE_FOLDER.fullmatch(e))
     if not folders:
         what = f"no {TOPIC}-N folder in it" if entries else "an empty folder"
@@ -275,8 +280,16 @@ def _walk(path: str, aside: list[str]) -> list[Segment]:
     return segments
 
 
-def _is_dir(path: str, name: str) -> bool:
-    return os.path.isdir(os.path.join(path, name))
+def _is_there(path: str, is_kind: Callable[[str], bool], kind: str) -> bool:
+    """Whether a listed path is still there; raise LogError if it is of another kind.
+
+    To leave it out, as a link to nothing, would answer without its records.
+    """
+    if is_kind(path):
+        return True
+    if os.path.lexists(path):
+        raise LogError(f"{path}: is not {kind}; move it away, or bring back what it leads to")
+    return False
 
 
 def _entries(path: str) -> list[str]:
@@ -306,7 +319,7 @@ def _partition_folder(path: str, aside: list[str]) -> list[Segment]:
         file = os.path.join(path, name)
         if name.endswith(ASIDE_FILE):
             aside.append(file)
-        elif SEGMENT_FILE.fullmatch(name) and os.path.isfile(file):
+        elif SEGMENT_FILE.fullmatch(name) and _is_there(file, os.path.isfile, "a regular file"):
             segments.append(_segment(file, int(match[1])))
     return segments
 
