@@ -204,3 +204,21 @@ def test_only_kafka_4x_expires_no_offset_with_a_pending_commit(
     assert rules >= {rule}
     assert ({"expired"} <= reasons) == (undone == "expired")
     assert ({"empty_since"} <= rules) == (rule == "empty_since")
+
+
+@pytest.mark.parametrize(("after_ms", "may_expire"), [(59_999, False), (60_000, True)])
+def test_the_retention_of_the_broker_may_be_shorter_than_the_one_given(
+    after_ms, may_expire, tmp_path
+):
+    written(
+        tmp_path,
+        MEMBERS,
+        commit(T0 + 1_000, {0: 5}),
+        life(T0 + 3_000, 2, state_ms=T0 + 3_000),
+        commit(T0 + 3_000 + after_ms, {0: None}),
+    )
+    (row,) = question_rows(tmp_path, undo, undo.Parameters(T0 + 2_000))
+    assert row["removal"] == "deleted"
+    assert ("or expired under a retention below --retention" in row["note"]) == may_expire
+    explained = question_rows(tmp_path, explain, explain.Parameters())
+    assert any("not expired" in one["cause"] for one in explained) != may_expire

@@ -51,7 +51,7 @@ def test_a_leader_epoch_that_goes_back_without_a_rewind_is_of_another_topic(then
     [
         ("topic_deleted", 0, True, f"{LOST}the topic was deleted; {ANEW}"),
         ("topic_deleted", 0, False, f"{LOST}the topic was deleted"),
-        ("expired", 0, True, f"{LOST}expired"),
+        ("expired", 0, True, f"{LOST}expired or deleted"),
         ("deleted", 2, True, LOST[:-2] + ", and 2 more times: deleted by a tool or a client, or "
          "with the topic"),
         ("unknown", 1, False, LOST[:-2] + ", and 1 more times: the log has lost the commit, so the "
@@ -152,7 +152,7 @@ def test_a_commit_that_had_gone_back_names_from_where_and_when(first, tmp_path):
 
 def head(**fields):
     empty = {"type": "classic", "state": "Empty", "protocol_type": "consumer"}
-    return empty | {"current_state_timestamp": 5_000} | fields
+    return empty | {"current_state_timestamp": 5_000, "subscribed_topics": None} | fields
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,9 @@ def head(**fields):
     ],
 )
 def test_a_restored_offset_expires_with_its_empty_group(group, expires_at):
-    assert undo.expires_at_ms(group, undo.Parameters(0, 1_001)) == expires_at
+    parameters = undo.Parameters(0, 1_001)
+    assert undo.expires_at_ms(group, "t", parameters, pending=False) == expires_at
+    assert undo.expires_at_ms(group, "t", parameters, pending=True) is None
 
 
 def test_what_is_restored_expires_as_its_group_stands_at_the_end(tmp_path):

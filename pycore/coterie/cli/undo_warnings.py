@@ -9,7 +9,7 @@ from coterie.cli.failures import say
 from coterie.insight.asking import Row
 from coterie.insight.groups.causes import counted
 from coterie.insight.questions import undo
-from coterie.insight.questions.undo_notes import CREATED_AGAIN, IN_WORDS
+from coterie.insight.questions.undo_notes import CREATED_AGAIN, IN_WORDS, SHORTER
 from coterie.times import format_time
 
 WARNINGS_SHOWN = 20
@@ -120,12 +120,13 @@ def removal_warnings(group: str, rows: list[Row], at_ms: int) -> Iterator[str]:
     by_reason: dict[str, list[Row]] = {}
     for row in rows:
         if row["removed_at"] is not None:
-            by_reason.setdefault(row["removal"], []).append(row)
+            reason = IN_WORDS[row["removal"]] + (SHORTER if SHORTER in row["note"] else "")
+            by_reason.setdefault(reason, []).append(row)
     for reason, removed in by_reason.items():
         first = format_time(min(row["removed_at"] for row in removed))
         yield (
             f"group {group!r}: the offsets of {partitions(len(removed))} were removed since "
-            f"{format_time(at_ms)}, first at {first}: {IN_WORDS[reason]}"
+            f"{format_time(at_ms)}, first at {first}: {reason}"
         )
 
 

@@ -38,6 +38,7 @@ PROTECTED = {"subscribed", "members"}  # no tool deletes such offsets
 EXPLICIT, PENDING, REBALANCE = "explicit", "pending_transaction", "rebalance"
 UNKNOWN = "unknown"
 JOIN_MS = 300_000  # how long members may take to join if the next generation has none
+MIN_RETENTION_MS = 60_000  # the least `offsets.retention.minutes` (GroupCoordinatorConfig)
 LAST_BEFORE_2_1 = 1  # the version of the values of groups that Kafka wrote before 2.1
 Row = dict[str, Any]
 

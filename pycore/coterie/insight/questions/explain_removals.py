@@ -31,6 +31,7 @@ from coterie.insight.groups.timeline import DELETED
 from coterie.insight.offsets.key_removals import KeyRemovals
 from coterie.insight.offsets.removal_reasons import (
     EXPLICIT,
+    MIN_RETENTION_MS,
     REBALANCE,
     UNKNOWN,
     GroupBefore,
@@ -52,7 +53,6 @@ from coterie.times import format_time
 
 OFFSETS_REMOVED, TOPIC_RECREATED = "offsets_removed", "topic_recreated"
 REMOVED = "removed"  # deleted or expired: the log does not show which
-MIN_RETENTION_MS = 60_000
 REBALANCES = "Kafka 2.4 to 2.8.1, 3.0.0, 3.1.0"  # that expire offsets meanwhile
 WITHOUT_OFFSETS = "it had no offsets, so the broker's next check removed it, or a tool deleted it"
 TOPICS_NAMED = 3

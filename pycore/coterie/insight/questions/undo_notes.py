@@ -11,7 +11,13 @@ from typing import NamedTuple
 
 from coterie._core.fold.fold_state import Committed
 from coterie.insight.offsets.key_removals import KeyRemovals
-from coterie.insight.offsets.removal_reasons import UNKNOWN, Neighbours, Way, group_before
+from coterie.insight.offsets.removal_reasons import (
+    MIN_RETENTION_MS,
+    UNKNOWN,
+    Neighbours,
+    Way,
+    group_before,
+)
 from coterie.insight.offsets.removals import removals_of
 from coterie.insight.records.key_index import Key
 from coterie.insight.records.partition_view import PartitionView
@@ -22,24 +28,27 @@ EXPIRED, EXPIRED_OR_TOPIC_DELETED, TOPIC_DELETED, DELETED, _ = REASONS = (
 )
 CREATED_AGAIN = "the topic was created again"
 IN_WORDS = {
-    EXPIRED: "expired",
+    EXPIRED: "expired or deleted",
     EXPIRED_OR_TOPIC_DELETED: "expired at its commit's own expire time, or deleted with the topic",
     TOPIC_DELETED: "the topic was deleted",
     DELETED: "deleted by a tool or a client, or with the topic",
     UNKNOWN: "the log has lost the commit, so the reason is not known",
 }
+SHORTER = ", or expired under a retention below --retention"
 
 
 class Removed(NamedTuple):
     """The first removal of an offset since the time to go back to.
 
-    ``again``: how many more there were. ``resumed``: the offset was committed again.
+    ``again``: how many more there were. ``resumed``: the offset was committed again. ``early``: it
+    may have expired under a shorter retention, though not under the broker's.
     """
 
     at_ms: int
     reason: str
     again: int
     resumed: bool
+    early: bool = False
 
 
 def removed_since(
@@ -58,10 +67,12 @@ def removed_since(
             if row.key in first:
                 first[row.key] = first[row.key]._replace(again=first[row.key].again + 1)
             elif before is not None:
-                way = before.way(row, retention_ms, row.tombstone.timestamp)
+                gone_ms = row.tombstone.timestamp
+                way = before.way(row, retention_ms, gone_ms)
                 reason = reason_of(way, is_alone=not neighbours.others(removal))
                 resumed = row.resumed is not None
-                first[row.key] = Removed(row.tombstone.timestamp, reason, 0, resumed)
+                early = reason == DELETED and before.way(row, MIN_RETENTION_MS, gone_ms).expired
+                first[row.key] = Removed(gone_ms, reason, 0, resumed, early)
     return first
 
 
@@ -92,7 +103,8 @@ def note(
     parts = []
     if removed is not None:
         more = f", and {removed.again} more times" if removed.again else ""
-        parts.append(f"removed at {format_time(removed.at_ms)}{more}: {IN_WORDS[removed.reason]}")
+        why = IN_WORDS[removed.reason] + (SHORTER if removed.early else "")
+        parts.append(f"removed at {format_time(removed.at_ms)}{more}: {why}")
     if has_new_id:
         parts.append("the topic id changed")
     is_new = has_new_id
