@@ -209,6 +209,19 @@ def test_batches_that_cannot_be_read_are_counted_on_standard_error(tmp_path):
     assert ran.stderr == "coterie: 1 corrupt place was left out; `coterie verify` lists them\n"
 
 
+def test_copies_that_are_damaged_at_different_places_are_no_whole_copy(tmp_path):
+    copies = [write_copy(tmp_path / name, history(0, 1, 10)) for name in "abc"]
+    for name, batch_number in (("a", 2), ("b", 5)):
+        path = tmp_path / name / "__consumer_offsets-0" / f"{0:020}.log"
+        data = bytearray(path.read_bytes())
+        data[list(LogReader(bytes(data)))[batch_number].position + 30] ^= 1
+        path.write_bytes(data)
+    ran = coterie("compare", *copies[:2])
+    says = f"coterie: no copy of partition 0 is whole: the best, of {copies[0]}, has corrupt"
+    assert says in ran.stderr
+    assert "is whole" not in coterie("compare", *copies).stderr
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -9,7 +9,7 @@ import pytest
 from coterie import run_trace
 from coterie.traces.removals import Removal, removals
 from coterie.traces.requestlog import import_request_log
-from support.commandline import coterie_ok
+from support.commandline import coterie_ok, fails
 from support.golden_data import GOLDEN
 from support.request_lines import commit, events, line
 
@@ -241,6 +241,18 @@ def test_sessions_count_from_when_the_groups_were_loaded_as_the_server_log_tells
     coterie_ok("trace", "run", tmp_path, "--out", tmp_path)
     ran = coterie_ok("trace", "diff", "--responses", tmp_path, tmp_path)
     assert ran.stdout == "1 passed, 0 failed\n"
+
+
+@pytest.mark.parametrize("text", ["some text", None], ids=["text", "a request log"])
+def test_another_file_is_no_server_log_and_nothing_is_written(text, tmp_path):
+    log = GOLDEN / "request-log" / "kafka-request.log.gz"
+    other = log
+    if text is not None:
+        other = tmp_path / "server.log"
+        other.write_text(text)
+    importing = "trace", "import", log, "--server-log", other, "--out", tmp_path / "out"
+    fails(*importing, says=f"{other}: no line is understood, as line 1: ")
+    assert not (tmp_path / "out").exists()
 
 
 def test_offsets_expire_when_the_server_log_says_so(tmp_path):

@@ -94,11 +94,24 @@ def command(
     for listing in listings.values():
         say_left_alone(listing)
     say_faults(sum(row["faults"] for row in rows))
+    say_none_whole(rows)
     if any(begins_as_redpandas(listing.partitions().values()) for listing in listings.values()):
         say(f"coterie: {REDPANDA}")
     say_other_topics(rows)
     if take is None and any(row["status"] in (DIVERGED, OTHER_TOPIC) for row in rows):
         raise click.exceptions.Exit(1)
+
+
+def say_none_whole(rows: list[Row]) -> None:
+    """Print the partitions whose best copy has corrupt places, too."""
+    damaged = [row for row in rows if row["status"] == BEST and row["faults"]]
+    if damaged:
+        first, more = damaged[0], f" and {len(damaged) - 1:,} more" if damaged[1:] else ""
+        say(
+            f"coterie: no copy of {named(first['offsets_partition'])}{more} is whole: the best, of "
+            f"{first['copy']}, has corrupt places, and another copy may have their records; "
+            "`coterie verify COPY` shows those of each"
+        )
 
 
 def say_other_topics(rows: list[Row]) -> None:

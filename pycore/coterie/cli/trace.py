@@ -212,13 +212,15 @@ def import_command(
     from coterie.cli.outfile import check_files_in
     from coterie.traces.removals import removals
     from coterie.traces.requestlog import import_request_log
-    from coterie.traces.restarts import started_times
+    from coterie.traces.restarts import check_server_log, started_times
 
     config = config_of(pairs)
     title = name or log.name.removesuffix(".gz").removesuffix(".log")
     targets = [Path(out) / f"{title}.{kind}.jsonl" for kind in ("trace", "expected")]
     inputs = [str(log), *map(str, server_logs)]
     check_files_in(out, targets, overwrite=overwrite, inputs=inputs)
+    for file in server_logs:
+        read_lines(file, check_server_log)
     started = [at_ms for file in server_logs for at_ms in read_lines(file, started_times)]
     removed = [
         removal
@@ -244,7 +246,7 @@ def import_command(
 def read_lines(path: Path, read: Callable[[Iterable[str]], T]) -> T:
     """Pass the lines of a log to a reader; raise CoterieError if the log cannot be read."""
     try:
-        with open_lines(path) as lines:
+        with open_lines(path, errors="replace") as lines:
             return read(lines)
     except READ_ERRORS as error:
         raise CoterieError(unreadable(path, error)) from None

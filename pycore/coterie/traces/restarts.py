@@ -13,10 +13,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from coterie.errors import CoterieError
 from coterie.log_layouts import LogReader
-from coterie.wire.exchanges import Connection, Exchange
+from coterie.wire.exchanges import COMPLETED, Connection, Exchange
 
-__all__ = ["Outage", "outages", "started_times"]
+__all__ = ["Outage", "check_server_log", "outages", "started_times"]
 
 SHORTEST_MS = 1000  # no broker restarts faster
 _STARTED = re.compile(
@@ -39,6 +40,17 @@ class _Seen(NamedTuple):
     first_ms: float
     last_ms: float
     connection: Connection
+
+
+def check_server_log(lines: Iterable[str]) -> None:
+    """Raise CoterieError if a log has lines, but none of a server log."""
+    log = LogReader()
+    for number, line in enumerate(lines, 1):
+        if COMPLETED not in line and log.read(line):
+            return
+        log.pass_over(number, line, missed=False)
+    if log.example:
+        raise CoterieError(f"no line is understood, as {log.example}; is it a server log?")
 
 
 def started_times(lines: Iterable[str]) -> list[float]:
