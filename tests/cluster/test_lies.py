@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("aiokafka")
 
-from coterie.cluster import lanes
+from coterie.cluster import copying, lanes
 from coterie.cluster.copying import CopyObserver
-from coterie.cluster.errors import ClusterError, Unavailable
+from coterie.cluster.errors import ClusterError, NoTopic, Unavailable
 from coterie.log.copy_state import read_copy_state
 from support.cluster.leader import batches, copied
 
@@ -83,12 +83,17 @@ def about(answer, **values):
 
 
 def twice(answer):
-    (topic,) = answer["responses"]
+    (topic,) = answer.get("responses", answer.get("topics"))
     topic["partitions"] *= 2
 
 
 def far(answer):
     row_of(answer)["offset"] *= 2**40
+
+
+def started(answer, offset):
+    """Let a log begin at an offset, and have nothing before it."""
+    fields(answer, logStartOffset=offset, records=b"")
 
 
 def broken(answer):
@@ -128,7 +133,11 @@ FETCHED = {
     "no topic": partial(top, responses=[]),
     "a high watermark of -1": partial(fields, highWatermark=-1),
     "a high watermark that went back": partial(fields, highWatermark=2, records=b""),
+    "a far high watermark": partial(fields, highWatermark=2**62),
     "a log that begins beyond its end": partial(fields, logStartOffset=END + 1),
+    "a log that begins at what was requested": lambda answer: started(answer, PER_RESPONSE),
+    "a log that begins at its end": lambda answer: started(answer, END),
+    "a log that begins before 0": partial(fields, logStartOffset=-(2**63)),
     "a diverging epoch": partial(fields, divergingEpoch={"epoch": 1, "endOffset": 0}),
     **{
         f"error {code}": partial(fields, errorCode=code, records=None, highWatermark=-1)
@@ -143,8 +152,10 @@ LISTED = {
     "no row": partial(about, partitions=[]),
     "another topic": partial(about, name="u"),
     "another partition": partial(fields, partitionIndex=5),
-    "-1": partial(fields, offset=-1),
+    **{str(offset): partial(fields, offset=offset) for offset in (-1, -2, -(2**63))},
     "a far end": far,
+    "the end before the start": lambda answer: fields(answer, offset=2 - row_of(answer)["offset"]),
+    "a row twice": twice,
     **{f"error {code}": partial(fields, errorCode=code, offset=-1) for code in (-1, 3, 6, 29, 99)},
     "a connection that breaks": broken,
 }
@@ -205,3 +216,30 @@ def test_a_copy_that_follows_outlives_a_lie_or_ends_in_one_line(tmp_path, lie, a
         check(tmp_path)
         copied(tmp_path, {0: Broker()}, lambda: 2_000)
     assert bytes_of(tmp_path) == LOG
+
+
+AWAY, GONE = Unavailable("no broker answers"), NoTopic("the cluster has no topic t")
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["id-of-t", "other", "id-of-t"],
+        ["other", "id-of-t"],
+        ["other", "third", "id-of-t"],
+        ["other", AWAY, "id-of-t"],
+        ["other", GONE, "id-of-t"],
+        [None, "id-of-t"],
+    ],
+    ids=str,
+)
+def test_one_lie_about_the_id_of_a_topic_puts_no_copy_aside(tmp_path, monkeypatch, ids):
+    """With two that agree, the topic was made again."""
+    monkeypatch.setattr(copying, "CONFIRM_S", 0)
+    copied(tmp_path, {0: Broker()}, lambda: 1_000)
+    following, refusing = Complete(tmp_path), Broker(partial(top, errorCode=100), "Fetch", 1, -1)
+    ids = ("c", *ids)
+    copied(tmp_path, {0: refusing}, lambda: 9, following, following.stop, follow=True, ids=ids)
+    assert [path.name for path in tmp_path.iterdir()] == ["t-0"]
+    assert bytes_of(tmp_path) == LOG
+    assert read_copy_state(tmp_path / "t-0").topic_id == "id-of-t"

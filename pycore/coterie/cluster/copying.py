@@ -49,6 +49,7 @@ THIN_BYTES = 1 << 20  # of a response: it comes in time over a slow link
 SAVE_AFTER_MS = 5_000
 SAVE_MS = 500  # of saving at a time; the states of 100,000 partitions take minutes
 THIN_EVERY_S = 60.0
+CONFIRM_S = 0.1  # between two looks at a topic that seems to be made again
 NOT_WRITTEN = "has segments that coterie fetch did not write; choose another folder"
 
 
@@ -175,9 +176,20 @@ async def copy_partitions(
             except MadeAgain as error:
                 if not plan.follow:
                     raise
+                await asyncio.sleep(CONFIRM_S)
+                if not await _is_made_again(cluster, error):
+                    continue
                 aside = put_aside(plan.out, plan.topic, error.topic_id)
                 what = f"topic {plan.topic} was made again; its copy begins anew"
                 observer.notice(f"{what}; the old one is {', '.join(map(str, aside))}")
+
+
+async def _is_made_again(cluster: Cluster, error: MadeAgain) -> bool:
+    """Whether the brokers say a second time that a topic was made again: one may be mistaken."""
+    try:
+        return (await cluster.topic(error.topic)).topic_id == error.topic_id
+    except (Unavailable, NoTopic):  # the next look waits for it
+        return False
 
 
 class _Copying:
@@ -248,7 +260,7 @@ class _Copying:
         if old is None or partition.state is None:
             return
         view = await self._cluster.topic(view.name)
-        leader = view.leaders[partition.number]
+        leader = view.leaders.get(partition.number)
         if leader is None or view.topic_id != partition.state.topic_id:
             return
         connection = await self._cluster.connection(leader)

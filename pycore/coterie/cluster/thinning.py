@@ -176,7 +176,7 @@ def drop_replaced(folder: Path) -> None:
     Nothing was replaced yet if the new file still has its own name.
     """
     cleaned = list(folder.glob(f"*{CLEANED}"))
-    for swap in folder.glob(f"*{SWAP}"):
+    for swap in [path for path in folder.glob(f"*{SWAP}") if path.stem.isdigit()]:
         for path in () if cleaned else segments_of(folder)[1:-1]:
             if int(path.stem) < int(swap.stem):
                 path.unlink()

@@ -60,14 +60,18 @@ def copied(
 ):
     """Copy partitions of a topic; ``leaders``: of each partition.
 
-    ``ids``: of the cluster, and of the topic, one for each time that it is looked up.
+    ``ids``: of the cluster, and of the topic, one for each time that it is looked up; an error is
+    raised.
     ``limit_ms``: for how long what may pass is waited for.
     """
     topic_ids, brokers = list(ids[1:]), list(dict.fromkeys(leaders.values()))
     nodes = {number: brokers.index(leader) + 7 for number, leader in leaders.items()}
 
     async def topic(name):
-        return TopicView("t", topic_ids.pop(0) if topic_ids[1:] else topic_ids[0], nodes)
+        topic_id = topic_ids.pop(0) if topic_ids[1:] else topic_ids[0]
+        if isinstance(topic_id, Exception):
+            raise topic_id
+        return TopicView("t", topic_id, nodes)
 
     async def connection(node, lane):
         return brokers[node - 7]
