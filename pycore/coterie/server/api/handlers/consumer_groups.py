@@ -57,7 +57,8 @@ def consumer_group_heartbeat(call: Call) -> None:
         )
 
     names, owned = body["subscribedTopicNames"], body["topicPartitions"]
-    if names and _size_of(set(names)) > cluster.groups.log.max_message_bytes:
+    size_max = cluster.groups.log.max_message_bytes
+    if names and _size_of(names) > size_max and _size_of(set(names)) > size_max:
         # The log of a broker refuses the member's record.
         return call.answer({"errorCode": Error.UNKNOWN_SERVER_ERROR})
     details = (
