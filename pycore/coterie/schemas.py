@@ -10,20 +10,34 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["LAST", "SECTIONS", "Section", "field_of_line", "fields_of", "sections", "versions_of"]
+__all__ = [
+    "LAST",
+    "OFFSETS_TOPIC",
+    "SECTIONS",
+    "Section",
+    "field_of_line",
+    "fields_of",
+    "sections",
+    "versions_of",
+]
 
+OFFSETS_TOPIC = "__consumer_offsets"
 LAST = 32767  # the last version of an open range: versions are int16
 VersionRange = tuple[int, int]
 
 
 class Section(NamedTuple):
-    """A message of the table: its keys and versions, and the lines of each of its parts."""
+    """A message of the table: its keys and versions, and the lines of each of its parts.
+
+    ``topic`` is that of a record.
+    """
 
     keys: VersionRange
     first: int
     last: int
     flexible: int
     parts: dict[str, list[str]]
+    topic: str
 
     def fields(self, part: str) -> list[tuple[Any, ...]]:
         """Return the fields of a part. A record's key is the same for all versions of its value."""
@@ -48,7 +62,7 @@ def sections(text: str) -> dict[str, Section]:
         head, *lines = block.splitlines()
         if head.startswith("#"):
             continue
-        name, keys, versions, flexible = head.split()
+        name, keys, versions, flexible, *topic = head.split()
         parts: dict[str, list[str]] = {}
         for line in lines:
             if line[0] != " ":
@@ -56,7 +70,8 @@ def sections(text: str) -> dict[str, Section]:
             else:
                 part.append(line)
         since = LAST if flexible == "none" else versions_of(flexible)[0]
-        messages[name] = Section(versions_of(keys), *versions_of(versions), since, parts)
+        named = topic[0] if topic else OFFSETS_TOPIC
+        messages[name] = Section(versions_of(keys), *versions_of(versions), since, parts, named)
     return messages
 
 

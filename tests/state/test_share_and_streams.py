@@ -125,8 +125,8 @@ def test_a_share_groups_row_has_what_each_of_its_records_says():
 
 def test_a_streams_groups_row_has_what_each_of_its_records_says():
     log = {}
-    put(log, 17, {"epoch": 9, "metadataHash": 0})
-    put(log, 20, {"assignmentEpoch": 8})
+    put(log, 17, {"epoch": 9, "metadataHash": 0, "validatedTopologyEpoch": 4})
+    put(log, 20, {"assignmentEpoch": 8, "assignmentTimestamp": 1_795_948_111_840})
     topology(log, "in")
     streams_member(log, "m")
     streams_assignment(log, "m")
@@ -144,6 +144,8 @@ def test_a_streams_groups_row_has_what_each_of_its_records_says():
         "subscribed_topics": ["in"],
         "group_epoch": 9,
         "target_assignment_epoch": 8,
+        "target_assignment_timestamp": 1_795_948_111_840,
+        "validated_topology_epoch": 4,
         "topic_ids": {},
         "members": [
             {
@@ -163,8 +165,8 @@ def test_a_streams_groups_row_has_what_each_of_its_records_says():
                 "process_id": "p",
                 "user_endpoint": {"host": "e", "port": 9},
                 "client_tags": {"zone": "z"},
-                "current_tasks": tasks(1, 2, 3),
-                "pending_revocation_tasks": tasks(4, 5, 6),
+                "current_tasks": with_epochs(tasks(1, 2, 3)),
+                "pending_revocation_tasks": with_epochs(tasks(4, 5, 6)),
                 "target_tasks": tasks(7, 8, 9),
             }
         ],

@@ -4,12 +4,12 @@ import base64
 
 from hypothesis import strategies as st
 
-from coterie.schemas import SECTIONS
+from coterie.schemas import OFFSETS_TOPIC, SECTIONS
 
 RECORDS = {  # key version -> name, section
     key: (name, section)
     for name, section in SECTIONS.items()
-    if "value" in section.parts
+    if "value" in section.parts and section.topic == OFFSETS_TOPIC
     for key in range(section.keys[0], section.keys[1] + 1)
 }
 INTS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True)}

@@ -23,7 +23,7 @@ from coterie.cli.logs import (
 from coterie.cli.outfile import text_of
 from coterie.cli.params import at_option, group_exclude_option, group_option
 from coterie.cli.progress import TerminalProgress
-from coterie.log.folders import Listing
+from coterie.log.folders import Listing, find_share_state
 from coterie.log.trust import trusted_from
 from coterie.ordering import java_order
 from coterie.replay.local import scan_state
@@ -58,6 +58,7 @@ class Options:
     with_type: bool
     verbose: bool
     at_ms: int | None
+    ends_file: str | None
     kind: str
     form: str
     layout: str
@@ -76,6 +77,13 @@ class Options:
 @click.option("--type", "with_type", is_flag=True, help="With --list: the type as a column.")
 @click.option("--verbose", is_flag=True, help="Assignments, epochs.")
 @at_option
+@click.option(
+    "--end-offsets",
+    "ends_file",
+    metavar="FILE",
+    help="The ends of partitions, for LOG-END-OFFSET and LAG of --offsets: topic:partition:offset "
+    "lines, as kafka-get-offsets prints, or CSV: time,topic,partition,offset.",
+)
 @click.option(
     "--kind",
     type=click.Choice([*views.KINDS, ANY]),
@@ -102,10 +110,12 @@ class Options:
 def command(**arguments: Any) -> None:
     """Show consumer groups as kafka-consumer-groups shows them, from a log.
 
-    Columns, widths and messages are Kafka's. COORDINATOR, LOG-END-OFFSET and LAG are "-": a log
-    does not tell them. A group that is named with --group is shown whatever its kind. Where Kafka's
-    order depends on a hash, groups are sorted by id, members by number of partitions and id,
-    partitions by topic and number. JSON and CSV have every column of the view.
+    Columns, widths and messages are Kafka's. COORDINATOR is "-", and so are LOG-END-OFFSET and LAG
+    without --end-offsets: a log does not tell them. Start offsets of share groups come from
+    __share_group_state-N folders beside the log's. A group that is named with --group is shown
+    whatever its kind. Where Kafka's order depends on a hash, groups are sorted by id, members by
+    number of partitions and id, partitions by topic and number. JSON and CSV have every column of
+    the view.
     """
     options = Options(**arguments)
     view = _check(options)
@@ -143,7 +153,10 @@ def command(**arguments: Any) -> None:
         requested = sorted(named, key=java_order)
         missing = [name for name in requested if name not in by_id]
         of_kind = [by_id[name] for name in requested if name in by_id]
-    _describe(of_kind, view, options.form, old, options.verbose)
+    if view == "offsets":
+        _add_share_state(of_kind, options)
+    ends = _end_offsets(options)
+    _describe(of_kind, view, options.form, old, options.verbose, ends)
     for name in missing:
         if options.at_ms is not None and may_be_lost(name, options.logs.listing, since):
             say(
@@ -165,6 +178,8 @@ def _check(options: Options) -> str:
     if options.listing:
         if options.groups or options.offsets or options.members:
             raise click.UsageError("--list goes without --group, --offsets and --members")
+        if options.ends_file is not None:
+            raise click.UsageError("--end-offsets goes with --offsets")
         return "list"
     if options.with_type:
         raise click.UsageError("--type goes with --list only")
@@ -172,7 +187,10 @@ def _check(options: Options) -> str:
         raise click.UsageError("--describe needs either --group or --all-groups")
     if len(views_chosen) > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
-    return views_chosen[0] if views_chosen else "offsets"
+    view = views_chosen[0] if views_chosen else "offsets"
+    if options.ends_file is not None and view != "offsets":
+        raise click.UsageError("--end-offsets goes with --offsets")
+    return view
 
 
 def untrusted_since(state: PartialState, at_ms: int | None) -> dict[int | None, int]:
@@ -233,13 +251,51 @@ def _print_list(rows: list[views.Row], options: Options) -> None:
         _print_rows(rows, options.form)
 
 
-def _describe(groups: Sequence[views.Row], view: str, form: str, old: bool, verbose: bool) -> None:
+def _add_share_state(groups: Sequence[views.Row], options: Options) -> None:
+    """Give share groups the states of their partitions, if the log of these is there."""
+    share_groups = [group for group in groups if group["type"] == "share"]
+    if not share_groups:
+        return
+    from coterie.state.share_state import ShareStates
+
+    states = ShareStates(find_share_state(options.logs.paths), options.at_ms)
+    for fault in states.faults:
+        say(f"coterie: {fault}")
+    for group in share_groups:
+        group["share_state"] = states.partitions
+
+
+def _end_offsets(options: Options) -> dict[tuple[str, int], int]:
+    """Return the last known end of each partition, up to --at."""
+    if options.ends_file is None:
+        return {}
+    from coterie.insight.offsets.end_offsets import read_end_offsets
+
+    at_ms, ends = options.at_ms, {}
+    for place, samples in read_end_offsets(options.ends_file).samples.items():
+        for sample in samples:
+            is_later = at_ms is not None and sample.time_ms is not None and sample.time_ms > at_ms
+            if sample.offset is not None and not is_later:
+                ends[place] = sample.offset
+    return ends
+
+
+def _describe(
+    groups: Sequence[views.Row],
+    view: str,
+    form: str,
+    old: bool,
+    verbose: bool,
+    ends: Mapping[tuple[str, int], int],
+) -> None:
     rows: list[views.Row] = []
     first = True
     for group in groups:
         kind = views.drawn_as(group, view)
         _warn(group, kind)
         group_rows = views.VIEWS[kind, view](group)
+        if ends:
+            views.with_end_offsets(group_rows, ends)
         rows += group_rows
         style = tabular.TableStyle(kind, view, old, verbose)
         # Kafka prints the headings of `--members` also for a group without members.

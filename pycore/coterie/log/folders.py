@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TOPIC = "__consumer_offsets"
 PARTITION_FOLDER = re.compile(r"__consumer_offsets-([0-9]{1,9})")  # more digits exceed int32
+SHARE_STATE_FOLDER = re.compile(r"__share_group_state-([0-9]{1,9})")
 ASIDE_FOLDER = re.compile(r"__consumer_offsets-[0-9]+\..*-(?:delete|stray|future)")
 SEGMENT_FILE = re.compile(r"(.*)\.log(?:\.(zst|gz))?")
 OFFSET_NAME = re.compile(r"[0-9]{20}")
@@ -165,6 +166,25 @@ def find_segments(log: Log, *, include_deleted: bool = False) -> Listing:
     )
     listing = replace(listing, deleted=tuple(deleted))
     return with_deleted(listing) if include_deleted else listing
+
+
+def find_share_state(paths: Iterable[str]) -> Listing:
+    """List the segments of ``__share_group_state-N`` folders beside those of a log, if there are.
+
+    Raises
+    ------
+    LogError
+        A file cannot be read, or two folders have the same partition.
+    """
+    segments: dict[str, Segment] = {}
+    aside: list[str] = []
+    for path in filter(os.path.isdir, paths):
+        for name in _entries(path):
+            match = SHARE_STATE_FOLDER.fullmatch(name)
+            if match and _is_dir(path, name):
+                for segment in _segments_in(os.path.join(path, name), int(match[1]), aside):
+                    segments.setdefault(os.path.realpath(segment.path), segment)
+    return listing_of(segments.values(), aside)
 
 
 def listing_of(unordered: Iterable[Segment], aside: Iterable[str]) -> Listing:
@@ -314,13 +334,18 @@ def unreadable(path: str, error: OSError | ValueError) -> LogError:
 def _partition_folder(path: str, aside: list[str]) -> list[Segment]:
     match = PARTITION_FOLDER.fullmatch(os.path.basename(os.path.abspath(path)))
     assert match
+    return _segments_in(path, int(match[1]), aside)
+
+
+def _segments_in(path: str, partition: int, aside: list[str]) -> list[Segment]:
+    """Return the segments in a partition's folder."""
     segments = []
     for name in _entries(path):
         file = os.path.join(path, name)
         if name.endswith(ASIDE_FILE):
             aside.append(file)
         elif SEGMENT_FILE.fullmatch(name) and _is_there(file, os.path.isfile, "a regular file"):
-            segments.append(_segment(file, int(match[1])))
+            segments.append(_segment(file, partition))
     return segments
 
 

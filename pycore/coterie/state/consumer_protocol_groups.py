@@ -62,6 +62,11 @@ MEMBER_STATES = {  # modern.MemberState, streams.MemberState
 REPLAYED = {*PROTOCOLS["consumer"], REGULAR_EXPRESSION} - {PROTOCOLS["consumer"].partition_metadata}
 ASSIGNMENTS = ("current_assignment", "pending_revocation", "target_assignment")
 TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
+TaggedFields = Mapping[str, tuple[str, str]]  # field of a row -> record of a protocol, its field
+TAGGED_OF_GROUP: TaggedFields = {
+    "target_assignment_timestamp": ("target_epoch", "assignmentTimestamp"),
+    "validated_topology_epoch": ("epoch", "validatedTopologyEpoch"),
+}
 
 
 class GroupRecords:
@@ -239,7 +244,16 @@ def _row(name: str, group: GroupRecords) -> Row:
             ]
     else:
         row["topology"] = group.values.get(TOPOLOGY)
-    return row
+    return row | _tagged(TAGGED_OF_GROUP, group.values, protocol)
+
+
+def _tagged(fields: TaggedFields, records: Mapping[int, Row], protocol: Protocol) -> Row:
+    """Return the tagged fields that records of Kafka 4.2 and later have, where they have them."""
+    return {
+        name: records[version][field]
+        for name, (kind, field) in fields.items()
+        if (version := getattr(protocol, kind)) in records and field in records[version]
+    }
 
 
 def _state(name: str, group: GroupRecords, members: list[Row], epoch: int, target: int) -> str:
@@ -339,9 +353,12 @@ def _streams_member(name: str, group: GroupRecords, member_id: str) -> Row:
 
 def _tasks(record: Row, suffix: str = "") -> Row:
     """Return the tasks of each kind; a record of 4.3 and later also has their epochs."""
-    names = ("subtopologyId", "partitions")
+    names = ("subtopologyId", "partitions", "assignmentEpochs")
     return {
-        kind: [{name: task[name] for name in names} for task in record.get(kind + suffix, ())]
+        kind: [
+            {name: task[name] for name in names if name in task}
+            for task in record.get(kind + suffix, ())
+        ]
         for kind in TASKS
     }
 

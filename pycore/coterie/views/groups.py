@@ -9,7 +9,7 @@ StreamsGroupCommand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from coterie.log.connect_protocol import CONNECT, CONNECTOR, read_assignment, re
 from coterie.ordering import java_order, place_order
 from coterie.state.assignments import Assignment, assignments, by_topic
 from coterie.state.consumer_protocol_groups import unreconciled
+from coterie.state.share_state import UNSET, SharePartition
 
 Row = dict[str, Any]
 KINDS = ("consumer", "share", "streams")
@@ -183,20 +184,43 @@ def state_row(group: Row) -> Row:
 
 
 def share_offset_rows(group: Row) -> list[Row]:
-    """Return a share group's partitions; their start offsets are in another topic."""
+    """Return a share group's partitions; ``share_state`` has their states, from another topic."""
     places: Assignment = {}
     for topic in group["initialized_topics"]:
         places.setdefault(topic["topic"], []).extend(topic["partitions"])
-    return [
-        {
-            "group": group["group_id"],
-            "topic": topic,
-            "partition": partition,
-            "leader_epoch": None,
-            "start_offset": None,
-        }
-        for topic, partition in _places(places)
-    ]
+    ids = {name: topic_id for topic_id, name in group["topic_ids"].items()}
+    states: Mapping[Any, SharePartition] = group.get("share_state", {})
+    rows = []
+    for topic, partition in _places(places):
+        state = states.get((group["group_id"], ids.get(topic), partition))
+        if state is None or state.start_offset is None:
+            state = UNSET
+        rows.append(
+            {
+                "group": group["group_id"],
+                "topic": topic,
+                "partition": partition,
+                "leader_epoch": state.leader_epoch,
+                "start_offset": state.start_offset,
+                "in_flight_records": state.in_flight_records,
+                "delivery_complete_count": state.delivery_complete_count,
+                "log_end_offset": None,
+                "lag": None,
+            }
+        )
+    return rows
+
+
+def with_end_offsets(rows: Iterable[Row], ends: Mapping[tuple[str, int], int]) -> None:
+    """Add the ends of partitions' logs to rows of offsets, and the lag."""
+    for row in rows:
+        end = ends.get((row["topic"], row["partition"]))
+        row["log_end_offset"] = end
+        done = [row["current_offset"]] if "current_offset" in row else [
+            row["start_offset"], row["delivery_complete_count"]
+        ]  # fmt: skip
+        if end is not None and None not in done:
+            row["lag"] = max(end - sum(done), 0)
 
 
 def share_member_rows(group: Row) -> list[Row]:

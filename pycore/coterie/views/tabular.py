@@ -2,7 +2,7 @@
 
 There are two styles: Kafka 3.9's and 4.1's (KIP-1099: epochs, assignments by topic name). Widths
 are counted in UTF-16 units, as in Java. Values that only a broker knows are printed as a dash.
-Sources: ConsumerGroupCommand (3.9.1, 4.1.0), ShareGroupCommand, StreamsGroupCommand.
+Sources: ConsumerGroupCommand (3.9.1, 4.1.0), ShareGroupCommand (4.4.0), StreamsGroupCommand.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ def _consumer(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
 def _share(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
     if style.view == "offsets":
         epoch = [TableColumn("LEADER-EPOCH", "leader_epoch", 13)] if style.verbose else []
-        return [GROUP, TOPIC, PARTITION, *epoch, TableColumn("START-OFFSET", "start_offset")]
+        start = TableColumn("START-OFFSET", "start_offset", 13)
+        return [GROUP, TOPIC, PARTITION, *epoch, start, TableColumn("LAG", "lag")]
     if style.view == "state":
         epochs = [
             TableColumn("GROUP-EPOCH", "group_epoch", 12),

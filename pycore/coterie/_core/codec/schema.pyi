@@ -62,6 +62,21 @@ def decode_value(key_version: int | None, value: bytes, *, tags: bool = True) ->
         ``kind="value"``: as ``decode_key``, or an unknown version of the value.
     """
 
+def decode_share_key(key: bytes) -> dict[str, Any]:
+    """Decode the key of a record of __share_group_state.
+
+    As :func:`decode_key`. Its types are ``share_snapshot`` and ``share_update``.
+    """
+
+@overload
+def decode_share_value(key_version: int, value: None) -> None: ...
+@overload
+def decode_share_value(key_version: int, value: bytes) -> dict[str, Any]:
+    """Decode the value of a record of __share_group_state.
+
+    As :func:`decode_value`, of a key version that has a type.
+    """
+
 def is_redpandas(value: bytes) -> bool:
     """Whether a group metadata value has Redpanda's layout, and not Kafka's."""
 

@@ -62,6 +62,7 @@ WHATS = {  # what -> text about some members, or about the group
     "topics_changed": "metadata of its topics changed",
     "metadata_hashed": "its topics' metadata became a hash, as Kafka 4.1 stores it",
     "assignor_changed": "assignor changed",
+    "share_initialized": "share partitions initialized",
     "regex_resolved": "topics of a regular expression found",
     "group_deleted": "the group was deleted",
     "offsets_deleted": "offsets were deleted",

@@ -34,6 +34,7 @@ from coterie.state.consumer_protocol_groups import (
     MEMBER_KEYS,
     METADATA_KEYS,
     REGULAR_EXPRESSION,
+    SHARE_STATE,
     TARGET_EPOCH_KEYS,
     TARGET_KEYS,
     is_consumer,
@@ -144,6 +145,7 @@ class EpochTimeline:
         self.static: dict[str, str] = {}  # instance id -> member id
         self.away: dict[str, Row] = {}  # static members that left temporarily -> that row
         self.expressions: dict[str, list[str]] = {}
+        self.initialized: dict[str, frozenset[int]] = {}  # topic -> partitions of a share group
         self.assignor: str | None = None  # that members named when the last target was computed
         self.row: Row | None = None  # of the last epoch
         # Where the log begins late: the members that may have been there already -> their records.
@@ -162,6 +164,8 @@ class EpochTimeline:
             self._partition_metadata(record, group)
         elif version in TARGET_EPOCH_KEYS:
             self._target_computed(record, group)
+        elif version == SHARE_STATE:
+            self._share_state(record)
         elif name is None:
             return
         elif version == REGULAR_EXPRESSION:
@@ -222,6 +226,22 @@ class EpochTimeline:
         if value is None:
             self.topics.hash = None
             self._add(record, cause_of("metadata_hashed"))
+
+    def _share_state(self, record: GroupRecord) -> None:
+        """Take the partitions whose share state is initialized; new ones bring an epoch."""
+        before, self.initialized = self.initialized, {}
+        if record.value is not None:
+            topics = decode_value(record.version, record.value)["data"]["initializedTopics"]
+            self.initialized = {
+                topic["topicName"]: frozenset(topic["partitions"]) for topic in topics
+            }
+        new = {
+            topic: sorted(numbers - before.get(topic, frozenset()))
+            for topic, numbers in sorted(self.initialized.items())
+        }
+        detail = " ".join(f"{topic}:{','.join(map(str, n))}" for topic, n in new.items() if n)
+        if detail:
+            self._add(record, cause_of("share_initialized", detail=detail))
 
     def _target_computed(self, record: GroupRecord, group: GroupReplay) -> None:
         if record.value is None:

@@ -16,7 +16,7 @@ from coterie._core.codec.layout cimport (
 from coterie._core.codec.walk cimport MAX_VERSIONS, Rows, Span, Versions, walk, walk_value
 
 from coterie.errors import ArgumentError, CorruptData, shown
-from coterie.schemas import SECTIONS
+from coterie.schemas import OFFSETS_TOPIC, SECTIONS
 
 
 # ---- schema --------------------------------------------------------------------------------------
@@ -34,6 +34,7 @@ cdef enum:
     REDPANDA_VERSION = 3          # of the only value that Redpanda writes, and of each member
 
 cdef dict TYPES = {}, KEYS = {}, VALUES = {}     # by key version; VALUES has lists by version
+cdef dict SHARE_TYPES = {}, SHARE_KEYS = {}, SHARE_VALUES = {}   # of __share_group_state
 cdef list REPLACED = []
 cdef Layout REDPANDA
 cdef Versions BY_KEY[MAX_KEYS]                  # VALUES, for `walk`; zeros at first
@@ -83,8 +84,13 @@ cdef list protocol(section):
 
 
 for _name, _section in SECTIONS.items():
-    if "value" in _section.parts:
+    if "value" in _section.parts and _section.topic == OFFSETS_TOPIC:
         define(_name, _section)
+    elif "value" in _section.parts:
+        _version = _section.keys[0]
+        SHARE_TYPES[_version] = _name
+        SHARE_KEYS[_version] = struct_of(_section.fields("key"), 0, False, 0)
+        SHARE_VALUES[_version] = [struct_of(_section.fields("value"), 0, True, 0)]
 cdef list SUBSCRIPTIONS = protocol(SECTIONS["consumer_protocol_subscription"])
 cdef list ASSIGNMENTS = protocol(SECTIONS["consumer_protocol_assignment"])
 
@@ -118,15 +124,17 @@ cdef int16_t read_version(Reading* r) except? -32768:
     return version
 
 
-cdef object read_value(Reading* r, object key_version):
-    """Read the fields of a value, which begins with its version."""
-    cdef list layouts = <list>VALUES[key_version]
+cdef object read_version_of(Reading* r, list layouts, str name):
+    """Read the fields of a value, which begins with its version, by the layouts of all versions."""
     cdef int16_t version = read_version(r)
     if not 0 <= version < len(layouts):
-        raise CorruptData(f"{UNKNOWN} {version} of a {TYPES[key_version]} value",
-                          kind="value", position=0)
+        raise CorruptData(f"{UNKNOWN} {version} of a {name} value", kind="value", position=0)
+    return read_struct(r, <Layout>layouts[version])
+
+
+cdef object read_value(Reading* r, object key_version):
     try:
-        return read_struct(r, <Layout>layouts[version])
+        return read_version_of(r, <list>VALUES[key_version], TYPES[key_version])
     except CorruptData:
         group = redpanda_group(r) if key_version == KEY_GROUP else None
         if group is None:
@@ -185,15 +193,34 @@ def key_type(int version):
 
 def decode_key(key):
     """Decode a record's key."""
-    cdef bytes data = bytes_of(key, "key")
+    return key_message(bytes_of(key, "key"), KEYS, TYPES)
+
+
+def decode_share_key(key):
+    """Decode the key of a record of __share_group_state."""
+    return key_message(bytes_of(key, "key"), SHARE_KEYS, SHARE_TYPES)
+
+
+cdef dict key_message(bytes data, dict layouts, dict types):
     cdef Reading r = reading(data, len(data), KEY)
     r.tags = True
     cdef object version = read_version(&r)
-    cdef Layout layout = KEYS.get(version)
+    cdef Layout layout = layouts.get(version)
     if layout is None:
         return {"version": version, "raw": data, "error": UNKNOWN}
-    return finish(&r, data, {"version": version, "type": TYPES[version],
+    return finish(&r, data, {"version": version, "type": types[version],
                              "data": read_struct(&r, layout)})
+
+
+def decode_share_value(int key_version, value):
+    """Decode the value of a record of __share_group_state."""
+    if value is None:
+        return None
+    cdef bytes data = bytes_of(value, "value")
+    cdef Reading r = reading(data, len(data), VALUE)
+    r.tags = True
+    fields = read_version_of(&r, SHARE_VALUES[key_version], SHARE_TYPES[key_version])
+    return finish(&r, data, {"version": load_i16(r.start), "data": fields})
 
 
 def decode_value(key_version, value, *, tags=True):
