@@ -258,7 +258,10 @@ def _add_share_state(groups: Sequence[views.Row], options: Options) -> None:
         return
     from coterie.state.share_state import ShareStates
 
-    states = ShareStates(find_share_state(options.logs.paths), options.at_ms)
+    listing = find_share_state(options.logs.paths)
+    if not listing.segments:
+        return
+    states = ShareStates(listing, options.at_ms)
     for fault in states.faults:
         say(f"coterie: {fault}")
     for group in share_groups:
@@ -297,7 +300,9 @@ def _describe(
         if ends:
             views.with_end_offsets(group_rows, ends)
         rows += group_rows
-        style = tabular.TableStyle(kind, view, old, verbose)
+        states = group.get("share_state", {}).values()
+        counted = any(state.delivery_complete_count is not None for state in states)
+        style = tabular.TableStyle(kind, view, old, verbose, share_lag=counted)
         # Kafka prints the headings of `--members` also for a group without members.
         if form == "table" and (group_rows or (kind, view) in HEADED):
             _print_table(tabular.draw(style, group_rows, first=first))

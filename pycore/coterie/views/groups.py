@@ -188,26 +188,27 @@ def share_offset_rows(group: Row) -> list[Row]:
     places: Assignment = {}
     for topic in group["initialized_topics"]:
         places.setdefault(topic["topic"], []).extend(topic["partitions"])
-    ids = {name: topic_id for topic_id, name in group["topic_ids"].items()}
-    states: Mapping[Any, SharePartition] = group.get("share_state", {})
-    rows = []
-    for topic, partition in _places(places):
-        state = states.get((group["group_id"], ids.get(topic), partition))
-        if state is None or state.start_offset is None:
-            state = UNSET
-        rows.append(
-            {
-                "group": group["group_id"],
-                "topic": topic,
-                "partition": partition,
-                "leader_epoch": state.leader_epoch,
-                "start_offset": state.start_offset,
-                "in_flight_records": state.in_flight_records,
-                "delivery_complete_count": state.delivery_complete_count,
-                "log_end_offset": None,
-                "lag": None,
-            }
-        )
+    rows = [
+        {
+            "group": group["group_id"],
+            "topic": topic,
+            "partition": partition,
+            "leader_epoch": None,
+            "start_offset": None,
+        }
+        for topic, partition in _places(places)
+    ]
+    if "share_state" in group:
+        states: Mapping[Any, SharePartition] = group["share_state"]
+        ids = {name: topic_id for topic_id, name in group["topic_ids"].items()}
+        for row in rows:
+            state = states.get((row["group"], ids.get(row["topic"]), row["partition"]), UNSET)
+            if state.start_offset is None:
+                state = UNSET
+            row["leader_epoch"], row["start_offset"] = state.leader_epoch, state.start_offset
+            row["in_flight_records"] = state.in_flight_records
+            row["delivery_complete_count"] = state.delivery_complete_count
+            row["log_end_offset"] = row["lag"] = None
     return rows
 
 
@@ -217,7 +218,7 @@ def with_end_offsets(rows: Iterable[Row], ends: Mapping[tuple[str, int], int]) -
         end = ends.get((row["topic"], row["partition"]))
         row["log_end_offset"] = end
         done = [row["current_offset"]] if "current_offset" in row else [
-            row["start_offset"], row["delivery_complete_count"]
+            row["start_offset"], row.get("delivery_complete_count")
         ]  # fmt: skip
         if end is not None and None not in done:
             row["lag"] = max(end - sum(done), 0)

@@ -30,6 +30,7 @@ class TableStyle(NamedTuple):
     view: str
     old: bool  # as Kafka 3.9 draws it
     verbose: bool
+    share_lag: bool = False  # as Kafka draws share groups since 4.2, which counts their lag
 
 
 class Drawn(NamedTuple):
@@ -139,8 +140,9 @@ def _consumer(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
 def _share(style: TableStyle, rows: Sequence[Row]) -> list[TableColumn]:
     if style.view == "offsets":
         epoch = [TableColumn("LEADER-EPOCH", "leader_epoch", 13)] if style.verbose else []
-        start = TableColumn("START-OFFSET", "start_offset", 13)
-        return [GROUP, TOPIC, PARTITION, *epoch, start, TableColumn("LAG", "lag")]
+        lag = [TableColumn("LAG", "lag")] if style.share_lag else []
+        start = TableColumn("START-OFFSET", "start_offset", 13 if lag else 0)
+        return [GROUP, TOPIC, PARTITION, *epoch, start, *lag]
     if style.view == "state":
         epochs = [
             TableColumn("GROUP-EPOCH", "group_epoch", 12),
