@@ -180,9 +180,9 @@ def find_share_state(paths: Iterable[str]) -> Listing:
     aside: list[str] = []
     for path in filter(os.path.isdir, paths):
         for name in _entries(path):
-            match = SHARE_STATE_FOLDER.fullmatch(name)
-            if match and _is_dir(path, name):
-                for segment in _segments_in(os.path.join(path, name), int(match[1]), aside):
+            folder, match = os.path.join(path, name), SHARE_STATE_FOLDER.fullmatch(name)
+            if match and _is_there(folder, os.path.isdir, "a folder"):
+                for segment in _segments_in(folder, int(match[1]), aside):
                     segments.setdefault(os.path.realpath(segment.path), segment)
     return listing_of(segments.values(), aside)
 
