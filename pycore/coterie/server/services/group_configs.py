@@ -40,6 +40,7 @@ _OF_4_1 = (
 )
 _OF_4_4 = (
     *_OF_4_1,
+    TopicConfig("consumer.assignment.interval.ms", INT, "1000", None, 0),
     TopicConfig("errors.deadletterqueue.copy.record.enable", BOOLEAN, "false"),
     TopicConfig("errors.deadletterqueue.topic.name", STRING, ""),
     TopicConfig("share.assignment.interval.ms", INT, "1000", None, 0),
