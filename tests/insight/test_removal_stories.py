@@ -18,6 +18,7 @@ from support.insight.lives import (
 )
 from support.insight.models import question_rows
 from support.log_writer import commit_key
+from support.state.newer_records import put
 
 DAY = 86_400_000
 T0 = 1_760_000_000_000
@@ -222,3 +223,43 @@ def test_the_retention_of_the_broker_may_be_shorter_than_the_one_given(
     assert ("or expired under a retention below --retention" in row["note"]) == may_expire
     explained = question_rows(tmp_path, explain, explain.Parameters())
     assert any("not expired" in one["cause"] for one in explained) != may_expire
+
+
+def consumer_group(at_ms, epoch, *member_ids):
+    """The records of a group of the newer protocol, subscribed to `t`."""
+    log, member = {}, {
+        **{"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h"},
+        **{"subscribedTopicNames": ["t"], "subscribedTopicRegex": "", "rebalanceTimeoutMs": 1},
+        **{"serverAssignor": None, "classicMemberMetadata": None},
+    }  # fmt: skip
+    put(log, 3, {"epoch": epoch}, groupId="g")
+    for member_id in member_ids:
+        put(log, 5, member, memberId=member_id, groupId="g")
+    return [(at_ms, key, value) for key, (value, _, _) in log.items()]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_no_transaction_keeps_a_consumer_group_that_was_removed(ends, tmp_path):
+    joined = consumer_group(T0, 1, "m")
+    epoch, left = (
+        [(T0 + at_ms, key, None)] for at_ms, (_, key, _) in zip((GONE, 3_000), joined, strict=True)
+    )
+    texts, undone, rules = answers(
+        tmp_path,
+        joined,
+        commit(T0 + 1_000, {0: 5}),
+        left + consumer_group(T0 + 3_000, 2),
+        commit(T0 + GONE, {0: None}) + epoch * ends,
+    )
+    stayed = "" if ends else "; an undecided transaction may keep the group"
+    assert texts == [f"expired or deleted 8.0 d after their last commit{stayed}"]
+    assert (undone, rules) == ({"expired"}, {"not_subscribed"})
+
+
+def test_several_groups_may_have_lost_a_topic_or_expired_under_a_shorter_retention(tmp_path):
+    lost = [record for group in (b"g", b"h") for record in commit(T0 + DAY, {0: None}, group)]
+    written(tmp_path, *(commit(T0 + 1_000, {0: 5}, group) for group in (b"g", b"h")), lost)
+    rows = question_rows(tmp_path, undo, undo.Parameters(T0 + 2_000))
+    assert {row["removal"] for row in rows} == {"topic_deleted"}
+    text = "the topic was deleted, or expired under a retention below --retention"
+    assert all(row["note"].endswith(text) for row in rows)

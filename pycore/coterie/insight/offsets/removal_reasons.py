@@ -23,6 +23,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from coterie._core.structures.expiry import expiry_rule
@@ -30,7 +32,7 @@ from coterie.insight.groups.causes import counted
 from coterie.insight.offsets.key_removals import KeyRemoval
 from coterie.insight.offsets.removals import MOMENT_MS, Removal
 from coterie.insight.records.partition_view import PartitionView
-from coterie.state.consumer_protocol_groups import newer_groups
+from coterie.state.consumer_protocol_groups import EPOCH_KEYS, newer_groups
 from coterie.state.rows import metadata_row, simple_row
 
 EVERY_COMMIT = {"empty_commit", "not_subscribed", "standalone"}
@@ -154,13 +156,15 @@ def group_before(view: PartitionView, removal: Removal) -> GroupBefore:
     # A joined log does not show which partition's transactions its coordinator knew.
     pending = newest and not view.is_joined and any(row.pending for row in removal.rows)
     if history is None:
-        return GroupBefore(head, pending=pending)
+        return GroupBefore(head, _ended_with(view, removal), pending=pending)
     rows = history.generations
     at = _index(rows, removal.log_offset)
     after = _index(rows, removal.last_offset)
     value = history.records[at - 1].value if at else None
     following = rows[after] if after < len(rows) else None
-    ended = following is not None and following["tombstone"] and _is_at_once(following, removal)
+    ended = _ended_with(view, removal) or (
+        following is not None and following["tombstone"] and _is_at_once(following, removal)
+    )
     is_waiting = not newest and head["protocol_type"] == "consumer" and head["state"] == "Empty"
     return GroupBefore(
         head,
@@ -196,6 +200,17 @@ def head_before(view: PartitionView, group: str, log_offset: int) -> Row:
 
 def _index(rows: Sequence[Row], log_offset: int) -> int:
     return bisect_left(rows, log_offset, key=lambda row: int(row["log_offset"]))
+
+
+def _ended_with(view: PartitionView, removal: Removal) -> bool:
+    """Whether a group of a newer protocol was removed with these offsets."""
+    newer = view.newer_by_group.get(removal.group)
+    places = [] if newer is None else newer.places
+    at = bisect_left(places, removal.log_offset, key=attrgetter("log_offset"))
+    at_once = takewhile(
+        lambda place: abs(place.timestamp - removal.until_ms) <= MOMENT_MS, places[at:]
+    )
+    return any(place.version in EPOCH_KEYS and place.value_size < 0 for place in at_once)
 
 
 def _is_at_once(row: Row, removal: Removal) -> bool:

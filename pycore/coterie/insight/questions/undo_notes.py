@@ -71,7 +71,11 @@ def removed_since(
                 way = before.way(row, retention_ms, gone_ms)
                 reason = reason_of(way, is_alone=not neighbours.others(removal))
                 resumed = row.resumed is not None
-                early = reason == DELETED and before.way(row, MIN_RETENTION_MS, gone_ms).expired
+                early = (
+                    reason != UNKNOWN
+                    and not way.expired
+                    and before.way(row, MIN_RETENTION_MS, gone_ms).expired
+                )
                 first[row.key] = Removed(gone_ms, reason, 0, resumed, early)
     return first
 
