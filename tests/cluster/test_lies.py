@@ -218,6 +218,21 @@ def test_a_copy_that_follows_outlives_a_lie_or_ends_in_one_line(tmp_path, lie, a
     assert bytes_of(tmp_path) == LOG
 
 
+@pytest.mark.parametrize("start", [1, 5, END])
+@pytest.mark.parametrize("has_copy", [False, True])
+def test_one_lie_about_the_start_of_a_log_leaves_nothing_out(tmp_path, has_copy, start):
+    if has_copy:
+        with pytest.raises(ClusterError):
+            copied(tmp_path, {0: Broker(unreadable, lies=9, begin_at=PER_RESPONSE)}, lambda: 1_000)
+        assert bytes_of(tmp_path) == LOG[: PER_RESPONSE * SIZE]
+
+    def late(answer):
+        fields(answer, offset=max(row_of(answer)["offset"], start))
+
+    copied(tmp_path, {0: Broker(late, "ListOffsets", 2)}, lambda: 2_000)  # end and start
+    assert bytes_of(tmp_path) == LOG
+
+
 AWAY, GONE = Unavailable("no broker answers"), NoTopic("the cluster has no topic t")
 
 

@@ -234,6 +234,11 @@ class Lane:
         numbers = tuple(self._by_number)
         latest = await list_offsets(connection, self._topic, numbers, LATEST)
         earliest = await list_offsets(connection, self._topic, numbers, EARLIEST)
+        ends = {number: self._by_number[number].files.next_offset or 0 for number in earliest}
+        if any(first > ends[number] for number, first in earliest.items()):
+            # The copy leaves out what is before a start, and one answer may be mistaken.
+            again = await list_offsets(connection, self._topic, numbers, EARLIEST)
+            earliest = {n: min(first, again.get(n, first)) for n, first in earliest.items()}
         for number, partition in self._by_number.items():
             if number not in latest or number not in earliest:
                 raise Unavailable(f"{partition.name}: the broker does not say where its log ends")
