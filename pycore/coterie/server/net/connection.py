@@ -218,7 +218,8 @@ class Connection:
         """
         groups = self.cluster.groups
         core = groups.core
-        topics = None if groups.answering else self.cluster.topics.named
+        leaves_commits = groups.answering or groups.keeps_topic_ids
+        topics = None if leaves_commits else self.cluster.topics.named
         position, answers = answer_quick(core, topics, data, position, self._longest)
         if answers:
             self.output.append(answers)

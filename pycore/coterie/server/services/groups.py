@@ -31,6 +31,8 @@ Answered = Callable[[Any], None]
 RowAnswered = Callable[[int, Any], None]  # error code, the core's payload
 _NAMES = {number: name for name, number in NUMBER.items()}
 
+_KEEPING_TOPIC_IDS = ("4.3", "4.3.1", "4.4")
+
 
 class Groups:
     """The group coordinator.
@@ -45,6 +47,8 @@ class Groups:
         Records the requests for a trace.
     replays : bool
         Whether it is the coordinator of Kafka 4, which has consumer groups.
+    keeps_topic_ids : bool
+        Whether it takes the ids of topics with commits, as since Kafka 4.3.
     answering : bool
         Whether responses are being delivered; responses to new requests queue behind them.
     """
@@ -66,7 +70,9 @@ class Groups:
         )  # fmt: skip
         context.clock.add(self)
         topics.on_delete.append(self._topics_deleted)
-        self.replays = self.config["coterie.behaviour"] not in CLASSIC_ONLY
+        behaviour = self.config["coterie.behaviour"]
+        self.replays = behaviour not in CLASSIC_ONLY
+        self.keeps_topic_ids = behaviour in _KEEPING_TOPIC_IDS
         self._image = GroupImage(context, topics) if self.replays else None
 
     # As part of a clock

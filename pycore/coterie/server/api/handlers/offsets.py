@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from coterie.consumer_groups import decode_topic_id
 from coterie.operations import NUMBER
 from coterie.server.api.call import Call, Slices
 from coterie.server.api.rows_in_slices import SLICE_ENTRIES, Pace, answer_in_slices, runs
@@ -24,7 +25,7 @@ _FETCH, _DELETE = NUMBER["offset_fetch"], NUMBER["offset_delete"]
 _INT64 = 1 << 64
 _UNKNOWN, _UNKNOWN_ID = int(Error.UNKNOWN_TOPIC_OR_PARTITION), int(Error.UNKNOWN_TOPIC_ID)
 _GROUP_ENTRIES = 10  # reading a group costs as much as so many of its offsets
-_PAIR = 2  # a row of a partition and its error
+_ANSWER = 3  # a row of a partition and its error, where the log has topic ids also that
 _SEVERAL_SINCE = 8  # version of OffsetFetch that names several groups
 # The versions of OffsetCommit and OffsetFetch, and of TxnOffsetCommit, that name topics by ids.
 _IDS_SINCE, _IDS_IN_TXN_SINCE = 10, 6
@@ -40,6 +41,8 @@ class _Topics:
 
     def __init__(self, call: Call, *, by_ids: bool = False) -> None:
         self.known, self.by_ids = call.cluster.topics, by_ids
+        self.keeps_ids = call.cluster.groups.keeps_topic_ids
+        self.found_id: tuple[bytes, ...] = ()  # of the last known topic, where the log has ids
         self.errors: dict[Row, list[Row]] = {}  # topic -> (partition, error)
         self._named: dict[str, Row] = {}
 
@@ -53,6 +56,8 @@ class _Topics:
             self.errors.setdefault(topic, [])
             return "", 0, _UNKNOWN_ID if self.by_ids else _UNKNOWN
         self._named[found.name] = topic
+        if self.keeps_ids:
+            self.found_id = (decode_topic_id(found.topic_id),)
         return found.name, len(found.partitions), _UNKNOWN
 
     def refuse(self, topic: Row, number: int, error: int) -> None:
@@ -86,7 +91,8 @@ def offset_commit(call: Call) -> Slices:
             for number, offset, epoch, timestamp, metadata in run:
                 if 0 <= number < count:
                     stamp = None if timestamp == -1 else timestamp
-                    accepted.append(((name, number), offset, epoch, metadata or "", stamp, expiry))
+                    row = (name, number), offset, epoch, metadata or "", stamp, expiry
+                    accepted.append((*row, *requested.found_id))
                 else:
                     requested.refuse(topic, number, error)
     if not accepted:
@@ -124,8 +130,8 @@ def txn_offset_commit(call: Call) -> Slices:
                 yield
             for number, offset, leader_epoch, metadata in run:
                 if 0 <= number < count:
-                    key = (name, number)
-                    accepted.append((key, offset, leader_epoch, metadata or "", None, -1))
+                    row = (name, number), offset, leader_epoch, metadata or "", None, -1
+                    accepted.append((*row, *requested.found_id))
                 else:
                     requested.refuse(topic, number, refusal)
     if not accepted:
@@ -159,10 +165,12 @@ def txn_offset_commit(call: Call) -> Slices:
     def answered(error: int, rows: Any) -> None:
         call.run(_answer_topics(call, requested, rows, lambda topics: (0, topics)))
 
+    details: tuple[Any, ...] = (tuple(accepted), producer, epoch)
+    if groups.keeps_topic_ids:
+        details = (*details, call.api_version)
     return groups.ask_row(
-        _TXN_COMMIT, group_id, generation_id, member_id, instance,
-        (tuple(accepted), producer, epoch), answered,
-    )  # fmt: skip
+        _TXN_COMMIT, group_id, generation_id, member_id, instance, details, answered
+    )
 
 
 def offset_fetch(call: Call) -> Slices:
@@ -324,7 +332,9 @@ def _answer_topics(
             name, number = row[0]
             if name is not last:
                 last, entries = name, requested.entries(name)
-            entries.append((number, row[1] if len(row) == _PAIR else 0))  # a request row: no error
+            entries.append(
+                (number, row[1] if len(row) <= _ANSWER else 0)
+            )  # a request row: no error
         if len(run) == SLICE_ENTRIES:
             yield
     call.answer(body_with(requested.rows()))
